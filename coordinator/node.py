@@ -1,4 +1,4 @@
-"""One node of a cluster, put together: it agrees with the others, decides when it leads, and asks.
+"""One node of a cluster: Raft, metadata, controller, groups and the client of its commands.
 
 Shell: owns the tasks that keep a node a part of its cluster.
 """
@@ -36,14 +36,14 @@ from tidelog.wire.protocol import api
 
 _LOOK_S: Final = 1.0
 _OLD_SESSION_S: Final = 1.5 * SESSION_MS / 1000
-"""Whoever is silent is fenced by then, also by a leader that was elected a moment ago."""
+"""By then every silent broker is fenced, also by a leader that was elected a moment ago."""
 _ANSWER_TIMEOUT_S: Final = 5.0
 _HANDOVER_S: Final = 2.0
 
 
 @final
 class ClusterNode:
-    """What one process has of its cluster."""
+    """The cluster parts of one process."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ClusterNode:
         """Assemble what `bootstrap.open_node` has opened; connections live in `nursery`.
 
         Args:
-            env: The world.
+            env: Clock, network and disk.
             opened: The node.
             addresses: Host and port of the nodes that this one was started with, by node id.
             nursery: For tasks that never end by themselves.
@@ -64,9 +64,9 @@ class ClusterNode:
         self._env = env
         self._configured = addresses
         self._refused_at: float | None = None
-        """When a live broker was found to have this node's id, unless it let go of it since."""
+        """When a live broker was found with this node's id, unless it released the id since."""
         self.status = opened.status
-        """What this node says of itself to those who look for a cluster."""
+        """This node's answer to nodes that look for a cluster."""
         self.raft = opened.node
         self.node_id = opened.node.identity.node_id
         name = f"node {self.node_id}"
@@ -81,7 +81,7 @@ class ClusterNode:
             env, self.raft, self.metadata, refused_since=self._links.refused_since
         )
         self.peers = PeerClient(env, nursery, name=name, address_of=address_of)
-        # They may have moved, all at once, since they were registered.
+        # All addresses may have changed since the nodes registered.
         self._peers_by_configuration = PeerClient(env, nursery, name=name, address_of=addresses.get)
         self.command_client = CommandClient(
             self.raft, self.metadata, self.controller, peers=self.peers, addresses=self.addresses
@@ -89,7 +89,7 @@ class ClusterNode:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other broker of the cluster would miss this one."""
+        """Whether no other broker of the cluster needs this one."""
         return self.raft.is_only_voter and len(self.metadata.state.brokers) <= 1
 
     def on_alone(self, listener: Callable[[], None]) -> None:
@@ -104,11 +104,11 @@ class ClusterNode:
         listener()
 
     async def run(self) -> None:
-        """Take part until cancelled.
+        """Take part in the cluster until cancelled.
 
         Raises:
             LogOfflineError: The disk failed: this node does not take part any more.
-            DataDirectoryError: What was agreed on is of a newer version.
+            DataDirectoryError: The metadata log is of a newer version.
         """
         failure: TidelogError | None = None
         async with trio.open_nursery() as nursery:
@@ -116,20 +116,20 @@ class ClusterNode:
             try:
                 await self.raft.run(self.metadata, self._links)
             except (LogOfflineError, DataDirectoryError) as error:
-                failure = error  # Raised below, as it is and not in a group.
+                failure = error  # Raised below, outside of an exception group.
             nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
 
     async def wait_first_term(self) -> None:
-        """Wait until this node decides, if it decides all alone; else return at once."""
+        """Wait until this node leads if it is the only voter; else return at once."""
         while self.raft.is_only_voter and not self.raft.is_active_leader:
             await self.raft.wait_applied()
 
     async def keep_joined(self, host: str, port: int) -> None:
-        """Tell the cluster where this node is, and ask to be a member while it is not heard of.
+        """Announce this node's address, and request membership until the cluster knows the node.
 
-        Returns at once if there are no peers that could be asked, else never.
+        Returns at once without peers, otherwise never.
 
         Raises:
             DuplicateBrokerError: A live broker has this node's id.
@@ -166,7 +166,7 @@ class ClusterNode:
                     self.addresses.announced(reply.leader_id, (reply.host, reply.port))
                 return True
         if len(strangers) == len(others):
-            # Nobody of its own cluster is in the list: it would go on by itself, unnoticed.
+            # No member of its own cluster is in the list: the node would go on alone, unnoticed.
             raise ConfigError(
                 f"{strangers[others[0]]}; name nodes of one cluster with --peers, or give this node"
                 " an empty --data-dir"
@@ -174,10 +174,10 @@ class ClusterNode:
         return False
 
     def _wait_for_old_session(self, error: DuplicateBrokerError) -> None:
-        """Have it tried again: the live broker may be this one, before its disk was lost.
+        """Allow another attempt: the live broker may be this one, before its disk was lost.
 
         Raises:
-            DuplicateBrokerError: It has been alive for longer than that could be.
+            DuplicateBrokerError: It has been alive for longer than an old session lasts.
         """
         now = trio.current_time()
         if self._refused_at is None:
@@ -187,7 +187,7 @@ class ClusterNode:
             raise error
 
     async def transfer_leadership(self) -> None:
-        """Let another voter lead the cluster, if this node does and there is one that can."""
+        """Transfer the Raft leadership to another voter, if this node leads and one can."""
         brokers = self.metadata.state.brokers
         with trio.move_on_after(_HANDOVER_S):
             for voter in self.raft.membership.others(self.raft.identity):

@@ -1,16 +1,16 @@
-"""How nodes that were started with the same list of peers become one cluster, once.
+"""The decision by which nodes with the same list of peers become one cluster, once.
 
-Pure: no clock, no I/O. A node with an empty data directory does not know whether it is one of the
-first or comes late to a cluster that was formed without it. So it asks all of its peers:
+Pure: no clock, no I/O. A node with an empty data directory may be one of the first nodes, or come
+late to an existing cluster. So it asks all of its peers:
 
-- One of them belongs to a cluster: then this is the one to join.
-- All of them answered, and none belongs to a cluster: then the one with the lowest id forms it,
-  with the identities that they told it.
-- At the address of one of them somebody else answers: the list is wrong.
-- Somebody is silent: wait. Two halves that each form a cluster of their own would both take
-  writes under one name, so a cluster begins only when everybody is there.
+- If a peer belongs to a cluster, the node joins that one.
+- If all peers answered, and none belongs to a cluster, the node with the lowest id forms it, with
+  the identities from their answers.
+- If another node answers at the address of a peer, the list is wrong.
+- If a peer is silent, the node waits. Two halves that each form a cluster of their own would both
+  accept writes under one name, so a cluster starts only when all peers answer.
 
-Whoever has formed or joined a cluster never comes back here: its membership is in its log.
+A node that has formed or joined a cluster never comes back here: its membership is in its log.
 """
 
 from typing import final
@@ -22,63 +22,62 @@ from tidelog.wire.messages.cluster import Peer, PeerStatusReply
 
 
 class FormCluster(msgspec.Struct, frozen=True):
-    """Begin a cluster: it is this node's turn."""
+    """Form a cluster with these voters."""
 
     voters: list[Peer]
 
 
 class JoinCluster(msgspec.Struct, frozen=True):
-    """Take part in a cluster that is there."""
+    """Join an existing cluster."""
 
     cluster_id: str
     node_id: int
-    """Who belongs to it, and may be asked for more."""
+    """A member of the cluster, which may be asked for more."""
     first_voters: list[Peer]
-    """With whom the cluster began, if a node that is one of them needs to know it."""
+    """The first voters of the cluster, if this node is one of them."""
 
 
 class WaitForPeers(msgspec.Struct, frozen=True):
-    """Nothing can be decided yet."""
+    """No decision yet."""
 
     reason: str
-    """For the operator."""
+    """Reason, for the operator."""
 
 
 @final
 class Bootstrap:
     """One fresh node's view of its peers.
 
-    Invariant: `decide` says `FormCluster` on at most one of the peers while none of them loses its
-    directory, for all of them go by the same list.
+    Invariant: `decide` returns `FormCluster` on at most one of the peers while none of them loses
+    its directory, for all of them use the same list.
     """
 
     def __init__(self, own: PeerStatusReply) -> None:
-        """Begin with nothing but what this node says of itself."""
+        """Start with this node's own status only."""
         assert own.cluster_id is None, "it has a cluster already"
         self.own = own
-        """What this node says of itself."""
+        """This node's status."""
         self._heard: dict[int, PeerStatusReply] = {own.peer.node_id: own}
         self._strangers: dict[int, tuple[str, int]] = {}
 
     def peer_answered(self, status: PeerStatusReply) -> None:
-        """Take note of what a peer said; the latest word counts."""
+        """Record the status of a peer; the latest one counts."""
         self._heard[status.peer.node_id] = status
 
     def stranger_answered(self, node_id: int, address: str, found_id: int) -> None:
-        """Take note that at the address of a peer (HOST:PORT) another node answers."""
+        """Record that another node answers at the address (HOST:PORT) of a peer."""
         self._strangers[node_id] = (address, found_id)
 
     def peer_silent(self, node_id: int) -> None:
-        """Take note that a peer cannot be reached: what it said before may be over."""
+        """Record that a peer cannot be reached: its earlier status may be outdated."""
         if node_id != self.own.peer.node_id:
             self._heard.pop(node_id, None)
 
     def decide(self) -> FormCluster | JoinCluster | WaitForPeers:
-        """Return what to do now.
+        """Return the decision.
 
         Raises:
-            ConfigError: The peers were started with lists, or belong to clusters, that do not go
-                together; one line names them.
+            ConfigError: The peers' lists or clusters contradict each other; one line names them.
         """
         for node_id, (address, found_id) in sorted(self._strangers.items()):
             raise ConfigError(
@@ -91,7 +90,7 @@ class Bootstrap:
         missing = [node_id for node_id in self.own.peer_ids if node_id not in self._heard]
         if missing:
             return WaitForPeers(
-                f"a new cluster begins when all of its nodes are there; {_say(missing)}"
+                f"a new cluster begins when all of its nodes answer; {_say(missing)}"
             )
         self._check_lists()
         lowest = min(self.own.peer_ids)

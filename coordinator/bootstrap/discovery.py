@@ -1,4 +1,4 @@
-"""Asking the peers of a fresh node until it is clear which cluster it belongs to.
+"""The discovery of a fresh node's cluster, by requests to its peers.
 
 Shell around `coordinator.bootstrap.decision`.
 """
@@ -23,17 +23,17 @@ ROUND_S: Final = 0.5
 async def find_cluster(
     env: Env, own: PeerStatusReply, addresses: Mapping[int, tuple[str, int]]
 ) -> FormCluster | JoinCluster:
-    """Return what a fresh node is to do, as soon as its peers have told enough.
+    """Return the decision of a fresh node, as soon as its peers have answered.
 
-    All others ask it the same meanwhile: it must answer `PEER_STATUS` with `own`.
+    Meanwhile it must answer `PEER_STATUS` requests of the others with `own`.
 
     Args:
-        env: The world.
-        own: What this node says of itself.
-        addresses: Host and port of every peer, by node id; its own does not matter.
+        env: Clock and network.
+        own: This node's status.
+        addresses: Host and port of every peer, by node id; its own entry is ignored.
 
     Raises:
-        ConfigError: The peers do not go together; one line says why.
+        ConfigError: The peers contradict each other; one line says why.
     """
     bootstrap = Bootstrap(own)
     reason = ""
@@ -52,7 +52,7 @@ async def find_cluster(
 
 
 async def _ask(env: Env, bootstrap: Bootstrap, node_id: int, *, address: tuple[str, int]) -> None:
-    """Ask one peer; take note of its answer, or that there was none."""
+    """Request the status of one peer; record its answer, or that it is silent."""
     own_id = bootstrap.own.peer.node_id
     with trio.move_on_after(ANSWER_TIMEOUT_S):
         try:

@@ -1,9 +1,9 @@
-"""From a data directory to a node of a cluster: one that is there, one that begins, or one to join.
+"""The start of a node from its data directory: continue, form a cluster, or join one.
 
-Shell: reads and writes what a voter must not forget. A node that is alone begins a cluster of its
-own. One that was started with peers first learns from them which cluster there is. A node whose
-metadata is damaged or lost may have promised something that it does not know any more: it comes
-back under another identity, and only into the cluster that it belonged to.
+Shell: reads and writes the durable state of a voter. A node without peers forms a cluster of its
+own. A node with peers first learns from them which cluster there is. A node with damaged or lost
+metadata may have lost promises. It comes back under another identity, and only into the cluster
+that it belonged to.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,38 +39,38 @@ _SET_ASIDE: Final = "metadata.damaged"
 
 
 class Home(Protocol):
-    """The data directory of a node, as far as it says whose it is."""
+    """The identity that a data directory records."""
 
     @property
     def peer(self) -> Peer:
-        """Who this node is, with the metadata that it has or will have."""
+        """The identity of this node, with the metadata that it has or will have."""
         ...
 
     @property
     def cluster_id(self) -> str:
-        """The cluster that it belongs to; empty as long as it belongs to none."""
+        """The cluster of this node; empty without one."""
         ...
 
     @property
     def has_old_catalog(self) -> bool:
-        """Whether the metadata was written by a version that knew no clusters."""
+        """Whether a version without clusters wrote the metadata."""
         ...
 
     def settle(self, cluster_id: str) -> None:
-        """Belong to a cluster from now on, durably; blocks."""
+        """Record the cluster of this node, durably; blocks."""
         ...
 
     def renew_peer(self, disk_id: bytes) -> None:
-        """Be somebody else from now on, durably; blocks."""
+        """Record a new identity of this node, durably; blocks."""
         ...
 
 
 class OpenedNode(NamedTuple):
-    """A node that can run."""
+    """A node that is ready to run."""
 
     node: RaftNode
     status: PeerStatusReply
-    """What it says of itself."""
+    """Its status for peers."""
 
 
 async def open_node(
@@ -81,20 +81,20 @@ async def open_node(
     addresses: Mapping[int, tuple[str, int]],
     answer: Callable[[PeerStatusReply], None],
 ) -> OpenedNode:
-    """Return the node of a data directory; with peers, that may take until they are there.
+    """Return the node of a data directory; with peers, this may wait until they answer.
 
     Args:
-        env: The world.
-        files: Of the data directory.
+        env: Clock, network and disk.
+        files: Files of the data directory.
         home: The data directory.
         addresses: Host and port of the nodes that this one was started with, itself included, by
-            node id; empty for a node that is alone.
-        answer: Called with what `PEER_STATUS` is to be answered with from now on.
+            node id; empty for a node without peers.
+        answer: Called with the current answer to `PEER_STATUS`.
 
     Raises:
         DataDirectoryError: The metadata is damaged or lost and there are no peers to get it from,
             or it belongs to another cluster.
-        ConfigError: The peers do not go together.
+        ConfigError: The peers contradict each other.
         OSError: The disk failed.
     """
     disk = files.disk
@@ -126,7 +126,7 @@ async def _beginning(
     addresses: Mapping[int, tuple[str, int]],
     answer: Callable[[PeerStatusReply], None],
 ) -> tuple[Vote, StoredSnapshot]:
-    """Return what a node without metadata begins with."""
+    """Return the first state of a node without metadata."""
     peer, cluster_id = home.peer, home.cluster_id
     others = addresses.keys() - {peer.node_id}
     if home.has_old_catalog or not (others or cluster_id):
@@ -137,7 +137,7 @@ async def _beginning(
             f"{where} has lost the metadata of cluster {cluster_id}; restore it from a backup"
         )
     if cluster_id:
-        # Who has lost the metadata does not know what it promised; that is somebody else's now.
+        # A node that has lost its metadata does not know its promises, so it gets a new identity.
         disk_id = env.random.randbytes(12)
         await env.run_in_thread(lambda: home.renew_peer(disk_id))
         peer = home.peer
@@ -160,9 +160,9 @@ async def _beginning(
 
 
 def _first(peer: Peer, cluster_id: str, voters: list[Peer]) -> tuple[Vote, StoredSnapshot]:
-    """Return what a node has promised and knows when it begins.
+    """Return the first vote and snapshot of a node.
 
-    One that is not among the first voters knows of no member, and is told who they are.
+    A node that is not among the first voters knows no members, and learns them from the leader.
     """
     vote = Vote(_identity(peer), cluster_id, HardState())
     identities = [_identity(voter) for voter in voters] if peer in voters else []
@@ -186,7 +186,7 @@ async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) 
         if home.cluster_id not in ("", cluster_id):
             raise DataDirectoryError(
                 f"{files.disk.root} belongs to cluster {home.cluster_id}, its metadata to cluster"
-                f" {cluster_id}; restore what belongs together from a backup"
+                f" {cluster_id}; restore a consistent directory from a backup"
             )
         home.settle(cluster_id)
         return storage, stored
@@ -206,8 +206,8 @@ async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) 
 
 
 def _set_aside(disk: Disk, home: Home, disk_id: bytes) -> None:
-    """Give up metadata that is damaged; it is kept for those who want to look."""
-    # The identity first: nothing is promised under the new one yet, whatever happens in between.
+    """Set damaged metadata aside and take a new identity; the files are kept for inspection."""
+    # The identity first: whatever happens in between, the new one has promised nothing yet.
     home.renew_peer(disk_id)
     disk.remove_directory(_SET_ASIDE)
     disk.rename(METADATA_DIRECTORY, _SET_ASIDE)

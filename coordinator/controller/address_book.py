@@ -1,4 +1,4 @@
-"""Where the other nodes are, from all who say so.
+"""The addresses of the other nodes, from announcements, metadata and configuration.
 
 Pure: no clock, no I/O.
 """
@@ -16,25 +16,25 @@ Address = tuple[str, int]
 class AddressBook:
     """Addresses of nodes by id.
 
-    What a node has said when it started comes first, as long as it has not registered since; then
-    what it is registered with, then what this node was started with.
+    The address of a start announcement comes first, until the node has registered again; then the
+    address of its registration, then the configured one.
     """
 
     def __init__(
         self, configured: Mapping[int, Address], state: Callable[[], ClusterState]
     ) -> None:
-        """Know what is configured, and what the metadata has; `state` returns it as it is now."""
+        """Start with configured addresses; `state` returns the current metadata."""
         self._configured = configured
         self._state = state
         self._announced: dict[int, tuple[Address, int | None]] = {}
-        """Address, and the broker epoch of the registration before."""
+        """Announced address, with the broker epoch of the registration before."""
 
     def announced(self, node_id: int, address: Address) -> None:
-        """Take note of where a node says that it is."""
+        """Record the address that a node has announced."""
         self._announced[node_id] = (address, self._broker_epoch(node_id))
 
     def address_of(self, node_id: int) -> Address | None:
-        """Return where a node is, `None` when nobody has said."""
+        """Return the address of a node, `None` if it is unknown."""
         announced, broker_epoch = self._announced.get(node_id, (None, None))
         if announced is not None and broker_epoch == self._broker_epoch(node_id):
             return announced

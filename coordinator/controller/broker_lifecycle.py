@@ -1,7 +1,7 @@
 """The lifecycle of a broker: registration, heartbeats, controlled shutdown (KIP-631).
 
-Shell around `coordinator.metadata.broker_sessions.BrokerSession`. A broker that hears nothing from
-the cluster stops to act as a leader before the cluster gives its partitions to others.
+Shell around `coordinator.metadata.broker_sessions.BrokerSession`. A broker without answers from the
+cluster stops acting as a leader before the cluster gives its partitions to others.
 """
 
 from collections.abc import Callable
@@ -33,22 +33,22 @@ _LEAVING_S: Final = 0.1
 
 
 class BrokerInfo(NamedTuple):
-    """What a broker registers with."""
+    """The data of a broker's registration."""
 
     node_id: int
     disk_id: str
-    """Of its data directory."""
+    """Id of its data directory."""
     host: str
     port: int
-    """Where clients and other brokers reach it."""
+    """Address for clients and other brokers."""
     rack: str
-    """What fails together with it; empty when nothing does."""
+    """Its failure domain; empty for a domain of its own."""
     clean_stop_epoch: int | None
-    """Broker epoch of the process that stopped last in this directory, if it wrote all to disk."""
+    """Broker epoch of the last process in this directory, if it stopped with all on disk."""
 
 
 class _Grant(NamedTuple):
-    """A heartbeat whose answer said that this broker may lead."""
+    """A heartbeat whose answer permits this broker to lead."""
 
     metadata_index: int
     """The entry of the metadata that the broker must have applied before."""
@@ -57,11 +57,11 @@ class _Grant(NamedTuple):
 
 @final
 class BrokerLifecycle:
-    """One process of a broker, as the cluster knows it.
+    """The registration and session of one process of a broker.
 
-    Invariant: while `may_lead` is true, nobody else was given what this broker leads because it was
-    silent. What somebody moves away from a live broker it leads until it has heard of that, for the
-    time of a session at most.
+    Invariant: while `may_lead` is true, no other broker got this broker's leaderships because of
+    silence. A leadership that an administrator moves away from a live broker stays until the broker
+    learns of the move, for the time of a session at most.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class BrokerLifecycle:
         cluster_id: str,
         is_only_voter: Callable[[], bool],
     ) -> None:
-        """Be known to nobody yet; `run` must run in a task of its own.
+        """Start unregistered; `run` must run in a task of its own.
 
         Args:
-            env: The world.
-            command_client: The way to the node that decides.
-            metadata: What this broker knows.
-            info: What it says of itself.
+            env: Clock and network.
+            command_client: The client of the controller.
+            metadata: This broker's image of the metadata.
+            info: The data of its registration.
             cluster_id: Its cluster.
-            is_only_voter: Whether this node decides all alone.
+            is_only_voter: Whether this node is the only voter.
         """
         self._env = env
         self._command_client = command_client
@@ -95,14 +95,14 @@ class BrokerLifecycle:
         self._is_fenced = True
         self._heartbeat_lock = trio.Lock()
         self._grants: list[_Grant] = []
-        """Those that are not in force yet. The first and the last one are enough."""
+        """Grants that are not in force yet. The first and the last one are enough."""
         self.broker_epoch: int | None = None
-        """Given by the cluster at each registration; `None` before the first."""
+        """Broker epoch of the last registration; `None` before the first."""
 
     def may_lead(self) -> bool:
-        """Return whether this broker may act as the leader of what it leads.
+        """Return whether this broker may act as the leader of its partitions.
 
-        The only voter has nobody behind its back who could give its partitions to others.
+        The only voter needs no session: no other node could give its partitions to others.
         """
         self._accept_grants()
         return not self._is_fenced and (
@@ -113,7 +113,7 @@ class BrokerLifecycle:
         """Register, unless that is done, and send heartbeats; until cancelled.
 
         Raises:
-            DuplicateBrokerError: Another process has this broker's place; this one must stop.
+            DuplicateBrokerError: Another process has this broker's node id; this one must stop.
         """
         if self.broker_epoch is None:
             await self.register()
@@ -123,10 +123,10 @@ class BrokerLifecycle:
             await trio.sleep(HEARTBEAT_INTERVAL_MS / 1000 if is_in else _RETRY_S)
 
     async def register(self) -> None:
-        """Become known to the cluster; returns when it is.
+        """Register this broker; return when the cluster has accepted it.
 
         Raises:
-            DuplicateBrokerError: The place is taken.
+            DuplicateBrokerError: Another process has this broker's node id.
         """
         while True:
             try:
@@ -155,9 +155,9 @@ class BrokerLifecycle:
         )
 
     async def controlled_shutdown(self, *, timeout_s: float) -> bool:
-        """Have others take over what this broker leads; return whether it leads nothing any more.
+        """Move this broker's leaderships to others; return whether it has none left.
 
-        Nothing is left as well when the cluster does not know this process any more.
+        It has none left either when the cluster does not know this process any more.
         """
         with trio.move_on_after(timeout_s):
             while True:
@@ -173,23 +173,23 @@ class BrokerLifecycle:
         return False
 
     async def heartbeat(self) -> None:
-        """Say once that this broker lives, or register anew if the cluster lost track of it.
+        """Send one heartbeat, or register again if the cluster does not know this broker.
 
         Raises:
-            DuplicateBrokerError: Another process has this broker's place.
+            DuplicateBrokerError: Another process has this broker's node id.
         """
         try:
             await self._send_heartbeat(wants_to_stop=False)
         except StaleBrokerEpochError:
-            # Unregistered, or the cluster lost track. Should another process have taken over,
-            # registering says so.
+            # Unregistered, or unknown to the cluster. If another process has taken over,
+            # the registration is refused with that reason.
             self._is_fenced = True
             await self.register()
         except DuplicateBrokerError:
             raise
         except TidelogError as error:
-            # Whatever it is, a defect of the one that leads perhaps: the session tells how long
-            # this broker may go on.
+            # Any error, perhaps a defect of the controller: the session limits how long this broker
+            # may go on.
             self._env.probe("heartbeat_failed", severity="warning", reason=str(error))
 
     async def _send_heartbeat(self, *, wants_to_stop: bool) -> BrokerHeartbeatReply:
@@ -218,10 +218,10 @@ class BrokerLifecycle:
             return answer
 
     def _accept_grants(self) -> None:
-        """Let sessions begin as soon as this broker has applied what was decided before them.
+        """Start sessions once this broker has applied all metadata from before their heartbeats.
 
-        Else one that was fenced and let in again would go on to lead what was given to others
-        meanwhile, if it hears of that late.
+        Otherwise a fenced broker that was unfenced could go on to lead partitions that were moved
+        meanwhile.
         """
         while self._grants and self._grants[0].metadata_index <= self._metadata.applied_index:
             grant = self._grants.pop(0)

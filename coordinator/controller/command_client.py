@@ -1,7 +1,7 @@
-"""Having the cluster decide, from any of its nodes.
+"""The client of the cluster's commands, on each of its nodes.
 
-Shell: finds the node that leads, and asks again until it is known what came of a command. Commands
-have identities of their own, so asking again does no harm.
+Shell: finds the controller, and retries until the outcome of a command is known. Commands have
+identities of their own, so a retry does no harm.
 """
 
 from collections.abc import Awaitable, Callable
@@ -56,7 +56,7 @@ Answer = TypeVar("Answer")
 
 @final
 class CommandClient:
-    """The way from this node to the one that decides, and from others to this one."""
+    """The path of commands from this node to the controller, and from other nodes to this one."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class CommandClient:
         peers: PeerClient,
         addresses: AddressBook,
     ) -> None:
-        """Decide with `metadata` and `controller` while `node` leads, else ask `peers`."""
+        """Decide with `metadata` and `controller` while `node` leads, else forward to `peers`."""
         self._node = node
         self._metadata = metadata
         self._controller = controller
@@ -75,19 +75,19 @@ class CommandClient:
         self._addresses = addresses
 
     async def submit(self, command: Command, *, timeout_s: float, retry: bool = True) -> Reply:
-        """Carry out a command; committed, and visible in the state here, when this returns.
+        """Carry out a command; it is committed, and visible in the state here, on return.
 
         If cancelled, the command may be carried out, or not.
 
         Args:
-            command: Asking again does no harm, for it has an identity of its own.
+            command: A command with an identity of its own, so that a retry does no harm.
             timeout_s: For all attempts.
-            retry: Ask again until the outcome is known. Without it one node is asked, and once: a
-                refusal is final then, for no other copy of the command is on its way.
+            retry: Retry until the outcome is known. Without it the command goes to one node, and
+                once: a refusal is final then, for no other copy of the command is on its way.
 
         Raises:
-            RequestTimedOutError: It may be carried out, or not; without `retry` that holds for
-                `ConnectionLostError` as well.
+            RequestTimedOutError: The command may be carried out, or not; without `retry` that holds
+                for `ConnectionLostError` as well.
             BrokerError: The command is refused; without `retry` also when no node leads.
         """
         if not retry:
@@ -96,10 +96,10 @@ class CommandClient:
         return await self._ask(lambda: self._metadata.decide(command), there, timeout_s=timeout_s)
 
     async def catch_up(self, *, timeout_s: float) -> None:
-        """Wait until the state here has all that was decided before this call.
+        """Wait until the state here has all decisions before this call.
 
         Raises:
-            RequestTimedOutError: Nobody who leads answered.
+            RequestTimedOutError: No leader answered.
         """
         await self.submit(CatchUp(), timeout_s=timeout_s)
 
@@ -109,7 +109,7 @@ class CommandClient:
                 return await self._metadata.decide(command)
             leader_id = self._node.leader_id
             if leader_id is None or leader_id == self._node.identity.node_id:
-                raise NotControllerError("no node leads the cluster at the moment")
+                raise NotControllerError("the cluster has no leader at the moment")
             return await self._submit_to(command)(leader_id)
         raise RequestTimedOutError(f"not decided within {timeout_s:g} s")
 
@@ -128,11 +128,11 @@ class CommandClient:
     async def heartbeat(
         self, heartbeat: BrokerHeartbeatRequest, *, timeout_s: float
     ) -> BrokerHeartbeatReply:
-        """Tell the node that leads that this broker lives.
+        """Send this broker's heartbeat to the controller.
 
         Raises:
-            RequestTimedOutError: Nobody who leads was reached.
-            StaleBrokerEpochError: It must register first.
+            RequestTimedOutError: No leader was reached.
+            StaleBrokerEpochError: The broker must register first.
         """
 
         async def there(node_id: int) -> BrokerHeartbeatReply:
@@ -143,10 +143,10 @@ class CommandClient:
         return await self._ask(lambda: self.take_heartbeat(heartbeat), there, timeout_s=timeout_s)
 
     async def decide(self, request: ForwardCommandRequest) -> ForwardCommandReply:
-        """Carry out another node's command, while this one leads.
+        """Carry out another node's command, while this node leads.
 
         Raises:
-            NotControllerError: It does not lead.
+            NotControllerError: This node does not lead.
             BrokerError: The command is refused, or not committed in time.
         """
         check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
@@ -158,11 +158,11 @@ class CommandClient:
         return ForwardCommandReply(encode_reply(reply), self._node.applied_index)
 
     async def take_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatReply:
-        """Take note that a broker lives, while this node leads.
+        """Record a broker's heartbeat, while this node leads.
 
         Raises:
-            NotControllerError: It does not lead.
-            BrokerError: The broker must register first, or no majority is there.
+            NotControllerError: This node does not lead.
+            BrokerError: The broker must register first, or no majority of the voters answers.
         """
         check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         answer = await self._controller.heartbeat(
@@ -174,13 +174,13 @@ class CommandClient:
             ),
             is_caught_up=request.is_caught_up,
         )
-        # Decided, not applied: with a full disk here, others know what this node does not yet.
+        # Decided, not applied: with a full disk here, other nodes may have applied more.
         return BrokerHeartbeatReply(
             answer.is_fenced, answer.may_stop, self._node.commit_index, answer.is_counted
         )
 
     async def join(self, request: JoinRequest) -> JoinReply:
-        """Make a node a member, if this one leads; else ask the one that does, once.
+        """Make a node a member, if this node leads; else forward the request to the leader, once.
 
         Raises:
             NotControllerError: No node leads, it cannot be reached, or it cannot do it now.
@@ -191,7 +191,7 @@ class CommandClient:
         address = (request.host, request.port)
         own_id, leader_id = self._node.identity.node_id, self._node.leader_id
         if leader_id is None and identity in self._node.membership.members:
-            # Who could lead may be waiting for this.
+            # A node that could lead may wait for this address.
             self._addresses.announced(identity.node_id, address)
         if leader_id in (None, own_id) or request.is_passed_on:
             await self._controller.admit(identity, address)
@@ -199,7 +199,7 @@ class CommandClient:
         else:
             assert leader_id is not None
             reply = await self._pass_on(leader_id, request)
-        # Not before: a stranger with the id of a member would lead everybody astray.
+        # Not before: a stranger with the id of a member would mislead all nodes.
         self._addresses.announced(identity.node_id, address)
         return reply
 
@@ -211,9 +211,9 @@ class CommandClient:
             )
         except (ConnectionLostError, WireFormatError) as error:
             raise NotControllerError(
-                f"node {leader_id} leads the cluster, and cannot be asked: {error}"
+                f"node {leader_id} leads the cluster, and cannot be reached: {error}"
             ) from error
-        # Whoever joins must be able to answer the one that leads, of which it may know nothing.
+        # The joining node must be able to answer the leader, whose address it may not know.
         return JoinReply(reply.leader_id, *(self._addresses.address_of(leader_id) or ("", 0)))
 
     async def _ask(
@@ -223,14 +223,14 @@ class CommandClient:
         *,
         timeout_s: float,
     ) -> Answer:
-        """Ask whoever leads, and again while that is nobody or another one.
+        """Send a request to the leader; retry while there is none, or another one.
 
         Raises:
-            RequestTimedOutError: Nobody who leads answered.
+            RequestTimedOutError: No leader answered.
             LogOfflineError: The disk of this node's metadata failed.
-            BrokerError: Whoever leads refused.
+            BrokerError: The leader refused.
         """
-        reason = "no node leads the cluster"
+        reason = "the cluster has no leader"
         with trio.move_on_after(timeout_s):
             while True:
                 self._node.require_running()
@@ -241,17 +241,17 @@ class CommandClient:
                     if leader_id is not None and leader_id != self._node.identity.node_id:
                         return await self._unless_deposed(partial(there, leader_id))
                 except (NotControllerError, BrokerNotReadyError, ConnectionLostError) as error:
-                    # Who led a moment ago may be there again, and not know its cluster yet.
+                    # A leader that has just restarted may not know its cluster yet.
                     reason = str(error)
                 await trio.sleep(_RETRY_S)
         raise RequestTimedOutError(f"not decided within {timeout_s:g} s: {reason}")
 
     async def _unless_deposed(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Return what the leader answers, unless it falls silent, and another one is sought.
+        """Return the leader's answer, unless it falls silent, and another leader is sought.
 
         Raises:
-            ConnectionLostError: It may have done what it was asked, or not.
-            BrokerError: It refused.
+            ConnectionLostError: The request may be carried out, or not.
+            BrokerError: The leader refused.
         """
         outcomes: list[Answer | TidelogError] = []
         async with trio.open_nursery() as nursery:

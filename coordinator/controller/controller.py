@@ -1,8 +1,8 @@
-"""What the node that leads a cluster does of its own accord, and for the brokers that live.
+"""The controller: the periodic work of the node that leads the cluster, and its broker sessions.
 
-Shell: lets time pass for the decision cores in `coordinator.metadata`. It works only while this
-node leads; what it knows of sessions is not replicated, so whoever leads next gives every broker a
-full one from then on.
+Shell: drives the clock of the decision cores in `coordinator.metadata`. It works only while this
+node leads. Sessions are not replicated, so the next leader gives every broker a full session from
+then on.
 """
 
 from collections.abc import Callable
@@ -43,17 +43,17 @@ from tidelog.wire.errors import (
 )
 
 _LOOK_S = 0.25
-"""How often it looks what is due."""
+"""Interval between checks for due work."""
 _REFUSED_S = 0.75
-"""A broker is dead when nothing has listened at its address for so long. To take one for dead that
-is not costs a change of leaders, and no more: what it acknowledges needs those in sync."""
+"""A broker is dead when its address has refused connections for so long. If the broker is alive,
+its fencing costs a change of leaders, and no more: its acknowledgements need the ISR."""
 _LATE_S = 1.0
-"""A look that comes so much too late: this process did not run meanwhile, and heard nobody."""
+"""A check that is late by so much: this process did not run meanwhile, and received nothing."""
 
 
 @final
 class Controller:
-    """Fences brokers that are silent, lets others in, and gives leaderships back.
+    """Fences silent brokers, unfences others, and moves leaderships to preferred leaders.
 
     Invariant: there are sessions exactly for the term in which this node leads.
     """
@@ -69,10 +69,10 @@ class Controller:
         """Decide by `metadata` while `node` leads.
 
         Args:
-            env: The world.
+            env: Clock and network.
             node: This node.
-            metadata: What is committed, and the way to have more decided.
-            refused_since: Returns since when nothing listens where a node should be, in seconds of
+            metadata: The replicated state, and the way to change it.
+            refused_since: Returns since when a node's address refuses connections, in seconds of
                 trio's clock; see `coordinator.raft_node.transport`.
         """
         self._env = env
@@ -108,9 +108,9 @@ class Controller:
                 nursery.start_soon(self._promote)
 
     def _refused(self) -> list[FenceBroker]:
-        """Return what is to be done about brokers whose process is gone for certain.
+        """Return the commands for brokers whose process is gone for certain.
 
-        The operating system of a process that was killed says so at once; waiting for the end of
+        The operating system refuses connections to a killed process at once. Waiting for the end of
         its session would leave its partitions without a leader for seconds.
         """
         return [
@@ -124,23 +124,23 @@ class Controller:
         return since is not None and trio.current_time() - since >= _REFUSED_S
 
     async def heartbeat(self, heartbeat: BrokerHeartbeat, *, is_caught_up: bool) -> HeartbeatAnswer:
-        """Take note that a broker lives, and tell it how it stands.
+        """Record a broker's heartbeat, and return its state.
 
-        If cancelled, what the heartbeat asked for may still come about; it asks again with the
-        next one.
+        If cancelled, the commands of the heartbeat may still be applied; the next heartbeat
+        requests them again.
 
         Args:
-            heartbeat: What the broker says.
-            is_caught_up: Whether its image has its own registration.
+            heartbeat: The broker's heartbeat.
+            is_caught_up: Whether the broker's image has its own registration.
 
         Raises:
             NotControllerError: Another node leads the cluster.
-            StaleBrokerEpochError: It must register first.
-            RequestTimedOutError: No majority of the voters is there.
+            StaleBrokerEpochError: The broker must register first.
+            RequestTimedOutError: No majority of the voters answers.
         """
         sessions, _ = self._of_this_term()
         is_behind = sessions.is_behind(heartbeat, now_ms=_now_ms())
-        # One that speaks and cannot be spoken to would be fenced again at once, and let in again.
+        # A broker that sends but refuses connections would be fenced and unfenced in turn.
         may_enter = is_caught_up and not is_behind and not self._is_gone(heartbeat.node_id)
         command = heartbeat_command(
             self._metadata.newest_state(), heartbeat, is_caught_up=may_enter
@@ -148,8 +148,8 @@ class Controller:
         if command is not None:
             await self._metadata.decide(command)
         else:
-            # Others may have fenced the broker since, this node's own among them: it would lead
-            # beside another one if it were told that it has another session.
+            # The broker may have been fenced since, also by this node. Another session would let it
+            # lead beside another broker.
             await self._metadata.wait_current()
         answer = heartbeat_answer(self._metadata.state, heartbeat, is_counted=not is_behind)
         broker, now_ms = (heartbeat.node_id, heartbeat.broker_epoch), _now_ms()
@@ -159,15 +159,15 @@ class Controller:
         return answer
 
     async def admit(self, identity: Identity, address: tuple[str, int]) -> None:
-        """Make a node that has started a member of the cluster, unless it is one.
+        """Make a started node a member of the cluster, unless it is one.
 
-        A node that lost its metadata comes back under the same id with another identity; the old
-        one goes, for nobody will ever speak for it again.
+        A node that lost its metadata comes back under the same id with another identity. The old
+        identity is removed, for it never comes back.
 
         Raises:
             NotControllerError: Another node leads the cluster, or it cannot be done at the moment.
-            DuplicateBrokerError: A live broker has this node id, or this identity and lives
-                elsewhere; or did so until a moment ago, and its session is not over.
+            DuplicateBrokerError: A live broker has this node id, or has this identity at another
+                address, or its session has not ended yet.
         """
         self._of_this_term()
         known = self._node.membership.identity_of(identity.node_id)
@@ -185,21 +185,22 @@ class Controller:
             if broker is not None and is_live:
                 raise DuplicateBrokerError(
                     f"node id {identity.node_id} belongs to a live broker at"
-                    f" {broker.host}:{broker.port}; choose one that nobody has, or stop that broker"
+                    f" {broker.host}:{broker.port}; choose an unused node id, or stop that broker"
                 )
             await self._change_membership(Remove(identity.node_id))
         await self._change_membership(AddLearner(identity))
         self._env.probe("node_admitted", node_id=identity.node_id)
 
     async def unregister(self, node_id: int) -> bool:
-        """Take a node that is gone for good out of the cluster; return whether it was in it.
+        """Remove a node that is gone for good from the cluster; return whether it was a member.
 
-        If cancelled, it may be out, or not registered and still vote; asking again does the rest.
+        If cancelled, it may be removed, or unregistered and still vote; a retry completes the
+        removal.
 
         Raises:
             NotControllerError: Another node leads the cluster, or it cannot be done at the moment.
             InvalidRequestError: The node is alive, or it still has replicas.
-            RequestTimedOutError: No majority of the voters is there.
+            RequestTimedOutError: No majority of the voters answers.
         """
         self._of_this_term()
         was_member = self._node.membership.identity_of(node_id) is not None
@@ -212,7 +213,7 @@ class Controller:
         return was_member or was_registered
 
     async def _promote(self) -> None:
-        """Make a learner a voter, if that is due and possible."""
+        """Promote a learner to a voter, if that is due and possible."""
         brokers = self._metadata.state.brokers.values()
         live = [broker.node_id for broker in brokers if not broker.is_fenced]
         promotion = next_promotion(self._node.membership, live)
@@ -221,7 +222,7 @@ class Controller:
         try:
             await self._change_membership(promotion)
         except (NotControllerError, LogOfflineError) as error:
-            # It may not have caught up, or another change is under way; the next look sees.
+            # It may not have caught up, or another change is under way; the next check retries.
             self._env.probe("not_promoted", severity="debug", reason=str(error))
         else:
             self._env.probe("node_promoted", node_id=promotion.node_id)
@@ -233,10 +234,10 @@ class Controller:
             raise NotControllerError(f"the members cannot be changed now: {error}") from error
 
     def _of_this_term(self) -> tuple[BrokerHeartbeatTracker, PreferredLeaders]:
-        """Return what belongs to the term in which this node leads.
+        """Return the sessions and preferred leaders of the term in which this node leads.
 
         Raises:
-            NotControllerError: It does not lead.
+            NotControllerError: This node does not lead.
         """
         brokers = self._metadata.newest_state().brokers
         if self._sessions is None or self._preferred is None or self._term != self._node.term:
@@ -250,7 +251,7 @@ class Controller:
         try:
             await self._metadata.decide(command)
         except BrokerError as error:
-            # Whoever leads then sees the same and decides anew; so does this node, in a while.
+            # The next leader sees the same and decides again; so does this node, in a while.
             self._env.probe(
                 "controller_command_failed",
                 severity="warning",

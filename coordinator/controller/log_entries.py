@@ -1,8 +1,8 @@
-"""What the one log of a cluster consists of, and what its snapshots hold: metadata and groups.
+"""Entries and snapshots of the cluster's one log, which holds metadata and consumer groups.
 
 Pure: no clock, no I/O. An entry is an array of records, all about the cluster's metadata or all
-about consumer groups; their tags tell them apart. So nothing is agreed on twice, and one snapshot
-is of one moment. Entries and snapshots from before there were groups are read as they are.
+about consumer groups; their tags tell them apart. So there is one log, and one snapshot is of one
+moment. Entries and snapshots from before consumer groups existed are read unchanged.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
 
 class StateSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
-    """All that a cluster has agreed on, as of one entry."""
+    """The replicated state of a cluster, as of one entry."""
 
     cluster: cluster_records.ClusterSnapshot
     groups: GroupsSnapshot
@@ -41,7 +41,7 @@ def decode_entry(payload: bytes | memoryview) -> EntryRecords:
     """Return the records of one entry.
 
     Raises:
-        msgspec.MsgspecError: They are damaged, or of a version that is not known here.
+        msgspec.MsgspecError: The entry is damaged, or of an unknown version.
     """
     records = _entry_decoder.decode(payload)
     if records and type(records[0]) in _GROUP_RECORDS:
@@ -57,20 +57,20 @@ def encode_snapshot(cluster: ClusterState, groups: ConsumerGroups) -> bytes:
 def decode_snapshot_records(
     data: bytes | memoryview,
 ) -> StateSnapshot | cluster_records.ClusterSnapshot:
-    """Return what is in a snapshot, as it is written; those from before there were groups too.
+    """Return the records of a snapshot, also of one from before consumer groups existed.
 
     Raises:
-        msgspec.MsgspecError: It is damaged, or of a version that is not known here.
+        msgspec.MsgspecError: The snapshot is damaged, or of an unknown version.
     """
     found: StateSnapshot | cluster_records.ClusterSnapshot = _snapshot_decoder.decode(data)
     return found
 
 
 def decode_snapshot(data: bytes | memoryview) -> tuple[MetadataStateMachine, ConsumerGroups]:
-    """Return state machines that go on as those of which the snapshot was taken.
+    """Restore the state machines from their snapshot.
 
     Raises:
-        msgspec.MsgspecError: The snapshot is damaged, or of a version that is not known here.
+        msgspec.MsgspecError: The snapshot is damaged, or of an unknown version.
         InvalidConfigError: A newer version recorded a setting that this one does not know.
     """
     snapshot = decode_snapshot_records(data)

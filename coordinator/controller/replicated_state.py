@@ -1,11 +1,11 @@
-"""All that a cluster agrees on, as one of its nodes knows it, and has it changed.
+"""The replicated state of a cluster on one of its nodes, and the way to change it.
 
-Shell around two copies of one state machine. The *image* is fed with what is committed; every
-node has one, and acts on nothing else. The node that leads has a *controller* besides, copied
-from the image when its term has begun, and fed with its own records as soon as they are proposed:
-so commands do not wait for each other, and there is nothing to take back. A node that stops leading
-drops it. The image gets the leader's own records as they were proposed, not decoded again. Consumer
-groups are part of the image; their controller is in `coordinator.group_coordinator.leadership`.
+Shell around two copies of one state machine. The *image* applies committed entries; every node has
+one, and acts on nothing else. The leader has a *controller* besides, copied from the image when its
+term has begun. It applies the leader's own records as soon as they are proposed. So commands do not
+wait for each other, and there is nothing to undo. A node that stops leading drops it. The image
+gets the leader's own records as they were proposed, without decoding. Consumer groups are part of
+the image; their controller is in `coordinator.group_coordinator.leadership`.
 """
 
 from collections.abc import Callable, Iterable
@@ -49,27 +49,27 @@ from tidelog.wire.errors import (
 )
 
 COMMIT_TIMEOUT_S: Final = 10.0
-"""A command that is not committed by then is given up; it may still be carried out."""
+"""A command that is not committed by then times out; it may still be carried out."""
 
 _ROOM_BYTES: Final = 1 << 20
-"""Less room than this on the disk, and nothing new begins."""
+"""With less room than this on the disk, new commands are refused."""
 _RELIEF_BYTES: Final = 64 << 10
-"""The same for what makes room."""
+"""The same for commands that free space."""
 
 Listener = Callable[[BrokerDelta], None]
-"""Told what committed records mean for this node, when the image has them. Plain and quick: it
-must neither wait nor raise."""
+"""Gets the effect of committed records on this node, when the image has them. Synchronous and
+quick: it must neither wait nor raise."""
 
 
 @final
 class ReplicatedState:
     """The image, and the way to change it.
 
-    Invariant: while there is a controller, it is the image plus all that was proposed since.
+    Invariant: while there is a controller, it is the image plus all records proposed since.
     """
 
     def __init__(self, env: Env, node: RaftNode) -> None:
-        """Be the state machine of `node`."""
+        """Become the state machine of `node`."""
         self._env = env
         self._node = node
         self._image = MetadataStateMachine()
@@ -77,21 +77,21 @@ class ReplicatedState:
         self._controller: MetadataStateMachine | None = None
         self._controller_term = -1
         self._last: PendingProposal | None = None
-        """The entry that was proposed last in this term."""
+        """The last entry proposed in this term."""
         self._listeners: list[Listener] = []
 
     @property
     def state(self) -> ClusterState:
-        """What is committed, as far as this node knows; only to be read."""
+        """The committed state, as far as this node knows; read-only."""
         return self._image.state
 
     @property
     def groups(self) -> ConsumerGroups:
-        """Consumer groups as they are committed, as far as this node knows; only to be read."""
+        """The committed consumer groups, as far as this node knows; read-only."""
         return self._groups
 
     def newest_state(self) -> ClusterState:
-        """Return what there will be when all that was decided here is committed; only to be read.
+        """Return the state after all records proposed here; read-only.
 
         Raises:
             NotControllerError: Another node decides.
@@ -99,7 +99,7 @@ class ReplicatedState:
         return self._controller_of_this_term().state
 
     def are_transactions_due(self) -> bool:
-        """Return whether some batch is open for too long, or a name can be forgotten.
+        """Return whether a transaction has timed out, or a name can be forgotten.
 
         Raises:
             NotControllerError: Another node decides.
@@ -108,20 +108,20 @@ class ReplicatedState:
         return bool(expire(state, now_ms=self._env.clock.now_ms()).records)
 
     def check(self, command: Command) -> None:
-        """Check a command against what is known here; nothing is changed.
+        """Check a command against the state here; nothing changes.
 
         Raises:
-            BrokerError: It would be refused.
+            BrokerError: The command would be refused.
         """
         self._image.handle(command, now_ms=self._env.clock.now_ms())
 
     def subscribe(self, listener: Listener) -> None:
-        """Tell `listener` of all that is committed from now on."""
+        """Call `listener` for all records committed from now on."""
         self._listeners.append(listener)
 
     @property
     def applied_index(self) -> int:
-        """The last entry that `state` has."""
+        """The last entry that `state` has applied."""
         return self._node.applied_index
 
     async def wait_applied(self, index: int) -> None:
@@ -130,14 +130,14 @@ class ReplicatedState:
             await self._node.wait_applied()
 
     async def decide(self, command: Command) -> Reply:
-        """Carry out a command; committed, and visible in `state` here, when this returns.
+        """Carry out a command; it is committed, and visible in `state` here, on return.
 
         If cancelled, the command may be carried out, or not.
 
         Raises:
             NotControllerError: Another node decides; nothing was done.
-            RequestTimedOutError: It is not known whether it was, or will be, carried out.
-            DiskFullError: There is no room here; nothing was done.
+            RequestTimedOutError: The command may be carried out, or not.
+            DiskFullError: The disk here is full; nothing was done.
             BrokerError: The command is refused.
         """
         controller = self._controller_of_this_term()
@@ -153,7 +153,9 @@ class ReplicatedState:
                     encode_entry(outcome.records), EntryRecords(outcome.records, ())
                 )
             except PayloadTooLargeError as error:
-                raise InvalidRequestError(f"this is too much at once: {error}") from error
+                raise InvalidRequestError(
+                    f"the command changes too much at once: {error}"
+                ) from error
             except ProposalRefusedError as error:
                 raise NotControllerError(str(error)) from error
             changes = leader_changes(controller.state, outcome.records)
@@ -184,22 +186,22 @@ class ReplicatedState:
                 )
 
     async def _wait_settled(self) -> None:
-        """Wait until what is known here is what everybody goes by.
+        """Wait until the state that an answer rests on is committed and current.
 
-        A refusal, or that there is nothing to do, may rest on what is not committed yet, or on what
-        others have changed since.
+        A refusal, or an empty answer, may rest on uncommitted records, or on a state that other
+        leaders have changed since.
         """
         if self._last is not None:
             await self.wait_committed(self._last)
         await self.wait_current()
 
     async def wait_current(self) -> None:
-        """Make sure that this node led after it was asked, and knows all that was decided before.
+        """Wait until a majority confirms this leader, and it has applied all earlier decisions.
 
-        One that stood still may have been deposed without noticing.
+        A leader that was paused may have been deposed without noticing.
 
         Raises:
-            NotControllerError: It does not lead any more, or no majority says that it does.
+            NotControllerError: This node does not lead any more, or no majority confirms it.
         """
         with trio.move_on_after(COMMIT_TIMEOUT_S):
             try:
@@ -212,9 +214,9 @@ class ReplicatedState:
         )
 
     def _check_room(self, command: Command) -> None:
-        """Refuse what people want while the disk is full, before it is appended and waits there.
+        """Refuse administrators' commands while the disk is full, before they are appended.
 
-        What keeps the cluster going is let through: it waits for room, or for another leader.
+        Commands that keep the cluster running pass: they wait for room, or for another leader.
         """
         if isinstance(command, TopicCommand):
             is_relief = isinstance(command, DeleteTopic)
@@ -222,11 +224,11 @@ class ReplicatedState:
                 raise DiskFullError("the disk of the node that leads the cluster is full")
 
     async def wait_committed(self, last: PendingProposal) -> None:
-        """Wait until an entry of this node, and so all that it proposed before, is committed.
+        """Wait until an entry of this node, and so all its earlier proposals, are committed.
 
         Raises:
-            NotControllerError: It never will be.
-            RequestTimedOutError: It is not known whether it is, or will be.
+            NotControllerError: The entry will never be committed.
+            RequestTimedOutError: The entry may be committed, or not.
         """
         with trio.move_on_after(COMMIT_TIMEOUT_S):
             try:
@@ -247,16 +249,16 @@ class ReplicatedState:
         )
 
     def check_active_controller(self) -> None:
-        """Check that this node decides, and knows all that was decided before.
+        """Check that this node is the active controller, and has applied all earlier decisions.
 
         Raises:
-            NotControllerError: It does not; the message says who does.
+            NotControllerError: It is not; the text names the leader.
         """
         node = self._node
         if not node.is_active_leader:
             leader_id = node.leader_id
             if leader_id is None or leader_id == node.identity.node_id:
-                raise NotControllerError("no node leads the cluster at the moment; try again")
+                raise NotControllerError("the cluster has no leader at the moment; try again")
             raise NotControllerError(
                 f"node {node.identity.node_id} does not lead the cluster; ask node {leader_id}"
             )
@@ -269,7 +271,7 @@ class ReplicatedState:
             self._last = None
         return self._controller
 
-    # What the node calls.
+    # Called by the Raft node.
 
     def apply(self, index: int, command: bytes, decoded: object | None = None) -> None:
         """See `coordinator.raft_node.interfaces.StateMachine`."""
@@ -312,6 +314,6 @@ class ReplicatedState:
 
 def _of_a_newer_version(what: str, error: Exception) -> DataDirectoryError:
     return DataDirectoryError(
-        f"{what} holds what this tidelog does not understand: {error}; use the version that wrote"
-        " it, or a newer one"
+        f"{what} holds records that this tidelog does not understand: {error}; use the version"
+        " that wrote it, or a newer one"
     )

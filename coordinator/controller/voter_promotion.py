@@ -1,8 +1,8 @@
-"""Who of a cluster's members votes: as many as make an odd number, up to five.
+"""The choice of voters among a cluster's members: an odd number, up to five.
 
-Pure: no clock, no I/O. Brokers join as learners; which of them are made voters is decided here. An
-even number of voters survives no more failures than the odd number below it, and needs one more of
-them to agree.
+Pure: no clock, no I/O. Brokers join as learners; this module decides which of them become voters.
+An even number of voters survives no more failures than the odd number below it, and needs one more
+of them to agree.
 """
 
 from collections.abc import Collection
@@ -16,11 +16,11 @@ VOTER_COUNT_MAX: Final = 5
 
 
 def next_promotion(membership: Membership, live: Collection[int]) -> Promote | None:
-    """Return whom to make a voter now, `None` when nobody is to be.
+    """Return the next promotion to a voter, `None` without one.
 
     Args:
-        membership: In force; one change at a time.
-        live: Node ids of brokers that are not fenced; nobody else helps by voting.
+        membership: The membership in force; it allows one change at a time.
+        live: Node ids of brokers that are not fenced; the vote of other nodes does not help.
     """
     learners = [learner for learner in membership.learners if learner.node_id in live]
     member_count = len(membership.voters) + len(learners)

@@ -1,6 +1,6 @@
-"""What administrators do with consumer groups: list, describe, move, delete; and let them expire.
+"""Administration of consumer groups: list, describe, reset, delete, expire.
 
-Shell: asks for the logs of partitions, and has decisions of `coordinator.groups` agreed on.
+Shell: requests log bounds of partitions, and commits decisions of `coordinator.groups`.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ _EXPIRY_LOOK_S: Final = 600.0
 
 
 class LogQuestions(Protocol):
-    """The way to the logs of partitions, wherever they are led."""
+    """Queries for the logs of partitions, on whichever broker leads them."""
 
     async def ask(self, questions: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
         """Return the answers in the order of the questions, errors among them."""
@@ -50,7 +50,7 @@ class LogQuestions(Protocol):
 
 @final
 class GroupAdministration:
-    """Answers administrators of groups while this node leads, and forgets what nobody needs."""
+    """Serves administrators of groups while this node leads, and expires unused groups."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class GroupAdministration:
         logs: LogQuestions,
         config: GroupConfig,
     ) -> None:
-        """Decide by `leadership`; `logs` know where partitions begin and end."""
+        """Decide by `leadership`; `logs` returns the bounds of partitions."""
         self._env = env
         self._metadata = metadata
         self._leadership = leadership
@@ -69,7 +69,7 @@ class GroupAdministration:
         self._config = config
 
     async def list_groups(self, request: ListGroupsRequest) -> ListGroupsReply:
-        """Return which groups there are; errors as in `current_groups`."""
+        """Return all groups; errors as in `current_groups`."""
         return list_groups(await self._leadership.current_groups(), request.states)
 
     async def describe_groups(self, request: DescribeGroupsRequest) -> DescribeGroupsReply:
@@ -95,14 +95,14 @@ class GroupAdministration:
         )
 
     async def reset_offsets(self, request: ResetOffsetsRequest) -> ResetOffsetsReply:
-        """Move a group to other offsets, in all partitions that are named or in none.
+        """Reset a group to other offsets, in all named partitions or in none.
 
         Raises:
             NotControllerError: Another node leads.
             GroupNotEmptyError: Members read one of these topics now.
             UnknownTopicIdError: A topic was deleted meanwhile.
-            InvalidRequestError: Saying what is wrong.
-            RequestTimedOutError: It may be carried out, or not.
+            InvalidRequestError: The request is invalid; the text says why.
+            RequestTimedOutError: The reset may be applied, or not.
         """
         self._metadata.check_active_controller()
         logs = await self._reset_logs(request.partitions)
@@ -125,12 +125,12 @@ class GroupAdministration:
         return ResetOffsetsReply(planned)
 
     async def delete_group(self, request: DeleteGroupRequest) -> DeleteGroupReply:
-        """Forget a group without members, and all its offsets.
+        """Delete a group without members, and all its offsets.
 
         Raises:
             NotControllerError: Another node leads.
-            GroupNotEmptyError: It has members.
-            RequestTimedOutError: It may be carried out, or not.
+            GroupNotEmptyError: The group has members.
+            RequestTimedOutError: The deletion may be applied, or not.
         """
         outcome = self._leadership.leading().state.delete_group(request.group_id)
         self._leadership.carry_out(outcome.records)
@@ -163,10 +163,10 @@ class GroupAdministration:
     def _named(
         self, resets: Sequence[PartitionReset], planned: Sequence[PartitionWasReset]
     ) -> list[tuple[str, PartitionCommit]]:
-        """Return what is to be committed, with the names of the topics.
+        """Return the commits of a reset, with the names of the topics.
 
         Raises:
-            UnknownTopicIdError: One was deleted since it was asked for.
+            UnknownTopicIdError: A topic was deleted since the request.
         """
         named: list[tuple[str, PartitionCommit]] = []
         for reset, to in zip(resets, planned, strict=True):
@@ -178,7 +178,7 @@ class GroupAdministration:
         return named
 
     async def run(self) -> None:
-        """Forget groups that nobody needs any more, while this node leads; until cancelled."""
+        """Expire unused groups while this node leads; until cancelled."""
         known: GroupManager | None = None
         expiry = GroupExpiry(self._config)
         while True:
@@ -199,7 +199,7 @@ class GroupAdministration:
         is_idle = expiry.is_idle(group, self._env.clock.now_ms())
         lag_records = await self._lag_records(group) if is_idle else None
         state = self._leadership.leading().state
-        # It may be another one than before: what it looked like then does not count.
+        # The group may be a new one: its state before the await does not count.
         is_over = state.groups.get(group_id) is group and expiry.is_over(
             group, lag_records=lag_records, wall_ms=self._env.clock.now_ms(), now_ms=now_ms()
         )
@@ -208,7 +208,7 @@ class GroupAdministration:
             self._env.probe("group_expired", severity="info", group=group_id)
 
     async def _lag_records(self, group: Group) -> int | None:
-        """Return how far a group is behind; `None` if that is not known everywhere."""
+        """Return the lag of a group in records; `None` if a partition's lag is unknown."""
         questions = [_question(group, partition) for partition in partitions_of(group)]
         found = await self._logs.ask(questions)
         if any(log.error is not None for log in found):
@@ -221,7 +221,7 @@ class GroupAdministration:
 
 
 def _question(group: Group, partition: Partition) -> OffsetQuery:
-    """Ask for what the lag of a group in a partition takes."""
+    """Return the query for a group's lag in a partition."""
     at = group.committed(partition)
     return OffsetQuery(*partition, None if at is None else at.offset)
 

@@ -1,8 +1,8 @@
-"""Commits of consumer groups on their way into the log: many become one entry.
+"""The queue of commits of consumer groups: many commits become one entry of the log.
 
-Shell around `ConsumerGroups.commit_offsets`. While one entry is being committed, those that come
-are collected for the next. So the log has one entry of commits under way at a time, of bounded
-size, however many are offered: what else is decided never waits behind more than that.
+Shell around `ConsumerGroups.commit_offsets`. While one entry is being committed, later commits are
+collected for the next. So the log has one entry of commits under way at a time, of bounded size,
+however many arrive. Other commands never wait behind more than that.
 """
 
 from collections import deque
@@ -19,12 +19,12 @@ from tidelog.wire.errors import BrokerError, InvalidRequestError, OverloadedErro
 from tidelog.wire.messages.groups import CommitOffsetsRequest
 
 BATCH_BYTES_MAX: Final = 32 * 1024
-"""Commits in one entry; one request always fits. So few that nothing else waits for long while they
-are carried out and answered, and so many that they cost less than one by one."""
+"""Maximum of commits in one entry; one request always fits. Few enough that nothing else waits for
+long while they are applied and answered, and enough that they cost less than one by one."""
 REQUEST_BYTES_MAX: Final = 512 * 1024
 QUEUE_BYTES_MAX: Final = 512 * 1024
-"""Commits that wait: half a second of work for a busy core. More are refused, and may come again:
-then everything else that this node does waits no longer either."""
+"""Maximum of waiting commits: half a second of work for a busy core. More are refused, and may be
+retried; so other work of this node does not wait longer either."""
 Done = Callable[[CommitResult], None]
 
 _REQUEST_BYTES = 64
@@ -34,15 +34,15 @@ _UTF8_BYTES_MAX = 4
 
 @final
 class CommitQueue:
-    """Commits that wait for their turn."""
+    """Commits that wait for an entry of the log."""
 
     def __init__(
         self, env: Env, leadership: GroupLeadership, exists: Callable[[Partition], bool]
     ) -> None:
-        """Have commits agreed on by `leadership`; `run` must run in a task of its own.
+        """Commit through `leadership`; `run` must run in a task of its own.
 
-        `exists` says whether there is a partition. A topic may have been deleted since it was asked
-        where its logs end; then nobody must remember a commit to it.
+        `exists` returns whether a partition exists. A topic may have been deleted since its log
+        bounds were requested; then a commit to it must not be stored.
         """
         self._env = env
         self._leadership = leadership
@@ -54,16 +54,16 @@ class CommitQueue:
     def put(
         self, request: CommitOffsetsRequest, ranges: Mapping[Partition, OffsetRange], done: Done
     ) -> None:
-        """Store how far a group is, and call `done` when it is durable on a majority, or refused.
+        """Store a group's offsets; call `done` when they are durable on a majority, or refused.
 
         Args:
             request: The commit.
-            ranges: Of the partitions in it, as far as they are known.
-            done: Told the reply, or why the commit failed as a whole; plain, must not raise.
+            ranges: Bounds of the partitions in it, as far as they are known.
+            done: Gets the reply, or the error of the whole commit; synchronous, must not raise.
 
         Raises:
             InvalidRequestError: The commit is too large.
-            OverloadedError: Too many wait already.
+            OverloadedError: Too many commits wait already.
         """
         size = _size_of(request)
         if size > REQUEST_BYTES_MAX:
@@ -123,7 +123,7 @@ class _Waiting(NamedTuple):
 
 
 def _size_of(request: CommitOffsetsRequest) -> int:
-    """Return at least what a commit takes in an entry."""
+    """Return an upper bound of the commit's size in an entry."""
     size = _REQUEST_BYTES + _UTF8_BYTES_MAX * (len(request.group_id) + len(request.member_id))
     for commit in request.offsets:
         length = len(commit.metadata)

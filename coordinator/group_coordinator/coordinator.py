@@ -1,8 +1,8 @@
-"""Consumer groups as the node that leads the cluster serves them.
+"""The group coordinator on the node that leads the cluster.
 
-Shell: lets time pass for `coordinator.groups`, and has what they decide agreed on. Other nodes say
-who leads. Replies go out when everything that they may rest on is committed: also refusals, for
-members act on those.
+Shell: drives the clock of `coordinator.groups`, and commits its decisions. Other nodes name the
+leader. A reply waits until every record that it may rest on is committed. So do refusals, for
+members act on them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -36,28 +36,28 @@ from tidelog.wire.messages.groups import (
 )
 
 _LOOK_S: Final = 0.1
-"""How often it looks whether its term has begun, and whether it can decide again."""
+"""Interval between checks whether its term has begun, and whether it can decide again."""
 _EXPIRY_LOOK_S: Final = 600.0
 _ANYWHERE: Final = OffsetRange(0, 2**63 - 1)
 
 Found = Callable[[Mapping[Partition, OffsetRange]], None]
-"""Told where logs begin and end; plain, must not raise."""
+"""Gets the bounds of logs; synchronous, must not raise."""
 
 
 class OffsetFinder(LogQuestions, Protocol):
-    """The way to the logs of partitions, with one for those that commit."""
+    """Queries for the logs of partitions, including a lookup for commits."""
 
     def look_up(self, partitions: Iterable[Partition], found: Found) -> None:
-        """Call `found` with where logs begin and end, now or later.
+        """Call `found` with the bounds of logs, now or later.
 
-        Partitions whose leader cannot be asked are missing then.
+        Partitions with an unreachable leader are missing then.
         """
         ...
 
 
 @final
 class GroupCoordinator:
-    """Answers members and administrators of groups while this node leads."""
+    """Serves members and administrators of groups while this node leads."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class GroupCoordinator:
         offsets: OffsetFinder,
         config: GroupConfig | None = None,
     ) -> None:
-        """Decide while `node` leads; `offsets` finds how far partitions go."""
+        """Decide while `node` leads; `offsets` returns the bounds of partitions."""
         self._env = env
         self._node = node
         self._metadata = metadata
@@ -79,18 +79,18 @@ class GroupCoordinator:
         self.administration = GroupAdministration(
             env, metadata, self._leadership, logs=offsets, config=self._config
         )
-        """What administrators may ask for."""
+        """The requests of administrators."""
         self._reshaped: dict[bytes, str] = {}
-        """Topics that came, went or grew, and that groups were not told of yet."""
+        """Topics that were created, deleted or grew, and that groups were not told of yet."""
         self._topics: dict[str, TopicShape] | None = None
-        """All topics by name; `None` when they changed."""
+        """All topics by name; `None` after a change."""
         self._next_tick_ms = 0
         self._wake = trio.Event()
         metadata.subscribe(self._note_topics)
         node.on_role_changed(self._role_changed)
 
     async def run(self) -> None:
-        """Do what is due whenever this node leads; until cancelled."""
+        """Run due work whenever this node leads; until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._leadership.run)
             nursery.start_soon(self._commits.run)
@@ -100,10 +100,10 @@ class GroupCoordinator:
                 with trio.move_on_after(self._do_due()):
                     await self._wake.wait()
 
-    # What members say.
+    # Requests of members.
 
     async def heartbeat(self, request: GroupHeartbeatRequest) -> GroupHeartbeatReply:
-        """Take note that a member lives and what it has; say what it is to have.
+        """Record a member's heartbeat and return its assignment.
 
         If cancelled, the heartbeat may count, or not.
 
@@ -111,8 +111,8 @@ class GroupCoordinator:
             NotControllerError: Another node leads.
             UnknownMemberError: The member was fenced or has left.
             FencedInstanceError: A newer process of this static member has taken over.
-            RequestTimedOutError: No majority of the voters is there.
-            InvalidRequestError: It names too many partitions.
+            RequestTimedOutError: No majority of the voters answers.
+            InvalidRequestError: The request names too many partitions.
         """
         require_moderate(request.owned or ())
         leading = self._leadership.leading()
@@ -133,11 +133,11 @@ class GroupCoordinator:
         return reply
 
     def commit_soon(self, request: CommitOffsetsRequest, done: Done) -> None:
-        """Store how far a group is, and call `done` when it is durable on a majority, or refused.
+        """Store a group's offsets; call `done` when they are durable on a majority, or refused.
 
         Args:
             request: The commit.
-            done: Told the reply, or why the commit failed as a whole; plain, must not raise.
+            done: Gets the reply, or the error of the whole commit; synchronous, must not raise.
 
         Raises:
             NotControllerError: Another node leads.
@@ -147,7 +147,7 @@ class GroupCoordinator:
         known = list(filter(self._exists, partitions))
 
         def found(ranges: Mapping[Partition, OffsetRange]) -> None:
-            # A check that cannot be made now must not cost a group its progress.
+            # A failed check of the offsets must not cost a group its progress.
             judged = {partition: ranges.get(partition, _ANYWHERE) for partition in known}
             try:
                 self._commits.put(request, judged, done)
@@ -157,13 +157,13 @@ class GroupCoordinator:
         self._offsets.look_up(known, found)
 
     async def commit_offsets(self, request: CommitOffsetsRequest) -> CommitOffsetsReply:
-        """Store how far a group is; durable on a majority when this returns.
+        """Store a group's offsets; they are durable on a majority on return.
 
-        If cancelled, it may be stored, or not.
+        If cancelled, they may be stored, or not.
 
         Raises:
             NotControllerError: Another node leads.
-            RequestTimedOutError: It may be stored, or not.
+            RequestTimedOutError: They may be stored, or not.
             BrokerError: The commit is refused as a whole.
         """
         result: list[CommitResult] = []
@@ -181,12 +181,12 @@ class GroupCoordinator:
         return outcome
 
     async def fetch_offsets(self, request: FetchOffsetsRequest) -> FetchOffsetsReply:
-        """Return how far a group is: at least as far as any commit that was answered before.
+        """Return a group's offsets, at least as new as any commit that was answered before.
 
         Raises:
             NotControllerError: Another node leads.
-            RequestTimedOutError: No majority of the voters is there.
-            InvalidRequestError: It names too many partitions.
+            RequestTimedOutError: No majority of the voters answers.
+            InvalidRequestError: The request names too many partitions.
         """
         require_moderate(request.partitions or ())
         groups = await self._leadership.current_groups()
@@ -195,16 +195,16 @@ class GroupCoordinator:
     def _exists(self, partition: Partition) -> bool:
         return self._metadata.state.partition(*partition) is not None
 
-    # What comes by itself.
+    # Timers.
 
     def _do_due(self) -> float:
-        """Do what is due; return in how many seconds to look again."""
+        """Run due work; return the seconds until the next call."""
         try:
             leading = self._leadership.leading()
             self._follow_topics(leading)
             self._tick(leading)
         except NotControllerError:
-            # Whoever leads then does the same; so does this node, in a while.
+            # The next leader does the same; so does this node, in a while.
             self._next_tick_ms = 0
             return _LOOK_S if self._node.is_leader else float("inf")
         deadline_ms = leading.next_deadline_ms
@@ -226,7 +226,7 @@ class GroupCoordinator:
 
     def _tick(self, leading: GroupManager) -> None:
         if leading.next_deadline_ms is None:
-            return  # Without members nobody need look at all topics whenever one is created.
+            return  # Without members a created topic needs no check of all topics.
         if self._topics is None:
             self._topics = shapes_of(self._metadata.state)
         outcome = leading.tick(self._topics, wall_ms=self._wall_ms(), now_ms=now_ms())

@@ -1,7 +1,7 @@
-"""What the node that leads has in mind with consumer groups, and how it gets to be agreed on.
+"""The controller state of consumer groups on the node that leads, and its commit.
 
 Shell around `coordinator.groups.group_manager`: proposes its records, waits until they are
-committed, and makes sure that this node still leads before anything is said.
+committed, and checks that this node still leads before a reply goes out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,17 +29,17 @@ from tidelog.wire.errors import (
 )
 
 ENTRY_BYTES_MAX: Final = 512 * 1024
-"""Records that come to more become several entries."""
+"""Bytes of records in one entry; more records become several entries."""
 _CONFIRMED_FOR_S: Final = 2.0
-"""For so long a node that led may take it that it still leads. Less than the time between the end
-of a member's lease and the end of its session, 5 s: whoever leads next fences nobody earlier."""
+"""How long a leader may assume that it still leads. Less than the time between the end of a
+member's lease and the end of its session, 5 s: the next leader fences no member earlier."""
 
 
 @final
 class GroupLeadership:
     """The groups of this node while it leads.
 
-    Invariant: while there is a `GroupManager`, its state is the image plus all that was proposed
+    Invariant: while there is a `GroupManager`, its state is the image plus all records proposed
     since. It is dropped when this node stops leading, and when a proposal is refused.
     """
 
@@ -51,19 +51,19 @@ class GroupLeadership:
         self._leading: GroupManager | None = None
         self._term = -1
         self._last: PendingProposal | None = None
-        """The entry that was proposed last in this term."""
+        """The last entry proposed in this term."""
         self._last_at = 0.0
         self._confirmed_at = float("-inf")
-        """At this time the node led, to the knowledge of a majority."""
+        """Last time at which a majority confirmed that this node led."""
         self._read: _Read | None = None
-        """The next confirmation, which has not begun."""
+        """The next confirmation, which has not started."""
         self._is_wanted = trio.Event()
 
     def leading(self) -> GroupManager:
-        """Return what this node has in mind.
+        """Return the controller state of the groups.
 
         Raises:
-            NotControllerError: Another node leads, or what was proposed is not committed yet.
+            NotControllerError: Another node leads, or earlier proposals are not committed yet.
         """
         self._metadata.check_active_controller()
         if self._term != self._node.term:
@@ -79,20 +79,20 @@ class GroupLeadership:
         return self._leading
 
     def carry_out(self, records: Sequence[GroupRecord]) -> None:
-        """Apply records to what this node has in mind, and propose them.
+        """Apply records to the controller state, and propose them.
 
         Raises:
-            NotControllerError: They were refused, and are not in force.
+            NotControllerError: The records were refused, and are not in force.
         """
         if records:
             self.leading().apply(records, now_ms())
             self.propose(records)
 
     def propose(self, records: Sequence[GroupRecord]) -> None:
-        """Propose records that this node has in mind already, in their order.
+        """Propose records that the controller state has already, in their order.
 
         Raises:
-            NotControllerError: They were refused: what this node had in mind is forgotten.
+            NotControllerError: The records were refused, and the controller state is dropped.
         """
         if not records:
             return
@@ -112,32 +112,32 @@ class GroupLeadership:
     async def settled(self) -> None:
         """Wait until a reply to a member may go out.
 
-        That is when all is committed that was proposed here before, and it is certain that no
+        All earlier proposals of this node must be committed, and a majority must confirm that no
         other node led a moment ago.
 
         Raises:
             NotControllerError: Another node leads.
-            RequestTimedOutError: No majority of the voters is there.
+            RequestTimedOutError: No majority of the voters answers.
         """
         if self._last is not None and not self._last.is_settled:
             proposed_at = self._last_at
             try:
                 await self._metadata.wait_committed(self._last)
             except LogOfflineError as error:
-                # Another node will lead: members are to ask that one, not to give up.
+                # Another node will lead: members must ask it, not stop.
                 raise NotControllerError(f"this node leads no more: {error}") from error
             self._confirmed_at = max(self._confirmed_at, proposed_at)
         if trio.current_time() - self._confirmed_at > _CONFIRMED_FOR_S:
             await self.wait_current()
 
     async def wait_current(self) -> None:
-        """Wait until the image has all that was committed, by whomever, before this call.
+        """Wait until the image has all entries that any leader committed before this call.
 
-        Many who wait share one question to the other nodes.
+        Concurrent callers share one request to the other nodes.
 
         Raises:
             NotControllerError: Another node leads.
-            RequestTimedOutError: No majority of the voters is there.
+            RequestTimedOutError: No majority of the voters answers.
         """
         self._metadata.check_active_controller()
         if self._read is None:
@@ -154,7 +154,7 @@ class GroupLeadership:
         )
 
     async def current_groups(self) -> Mapping[str, Group]:
-        """Return all groups by id, with all that was committed before this call; only to be read.
+        """Return all groups by id, with all commits before this call; read-only.
 
         Errors as in `wait_current`.
         """
@@ -162,7 +162,7 @@ class GroupLeadership:
         return self._metadata.groups.groups
 
     async def run(self) -> None:
-        """Confirm that this node leads, whenever somebody wants to know; until cancelled."""
+        """Confirm that this node leads, whenever a caller waits for it; until cancelled."""
         while True:
             await self._is_wanted.wait()
             self._is_wanted = trio.Event()
@@ -178,7 +178,7 @@ class GroupLeadership:
             read.done.set()
 
     def role_changed(self) -> None:
-        """Forget what this node had in mind if it does not lead any more."""
+        """Drop the controller state if this node does not lead any more."""
         if not self._node.is_leader or self._term != self._node.term:
             self._leading = None
             self._last = None
@@ -187,7 +187,7 @@ class GroupLeadership:
 
 @final
 class _Read:
-    """A question whether this node leads, and who waits for the answer."""
+    """A pending confirmation that this node leads, and its callers."""
 
     def __init__(self) -> None:
         self.done = trio.Event()
@@ -195,7 +195,7 @@ class _Read:
 
 
 def shapes_of(state: ClusterState) -> dict[str, TopicShape]:
-    """Return what assignors must know of all topics of records, by name."""
+    """Return the assignors' view of all topics of records, by name."""
     return {
         topic.name: TopicShape(topic.topic_id, topic.partition_count)
         for topic in state.catalog.record_topics

@@ -1,16 +1,16 @@
-"""Who should read what: the assignors.
+"""The assignors: functions from members and their subscriptions to a target assignment.
 
-Pure functions: no clock, no I/O. An assignor gets members with what they want to read and what
-they were to read before, and says what each is to read from now on. Every partition that anybody
-wants goes to exactly one member that wants its topic. The same arguments give the same answer,
-and the order of members counts: it is the order in which they joined.
+Pure functions: no clock, no I/O. An assignor gets members with their topics and their former
+partitions, and returns the partitions of each from now on. Every partition with a subscriber goes
+to exactly one member that subscribes to its topic. The same arguments give the same result, and the
+order of members counts: it is the order in which they joined.
 
-- `uniform`: numbers of partitions differ by one at most where everybody wants the same topics, and
+- `uniform`: numbers of partitions differ by one at most if all members want the same topics, and
   otherwise by as little as is possible at all (`coordinator.groups.balanced_assignment`); no
   partition moves without need.
-- `range`: each topic is cut into ranges, in the order of members. Partitions of the same number
-  go to the same member in all topics which have the same number of partitions and the same
-  readers. Partitions move more often than with `uniform`.
+- `range`: each topic is cut into ranges, in the order of members. Partitions of the same number go
+  to the same member in all topics which have the same number of partitions and the same readers.
+  Partitions move more often than with `uniform`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,20 +29,20 @@ class Reader(msgspec.Struct, frozen=True):
     """A member as an assignor sees it."""
 
     topic_ids: Sequence[bytes]
-    """What it wants to read, sorted."""
+    """Topic ids of its subscription, sorted."""
     held: Sequence[Partition]
-    """What it was to read before."""
+    """Its former partitions."""
 
 
 def assign(
     assignor: str, readers: Sequence[Reader], partition_counts: Mapping[bytes, int]
 ) -> list[list[Partition]]:
-    """Return what each reader is to read, in the order of readers.
+    """Return the partitions of each reader, in the order of readers.
 
     Args:
         assignor: One of `ASSIGNORS`.
         readers: In the order in which they joined.
-        partition_counts: By topic id; topics that are not here have no partitions.
+        partition_counts: By topic id; other topics have no partitions.
     """
     if not readers:
         return []
@@ -62,10 +62,10 @@ def assign(
 def _uniform(
     readers: Sequence[Reader], partition_counts: Mapping[bytes, int]
 ) -> list[list[Partition]]:
-    """Assign where everybody wants the same topics."""
+    """Assign partitions to readers that all want the same topics."""
     topic_ids = [topic_id for topic_id in readers[0].topic_ids if topic_id in partition_counts]
-    # By number before topic: whoever must give something away gives some of every topic, so that
-    # no busy topic ends up with one member.
+    # By number before topic: a reader that loses partitions loses some of every topic, so that no
+    # busy topic ends up with one member.
     partitions = [
         (topic_id, number)
         for number in range(max((partition_counts[topic_id] for topic_id in topic_ids), default=0))
@@ -78,7 +78,7 @@ def _uniform(
         for reader in readers
     ]
     least, extra_count = divmod(len(partitions), len(readers))
-    # Those who hold most may keep one more: fewest moves.
+    # The readers with most partitions may keep one more: fewest moves.
     by_held = sorted(range(len(readers)), key=lambda index: -len(assigned[index]))
     room: list[int] = []
     for rank, index in enumerate(by_held):

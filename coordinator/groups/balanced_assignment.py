@@ -1,13 +1,13 @@
-"""Sharing out partitions among readers who want different topics.
+"""The balanced assignment of partitions to readers that want different topics.
 
 Pure: no clock, no I/O.
 
-Everybody keeps what they hold, the rest goes to whoever has least, and then partitions are moved
-while that makes the numbers more even. A move can need several readers: `a` has too many, `c` has
-too few, they have no topic in common, but `b` shares one with each; then `a` gives one to `b` and
-`b` one to `c`. When no such chain is left, no other way of sharing out is more even: an assignment
-without a cost-reducing path is optimal (Harvey, Ladner, Lovász, Tamir: Semi-matchings for
-bipartite graphs and load balancing, 2006). The shortest chain is taken first, for fewest moves.
+Each reader keeps its partitions, the rest goes to the reader with fewest, and then partitions are
+moved while that makes the numbers more even. A move can need several readers: `a` has too many, `c`
+has too few, they have no topic in common, but `b` shares one with each; then `a` gives one to `b`
+and `b` one to `c`. When no such chain is left, no other assignment is more even: an assignment
+without a cost-reducing path is optimal (Harvey, Ladner, Lovász, Tamir: Semi-matchings for bipartite
+graphs and load balancing, 2006). The shortest chain is taken first, for fewest moves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ def balance(
     held: Sequence[Sequence[Partition]],
     partition_counts: Mapping[bytes, int],
 ) -> list[list[Partition]]:
-    """Return what each reader is to read, as evenly as possible, moving little.
+    """Return the partitions of each reader, as evenly as possible, with few moves.
 
     Args:
         wanted: Topic ids that each reader wants.
-        held: What each reader was to read before; no partition twice.
-        partition_counts: By topic id; topics that are not here have no partitions.
+        held: The former partitions of each reader; no partition twice.
+        partition_counts: By topic id; other topics have no partitions.
     """
     sharing = _Sharing(wanted, partition_counts)
     sharing.keep(held)
@@ -37,7 +37,7 @@ def balance(
 
 
 class _Sharing:
-    """Who has what, while it is being shared out; readers are numbers, in order.
+    """The assignment during its computation; readers are numbers, in order.
 
     Invariant: `_loads[reader]` is how many partitions stand in `_held[topic_id][reader]` of all
     topics; readers without a partition of a topic are not in its table.
@@ -59,7 +59,7 @@ class _Sharing:
         self._loads = [0] * len(wanted)
 
     def keep(self, held: Sequence[Sequence[Partition]]) -> None:
-        """Give everybody what they held, as far as they still want it and it is still there."""
+        """Let each reader keep the held partitions that exist and that it still wants."""
         for reader, partitions in enumerate(held):
             topic_ids = set(self._wanted[reader])
             for topic_id, number in partitions:
@@ -67,7 +67,7 @@ class _Sharing:
                     self._give(topic_id, number, reader)
 
     def share_out_the_rest(self) -> None:
-        """Give what nobody has to those who have least, beginning with what fewest want."""
+        """Assign free partitions to the readers with fewest, least wanted topics first."""
         for topic_id in sorted(self._readers, key=lambda one: (len(self._readers[one]), one)):
             taken = {number for numbers in self._held[topic_id].values() for number in numbers}
             queue = [(self._loads[reader], reader) for reader in self._readers[topic_id]]
@@ -79,10 +79,10 @@ class _Sharing:
                     heapreplace(queue, (self._loads[reader], reader))
 
     def even_out(self) -> bool:
-        """Move partitions to those who have few, from those who have at least two more.
+        """Move partitions to readers with few, from readers with at least two more.
 
         Returns:
-            Whether anything was moved, so that it is worth while to look again.
+            Whether any partition was moved, so that another call may move more.
         """
         has_moved = False
         settled: set[int] = set()
@@ -96,7 +96,7 @@ class _Sharing:
         return has_moved
 
     def result(self) -> list[list[Partition]]:
-        """Return what each reader has, sorted."""
+        """Return the partitions of each reader, sorted."""
         assigned: list[list[Partition]] = [[] for _ in self._loads]
         for topic_id in sorted(self._held):
             for reader, numbers in self._held[topic_id].items():
@@ -104,11 +104,11 @@ class _Sharing:
         return assigned
 
     def _find_giver(self, receiver: int, settled: set[int]) -> list[tuple[int, bytes, int]] | None:
-        """Find the shortest chain from somebody who has at least two more than `receiver`.
+        """Find the shortest chain from a reader with at least two partitions more than `receiver`.
 
         Returns:
-            Moves (from, topic, to), the last one to `receiver`; `None` if there is no chain. Then
-            all who could be reached are settled: whoever they can reach, `receiver` can.
+            Moves (from, topic, to), the last one to `receiver`; `None` without a chain. Then all
+            reached readers are settled: `receiver` reaches all readers that they reach.
         """
         least = self._loads[receiver]
         came_from: dict[int, tuple[bytes, int]] = {}

@@ -1,12 +1,12 @@
-"""What commits and resets of offsets come to.
+"""The outcome of commits and resets of offsets.
 
 Pure: no clock, no I/O; changes nothing.
 
-A commit counts if the member holds the partition, and has since the epoch that the commit was made
-in: so a commit that is under way while the member's epoch rises still counts, and one from before
-the partition went to somebody else and came back does not. A member that holds a partition no more
-is refused: its successor may be further already. Commits of one member carry a sequence, so that
-one which was delayed and overtaken cannot move the group back.
+A commit counts if the member holds the partition, and has since the epoch of the commit. So a
+commit on its way still counts when the member's epoch rises. A commit from before the partition
+went to another member and came back does not. A member that holds a partition no more is refused:
+its successor may be further already. Commits of one member carry a sequence, so that a delayed
+commit cannot move the group back behind a later one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ from tidelog.wire.messages.groups import (
 
 
 class OffsetRange(msgspec.Struct, frozen=True):
-    """Where the log of a partition begins and ends, as far as the coordinator knows."""
+    """The bounds of a partition's log, as far as the coordinator knows."""
 
     log_start_offset: int
     log_end_offset: int
@@ -50,7 +50,7 @@ class OffsetRange(msgspec.Struct, frozen=True):
 
 
 CommitResult = CommitOffsetsReply | BrokerError
-"""The reply to one request of a batch, or why it failed as a whole."""
+"""The reply to one request of a batch, or the error of the whole request."""
 
 
 def commit_offsets(
@@ -61,12 +61,12 @@ def commit_offsets(
     config: GroupConfig,
     now_ms: int,
 ) -> GroupOutcome[list[CommitResult]]:
-    """Return what many commits, of any members and groups, come to in their order.
+    """Return the outcome of many commits, of any members and groups, in their order.
 
     Args:
         groups: By id.
         requests: The commits; they become one entry of the replicated log.
-        ranges: Of the partitions in them, as far as they are known.
+        ranges: Bounds of the partitions in them, as far as they are known.
         config: Limits.
         now_ms: Unix milliseconds.
     """
@@ -82,7 +82,7 @@ def commit_offsets(
 
 @final
 class _Batch:
-    """Commits that follow each other before the first of them is carried out."""
+    """Commits in sequence, before the first of them is applied."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Batch:
         return CommitOffsetsReply(results)
 
     def _committer(self, group: Group, request: CommitOffsetsRequest) -> Member | None:
-        """Return the member that commits; `None` for a program that is none, and may."""
+        """Return the committing member; `None` for a client without membership that may commit."""
         if not request.member_id:
             if request.member_epoch != NO_MEMBER_EPOCH:
                 raise InvalidRequestError(
@@ -140,7 +140,7 @@ class _Batch:
         if member is None or member.is_away:
             raise UnknownMemberError(
                 f"group {group.group_id} has no member {request.member_id}, it was fenced or has"
-                " left; what it did not commit in time, others do again"
+                " left; other members process its uncommitted records again"
             )
         if request.member_epoch > member.member_epoch:
             raise InvalidRequestError(
@@ -184,14 +184,14 @@ def check_holding(member: Member, partition: Partition, member_epoch: int) -> No
     """Check that a member has held a partition ever since it was at this epoch.
 
     Raises:
-        PartitionNotOwnedError: It does not hold the partition.
-        StaleMemberEpochError: It did not in between.
+        PartitionNotOwnedError: The member does not hold the partition.
+        StaleMemberEpochError: The member did not hold it in between.
     """
     held_since = member.held.get(partition)
     if held_since is None:
         raise PartitionNotOwnedError(
             f"member {member.member_id} does not hold partition {partition[1]}, so it cannot"
-            " commit there; its reader may be further already"
+            " commit there; the new owner may be further already"
         )
     if member_epoch < held_since:
         raise StaleMemberEpochError(
@@ -206,7 +206,7 @@ def check_range(partition: Partition, offset: int, ranges: Mapping[Partition, Of
 
     Raises:
         UnknownTopicIdError: The partition is not known here.
-        OffsetOutOfRangeError: With both bounds.
+        OffsetOutOfRangeError: The offset is outside the log; the text has both bounds.
     """
     offset_range = ranges.get(partition)
     if offset_range is None:
@@ -227,12 +227,12 @@ def reset_offsets(
     *,
     now_ms: int,
 ) -> GroupOutcome[list[PartitionWasReset]]:
-    """Return what moving a group comes to; all of it is carried out, or nothing.
+    """Return the outcome of a reset of a group; all of it is applied, or nothing.
 
     Args:
         group: The group.
-        offsets: With the name of the topic of each.
-        ranges: Of the partitions in them.
+        offsets: Each with the name of its topic.
+        ranges: Bounds of the partitions in them.
         now_ms: Unix milliseconds.
 
     Raises:
@@ -240,7 +240,7 @@ def reset_offsets(
         OffsetOutOfRangeError: An offset is not in its log.
         UnknownTopicIdError: A partition is not known here.
     """
-    _check_nobody_reads(group, {name for name, _ in offsets}, {one.topic_id for _, one in offsets})
+    _check_no_readers(group, {name for name, _ in offsets}, {one.topic_id for _, one in offsets})
     results: list[PartitionWasReset] = []
     for _, commit in offsets:
         partition = (commit.topic_id, commit.partition)
@@ -251,7 +251,7 @@ def reset_offsets(
     return GroupOutcome(records if offsets else [], results)
 
 
-def _check_nobody_reads(group: Group, names: set[str], topic_ids: set[bytes]) -> None:
+def _check_no_readers(group: Group, names: set[str], topic_ids: set[bytes]) -> None:
     readers = [
         member.member_id
         for member in group.members.values()

@@ -1,4 +1,4 @@
-"""What people and programs are told of groups: lists, descriptions, committed offsets.
+"""Descriptions of groups for administrators: lists, details, committed offsets.
 
 Pure functions over the committed state: no clock, no I/O.
 """
@@ -22,7 +22,7 @@ from tidelog.wire.messages.groups import (
 
 
 def list_groups(groups: Mapping[str, Group], states: Sequence[str] | None) -> ListGroupsReply:
-    """Return groups in short, by id; only those in one of `states`, `None`: all."""
+    """Return groups in short, by id; only those in one of `states`, all with `None`."""
     listings = [
         GroupListing(group_id, group.state, len(group.members), _assignor(group))
         for group_id, group in sorted(groups.items())
@@ -37,12 +37,12 @@ def describe_group(
     *,
     now_ms: int,
 ) -> DescribedGroup:
-    """Return one group in full; one that is not there is described by an error.
+    """Return one group in full; an unknown group has an error in its description.
 
     Args:
         groups: By id.
-        group_id: Which one.
-        logs: Of the partitions in `partitions_of`, as far as their leaders could be asked.
+        group_id: The group to describe.
+        logs: Bounds of the partitions in `partitions_of`, where the leader could be reached.
         now_ms: Unix milliseconds.
     """
     group = groups.get(group_id)
@@ -61,7 +61,7 @@ def describe_group(
 
 
 def partitions_of(group: Group) -> list[Partition]:
-    """Return partitions that somebody reads or that something was committed for, in order."""
+    """Return the partitions with a reader or a committed offset, in order."""
     committed = {
         (topic_id, number) for topic_id, offsets in group.offsets.items() for number in offsets
     }
@@ -71,11 +71,11 @@ def partitions_of(group: Group) -> list[Partition]:
 def fetch_offsets(
     group: Group | None, partitions: Sequence[TopicPartitions] | None
 ) -> FetchOffsetsReply:
-    """Return how far a group is, also one that is not there yet: nowhere.
+    """Return the committed offsets of a group; an unknown group has none.
 
     Args:
-        group: The group; `None` if there is none.
-        partitions: Which ones; `None` asks for all that something was committed for.
+        group: The group; `None` without one.
+        partitions: The partitions; `None` for all with a committed offset.
     """
     if partitions is None:
         wanted = [] if group is None else partitions_of(group)

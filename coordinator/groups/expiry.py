@@ -1,10 +1,10 @@
-"""Which groups are forgotten: those that nobody has used for long, and that had nothing left to do.
+"""The expiry of groups without members, commits and lag for a long time.
 
-Pure: decides, given the time; no clock, no I/O. Nothing expires while a group has lag, however long
-it stands still: a consumer that comes back after a month goes on where it was.
+Pure: decides, given the time; no clock, no I/O. No group with lag expires, however long it is idle:
+a consumer that comes back after a month goes on from its committed offsets.
 
 Wall clocks jump. So a group must look due for an hour of this coordinator's own, monotonic time
-before it is forgotten, and one that does not look due once begins anew.
+before it is deleted. A group that does not look due once starts the hour again.
 """
 
 from typing import Final, final
@@ -17,24 +17,24 @@ CONFIRMATION_MS: Final = 3_600_000
 
 @final
 class GroupExpiry:
-    """Remembers since when groups look due."""
+    """The times since when groups look due."""
 
     def __init__(self, config: GroupConfig) -> None:
-        """Begin without knowing anything."""
+        """Start empty."""
         self._retention_ms = config.offsets_retention_ms
         self._due_since_ms: dict[str, int] = {}
 
     def is_idle(self, group: Group, wall_ms: int) -> bool:
-        """Return whether a group was without members and commits for long: look at its lag."""
+        """Return whether a group had no members and commits for long, so that its lag decides."""
         return not group.members and wall_ms - group.empty_since_ms >= self._retention_ms
 
     def is_over(self, group: Group, *, lag_records: int | None, wall_ms: int, now_ms: int) -> bool:
-        """Return whether a group is to be deleted now.
+        """Return whether a group has expired.
 
         Args:
             group: Any group.
-            lag_records: In all partitions that something was committed for; `None` when it is not
-                known of each of them.
+            lag_records: Lag over all partitions with a committed offset; `None` if it is unknown
+                in any of them.
             wall_ms: Unix milliseconds.
             now_ms: Monotonic milliseconds.
         """

@@ -1,11 +1,11 @@
-"""One consumer group: its members, who has what, who is to have what, and how far it is.
+"""One consumer group: its members, their current and target assignment, its committed offsets.
 
-Pure: no clock, no I/O. Changed by records only; `apply` of the state machine calls what is here.
+Pure: no clock, no I/O. Changed by records only; `apply` of the state machine calls its methods.
 
 Three epochs, all counting up: the *group epoch* counts changes of members, subscriptions and
-topics; the *target epoch* is the group epoch for which the target assignment was computed; a
-*member epoch* is the target epoch that a member has reached. Each member has besides a *revision*,
-which counts changes of what it may read, so that both sides know what the other has seen.
+topics; the *target epoch* is the group epoch of the target assignment; a *member epoch* is the
+target epoch that a member has reached. Each member also has a *revision*, which counts changes of
+the partitions that it may read, so that both sides know what the other has seen.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ _NOTHING: frozenset[Partition] = frozenset()
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
-    """How far a group is in one partition."""
+    """The committed offset of a group in one partition."""
 
     offset: int
     """Offset of the next record to process."""
@@ -45,7 +45,7 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
 
 
 class MemberSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A member as it stands in a snapshot; fields as in `Member`."""
+    """A member in a snapshot; fields as in `Member`."""
 
     member_id: str
     subscription: Subscription
@@ -61,13 +61,13 @@ class MemberSnapshot(msgspec.Struct, frozen=True, array_like=True):
     revision: int
     commit_sequence: int
     held: list[tuple[bytes, int, int]]
-    """Topic id, number, and the member epoch in which it was given."""
+    """Topic id, number, and the member epoch in which it was assigned."""
     revoking: list[TopicPartitions]
     target: list[TopicPartitions]
 
 
 class GroupSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A group as it stands in a snapshot; fields as in `Group`."""
+    """A group in a snapshot; fields as in `Group`."""
 
     group_id: str
     group_epoch: int
@@ -84,7 +84,7 @@ class GroupSnapshot(msgspec.Struct, frozen=True, array_like=True):
 class Member:
     """One member.
 
-    Invariant: `revoking` is part of `held`. What it may read is `held` without `revoking`.
+    Invariant: `revoking` is part of `held`. It may read `held` without `revoking`.
     """
 
     __slots__ = (
@@ -106,7 +106,7 @@ class Member:
     )
 
     def __init__(self, member_id: str, subscription: Subscription) -> None:
-        """Begin with nothing."""
+        """Start without partitions."""
         self.member_id = member_id
         self.subscription = subscription
         self.subscription_version = 0
@@ -118,18 +118,19 @@ class Member:
         self.is_away = False
         """The process of this static member ended and is expected back."""
         self.joined_epoch = 0
-        """It cannot speak of an older one; whoever does was fenced, and came back as a ghost."""
+        """First member epoch. A heartbeat with an older one is from a fenced member, which a
+        delayed copy of its first heartbeat let in again."""
         self.member_epoch = 0
         self.revision = 1
         self.commit_sequence = 0
-        """Of its last commit; older ones count no more."""
+        """Sequence of its last commit; lower ones are refused."""
         self.held: dict[Partition, int] = {}
-        """What nobody else may be given, and the member epoch in which it was given."""
+        """Partitions that no other member may get, with the member epoch in which it got them."""
         self.revoking: set[Partition] = set()
-        """What it was told to let go of."""
+        """Partitions that it was told to revoke."""
 
     def readable(self) -> list[Partition]:
-        """Return what it may read."""
+        """Return the partitions that it may read."""
         if not self.revoking:
             return list(self.held)
         return [partition for partition in self.held if partition not in self.revoking]
@@ -144,34 +145,35 @@ class Group:
     """
 
     def __init__(self, group_id: str, empty_since_ms: int) -> None:
-        """Begin without members."""
+        """Start without members."""
         self.group_id = group_id
         self.group_epoch = 0
         self.target_epoch = 0
         self.assignor = ""
-        """The one that computed the target."""
+        """The assignor that computed the target."""
         self.members: dict[str, Member] = {}
-        """By id, in the order in which they joined; who takes over has the place of the former."""
+        """By id, in the order in which they joined; a replacement takes the place of the former
+        member."""
         self.by_instance: dict[str, Member] = {}
         """Static members, by instance id."""
         self.owner: dict[Partition, Member] = {}
         self.topic_names: dict[bytes, str] = {}
-        """Of the topics in the target."""
+        """Names of the topics in the target, by topic id."""
         self.offsets: dict[bytes, dict[int, CommittedOffset]] = {}
         self.empty_since_ms = empty_since_ms
-        """Unix milliseconds of when the last member left or somebody else last committed."""
+        """Unix milliseconds at which the last member left, or a non-member last committed."""
         self._target: dict[str, frozenset[Partition]] = {}
 
     def target(self, member_id: str) -> frozenset[Partition]:
-        """Return what a member will read when all have reconciled."""
+        """Return the partitions of a member after reconciliation."""
         return self._target.get(member_id, _NOTHING)
 
     def is_settled(self, member: Member) -> bool:
-        """Return whether a member has just what the target gives it, and knows its epoch."""
+        """Return whether a member has exactly its target partitions, and knows their epoch."""
         return (
             member.member_epoch >= self.target_epoch
             and not member.revoking
-            # Nothing outside of the target is held in the target's epoch.
+            # No partition outside of the target is held in the target's epoch.
             and len(member.held) == len(self.target(member.member_id))
         )
 
@@ -183,7 +185,7 @@ class Group:
         ]
 
     def committed(self, partition: Partition) -> CommittedOffset | None:
-        """Return how far the group is in a partition; `None` if nothing was committed."""
+        """Return the committed offset of a partition; `None` without one."""
         return self.offsets.get(partition[0], {}).get(partition[1])
 
     def member_state(self, member: Member) -> str:
@@ -206,7 +208,7 @@ class Group:
         return "stable" if is_stable else "reconciling"
 
     def join(self, record: MemberJoined) -> None:
-        """Carry out the record."""
+        """Apply the record."""
         member = Member(record.member_id, record.subscription)
         member.subscription_version = record.subscription_version
         member.assignor = record.assignor
@@ -221,7 +223,7 @@ class Group:
             self.by_instance[member.instance_id] = member
 
     def change_subscription(self, record: SubscriptionChanged) -> None:
-        """Carry out the record."""
+        """Apply the record."""
         member = self.members[record.member_id]
         member.subscription = record.subscription
         member.subscription_version = record.subscription_version
@@ -230,7 +232,7 @@ class Group:
         self.group_epoch = record.group_epoch
 
     def on_static_member_replaced(self, record: StaticMemberReplaced) -> None:
-        """Carry out the record: the same member under another id, with what it was given."""
+        """Apply the record: the same member under another id, with the same partitions."""
         member = self.members[record.old_member_id]
         self._release(member, member.revoking)
         member.member_id = record.member_id
@@ -245,13 +247,13 @@ class Group:
             self._target[record.member_id] = self._target.pop(record.old_member_id)
 
     def on_static_member_left(self, member_id: str) -> None:
-        """Let a static member be away; what it had to let go of, it has let go of."""
+        """Mark a static member as away; its revoking partitions are released."""
         member = self.members[member_id]
         member.is_away = True
         self._release(member, member.revoking)
 
     def leave(self, member_id: str, group_epoch: int, time_ms: int) -> None:
-        """Remove a member with all that it has."""
+        """Remove a member with all its partitions."""
         member = self.members.pop(member_id)
         if member.instance_id is not None:
             del self.by_instance[member.instance_id]
@@ -262,23 +264,24 @@ class Group:
             self.empty_since_ms = time_ms
 
     def set_target(self, record: TargetComputed) -> None:
-        """Carry out the record."""
+        """Apply the record."""
         self.target_epoch = record.target_epoch
         self.assignor = record.assignor
         in_use = {topic_id for topic_id, _ in self.owner}
-        # Names of what members still have to let go of stay known.
+        # Names of topics that members still have to revoke stay known.
         self.topic_names = {
             topic_id: name for topic_id, name in self.topic_names.items() if topic_id in in_use
         } | record.topic_names
         for change in record.changed:
             self._target[change.member_id] = frozenset(unpack(change.partitions))
         for member in self.members.values():
-            # Whoever has what the target says has reached it: no record, no heartbeat needed.
+            # A member that has its target partitions has reached it: no record, no heartbeat
+            # needed.
             if not member.revoking and member.held.keys() == self.target(member.member_id):
                 member.member_epoch = record.target_epoch
 
     def change_assignment(self, record: AssignmentChanged) -> None:
-        """Carry out the record."""
+        """Apply the record."""
         member = self.members[record.member_id]
         released = unpack(record.released)
         given = unpack(record.given)
@@ -286,7 +289,7 @@ class Group:
         self._release(member, released)
         member.member_epoch = record.member_epoch
         for partition in given:
-            assert partition not in self.owner, f"{partition} is given away twice"
+            assert partition not in self.owner, f"{partition} is assigned twice"
             self.owner[partition] = member
             member.held[partition] = record.member_epoch
         member.revoking.update(revoking)
@@ -294,9 +297,9 @@ class Group:
             member.revision += 1
 
     def commit(self, record: OffsetsCommitted | OffsetsReset) -> None:
-        """Carry out the record."""
+        """Apply the record."""
         if isinstance(record, OffsetsCommitted) and record.member_id:
-            # A member that left in between has nothing to be remembered for.
+            # A member that left in between has no sequence to record.
             member = self.members.get(record.member_id)
             if member is not None:
                 member.commit_sequence = record.sequence
@@ -310,7 +313,7 @@ class Group:
         self.offsets.pop(topic_id, None)
 
     def snapshot(self) -> GroupSnapshot:
-        """Return everything, in order."""
+        """Return the whole group, in order."""
         return GroupSnapshot(
             self.group_id,
             self.group_epoch,
@@ -333,7 +336,7 @@ class Group:
 
     @classmethod
     def restore(cls, snapshot: GroupSnapshot) -> "Group":
-        """Return the group of a snapshot."""
+        """Restore a group from its snapshot."""
         group = cls(snapshot.group_id, snapshot.empty_since_ms)
         group.group_epoch = snapshot.group_epoch
         group.target_epoch = snapshot.target_epoch

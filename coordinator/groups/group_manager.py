@@ -1,13 +1,12 @@
-"""What the coordinator that leads does with groups: answer, fence, compute targets.
+"""The group manager of the coordinator that leads: answers, fences, computes targets.
 
-Pure: decides, given the time; no clock, no I/O. It puts the controller state, whose records are
-proposed as soon as they are made, together with what is not replicated:
-sessions and the rebalance delay.
+Pure: decides, given the time; no clock, no I/O. It combines the controller state, whose records are
+proposed at once, with unreplicated state: sessions and the rebalance delay.
 
 Every method returns records that must be proposed in this order, as one entry or several; they are
-carried out here already. A reply may go out when all records that were proposed before it are
-committed, also those of other commands, for it may rest on them. Whoever loses leadership drops
-this object, and the next leader makes another one from the committed state.
+applied here already. A reply may go out when all earlier proposals are committed, also those of
+other commands, for it may rest on them. A coordinator that loses leadership drops this object, and
+the next leader creates another one from the committed state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,9 +39,9 @@ class GroupManager:
     """
 
     def __init__(self, state: ConsumerGroups, now_ms: int) -> None:
-        """Begin to lead at this monotonic time: everybody has a full session from now on."""
+        """Start at this monotonic time with a full session for every member."""
         self.state = state
-        """The controller state: other commands are given to it, and their records to `apply`."""
+        """The controller state: other commands go to it, and their records to `apply`."""
         self._time = StallTolerantClock(now_ms)
         self._sessions = Sessions(state.config)
         self._rebalance_delay = RebalanceDelay(state.config)
@@ -54,9 +53,9 @@ class GroupManager:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to call `tick` at the latest, in monotonic milliseconds; `None`: not needed.
+        """Latest time of the next `tick`, in monotonic milliseconds; `None` if not needed.
 
-        Never far away, so that a standstill of the coordinator can be told from a quiet time.
+        It is never far away, so that a pause of the coordinator can be told from a quiet time.
         """
         deadlines = (self._sessions.next_deadline_ms, self._rebalance_delay.next_deadline_ms)
         earliest = min((one for one in deadlines if one is not None), default=None)
@@ -68,8 +67,8 @@ class GroupManager:
         """Answer a heartbeat; errors as in `ConsumerGroups.heartbeat`.
 
         Args:
-            request: What the member says.
-            wall_ms: Unix milliseconds, for people.
+            request: The member's heartbeat.
+            wall_ms: Unix milliseconds, for administrators.
             now_ms: Monotonic milliseconds.
         """
         outcome = self.state.heartbeat(request, wall_ms)
@@ -86,7 +85,7 @@ class GroupManager:
     def tick(
         self, topics: Mapping[str, TopicShape], *, wall_ms: int, now_ms: int
     ) -> GroupOutcome[list[ExpiredMember]]:
-        """Do what is due; the reply says who was fenced, and why.
+        """Run due work; the reply has the fenced members, with reasons.
 
         Args:
             topics: All topics, by name.
@@ -107,7 +106,7 @@ class GroupManager:
         return GroupOutcome(records, expired)
 
     def apply(self, records: Sequence[GroupRecord], now_ms: int) -> None:
-        """Carry out records of another command, which are about to be proposed.
+        """Apply records of another command, which are about to be proposed.
 
         Args:
             records: In their order.
@@ -118,9 +117,10 @@ class GroupManager:
     def _carry_out(
         self, records: Sequence[GroupRecord], own_ms: int, *, is_on_purpose: bool
     ) -> None:
-        """Carry out records and take note of what follows.
+        """Apply records and update sessions and delays.
 
-        `is_on_purpose`: whoever leaves with these records does so itself, and may be replaced.
+        `is_on_purpose`: a member that leaves with these records does so itself, and may be
+        replaced.
         """
         for record in records:
             self.state.apply(record)

@@ -1,8 +1,8 @@
-"""What a heartbeat comes to: joining, leaving, taking over, letting go, being given.
+"""The outcome of a heartbeat: join, leave, takeover, revocation, assignment.
 
-Pure: no clock, no I/O; changes nothing. A heartbeat does one thing at a time: who joins is given
-partitions in a later one. Repeated and delayed heartbeats are harmless: a join of a member that is
-there changes nothing, and what was let go of counts only for the revision that asked for it.
+Pure: no clock, no I/O; changes nothing. A heartbeat makes one change at a time: a joining member
+gets partitions in a later one. Repeated and delayed heartbeats are harmless. A join of a known
+member changes nothing, and a revocation counts only for the revision that requested it.
 """
 
 from tidelog.coordinator.groups.assignors import ASSIGNORS
@@ -41,25 +41,25 @@ _GROUP_ID_MAX = 249
 _MEMBER_ID_MAX = 64
 _TOPICS_MAX = 10_000
 _SUBSCRIPTION_CHARACTERS_MAX = 100_000
-"""Of all names together: a member is one record, which has to fit into an entry of the log."""
+"""Characters of all names together: a member is one record, which must fit into an entry."""
 
 
 def answer_heartbeat(
     group: Group, request: GroupHeartbeatRequest, config: GroupConfig, *, now_ms: int
 ) -> GroupOutcome[GroupHeartbeatReply]:
-    """Return what a heartbeat changes, and its reply.
+    """Return the changes of a heartbeat, and its reply.
 
     Args:
-        group: May be one that is not there yet, without members.
-        request: What the member says.
+        group: The group; a new one has no members.
+        request: The member's heartbeat.
         config: Limits and intervals.
         now_ms: Unix milliseconds.
 
     Raises:
         UnknownMemberError: The member was fenced or has left.
         FencedInstanceError: A newer process of this static member has taken over.
-        OverloadedError: The group has as many members as it may.
-        InvalidRequestError: Saying what is wrong.
+        OverloadedError: The group has the maximum number of members.
+        InvalidRequestError: The request is invalid; the text says why.
     """
     check_request(request, config)
     if request.member_epoch < JOIN_EPOCH:
@@ -72,7 +72,7 @@ def answer_heartbeat(
             f"member {request.member_id} went away; join again under a new member id"
         )
     if JOIN_EPOCH < request.member_epoch < member.joined_epoch:
-        # A delayed copy of its first heartbeat let a fenced member in again, who does not know.
+        # A delayed copy of its first heartbeat let a fenced member in again, without its knowledge.
         raise UnknownMemberError(
             f"member {request.member_id} was fenced after epoch {request.member_epoch}; join again"
             " under a new member id"
@@ -91,10 +91,10 @@ def answer_heartbeat(
 
 
 def check_request(request: GroupHeartbeatRequest, config: GroupConfig) -> None:
-    """Check what can be checked without knowing the group.
+    """Check the parts of a request that do not depend on the group.
 
     Raises:
-        InvalidRequestError: Saying what is wrong and what would be right.
+        InvalidRequestError: The request is invalid; the text says why, and what is valid.
     """
     check_group_id(request.group_id)
     if not 1 <= len(request.member_id) <= _MEMBER_ID_MAX:
@@ -128,7 +128,7 @@ def check_group_id(group_id: str) -> None:
     """Check that a group may have this id.
 
     Raises:
-        InvalidRequestError: Saying what an id may look like.
+        InvalidRequestError: The id is invalid; the text says which ids are valid.
     """
     if not 1 <= len(group_id) <= _GROUP_ID_MAX or not group_id.isprintable():
         raise InvalidRequestError(
@@ -157,15 +157,15 @@ def _check_subscription(subscription: Subscription) -> None:
 def _enter(
     group: Group, request: GroupHeartbeatRequest, config: GroupConfig
 ) -> GroupOutcome[GroupHeartbeatReply]:
-    """Let somebody in who is not known under this member id."""
+    """Let a member join that is not known under this member id."""
     former = None if request.instance_id is None else group.by_instance.get(request.instance_id)
     if former is not None:
-        # Whoever is away has let go of everything, so an equal incarnation harms nobody.
+        # A member that is away has released everything, so an equal incarnation is harmless.
         least = former.incarnation + (not former.is_away)
         if request.incarnation < least:
             raise FencedInstanceError(
                 f"{request.instance_id} runs elsewhere as incarnation {former.incarnation}, this"
-                f" process is {request.incarnation}; stop it, or start it anew",
+                f" process is {request.incarnation}; stop it, or restart it",
                 incarnation=former.incarnation,
             )
     if request.member_epoch != JOIN_EPOCH:
@@ -201,7 +201,7 @@ def _enter(
 def _take_over(
     group: Group, former: Member, request: GroupHeartbeatRequest, *, config: GroupConfig
 ) -> GroupOutcome[GroupHeartbeatReply]:
-    """Let a newer process of a static member have what the older one was given."""
+    """Give a newer process of a static member the partitions of the older one."""
     records: list[GroupRecord] = [
         StaticMemberReplaced(
             request.group_id,
@@ -229,7 +229,7 @@ def _take_over(
 def _changed_subscription(
     group: Group, member: Member, request: GroupHeartbeatRequest
 ) -> SubscriptionChanged | None:
-    """Return the record of a new subscription; one that was delayed does not count."""
+    """Return the record of a new subscription; a delayed one is ignored."""
     wanted = request.subscription
     is_same = (
         wanted == member.subscription
@@ -256,7 +256,7 @@ def _changed_subscription(
 def _leave(
     group: Group, request: GroupHeartbeatRequest, now_ms: int
 ) -> GroupOutcome[GroupHeartbeatReply]:
-    """Let a member go; one that is gone already succeeds, for this may be a second attempt."""
+    """Remove a member; an unknown one succeeds, for this may be a second attempt."""
     reply = GroupHeartbeatReply(LEAVE_EPOCH, request.assignment_revision, 0, 0)
     member = group.members.get(request.member_id)
     if member is None or (member.is_away and request.member_epoch == STATIC_LEAVE_EPOCH):
@@ -267,7 +267,7 @@ def _leave(
 
 
 def removal(group: Group, member: Member, now_ms: int) -> MemberLeft:
-    """Return the record by which a member is a member no more."""
+    """Return the record that removes a member."""
     return MemberLeft(group.group_id, group.group_epoch + 1, member.member_id, now_ms)
 
 
@@ -293,7 +293,7 @@ def _reply_after(
     request: GroupHeartbeatRequest,
     config: GroupConfig,
 ) -> GroupHeartbeatReply:
-    """Return what a member is told when a step will have been carried out."""
+    """Return a member's reply after a change that is not applied yet."""
     given, taken = unpack(step.given), frozenset(unpack(step.revoking))
     held_count = len(member.held) - len(unpack(step.released)) + len(given)
     is_settled = (

@@ -1,6 +1,6 @@
-"""How far a group is behind: in records, and in time.
+"""The lag of a group: in records, and in time.
 
-Pure functions: no clock, no I/O. Who calls knows the log of the partition.
+Pure functions: no clock, no I/O. The caller knows the log of the partition.
 """
 
 from collections.abc import Iterable
@@ -9,24 +9,24 @@ import msgspec
 
 
 class LogBounds(msgspec.Struct, frozen=True):
-    """What the leader of a partition says of its log."""
+    """The bounds of a partition's log, from its leader."""
 
     log_start_offset: int
     high_watermark: int
-    """Exclusive end of what can be read."""
+    """Exclusive end of the readable records."""
     next_timestamp_ms: int | None = None
-    """Unix milliseconds of the first record at or after the group's offset; `None` if there is
-    none, or it is not known."""
+    """Unix milliseconds of the first record at or after the group's offset; `None` without one, or
+    if it is not known."""
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """How far a group is behind."""
+    """The lag of a group."""
 
     records: int | None
-    """To be read until the end; `None` without a committed offset."""
+    """Records until the end; `None` without a committed offset."""
     time_ms: int | None
-    """Age of the first of them; 0 when there is none, `None` when it is not known. It can be
-    longer than it takes to catch up, and grows while the group stands still."""
+    """Age of the first of them; 0 without one, `None` if it is not known. It can be longer than the
+    time to catch up, and grows while the group is idle."""
     lost_records: int = 0
     """Records that retention deleted before the group has read them."""
 
@@ -35,8 +35,8 @@ def partition_lag(offset: int | None, log: LogBounds, now_ms: int) -> Lag:
     """Return the lag in one partition.
 
     Args:
-        offset: Committed; `None` when nothing was.
-        log: Of the partition.
+        offset: The committed offset; `None` without one.
+        log: Bounds of the partition's log.
         now_ms: Unix milliseconds. Timestamps from the future are no lag.
     """
     if offset is None:
@@ -53,7 +53,7 @@ def partition_lag(offset: int | None, log: LogBounds, now_ms: int) -> Lag:
 def group_lag(lags: Iterable[Lag]) -> Lag:
     """Return the lag of a group: records of all partitions together, and the longest time.
 
-    What is not known in some partition is left out, unless it is known in none.
+    Partitions with unknown lag are left out, unless it is unknown in all of them.
     """
     found = list(lags)
     counts = [lag.records for lag in found if lag.records is not None]

@@ -1,4 +1,4 @@
-"""What a command comes to.
+"""The outcome of a command.
 
 Pure: declarations.
 """
@@ -15,7 +15,7 @@ Reply = TypeVar("Reply")
 @final
 @dataclass(frozen=True, slots=True)
 class GroupOutcome(Generic[Reply]):
-    """Records to be agreed on, and the reply that may go out when they are.
+    """Records to commit, and the reply that may go out when they are committed.
 
     A reply without records may rest on records of earlier commands: it waits for those as well.
     """

@@ -14,7 +14,7 @@ Partition = tuple[bytes, int]
 
 
 def pack(partitions: Iterable[Partition]) -> list[TopicPartitions]:
-    """Return partitions grouped by topic, both in order, whatever order they come in."""
+    """Return partitions grouped by topic, both in order, from any order."""
     by_topic: dict[bytes, list[int]] = {}
     for topic_id, number in sorted(partitions):
         by_topic.setdefault(topic_id, []).append(number)
@@ -27,10 +27,10 @@ def unpack(packed: Sequence[TopicPartitions]) -> list[Partition]:
 
 
 def require_moderate(packed: Iterable[TopicPartitions]) -> None:
-    """Check that a request names no more partitions than may be worked through in one go.
+    """Check that a request does not name too many partitions to process in one go.
 
     Raises:
-        InvalidRequestError: It does.
+        InvalidRequestError: The request names too many.
     """
     count = sum(len(topic.partitions) for topic in packed)
     if count > LIST_LENGTH_MAX:

@@ -25,13 +25,13 @@ _GLOB: Final = re.compile(r"(?:[a-zA-Z0-9._*?-]|\[!?[a-zA-Z0-9._-]+\])+")
 
 @final
 class TopicPattern:
-    """A pattern, ready to be matched."""
+    """A compiled pattern."""
 
     def __init__(self, pattern: str) -> None:
         """Compile a pattern.
 
         Raises:
-            InvalidRequestError: It is no pattern; says why.
+            InvalidRequestError: The pattern is invalid; the text says why.
         """
         if not 1 <= len(pattern) <= PATTERN_LENGTH_MAX:
             raise InvalidRequestError(

@@ -1,12 +1,12 @@
-"""When a target assignment is computed: not at every change, and not long after.
+"""The delay of target assignments: not at every change, and not long after.
 
-Pure: decides, given the time; no clock, no I/O. Not replicated: the next coordinator begins anew.
+Pure: decides, given the time; no clock, no I/O. Not replicated: the next coordinator starts again.
 
 - The first member of an empty group waits for others, for `initial_rebalance_delay_ms`.
-- Targets of one group are `assignment_interval_ms` apart: changes in between are taken together.
-- Who leaves is expected to be replaced, as in a rolling deploy: its partitions wait for a new
-  member for `replacement_delay_ms`, and go to that one alone. Who was fenced is not waited for: its
-  session was wait enough.
+- Targets of one group are `assignment_interval_ms` apart: changes in between are combined.
+- A member that leaves is expected to be replaced, as in a rolling deploy. Its partitions wait for a
+  new member for `replacement_delay_ms`, and go to that member alone. A fenced member is not waited
+  for: its session was delay enough.
 - No change waits longer than `max_assignment_delay_ms`.
 """
 
@@ -26,33 +26,33 @@ class _Pending:
         self.since_ms = now_ms
         self.due_ms: int | None = None
         self.wait_until_ms = now_ms
-        """Before it, replacements for `missing_count` members are waited for."""
+        """Until then, the group waits for replacements of `missing_count` members."""
         self.missing_count = 0
 
 
 @final
 class RebalanceDelay:
-    """What is due when, for all groups.
+    """The due times of all groups.
 
     Invariant: each group of `_pending` stands in the queue under its `due_ms`.
     """
 
     def __init__(self, config: GroupConfig) -> None:
-        """Begin with nothing to do."""
+        """Start empty."""
         self._config = config
         self._pending: dict[str, _Pending] = {}
         self._computed_ms: dict[str, int] = {}
         self._queue: list[tuple[int, str]] = []
 
     def began(self, group_id: str, now_ms: int) -> None:
-        """Take note of a first member, or of a group found without a target when beginning."""
+        """Record a first member, or a group without a target at the start."""
         pending = self._pending.setdefault(group_id, _Pending(now_ms))
         pending.wait_until_ms = now_ms + self._config.initial_rebalance_delay_ms
         pending.missing_count = 0
         self._schedule(group_id, pending, now_ms)
 
     def joined(self, group_id: str, now_ms: int) -> None:
-        """Take note of one more member."""
+        """Record one more member."""
         pending = self._pending.setdefault(group_id, _Pending(now_ms))
         if pending.missing_count > 0:
             pending.missing_count -= 1
@@ -61,28 +61,28 @@ class RebalanceDelay:
         self._schedule(group_id, pending, now_ms)
 
     def left(self, group_id: str, now_ms: int) -> None:
-        """Take note of a member that left on purpose, and may be replaced."""
+        """Record a member that left on purpose, and may be replaced."""
         pending = self._pending.setdefault(group_id, _Pending(now_ms))
         pending.missing_count += 1
         pending.wait_until_ms = now_ms + self._config.replacement_delay_ms
         self._schedule(group_id, pending, now_ms)
 
     def changed(self, group_id: str, now_ms: int) -> None:
-        """Take note of any other change: fenced members, subscriptions, topics."""
+        """Record any other change: fenced members, subscriptions, topics."""
         self._schedule(group_id, self._pending.setdefault(group_id, _Pending(now_ms)), now_ms)
 
     def forget(self, group_id: str) -> None:
-        """Take note that a group is gone."""
+        """Remove a deleted group."""
         self._pending.pop(group_id, None)
         self._computed_ms.pop(group_id, None)
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to call `due` again at the latest; `None` when nothing waits."""
+        """Latest time of the next call of `due`; `None` when no group waits."""
         return self._queue[0][0] if self._queue else None
 
     def due(self, now_ms: int) -> list[str]:
-        """Return groups whose target is to be computed now; they wait no more."""
+        """Return and remove the groups whose target is due."""
         found: list[str] = []
         while self._queue and self._queue[0][0] <= now_ms:
             due_ms, group_id = heappop(self._queue)

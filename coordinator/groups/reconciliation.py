@@ -1,15 +1,15 @@
-"""One step of a member from what it has to what the target gives it.
+"""The reconciliation of a member: one step from its current to its target assignment.
 
 Pure: no clock, no I/O.
 
-    has more than the target  -> UNREVOKED: told to let go, stays in its epoch until it has
-    has what the target gives -> STABLE in the target epoch
-    lacks what others hold    -> UNRELEASED in the target epoch: is given the rest as it comes free
+    has more than the target     -> UNREVOKED: told to revoke, stays in its epoch until it has
+    has its target partitions    -> STABLE in the target epoch
+    lacks partitions of others   -> UNRELEASED in the target epoch: gets the rest when it is free
 
-Steps are taken in the member's own heartbeats only. A partition is given when nobody holds it, and
-held by the last member until a heartbeat that has *seen* the revision which takes it away leaves
-it out (I76). Counting by revision, not by epoch, is what makes old heartbeats harmless: one that
-was delayed speaks of an older revision, or of a state that is still true.
+Steps are taken in the member's own heartbeats only. A partition is assigned when it has no owner.
+Its last owner holds it until a heartbeat without it that has *seen* the revision which revokes it
+(I76). Counting by revision, not by epoch, makes old heartbeats harmless: a delayed one belongs to
+an older revision, or to a state that is still true.
 """
 
 from tidelog.coordinator.groups.group import Group, Member
@@ -21,7 +21,7 @@ from tidelog.wire.messages.groups import GroupHeartbeatRequest
 def next_step(
     group: Group, member: Member, request: GroupHeartbeatRequest
 ) -> AssignmentChanged | None:
-    """Return what a heartbeat changes for its member; `None` when nothing does."""
+    """Return the change of a member by its heartbeat; `None` without one."""
     if group.is_settled(member):
         return None
     released = _released(member, request)
@@ -43,7 +43,7 @@ def next_step(
 
 
 def _released(member: Member, request: GroupHeartbeatRequest) -> set[Partition]:
-    """Return what the member has let go of, of what it had to."""
+    """Return the revoking partitions that the member has released."""
     if request.owned is None or request.assignment_revision != member.revision:
         return set()
     return member.revoking.difference(unpack(request.owned))

@@ -1,6 +1,6 @@
-"""Records of consumer groups: what changed, as it stands in the replicated log.
+"""The records of consumer groups in the replicated log.
 
-Pure: declarations. New fields are appended, with defaults that mean what was meant before.
+Pure: declarations. New fields are appended, with defaults that keep the earlier meaning.
 """
 
 import msgspec
@@ -9,7 +9,7 @@ from tidelog.wire.messages.groups import PartitionCommit, Subscription, TopicPar
 
 
 class MemberJoined(msgspec.Struct, frozen=True, array_like=True, tag="member-joined"):
-    """A member is there; the group has a new epoch, which the member begins with."""
+    """A member has joined; the group has a new epoch, which is the member's first."""
 
     group_id: str
     group_epoch: int
@@ -24,7 +24,7 @@ class MemberJoined(msgspec.Struct, frozen=True, array_like=True, tag="member-joi
 
 
 class SubscriptionChanged(msgspec.Struct, frozen=True, array_like=True, tag="subscription-changed"):
-    """A member wants to read something else than before; the group has a new epoch."""
+    """A member has another subscription; the group has a new epoch."""
 
     group_id: str
     group_epoch: int
@@ -38,7 +38,7 @@ class SubscriptionChanged(msgspec.Struct, frozen=True, array_like=True, tag="sub
 class StaticMemberReplaced(
     msgspec.Struct, frozen=True, array_like=True, tag="static-member-replaced"
 ):
-    """A newer process of a static member replaces the older one, and has all that one was given."""
+    """A newer process of a static member replaces the older one, with all its partitions."""
 
     group_id: str
     old_member_id: str
@@ -72,7 +72,7 @@ class GroupTouched(msgspec.Struct, frozen=True, array_like=True, tag="group-touc
 
 
 class MemberTarget(msgspec.Struct, frozen=True, array_like=True):
-    """What one member will read when all have reconciled."""
+    """The partitions of one member after reconciliation."""
 
     member_id: str
     partitions: list[TopicPartitions]
@@ -81,37 +81,37 @@ class MemberTarget(msgspec.Struct, frozen=True, array_like=True):
 class TargetComputed(msgspec.Struct, frozen=True, array_like=True, tag="target-computed"):
     """The group has a target assignment for its epoch.
 
-    Members that already have what the target gives them are at its epoch with this.
+    Members that already have their target partitions reach its epoch by this record.
     """
 
     group_id: str
     target_epoch: int
     assignor: str
     topic_names: dict[bytes, str]
-    """By topic id, of all topics that somebody will read."""
+    """Names by topic id, of all topics in the target."""
     changed: list[MemberTarget]
-    """Members whose target is another one than before."""
+    """Members with a changed target."""
 
 
 class AssignmentChanged(msgspec.Struct, frozen=True, array_like=True, tag="assignment-changed"):
-    """A member is given partitions, is told to let go of some, or has let go of some."""
+    """A member gets partitions, is told to revoke some, or has released some."""
 
     group_id: str
     member_id: str
     member_epoch: int
     given: list[TopicPartitions]
     revoking: list[TopicPartitions]
-    """To be let go of."""
+    """Partitions to revoke."""
     released: list[TopicPartitions]
-    """Were to be let go of, and now are."""
+    """Revoked partitions that are released now."""
 
 
 class OffsetsCommitted(msgspec.Struct, frozen=True, array_like=True, tag="offsets-committed"):
-    """A group is so far."""
+    """Offsets of a group are committed."""
 
     group_id: str
     member_id: str
-    """Empty for a program that is no member."""
+    """Empty for a client without membership."""
     sequence: int
     time_ms: int
     """Unix milliseconds."""
@@ -119,7 +119,7 @@ class OffsetsCommitted(msgspec.Struct, frozen=True, array_like=True, tag="offset
 
 
 class OffsetsReset(msgspec.Struct, frozen=True, array_like=True, tag="offsets-reset"):
-    """Somebody moved a group to other offsets."""
+    """An administrator reset a group to other offsets."""
 
     group_id: str
     time_ms: int
@@ -127,13 +127,13 @@ class OffsetsReset(msgspec.Struct, frozen=True, array_like=True, tag="offsets-re
 
 
 class TopicForgotten(msgspec.Struct, frozen=True, array_like=True, tag="topic-forgotten"):
-    """A topic was deleted; nobody has offsets in it any more."""
+    """A topic was deleted; no group has offsets in it any more."""
 
     topic_id: bytes
 
 
 class GroupDeleted(msgspec.Struct, frozen=True, array_like=True, tag="group-deleted"):
-    """A group and its offsets are gone."""
+    """A group and its offsets are deleted."""
 
     group_id: str
 

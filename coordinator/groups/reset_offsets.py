@@ -1,4 +1,4 @@
-"""Where a reset leads: from what people ask for to an offset.
+"""The target offsets of a reset, computed from the request.
 
 Pure functions: no clock, no I/O.
 """
@@ -13,22 +13,22 @@ from tidelog.wire.errors import BrokerError, InvalidRequestError
 from tidelog.wire.messages.groups import PartitionReset, PartitionWasReset, ResetTo
 
 _RESETS_MAX: Final = 10_000
-"""One reset is one entry of the log."""
+"""Maximum of partitions: one reset is one entry of the log."""
 
 
 def reset_offset(
     reset: PartitionReset, *, committed: int | None, log: OffsetRange, found: int | None
 ) -> int:
-    """Return the offset that a reset of one partition means.
+    """Return the target offset of the reset of one partition.
 
     Args:
-        reset: What is asked for.
-        committed: The group's offset now; `None` if it has none.
-        log: Where the log begins and where reading ends (the high watermark).
-        found: For `ResetTo.TIMESTAMP`: the first record that young; `None` if there is none.
+        reset: The requested target.
+        committed: The group's committed offset; `None` without one.
+        log: The log start and the high watermark of the partition.
+        found: For `ResetTo.TIMESTAMP`: the first record that young; `None` without one.
 
     Raises:
-        InvalidRequestError: There is no such place, or nothing to shift from.
+        InvalidRequestError: The target is unknown, or there is no offset to shift.
     """
     match reset.to:
         case ResetTo.OFFSET:
@@ -38,7 +38,7 @@ def reset_offset(
         case ResetTo.LATEST:
             return log.log_end_offset
         case ResetTo.TIMESTAMP:
-            # Everything is older: what comes next is the first that is not.
+            # All records are older, so the first record that is not is the next one.
             return log.log_end_offset if found is None else found
         case ResetTo.SHIFT:
             if committed is None:
@@ -55,12 +55,12 @@ def reset_offset(
 
 
 class ResetLog(NamedTuple):
-    """What is known of the log of a partition that is to be reset."""
+    """The bounds of a partition that is to be reset."""
 
     offset_range: OffsetRange
-    """Where it begins and where reading ends (the high watermark)."""
+    """Log start and high watermark."""
     found_offset: int | None = None
-    """For `ResetTo.TIMESTAMP`: the first record that young; `None` if there is none."""
+    """For `ResetTo.TIMESTAMP`: the first record that young; `None` without one."""
 
 
 def plan_resets(
@@ -68,12 +68,12 @@ def plan_resets(
     resets: Sequence[PartitionReset],
     logs: Mapping[Partition, ResetLog | BrokerError],
 ) -> list[PartitionWasReset]:
-    """Return where each reset leads, or why it leads nowhere; nothing is moved yet.
+    """Return the target offset of each reset, or its error; nothing changes yet.
 
     Args:
-        group: The group, `None` if it is not there yet.
-        resets: What is asked for.
-        logs: Of each partition in them, or why its log is not known.
+        group: The group, `None` if it does not exist yet.
+        resets: The requested targets.
+        logs: Bounds of each partition in them, or the error of their lookup.
 
     Raises:
         InvalidRequestError: A partition is named twice, or there are too many of them.

@@ -1,16 +1,16 @@
-"""Who is alive, who holds on for too long, who is stuck.
+"""Sessions of group members: silent, slow to revoke, or stuck members are fenced.
 
-Pure: decides, given the time; no clock, no I/O. Not replicated: the coordinator that leads knows
-it, and the next one begins anew, with a full session for everybody.
+Pure: decides, given the time; no clock, no I/O. Not replicated: only the coordinator that leads has
+them, and the next one starts again, with a full session for every member.
 
 Times are monotonic milliseconds of this coordinator. A member is fenced
 
 - when it was silent for a session,
-- when it was told to let go of partitions and has not for its rebalance timeout,
-- when its application was at work without a pause for `max_poll_interval_ms`.
+- when it was told to revoke partitions and has not for its rebalance timeout,
+- when its application worked without a pause for `max_poll_interval_ms`.
 
-An application at work (`busy_for_ms` in a heartbeat) puts off the first two, up to the third: a
-slow handler is no dead process. Whoever blocks its own process says so beforehand.
+A working application (`busy_for_ms` in a heartbeat) delays the first two, up to the third: a slow
+handler is no dead process. A client announces beforehand that its application blocks the process.
 """
 
 from heapq import heapify, heappop, heappush
@@ -27,17 +27,17 @@ _GARBAGE_FACTOR = 4
 
 
 class ExpiredMember(msgspec.Struct, frozen=True):
-    """A member is to be fenced."""
+    """A member whose session has ended."""
 
     group_id: str
     member_id: str
     reason: str
-    """For people: `session timeout`, `did not revoke in time` or `max poll interval`."""
+    """For administrators: `session timeout`, `did not revoke in time` or `max poll interval`."""
 
 
 @final
 class _Session:
-    """What is known of one member.
+    """The deadlines of one member.
 
     Invariant: `queued_ms` is the earliest time under which the member stands in the queue, and
     not above `deadline_ms`.
@@ -54,12 +54,12 @@ class _Session:
 
 
 class SessionHeartbeat(msgspec.Struct, frozen=True):
-    """What a heartbeat says about its member's life."""
+    """The times in a heartbeat that set its member's deadline."""
 
     busy_for_ms: int = 0
-    """The application asks not to be missed for so long; 0 when it is not at work."""
+    """How long the application asks not to be fenced; 0 when it is not working."""
     rebalance_timeout_ms: int | None = None
-    """How long the member may take to let go of partitions; `None` when it does not have to."""
+    """How long the member may take to revoke partitions; `None` without any to revoke."""
 
 
 @final
@@ -67,17 +67,17 @@ class Sessions:
     """The sessions of all members of all groups.
 
     A heartbeat costs O(1) as long as deadlines move on: the member stands in a heap once, and is
-    looked at again when the time that it stands there under comes.
+    checked again at the time of its place there.
     """
 
     def __init__(self, config: GroupConfig) -> None:
-        """Begin without members."""
+        """Start without members."""
         self._config = config
         self._sessions: dict[MemberKey, _Session] = {}
         self._queue: list[tuple[int, MemberKey]] = []
 
     def on_heartbeat(self, key: MemberKey, heartbeat: SessionHeartbeat, now_ms: int) -> None:
-        """Take note of a heartbeat, or of a member that is known from elsewhere."""
+        """Renew a session by a heartbeat, or start one for a known member."""
         session = self._sessions.get(key)
         if session is None:
             session = self._sessions[key] = _Session()
@@ -95,7 +95,7 @@ class Sessions:
             heappush(self._queue, (session.deadline_ms, key))
 
     def forget(self, key: MemberKey) -> None:
-        """Take note that a member is one no more."""
+        """Remove the session of a former member."""
         self._sessions.pop(key, None)
         if len(self._queue) > _GARBAGE_FACTOR * (len(self._sessions) + 1):
             self._queue = [
@@ -107,11 +107,11 @@ class Sessions:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to call `expired` again at the latest; `None` without members."""
+        """Latest time of the next call of `expired`; `None` without members."""
         return self._queue[0][0] if self._queue else None
 
     def expired(self, now_ms: int) -> list[ExpiredMember]:
-        """Return members whose time is over; they are forgotten."""
+        """Return and remove members whose deadline has passed."""
         found: list[ExpiredMember] = []
         while self._queue and self._queue[0][0] <= now_ms:
             queued_ms, key = heappop(self._queue)

@@ -1,23 +1,23 @@
-"""Time as a coordinator lived through it.
+"""The coordinator's clock, which does not count the coordinator's own pauses.
 
-Pure: no clock, no I/O. A coordinator that stood still (its process was stopped, the machine slept,
-the loop was blocked) has heard nobody in that time, and must not fence everybody when it wakes up:
-the heartbeats that came meanwhile are still waiting to be read. So a standstill counts for a moment
-only, and who asks for deadlines is told to come back before a pause would look like one.
+Pure: no clock, no I/O. A paused coordinator (its process was stopped, the machine slept, the loop
+was blocked) has received nothing in that time. It must not fence all members when it continues:
+their heartbeats are still waiting to be read. So a pause counts for a moment only, and callers must
+come back for deadlines before a gap would look like a pause.
 """
 
 from typing import Final, final
 
 STEP_MAX_MS: Final = 5_000
-"""Time that passes unseen counts for so much at most."""
+"""Maximum that a time without a call counts for."""
 
 
 @final
 class StallTolerantClock:
-    """A clock that does not run while nobody looks at it for long."""
+    """A clock that stops during a long time without a call."""
 
     def __init__(self, now_ms: int) -> None:
-        """Begin at this monotonic time."""
+        """Start at this monotonic time."""
         self._seen_ms = now_ms
         self._own_ms = now_ms
 
@@ -28,5 +28,5 @@ class StallTolerantClock:
         return self._own_ms
 
     def latest_wakeup(self, own_deadline_ms: int) -> int:
-        """Return the monotonic time to look again for a deadline in own time."""
+        """Return the latest monotonic time of the next call for a deadline in own time."""
         return self._seen_ms + min(max(0, own_deadline_ms - self._own_ms), STEP_MAX_MS)

@@ -48,35 +48,35 @@ from tidelog.wire.messages.groups import (
 
 
 class GroupsSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """All groups as they stand in a snapshot, by id."""
+    """All groups in a snapshot, by id."""
 
     groups: list[GroupSnapshot]
 
 
 @final
 class ConsumerGroups:
-    """The state that the records add up to."""
+    """The state of all consumer groups."""
 
     def __init__(self, config: GroupConfig | None = None) -> None:
-        """Begin without groups."""
+        """Start without groups."""
         self.config = config or GroupConfig()
         self._groups: dict[str, Group] = {}
 
     @property
     def groups(self) -> Mapping[str, Group]:
-        """All groups, by id; only to be read."""
+        """All groups, by id; read-only."""
         return self._groups
 
     def group(self, group_id: str) -> Group:
         """Return a group.
 
         Raises:
-            UnknownGroupError: There is none of this id.
+            UnknownGroupError: There is no group with this id.
         """
         group = self._groups.get(group_id)
         if group is None:
             raise UnknownGroupError(
-                f"there is no group {group_id!r}; a group comes into being when its first member"
+                f"there is no group {group_id!r}; a group is created when its first member"
                 " joins or commits"
             )
         return group
@@ -84,12 +84,12 @@ class ConsumerGroups:
     def heartbeat(
         self, request: GroupHeartbeatRequest, now_ms: int
     ) -> GroupOutcome[GroupHeartbeatReply]:
-        """Return what a heartbeat comes to; errors as in `answer_heartbeat`."""
+        """Return the outcome of a heartbeat; errors as in `answer_heartbeat`."""
         group = self._groups.get(request.group_id) or Group(request.group_id, now_ms)
         return answer_heartbeat(group, request, self.config, now_ms=now_ms)
 
     def fence(self, group_id: str, member_id: str, now_ms: int) -> GroupOutcome[None]:
-        """Remove a member that was silent or held on for too long; it may be gone already."""
+        """Remove a member whose session has ended; it may be removed already."""
         group = self._groups.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
@@ -103,7 +103,7 @@ class ConsumerGroups:
         return GroupOutcome([] if target is None else [target], None)
 
     def topics_changed(self, names: Iterable[str]) -> GroupOutcome[None]:
-        """Give a new epoch to groups that read these topics, which came, went or grew."""
+        """Raise the epoch of groups that read these topics, which were created, deleted or grew."""
         changed = list(names)
         return GroupOutcome(
             [
@@ -120,7 +120,7 @@ class ConsumerGroups:
         return GroupOutcome([TopicForgotten(topic_id)] if is_known else [], None)
 
     def catch_up(self, topics: Mapping[str, TopicShape]) -> GroupOutcome[None]:
-        """Do what the last coordinator may not have come to do for topics that changed.
+        """Complete the work of the previous coordinator for topics that changed.
 
         Args:
             topics: All topics, by name.
@@ -141,7 +141,7 @@ class ConsumerGroups:
         ranges: Mapping[Partition, OffsetRange],
         now_ms: int,
     ) -> GroupOutcome[list[CommitResult]]:
-        """Return what many commits come to, in their order; see `commits.commit_offsets`."""
+        """Return the outcome of many commits, in their order; see `commits.commit_offsets`."""
         return commit_offsets(self._groups, requests, ranges, config=self.config, now_ms=now_ms)
 
     def reset_offsets(
@@ -152,19 +152,19 @@ class ConsumerGroups:
         *,
         now_ms: int,
     ) -> GroupOutcome[list[PartitionWasReset]]:
-        """Return what moving a group comes to; see `commits.reset_offsets`.
+        """Return the outcome of a reset; see `commits.reset_offsets`.
 
-        A group that is not there comes into being: so a position can be set before the start.
+        An unknown group is created: so a position can be set before the start.
         """
         check_group_id(group_id)
         group = self._groups.get(group_id) or Group(group_id, now_ms)
         return reset_offsets(group, offsets, ranges, now_ms=now_ms)
 
     def delete_group(self, group_id: str) -> GroupOutcome[bool]:
-        """Forget a group; the reply says whether it was there.
+        """Delete a group; the reply tells whether it existed.
 
         Raises:
-            GroupNotEmptyError: It has members.
+            GroupNotEmptyError: The group has members.
         """
         group = self._groups.get(group_id)
         if group is None:
@@ -176,7 +176,7 @@ class ConsumerGroups:
         return GroupOutcome([GroupDeleted(group_id)], reply=True)
 
     def apply(self, record: GroupRecord) -> None:  # noqa: C901 (one branch for each record)
-        """Carry out a record; the only way in which groups change."""
+        """Apply a record; the only way in which groups change."""
         match record:
             case MemberJoined():
                 self._existing_or_new(record.group_id).join(record)
@@ -205,14 +205,14 @@ class ConsumerGroups:
                 del self._groups[record.group_id]
 
     def snapshot(self) -> GroupsSnapshot:
-        """Return everything; a replica restored from it goes on as this one does."""
+        """Return the whole state; a replica restored from it continues as this one."""
         return GroupsSnapshot([group.snapshot() for group in self._groups.values()])
 
     @classmethod
     def restore(
         cls, snapshot: GroupsSnapshot, config: GroupConfig | None = None
     ) -> "ConsumerGroups":
-        """Return the state of a snapshot."""
+        """Restore the state from a snapshot."""
         groups = cls(config)
         for saved in snapshot.groups:
             groups._groups[saved.group_id] = Group.restore(saved)

@@ -1,4 +1,4 @@
-"""Target assignments: what the members of a group will read when all have reconciled.
+"""Target assignments: the partitions of the members of a group after reconciliation.
 
 Pure: no clock, no I/O; changes nothing.
 """
@@ -17,7 +17,7 @@ from tidelog.wire.messages.groups import Subscription
 
 
 class TopicShape(msgspec.Struct, frozen=True):
-    """What an assignor must know of a topic."""
+    """An assignor's view of a topic."""
 
     topic_id: bytes
     partition_count: int
@@ -59,7 +59,7 @@ def is_concerned(group: Group, names: Iterable[str]) -> bool:
     """Return whether a member wants to read one of these topics, or the target has it."""
     if not group.members:
         return False
-    # Most members want the same: each subscription is looked at once.
+    # Most members want the same: each subscription is checked once.
     different = {
         (tuple(member.subscription.topics), member.subscription.pattern): member.subscription
         for member in group.members.values()
@@ -71,7 +71,7 @@ def is_concerned(group: Group, names: Iterable[str]) -> bool:
 
 
 def is_outdated(group: Group, topics: Mapping[str, TopicShape]) -> bool:
-    """Return whether topics came, went or grew and the group has no new epoch for it.
+    """Return whether topics were created, deleted or grew without a new epoch of the group.
 
     Args:
         group: Any group.
@@ -83,7 +83,7 @@ def is_outdated(group: Group, topics: Mapping[str, TopicShape]) -> bool:
     targets: Counter[bytes] = Counter()
     for member_id in group.members:
         targets.update(topic_id for topic_id, _ in group.target(member_id))
-    # Each partition that somebody wants is in the target of one member.
+    # Each partition with a subscriber is in the target of one member.
     return targets != {topics[name].topic_id: topics[name].partition_count for name in wanted}
 
 
@@ -95,8 +95,8 @@ def wants_topic(subscription: Subscription, name: str) -> bool:
 
 
 def _resolve(group: Group, topics: Mapping[str, TopicShape]) -> list[tuple[str, ...]]:
-    """Return the names of what each member wants and what is there, sorted."""
-    # Most members want the same: each subscription is looked up once.
+    """Return the names of existing topics in each member's subscription, sorted."""
+    # Most members want the same: each subscription is resolved once.
     resolved: dict[tuple[tuple[str, ...], str | None], tuple[str, ...]] = {}
     wanted: list[tuple[str, ...]] = []
     for member in group.members.values():
@@ -114,7 +114,7 @@ def _resolve(group: Group, topics: Mapping[str, TopicShape]) -> list[tuple[str, 
 
 
 def _preferred_assignor(group: Group) -> str:
-    """Return what most members prefer; of several such, the first by name."""
+    """Return the assignor that most members prefer; of several such, the first by name."""
     votes: dict[str, int] = {}
     for member in group.members.values():
         votes[member.assignor] = votes.get(member.assignor, 0) + 1

@@ -1,6 +1,6 @@
-"""Brokers come, go silent, come back and leave.
+"""Commands about brokers: registration, fencing, shutdown, draining.
 
-Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to.
+Pure: no clock, no I/O. Each function takes the state and a command, and returns the outcome.
 """
 
 from collections.abc import Iterable
@@ -43,10 +43,10 @@ _PORT_MAX = 0xFFFF
 
 
 def handle_broker_command(state: ClusterState, command: BrokerCommand) -> CommandOutcome:
-    """Return what a command of or about a broker comes to.
+    """Return the outcome of a command of or about a broker.
 
     Raises:
-        BrokerError: It is refused.
+        BrokerError: The command is refused.
     """
     match command:
         case RegisterBroker():
@@ -64,10 +64,10 @@ def handle_broker_command(state: ClusterState, command: BrokerCommand) -> Comman
 
 
 def current_broker(state: ClusterState, node_id: int, broker_epoch: int) -> BrokerRegistration:
-    """Return the broker that says so of itself.
+    """Return the registration of a broker with this broker epoch.
 
     Raises:
-        StaleBrokerEpochError: It is not the one that registered last.
+        StaleBrokerEpochError: It is not the last registration of this broker.
     """
     broker = state.brokers.get(node_id)
     if broker is None:
@@ -111,13 +111,13 @@ def _check_identity(
 ) -> None:
     if command.node_id < 1 or not command.disk_id or not command.incarnation_id:
         raise InvalidRequestError(
-            f"broker {command.node_id} does not say who it is; it must say a node id from 1 on, the"
-            " id of its disk and that of its process"
+            f"the registration of broker {command.node_id} is incomplete; it must have a node id"
+            " from 1 on, the id of the disk and the incarnation of the process"
         )
     if not command.host or not 1 <= command.port <= _PORT_MAX:
         raise InvalidRequestError(
             f"broker {command.node_id} cannot be reached at {command.host!r} port {command.port};"
-            " it must say a host, and a port from 1 to 65535"
+            " its registration must have a host, and a port from 1 to 65535"
         )
     for broker in state.brokers.values():
         if broker.disk_id == command.disk_id and broker.node_id != command.node_id:
@@ -133,13 +133,13 @@ def _check_identity(
         )
     if command.known_epoch is not None and command.known_epoch < previous.broker_epoch:
         raise StaleBrokerEpochError(
-            f"broker {command.node_id} was registered with epoch {previous.broker_epoch}, of which"
-            " this process has not heard yet; it must ask again when it has"
+            f"broker {command.node_id} was registered with epoch {previous.broker_epoch}, which"
+            " this process does not know yet; it must register again when it does"
         )
     if previous.disk_id != command.disk_id and not previous.is_fenced:
         raise DuplicateBrokerError(
             f"node id {command.node_id} belongs to a live broker at {previous.host}:{previous.port}"
-            " with another data directory; choose a node id that nobody has, or stop that broker"
+            " with another data directory; choose an unused node id, or stop that broker"
         )
 
 
@@ -150,7 +150,7 @@ def _after_restart(
     *,
     broker: BrokerRegistration,
 ) -> list[Record]:
-    """Take the process before out of everything, and what it may have lost into account."""
+    """Remove the process before from all partitions, with the records that it may have lost."""
     changes = PartitionChangeBuilder(state, broker=broker)
     is_new_disk = previous.disk_id != broker.disk_id
     is_clean = previous.broker_epoch == command.clean_stop_epoch
@@ -159,8 +159,8 @@ def _after_restart(
         for number, partition in enumerate(state.partitions(topic.topic_id)):
             if broker.node_id not in partition.replicas:
                 continue
-            # A topic with one replica in memory has nobody better to wait for: new ones, which a
-            # reassignment is adding, lead when they are in sync, and have less as long as not.
+            # Without an ISR of others, a topic with one replica in memory has no better leader. New
+            # replicas of a reassignment lead once they are in the ISR, and have less until then.
             is_lost = is_new_disk or (has_lost and partition.replication_factor > 1)
             own = (broker.node_id,)
             event = PartitionEvent(
@@ -171,7 +171,7 @@ def _after_restart(
 
 
 def _adopted(state: ClusterState, broker: BrokerRegistration) -> list[Record]:
-    """Give the topics of a node that was alone so far to it, the first broker of a cluster.
+    """Assign the topics of a node without a cluster so far to it, the first broker of a cluster.
 
     Later there are no topics without replicas.
     """
@@ -238,16 +238,17 @@ def _drain(state: ClusterState, command: DrainBroker) -> CommandOutcome:
         other in state.drained_node_ids or other == node_id for other in state.brokers
     ):
         raise InvalidRequestError(
-            f"broker {node_id} is the last one that takes replicas; let another one have some first"
+            f"broker {node_id} is the last one that is not drained; end the draining of another"
+            " broker first"
         )
     return CommandOutcome([BrokerDrained(node_id, command.is_drained)], Done())
 
 
 def check_known(state: ClusterState, node_ids: Iterable[int]) -> None:
-    """Check that there are such brokers.
+    """Check that brokers are registered.
 
     Raises:
-        InvalidRequestError: Naming those that there are.
+        InvalidRequestError: A broker is not; the text names the registered ones.
     """
     for node_id in node_ids:
         if node_id not in state.brokers:
@@ -258,7 +259,7 @@ def check_known(state: ClusterState, node_ids: Iterable[int]) -> None:
 
 
 def _changed(state: ClusterState, broker: BrokerRegistration) -> list[Record]:
-    """Return the records of a broker that is fenced now, or no longer."""
+    """Return the records of a broker that is fenced or unfenced."""
     record = BrokerChanged(broker.node_id, broker.is_fenced, broker.is_shutting_down)
     return [record, *_over_hosted(state, broker).records()]
 

@@ -1,8 +1,8 @@
-"""What records mean for one broker: what it leads from now on, follows, stops, deletes.
+"""The effect of metadata records on one broker: partitions that it leads, follows, stops, deletes.
 
-Pure: no clock, no I/O, but for the image, which it moves on. A broker acts on what changed, so that
-an entry costs it what is in the entry. Replicas are deleted only when the log says so, by a deleted
-topic or by other replicas: never because something is not there (I65).
+Pure: no clock, no I/O; it changes only the image that it advances. A broker acts on changes, so an
+entry costs it what is in the entry. Replicas are deleted only when the log says so, by a deleted
+topic or by another assignment: never because something is missing (I65).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,37 +32,37 @@ Key = tuple[bytes, int]
 
 @dataclass(slots=True)
 class BrokerDelta:
-    """What is new for one broker. Each partition is in one of the dicts at most."""
+    """The changes for one broker. Each partition is in at most one of the dicts."""
 
     lead: dict[Key, PartitionRegistration] = field(default_factory=dict[Key, PartitionRegistration])
-    """It leads these in a new leader epoch."""
+    """Partitions that the broker leads in a new leader epoch."""
     lead_on: dict[Key, PartitionRegistration] = field(
         default_factory=dict[Key, PartitionRegistration]
     )
-    """It goes on to lead these in the same epoch, with other replicas or others in sync."""
+    """Partitions that the broker still leads in the same epoch, with another assignment or ISR."""
     follow: dict[Key, PartitionRegistration] = field(
         default_factory=dict[Key, PartitionRegistration]
     )
-    """It has replicas of these that another one leads, or nobody; they changed."""
+    """Changed partitions with a replica here and another leader, or none."""
     remove: dict[Key, None] = field(default_factory=dict[Key, None])
-    """It has no replicas of these any more: others have them."""
+    """Partitions whose replica moved from this broker to others."""
     delete: dict[Key, None] = field(default_factory=dict[Key, None])
-    """It had replicas of these, and their topics are deleted."""
+    """Partitions with a replica here whose topics are deleted."""
     altered_topics: dict[bytes, None] = field(default_factory=dict[bytes, None])
-    """Topics with other settings."""
+    """Topics with changed settings."""
     reshaped_topics: dict[bytes, str] = field(default_factory=dict[bytes, str])
-    """Topics that came, went or grew, with their names."""
+    """Topics that were created, deleted or grew, with their names."""
     has_changed_brokers: bool = False
-    """Brokers came, went, moved, were fenced or unfenced."""
+    """Whether brokers registered, left, moved, or were fenced or unfenced."""
     has_transactions: bool = False
-    """Transactions were begun, decided or done, or may have been. What was meant
-    for a deleted topic is done as well; that is among `reshaped_topics`."""
+    """Whether transactions were begun, decided or completed, or may have been. Parts for a deleted
+    topic are complete as well; that is among `reshaped_topics`."""
 
     @classmethod
     def from_records(
         cls, state: ClusterState, records: Iterable[Record], node_id: int
     ) -> "BrokerDelta":
-        """Apply committed records to an image, and return what they mean for a broker."""
+        """Apply committed records to an image, and return the changes for a broker."""
         delta = cls()
         before: dict[Key, PartitionRegistration | None] = {}
         for record in records:
@@ -86,7 +86,7 @@ class BrokerDelta:
 
     @classmethod
     def from_states(cls, before: ClusterState, after: ClusterState, node_id: int) -> "BrokerDelta":
-        """Return what a newer image that came as a snapshot means for a broker."""
+        """Return the changes for a broker between an image and a newer one from a snapshot."""
         delta = cls(has_changed_brokers=before.brokers != after.brokers, has_transactions=True)
         partitions: dict[Key, PartitionRegistration | None] = dict.fromkeys(_keys(after))
         partitions |= {key: before.partition(*key) for key in _keys(before)}

@@ -1,7 +1,7 @@
-"""Which brokers are silent for too long, and what a heartbeat asks for.
+"""Broker sessions: expiry of silent brokers, and the commands that heartbeats require.
 
-Pure: no clock, no I/O. Times are monotonic milliseconds of the node that asks. Nothing of this is
-replicated: whoever begins to lead the cluster gives every broker a full session from then on.
+Pure: no clock, no I/O. Times are monotonic milliseconds of the caller. Sessions are not
+replicated: a new controller gives every broker a full session from its election on.
 """
 
 from collections.abc import Iterable
@@ -16,15 +16,15 @@ from tidelog.coordinator.metadata.state import ClusterState
 
 HEARTBEAT_INTERVAL_MS = 2_000
 SESSION_MS = 9_000
-"""Four heartbeats may be lost or late before a broker is taken for dead."""
+"""Four heartbeats may be lost or late before a session expires."""
 _AGAIN_MS = 1_000
 BEHIND_MS = 2 * HEARTBEAT_INTERVAL_MS
-"""A broker that has not applied for so long what it was told of is not counted as heard of. It
-stops by itself to act as a leader; if it counted, nobody would take its place."""
+"""Heartbeats do not renew a session if the broker has not applied announced metadata for so long.
+Such a broker stops to act as a leader; a renewed session would keep others from taking over."""
 
 
 class _Awaited(msgspec.Struct):
-    """What a broker was told of first, of what it is not known to have applied."""
+    """The first announced metadata that a broker is not known to have applied."""
 
     broker_epoch: int
     index: int
@@ -38,12 +38,12 @@ class _Session(NamedTuple):
 
 @final
 class BrokerHeartbeatTracker:
-    """When each broker that is not fenced was heard of last."""
+    """Deadlines of the sessions of brokers that are not fenced."""
 
     def __init__(
         self, brokers: Iterable[BrokerRegistration], *, now_ms: int, session_ms: int = SESSION_MS
     ) -> None:
-        """Begin to lead: nobody has been silent yet."""
+        """Start with a full session for every broker that is not fenced."""
         self._session_ms = session_ms
         self._sessions: dict[int, _Session] = {}
         self._awaited: dict[int, _Awaited] = {}
@@ -53,26 +53,25 @@ class BrokerHeartbeatTracker:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to ask `expired` again; `None` when there is nobody to wait for."""
+        """Time of the next call of `expired`; `None` without sessions."""
         return min((each.deadline_ms for each in self._sessions.values()), default=None)
 
     def touch(self, node_id: int, broker_epoch: int, *, now_ms: int) -> None:
-        """Take note of a heartbeat. That of an earlier process does not count."""
+        """Renew a session by a heartbeat; one of an earlier process is ignored."""
         known = self._sessions.get(node_id)
         if known is None or broker_epoch >= known.broker_epoch:
             self._sessions[node_id] = _Session(broker_epoch, now_ms + self._session_ms)
 
     def informed(self, node_id: int, broker_epoch: int, *, index: int, now_ms: int) -> None:
-        """Take note that a broker was told of the metadata up to `index`, which it is to apply."""
+        """Record that a broker was told of the metadata up to `index`, which it has to apply."""
         known = self._awaited.get(node_id)
         if known is None or known.broker_epoch != broker_epoch:
             self._awaited[node_id] = _Awaited(broker_epoch, index, now_ms)
 
     def is_behind(self, heartbeat: "BrokerHeartbeat", *, now_ms: int) -> bool:
-        """Return whether a broker has not applied for too long what it was told of.
+        """Return whether a broker has not applied announced metadata for too long.
 
-        It may have no room for it on its disk. What it says otherwise shows that it lives, not
-        that it could lead.
+        Its disk may be full. Its heartbeats show that it is alive, not that it can lead.
         """
         known = self._awaited.get(heartbeat.node_id)
         if known is None or known.broker_epoch != heartbeat.broker_epoch:
@@ -83,13 +82,13 @@ class BrokerHeartbeatTracker:
         return now_ms - known.since_ms >= BEHIND_MS
 
     def fenced(self, node_id: int, broker_epoch: int) -> None:
-        """Take note that a broker is fenced, or gone: nobody waits for it any more."""
+        """End the session of a broker that is fenced or unregistered."""
         known = self._sessions.get(node_id)
         if known is not None and known.broker_epoch <= broker_epoch:
             del self._sessions[node_id]
 
     def extend(self, by_ms: int) -> None:
-        """Count nobody as silent for a time in which nobody could be heard here."""
+        """Extend all sessions by a time in which no heartbeat could arrive here."""
         self._sessions = {
             node_id: _Session(broker_epoch, deadline_ms + by_ms)
             for node_id, (broker_epoch, deadline_ms) in self._sessions.items()
@@ -98,7 +97,7 @@ class BrokerHeartbeatTracker:
             awaited.since_ms += by_ms
 
     def expired(self, *, now_ms: int) -> list[FenceBroker]:
-        """Return what is to be done about brokers whose session is over.
+        """Return the commands for brokers whose session has expired.
 
         The same broker is returned again a while later, until `fenced` is called: the command may
         have been dropped.
@@ -112,37 +111,38 @@ class BrokerHeartbeatTracker:
 
 
 class BrokerHeartbeat(msgspec.Struct, frozen=True, array_like=True):
-    """A broker says that it lives."""
+    """A broker's heartbeat."""
 
     node_id: int
     broker_epoch: int
     wants_to_stop: bool = False
     applied_index: int | None = None
-    """How far it has applied the metadata; `None` if it does not say so."""
+    """The metadata index that the broker has applied; `None` if it does not report one."""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """What a broker is told."""
+    """The answer to a heartbeat."""
 
     is_fenced: bool
     may_stop: bool
-    """It leads nothing any more that others could."""
+    """The broker leads nothing that another broker could lead."""
     is_counted: bool = True
-    """It was heard of; not if it is long behind with the metadata."""
+    """Whether the heartbeat renewed the session; not if the broker is long behind with the
+    metadata."""
 
 
 def heartbeat_command(
     state: ClusterState, heartbeat: BrokerHeartbeat, *, is_caught_up: bool
 ) -> UnfenceBroker | BeginShutdown | None:
-    """Return what a heartbeat asks for, beyond being heard.
+    """Return the command that a heartbeat requires, if any.
 
     Args:
-        state: Of the node that leads the cluster, with what it has proposed.
-        heartbeat: What the broker says.
-        is_caught_up: Whether it has applied the metadata up to its own registration.
+        state: The controller's state, with all records that it has proposed.
+        heartbeat: The broker's heartbeat.
+        is_caught_up: Whether the broker has applied the metadata up to its own registration.
 
     Raises:
-        StaleBrokerEpochError: It must register first.
+        StaleBrokerEpochError: The broker must register first.
     """
     broker = current_broker(state, heartbeat.node_id, heartbeat.broker_epoch)
     if heartbeat.wants_to_stop:
@@ -157,35 +157,35 @@ def heartbeat_command(
 def heartbeat_answer(
     state: ClusterState, heartbeat: BrokerHeartbeat, *, is_counted: bool = True
 ) -> HeartbeatAnswer:
-    """Return what a broker is told, by what is committed.
+    """Return the answer to a heartbeat, by the committed metadata.
 
     Raises:
-        StaleBrokerEpochError: It must register first.
+        StaleBrokerEpochError: The broker must register first.
     """
     broker = current_broker(state, heartbeat.node_id, heartbeat.broker_epoch)
-    # What others could take over was given to them in the same entry.
+    # The entry that began the shutdown has already moved all leaderships that could move.
     return HeartbeatAnswer(broker.is_fenced, broker.is_shutting_down, is_counted)
 
 
 @final
 class BrokerSession:
-    """A broker's own view of its session: when it must stop to act as a leader.
+    """A broker's own view of its session, at whose end it stops to act as a leader.
 
-    It counts from when a heartbeat was sent, not from when it was answered. So it ends here before
-    it ends at the node that counts from when the heartbeat arrived, if their clocks run alike.
+    It counts from the sending of a heartbeat, not from its answer. So it ends here before it ends
+    at the controller, which counts from the arrival of the heartbeat, if their clocks run alike.
     """
 
     def __init__(self, *, session_ms: int = SESSION_MS) -> None:
-        """Begin without a session."""
+        """Start without a session."""
         self._session_ms = session_ms
         self._valid_until_ms: int | None = None
 
     def answered(self, *, sent_at_ms: int) -> None:
-        """Take note that a heartbeat, sent then, was answered."""
+        """Renew the session by an answered heartbeat, counted from when it was sent."""
         until_ms = sent_at_ms + self._session_ms
         if self._valid_until_ms is None or until_ms > self._valid_until_ms:
             self._valid_until_ms = until_ms
 
     def is_valid(self, *, now_ms: int) -> bool:
-        """Return whether nobody can have taken this broker for dead yet."""
+        """Return whether the controller cannot have fenced this broker yet."""
         return self._valid_until_ms is not None and now_ms < self._valid_until_ms

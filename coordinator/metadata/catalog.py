@@ -1,8 +1,8 @@
-"""The catalog: which topics there are, with which settings, and which producer ids are taken.
+"""The catalog: topics, their settings, and the producer ids that are taken.
 
 Pure: no clock, no I/O. A replicated state machine: `handle` turns a command into records and a
-reply and changes nothing; `apply` of a record is the only change. The catalog is a part of what the
-nodes of a cluster agree on (`coordinator.metadata`), and its records are a part of their log.
+reply and changes nothing; `apply` of a record is the only change. The catalog is a part of the
+metadata of a cluster (`coordinator.metadata`), and its records are a part of the metadata log.
 """
 
 import re
@@ -29,52 +29,52 @@ from tidelog.wire.messages.transactions import STAGING_PREFIX
 PARTITION_COUNT_MAX = 10_000
 TOPIC_ID_SIZE = 16
 PRODUCER_ID_BLOCK = 1000
-"""Producer ids are taken from the catalog in blocks, so that most are given without a write."""
+"""Size of a block of producer ids; most ids are given out without a write."""
 
 RECEIPT_KEY_SIZE = 32
 JOURNAL_PREFIX = "queue@"
-"""Begins the names of topics that are journals of queues; not legal in other names."""
+"""Prefix of the names of journals; not legal in other names."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def journal_name(queue: str) -> str:
-    """Return the name of the topic that is the journal of a queue."""
+    """Return the name of a queue's journal."""
     return JOURNAL_PREFIX + queue
 
 
 def queue_of_journal(topic: str) -> str | None:
-    """Return the queue whose journal has this name; `None` for the name of any other topic."""
+    """Return the queue of a journal with this name; `None` for any other topic."""
     return topic.removeprefix(JOURNAL_PREFIX) if topic.startswith(JOURNAL_PREFIX) else None
 
 
 def staging_name(topic: str) -> str:
-    """Return the name of the topic that is the staging log of a topic."""
+    """Return the name of a topic's staging log."""
     return STAGING_PREFIX + topic
 
 
 def topic_of_staging(name: str) -> str | None:
-    """Return the topic whose staging log has this name; `None` for the name of any other topic."""
+    """Return the topic of a staging log with this name; `None` for any other topic."""
     return name.removeprefix(STAGING_PREFIX) if name.startswith(STAGING_PREFIX) else None
 
 
 class QueueSpec(msgspec.Struct, frozen=True, array_like=True):
-    """What makes a topic the journal of a queue.
+    """The properties of the queue of a journal.
 
-    All but `overrides` is as it was made, but that `start_offsets` grow with the topic.
+    All but `overrides` is as it was created, but that `start_offsets` grow with the topic.
     """
 
     source_topic_id: bytes
-    """Of the topic whose records are the messages."""
+    """Id of the source topic, whose records are the messages."""
     is_fifo: bool
     start_offsets: tuple[int, ...]
-    """Of each partition: records below it were never messages of this queue."""
+    """For each partition: records below it were never messages of this queue."""
     created_at_ms: int
-    """Wall clock of whoever made it."""
+    """Wall clock of the sender of the command that created it."""
     receipt_key: bytes
-    """32 bytes, random: who does not know it cannot make up receipts."""
+    """32 bytes, random: without it, receipt handles cannot be forged."""
     frozen: dict[str, str]
-    """Settings that do not change, with their values."""
+    """Immutable settings, with their values."""
     overrides: dict[str, str]
     """The other settings of the queue that differ from the defaults, as text."""
 
@@ -85,11 +85,11 @@ class QueueSpec(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CreateTopic(msgspec.Struct, frozen=True, array_like=True, tag="create-topic"):
-    """Make a topic. The same topic id is made once: a command that is given again does nothing."""
+    """Create a topic. The same topic id is created once: a repeated command does nothing."""
 
     name: str
     topic_id: bytes
-    """16 bytes, random; drawn by whoever gives the command, so that `handle` stays pure."""
+    """16 bytes, random; drawn by the sender of the command, so that `handle` stays pure."""
     partition_count: int
     overrides: dict[str, str]
 
@@ -101,15 +101,15 @@ class AlterTopic(msgspec.Struct, frozen=True, array_like=True, tag="alter-topic"
     set_overrides: dict[str, str]
     reset_overrides: list[str]
     topic_id: bytes | None = None
-    """Which topic of this name is meant, `None` for the one that is there now."""
+    """Id of the topic, `None` for the current topic of this name."""
 
 
 class DeleteTopic(msgspec.Struct, frozen=True, array_like=True, tag="delete-topic"):
-    """Make a topic go away. With its id, a command that is given again does nothing."""
+    """Delete a topic. With its id, a repeated command does nothing."""
 
     name: str
     topic_id: bytes | None = None
-    """Which topic of this name is meant, `None` for the one that is there now."""
+    """Id of the topic, `None` for the current topic of this name."""
 
 
 class TakeProducerIds(msgspec.Struct, frozen=True, array_like=True, tag="take-producer-ids"):
@@ -120,37 +120,37 @@ Command = CreateTopic | AlterTopic | DeleteTopic | TakeProducerIds
 
 
 class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag="topic-created"):
-    """A topic is there."""
+    """A topic is created."""
 
     name: str
     topic_id: bytes
     partition_count: int
     overrides: dict[str, str]
     queue: QueueSpec | None = None
-    """Of what queue it is the journal; `None` for a topic of records."""
+    """The queue of a journal; `None` for other topics."""
     staging_of: bytes | None = None
-    """Of which topic it is the staging log; `None` for all others."""
+    """The source topic of a staging log; `None` for other topics."""
 
 
 class TopicAltered(msgspec.Struct, frozen=True, array_like=True, tag="topic-altered"):
-    """A topic has other settings."""
+    """The settings of a topic have changed."""
 
     topic_id: bytes
     overrides: dict[str, str]
-    """All of them, not only the changed ones."""
+    """All settings, not only the changed ones."""
     queue_overrides: dict[str, str] | None = None
-    """All of those of the queue of which it is the journal; `None` where these do not change."""
+    """All settings of the queue of a journal; `None` if these do not change."""
 
 
 class TopicGrown(msgspec.Struct, frozen=True, array_like=True, tag="topic-grown"):
-    """A topic has more partitions; if it is the journal of a queue, that begins them at 0."""
+    """A topic has more partitions; the queue of a journal starts in them at 0."""
 
     topic_id: bytes
     partition_count: int
 
 
 class TopicDeleted(msgspec.Struct, frozen=True, array_like=True, tag="topic-deleted"):
-    """A topic is gone; its id stays known, so that left-over files can be told apart."""
+    """A topic is deleted; its id stays known, so that left-over files can be told apart."""
 
     topic_id: bytes
 
@@ -165,16 +165,16 @@ Record = TopicCreated | TopicAltered | TopicGrown | TopicDeleted | ProducerIdsTa
 
 
 class CatalogSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """All of a catalog."""
+    """The whole catalog."""
 
     topics: list[TopicCreated]
-    """As if they had been created as they are now."""
+    """As if each had been created in its current state."""
     deleted_ids: list[bytes]
     next_producer_id: int
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """One topic as it is now."""
+    """The current state of one topic."""
 
     name: str
     topic_id: bytes
@@ -184,25 +184,25 @@ class Topic(msgspec.Struct, frozen=True):
     config: TopicConfig
     """All settings in force."""
     queue: QueueSpec | None = None
-    """Of what queue it is the journal; `None` for a topic of records."""
+    """The queue of a journal; `None` for other topics."""
     queue_config: QueueConfig | None = None
     """All settings of that queue in force."""
     staging_of: bytes | None = None
-    """Of which topic it is the staging log; `None` for all others."""
+    """The source topic of a staging log; `None` for other topics."""
 
     @property
     def is_internal(self) -> bool:
-        """A journal or staging log: only brokers use it, and it is colocated with its source."""
+        """Whether it is a journal or staging log; only brokers use it, beside its source."""
         return self.queue is not None or self.staging_of is not None
 
     @property
     def queue_name(self) -> str:
-        """The queue of which it is the journal; empty for a topic of records."""
+        """The queue of a journal; empty for other topics."""
         return queue_of_journal(self.name) or ""
 
     @property
     def source_id(self) -> bytes:
-        """The topic with the records: the source of an internal topic, else the topic itself."""
+        """The source topic of an internal topic, else the topic itself."""
         if self.queue is not None:
             return self.queue.source_topic_id
         return self.topic_id if self.staging_of is None else self.staging_of
@@ -210,14 +210,14 @@ class Topic(msgspec.Struct, frozen=True):
 
 @final
 class Catalog:
-    """The state that the records add up to.
+    """The state that the records of topics add up to.
 
     Invariant: `_by_name` and `_by_id` hold the same topics; an id is never used twice. Each journal
-    and each staging log is in `_internal_topics` under its source, which is there.
+    and each staging log is in `_internal_topics` under its source, which exists.
     """
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start empty."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._internal_topics: dict[bytes, dict[bytes, None]] = {}
@@ -226,7 +226,7 @@ class Catalog:
 
     @classmethod
     def from_snapshot(cls, snapshot: CatalogSnapshot) -> "Catalog":
-        """Return a catalog as it was when the snapshot was taken.
+        """Restore a catalog from its snapshot.
 
         Raises:
             InvalidConfigError: A newer version recorded a setting that this one does not know.
@@ -239,7 +239,7 @@ class Catalog:
         return catalog
 
     def snapshot(self) -> CatalogSnapshot:
-        """Return all that there is; `from_snapshot` is the inverse."""
+        """Return the whole catalog; `from_snapshot` is the inverse."""
         topics = [
             TopicCreated(
                 topic.name,
@@ -260,7 +260,7 @@ class Catalog:
 
     @property
     def record_topics(self) -> list[Topic]:
-        """The topics that people know as such, sorted by name."""
+        """The topics that are not internal, sorted by name."""
         return [topic for topic in self.topics if not topic.is_internal]
 
     @property
@@ -287,7 +287,7 @@ class Catalog:
         """Return the journal of the queue of this name.
 
         Raises:
-            UnknownQueueError: There is none.
+            UnknownQueueError: There is no such queue.
         """
         topic = self._by_name.get(journal_name(queue))
         if topic is None:
@@ -317,9 +317,9 @@ class Catalog:
         """Return the topic of this name, and of this id if one is given; never an internal one.
 
         Raises:
-            UnknownTopicError: There is none.
-            InvalidTopicError: It is the journal of a queue, or a staging log, which only brokers
-                touch.
+            UnknownTopicError: There is no such topic.
+            InvalidTopicError: The name is that of a journal or a staging log, which only brokers
+            use.
         """
         if topic_of_staging(name) is not None:
             raise InvalidTopicError(
@@ -338,8 +338,8 @@ class Catalog:
             )
         if topic_id is not None and topic_id != topic.topic_id:
             raise UnknownTopicError(
-                f"there is no topic {name!r} with the id {topic_id.hex()}; another one has the name"
-                " now"
+                f"there is no topic {name!r} with the id {topic_id.hex()}; another topic has the"
+                " name now"
             )
         return topic
 
@@ -348,15 +348,15 @@ class Catalog:
         return topic_id in self._deleted_ids
 
     def knows(self, topic_id: bytes) -> bool:
-        """Return whether a topic with this id is here, or was deleted."""
+        """Return whether a topic with this id exists, or was deleted."""
         return topic_id in self._by_id or topic_id in self._deleted_ids
 
     def handle(self, command: Command, *, replication_factor: int = 1) -> list[Record]:
-        """Return what a command comes to; nothing is changed.
+        """Return the records of a command; the catalog does not change.
 
         Args:
-            command: What is to be done.
-            replication_factor: Of the topic; a broker that is alone keeps the only replica.
+            command: The command to decide.
+            replication_factor: Replicas of the topic; a single broker keeps the only replica.
 
         Raises:
             BrokerError: The command is refused; see the subclasses named in `wire.errors`.
@@ -370,7 +370,7 @@ class Catalog:
         return [ProducerIdsTaken(self._next_producer_id + PRODUCER_ID_BLOCK)]
 
     def apply(self, record: Record) -> None:
-        """Carry out a record; the only way in which the catalog changes.
+        """Apply a record; the only way in which the catalog changes.
 
         Raises:
             InvalidConfigError: A newer version recorded a setting that this one does not know.
@@ -449,7 +449,7 @@ def _created_topic(record: TopicCreated) -> Topic:
 
 
 def altered_topic(topic: Topic, record: TopicAltered) -> Topic:
-    """Return a topic as it goes on with other settings.
+    """Return a topic with other settings.
 
     Raises:
         InvalidConfigError: A newer version recorded a setting that this one does not know.
@@ -459,14 +459,14 @@ def altered_topic(topic: Topic, record: TopicAltered) -> Topic:
     )
     if record.queue_overrides is None:
         return altered
-    assert topic.queue is not None, "it is the journal of a queue"
+    assert topic.queue is not None, "the topic is a journal"
     spec = msgspec.structs.replace(topic.queue, overrides=record.queue_overrides)
     config = queue_config(spec.settings, is_fifo=spec.is_fifo)
     return msgspec.structs.replace(altered, queue=spec, queue_config=config)
 
 
 def _grown_topic(topic: Topic, partition_count: int) -> Topic:
-    """Return a topic with more partitions; its queue gets all messages of these."""
+    """Return a topic with more partitions; its queue starts in them at 0."""
     spec = topic.queue
     if spec is not None:
         starts = (*spec.start_offsets, *[0] * (partition_count - topic.partition_count))
@@ -478,7 +478,7 @@ def check_topic_name(name: str) -> None:
     """Check that a topic may have this name.
 
     Raises:
-        InvalidTopicError: Saying what a name may look like.
+        InvalidTopicError: The name is invalid; the text says which names are valid.
     """
     if _NAME.fullmatch(name) is None or name in {".", ".."}:
         raise InvalidTopicError(
@@ -488,10 +488,10 @@ def check_topic_name(name: str) -> None:
 
 
 def check_partition_count(count: int) -> None:
-    """Check that a topic may have so many partitions.
+    """Check that a topic may have this number of partitions.
 
     Raises:
-        InvalidTopicError: Saying how many it may have.
+        InvalidTopicError: The number is invalid; the text says which are valid.
     """
     if not 1 <= count <= PARTITION_COUNT_MAX:
         raise InvalidTopicError(

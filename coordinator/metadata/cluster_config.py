@@ -1,4 +1,4 @@
-"""Settings of the cluster, and what they mean for the replicas of a topic.
+"""The dynamic config of the cluster, and its effect on the replicas of a topic.
 
 Pure: no clock, no I/O.
 """
@@ -24,35 +24,35 @@ from tidelog.wire.config.settings import (
 from tidelog.wire.errors import InvalidConfigError
 
 REPLICATION_FACTOR_DEFAULT = 3
-"""Where there are so many brokers."""
+"""Auto value in clusters of at least this many brokers."""
 REASSIGNMENT_BYTES_PER_SECOND_MIN = 1000
-"""With less, nothing would ever be done."""
+"""With a lower limit, reassignments would never complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """What is set for the cluster; `None` is what fits the number of brokers and replicas.
+    """The dynamic config; `None` is the default for the number of brokers and replicas.
 
-    Of settings that brokers have as well, `None` leaves each broker what it was started with.
+    For settings that brokers have as well, `None` leaves each broker its start value.
     """
 
     default_replication_factor: int | None = None
-    """Of topics that do not say."""
+    """For topics without a number of replicas of their own."""
     min_insync_replicas: int | None = None
-    """Of topics that do not say."""
+    """For topics without this setting."""
     reassignment_max_bytes_per_second: int | None = None
-    """What each broker sends to replicas that are being added; `None` for no limit."""
+    """Limit for each broker's bytes to replicas that are being added; `None` for no limit."""
     min_free_disk_bytes: int | None = None
     log_flush_interval_ms: int | None = None
     maintenance_interval_ms: int | None = None
     log_retention_disk_bytes: int | None = None
     scrub_max_bytes_per_second: int | None = None
     by_node: Mapping[int, Mapping[str, int]] = field(default_factory=dict[int, dict[str, int]])
-    """What is set for single brokers, above what is set for all."""
+    """Settings of single brokers, which override those of the cluster."""
 
 
 _INHERIT: Final = "inherit"
-"""What each broker was started with."""
+"""The word for the value that each broker was started with."""
 _HOUR_MS: Final = 3_600_000
 
 CLUSTER_SETTINGS: Final = {
@@ -63,31 +63,31 @@ CLUSTER_SETTINGS: Final = {
             parse_count_up_to(REPLICATION_FACTOR_MAX),
             "auto",
             f"1 to {REPLICATION_FACTOR_MAX}",
-            "Replicas of new topics that do not say (auto: 3, or as many as there are brokers).",
+            "Replicas of new topics without a number of their own (auto: 3, or one for each"
+            " broker if there are fewer).",
         ),
         Setting(
             "log_flush_interval_ms",
             parse_bounded_duration(low=10, high=24 * _HOUR_MS),
             _INHERIT,
             "10ms to 24h",
-            "How often topics with `durability = replicated` are synced (inherit: what each broker"
-            " was started with).",
+            "How often topics with `durability = replicated` are synced (inherit: the value that"
+            " each broker was started with).",
         ),
         Setting(
             "log_retention_disk_bytes",
             parse_bounded_size(low=0, high=1 << 50),
             _INHERIT,
             "a size",
-            "What the topics of each broker may take together before their oldest segments go; 0 is"
-            " no limit (inherit: what each broker was"
-            " started with).",
+            "Bytes of all topics on a broker before their oldest segments are deleted; 0 is"
+            " no limit (inherit: the value that each broker was started with).",
         ),
         Setting(
             "maintenance_interval_ms",
             parse_bounded_duration(low=10, high=_HOUR_MS),
             _INHERIT,
             "10ms to 1h",
-            "How often segments are rolled and deleted (inherit: what each broker was"
+            "How often segments are rolled and deleted (inherit: the value that each broker was"
             " started with).",
         ),
         Setting(
@@ -95,15 +95,15 @@ CLUSTER_SETTINGS: Final = {
             parse_bounded_size(low=0, high=1 << 50),
             _INHERIT,
             "a size",
-            "What every broker leaves free on its disk (inherit: what it was started with).",
+            "Free space that every broker leaves on its disk (inherit: its own value).",
         ),
         Setting(
             "min_insync_replicas",
             parse_count_up_to(REPLICATION_FACTOR_MAX),
             "auto",
             f"1 to {REPLICATION_FACTOR_MAX}",
-            "Replicas that must have a record before it is committed, for topics that do not say"
-            " (auto: 2 of three or more replicas, else 1).",
+            "Replicas that must have a record before it is committed, for topics without this"
+            " setting (auto: 2 of three or more replicas, else 1).",
         ),
         Setting(
             "reassignment_max_bytes_per_second",
@@ -118,8 +118,8 @@ CLUSTER_SETTINGS: Final = {
             parse_bounded_size(low=1000, high=1 << 40),
             _INHERIT,
             "1kB or more",
-            "How fast each broker reads again what is on its disk; where it was started with 0, it"
-            " stays off (inherit: what each broker was started with).",
+            "Bytes a second at which each broker scrubs its disk; where it was started with 0, it"
+            " stays off (inherit: the value that each broker was started with).",
         ),
     )
 }
@@ -127,18 +127,18 @@ CLUSTER_SETTINGS: Final = {
 BROKER_SETTINGS: Final = tuple(
     name for name, setting in CLUSTER_SETTINGS.items() if setting.default == _INHERIT
 )
-"""Those that brokers have as well; they may be set for one broker: `NAME@NODE`."""
+"""The settings that brokers have as well; they may be set for one broker: `NAME@NODE`."""
 _AT: Final = "@"
 _LIKENESS_MIN: Final = 0.7
-"""Less like it is another name, not a slip."""
+"""Least likeness of a mistyped name; below it is another name."""
 _NODE_ID: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 
 def cluster_config(overrides: Mapping[str, str]) -> ClusterConfig:
-    """Return what is in force under these overrides.
+    """Return the dynamic config in force under these overrides.
 
     Raises:
-        InvalidConfigError: A value is not legal, or there is no such setting.
+        InvalidConfigError: A value is invalid, or a setting does not exist.
     """
     values: dict[str, int | None] = {}
     by_node: dict[int, dict[str, int]] = {}
@@ -149,17 +149,17 @@ def cluster_config(overrides: Mapping[str, str]) -> ClusterConfig:
         if node_id is None:
             values[name] = value
         else:
-            assert value is not None, "no setting of brokers has a word for no limit"
+            assert value is not None, "no broker setting accepts a word for no limit"
             by_node.setdefault(node_id, {})[name] = value
     return ClusterConfig(**values, by_node=by_node)
 
 
 def setting_and_node(full_name: str) -> tuple[str, int | None]:
-    """Return the name of a setting, and for which broker it is: `NAME`, or `NAME@NODE`.
+    """Return the name of a setting and its broker, of `NAME` or `NAME@NODE`.
 
     Raises:
-        InvalidConfigError: There is no such setting, listing those that there are; or it cannot be
-            set for one broker.
+        InvalidConfigError: There is no such setting, and the text lists all; or it cannot be set
+        for one broker.
     """
     name, at, node = full_name.partition(_AT)
     if name not in CLUSTER_SETTINGS:
@@ -175,20 +175,20 @@ def setting_and_node(full_name: str) -> tuple[str, int | None]:
 
 
 def _instead_of(name: str) -> str:
-    """Return what somebody may have meant by a name that is none of the cluster's."""
+    """Return a hint for a name that is no cluster setting."""
     if name in SETTINGS:
-        return f"topics have one: tidelog topic alter TOPIC --set {name}=..."
+        return f"it is a topic setting: tidelog topic alter TOPIC --set {name}=..."
     nearest = get_close_matches(name, CLUSTER_SETTINGS, n=1, cutoff=_LIKENESS_MIN)
     return f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(CLUSTER_SETTINGS)}"
 
 
 def without_node(overrides: Mapping[str, str], node_id: int) -> dict[str, str]:
-    """Return overrides without what is set for one broker."""
+    """Return overrides without those of one broker."""
     return {name: text for name, text in overrides.items() if setting_and_node(name)[1] != node_id}
 
 
 def shown_settings(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return every setting as people write it, set or default, and what is set for one broker."""
+    """Return every setting as text, set or default, and the settings of single brokers."""
     shown = {
         name: overrides.get(name, setting.default) for name, setting in CLUSTER_SETTINGS.items()
     }
@@ -196,7 +196,7 @@ def shown_settings(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def default_replication_factor(config: ClusterConfig, broker_count: int) -> int:
-    """Return how many replicas a topic gets that does not say."""
+    """Return the number of replicas of a topic that sets none."""
     if config.default_replication_factor is not None:
         return config.default_replication_factor
     return max(1, min(REPLICATION_FACTOR_DEFAULT, broker_count))
@@ -205,7 +205,7 @@ def default_replication_factor(config: ClusterConfig, broker_count: int) -> int:
 def min_insync_replicas(topic: Topic, config: ClusterConfig, replication_factor: int) -> int:
     """Return how many replicas of a partition must have a record before it is committed.
 
-    Brokers and the cluster's state machine must mean the same by it: a replica is eligible to lead
+    Brokers and the cluster's state machine must use the same number: a replica is eligible to lead
     *because* nothing was committed without it.
     """
     if "min_insync_replicas" in topic.overrides:

@@ -1,7 +1,7 @@
-"""What the cluster's state machine can be asked to do, and what it answers.
+"""The commands of the cluster's state machine, and its replies.
 
-Pure: declarations. Each command may be given again when its answer was lost: what makes the second
-one harmless is said with it. The commands of `coordinator.metadata.catalog` are taken as well.
+Pure: declarations. Each command may be sent again when its answer was lost: each docstring says why
+the second one is harmless. The commands of `coordinator.metadata.catalog` are accepted as well.
 """
 
 from typing import TypeVar
@@ -27,21 +27,21 @@ class RegisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="register
     port: int
     rack: str = ""
     clean_stop_epoch: int | None = None
-    """Broker epoch of the process that stopped last on this disk, if it wrote all to it (KIP-966).
+    """Broker epoch of the last process on this disk if it stopped with all on disk (KIP-966).
 
-    Not just whether the last stop was clean: between the process that is known here and this one
-    there may have been another, which stopped cleanly but did not get to register.
+    Not just whether the last stop was clean: between the last registered process and this one there
+    may have been another, which stopped cleanly without registering.
     """
     known_epoch: int | None = None
-    """Broker epoch of the last registration of this node that the process has heard of, 0 for none.
+    """Broker epoch of this node's last registration that the process knows, 0 for none.
 
-    Refused if there was another one meanwhile, so that a command of an earlier process, which was
-    long on its way, does not take the place of a later one; `None` is not looked at.
+    The command is refused if the node has registered since. So a delayed command of an earlier
+    process does not replace a later registration. `None` skips the check.
     """
 
 
 class UnfenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="unfence-broker"):
-    """A broker has caught up with the metadata, and may lead and be in sync."""
+    """A broker has caught up with the metadata, and may lead and join ISRs."""
 
     node_id: int
     broker_epoch: int
@@ -52,84 +52,84 @@ class FenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="fence-broke
 
     node_id: int
     broker_epoch: int
-    """Nothing happens to a broker that has registered anew since."""
+    """A broker that has registered again since is not fenced."""
 
 
 class BeginShutdown(msgspec.Struct, frozen=True, array_like=True, tag="begin-shutdown"):
-    """A broker is about to stop: others take over what they can."""
+    """A broker is about to stop: its leaderships move where another replica can lead."""
 
     node_id: int
     broker_epoch: int
 
 
 class UnregisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="unregister-broker"):
-    """A broker will not come back. One that is not there is no error."""
+    """A broker will not come back. An unregistered broker is no error."""
 
     node_id: int
 
 
 class DrainBroker(msgspec.Struct, frozen=True, array_like=True, tag="drain-broker"):
-    """A broker is to have no replicas: it gets none any more. Those that it has are moved apart."""
+    """A broker gets no more replicas. Its existing replicas are moved by separate commands."""
 
     node_id: int
     is_drained: bool = True
-    """`False` takes it back."""
+    """`False` cancels the draining."""
 
 
 class CreateReplicatedTopic(
     msgspec.Struct, frozen=True, array_like=True, tag="create-replicated-topic"
 ):
-    """Make a topic. The same topic id is made once."""
+    """Create a topic. The same topic id is created once."""
 
     name: str
     topic_id: bytes
-    """16 bytes, random; drawn by whoever gives the command."""
+    """16 bytes, random; drawn by the sender of the command."""
     partition_count: int
     overrides: dict[str, str]
     replication_factor: int | None = None
     """`None` for the cluster's default."""
     assignment: list[list[int]] | None = None
-    """Node ids for each partition, first the preferred leader; `None` to have them chosen."""
+    """Node ids for each partition, first the preferred leader; `None` for automatic placement."""
 
 
 class AddPartitions(msgspec.Struct, frozen=True, array_like=True, tag="add-partitions"):
-    """Let a topic have more partitions. It is no error when it has so many already."""
+    """Raise the number of partitions of a topic. Repeating the same number is no error."""
 
     name: str
     partition_count: int
-    """Of the topic afterwards."""
+    """The number of partitions afterwards."""
     topic_id: bytes | None = None
 
 
 class CreateQueue(msgspec.Struct, frozen=True, array_like=True, tag="create-queue"):
-    """Make a queue, and its topic if there is none. The same queue id is made once.
+    """Create a queue, and its topic if there is none. The same queue id is created once.
 
-    A queue of this name that is what is asked for already is no error.
+    An existing queue of this name that matches the request is no error.
     """
 
     name: str
     queue_id: bytes
-    """16 bytes, random; drawn by whoever gives the command, as the next two."""
+    """16 bytes, random; drawn by the sender of the command, as the next two."""
     receipt_key: bytes
     """32 bytes, random."""
     new_topic_id: bytes
-    """16 bytes, random; of the topic if it has to be made."""
+    """16 bytes, random; id of the topic if it is created."""
     created_at_ms: int
-    """Wall clock of whoever gives the command."""
+    """Wall clock of the sender of the command."""
     topic: str
-    """Whose records are the messages."""
+    """The source topic, whose records are the messages."""
     topic_id: bytes | None
-    """Of the topic in which `start_offsets` were looked up; `None` if there was none."""
+    """Id of the topic in which `start_offsets` were looked up; `None` without one."""
     start_offsets: list[int]
-    """One for each partition; empty if there was no topic."""
+    """One for each partition; empty without a topic."""
     is_fifo: bool
     overrides: dict[str, str]
     """Settings of the queue."""
     partition_count: int | None = None
-    """Of the topic; `None` for what it has, or one. Without it, only a topic of the queue's own
-    name is made."""
+    """Partitions of the topic; `None` for those that it has, or one. With `None`, only a topic with
+    the queue's own name is created."""
     topic_overrides: dict[str, str] = {}
-    """Settings of the topic if it has to be made."""
+    """Settings of the topic if it is created."""
 
 
 class AlterQueue(msgspec.Struct, frozen=True, array_like=True, tag="alter-queue"):
@@ -141,40 +141,40 @@ class AlterQueue(msgspec.Struct, frozen=True, array_like=True, tag="alter-queue"
 
 
 class DeleteQueue(msgspec.Struct, frozen=True, array_like=True, tag="delete-queue"):
-    """Make a queue go away; the records stay. With its id, a command given again does nothing."""
+    """Delete a queue; the records stay. With its id, a repeated command does nothing."""
 
     name: str
     queue_id: bytes | None = None
-    """Which queue of this name is meant, `None` for the one that is there now."""
+    """Id of the queue, `None` for the current queue of this name."""
     with_topic: bool = False
     """Delete the topic and its records, too; refused if other queues stand on it."""
     detach_sources: bool = False
-    """Queues whose dead-letter queue it is have none any more; else it is not deleted."""
+    """Unset the dead-letter queue of its source queues; otherwise these prevent the deletion."""
 
 
 class InSyncReplica(msgspec.Struct, frozen=True, array_like=True):
-    """A replica that its leader takes to be in sync."""
+    """A replica that its leader proposes for the ISR."""
 
     node_id: int
     broker_epoch: int
-    """Of the process whose fetches the leader has seen (KIP-903)."""
+    """Broker epoch of the process that sent the fetches (KIP-903)."""
 
 
 class ProposedIsr(msgspec.Struct, frozen=True, array_like=True):
-    """The in-sync replicas that a leader wants for one partition."""
+    """The ISR that a leader proposes for one partition."""
 
     topic_id: bytes
     partition: int
     leader_epoch: int
     partition_epoch: int
-    """The state that the leader decided on; refused when it was changed since."""
+    """The state that the leader decided on; refused if the partition was changed since."""
     in_sync_replicas: list[InSyncReplica]
-    """If this is so already, and nothing was changed since, only the partition epoch rises: nothing
-    that was asked for before is carried out any more."""
+    """The proposed ISR. If it is the current ISR and the partition was not changed since, only the
+    partition epoch rises: no earlier request is applied any more."""
 
 
 class AlterPartitions(msgspec.Struct, frozen=True, array_like=True, tag="alter-partitions"):
-    """A leader changes in-sync replicas. What was carried out already succeeds again."""
+    """A leader changes ISRs. A change that was applied already succeeds again."""
 
     node_id: int
     broker_epoch: int
@@ -182,28 +182,28 @@ class AlterPartitions(msgspec.Struct, frozen=True, array_like=True, tag="alter-p
 
 
 class ElectLeaders(msgspec.Struct, frozen=True, array_like=True, tag="elect-leaders"):
-    """Let the preferred replicas lead, or anybody who can."""
+    """Elect the preferred leaders, or unclean leaders."""
 
     partitions: list[tuple[bytes, int]]
     accept_data_loss: bool = False
-    """Where nobody is left who has all committed records, take somebody who may not."""
+    """Without a live replica that has all committed records, elect one that may lack some."""
     leader_epochs: list[int] | None = None
-    """Those of the partitions when the loss was accepted, in the same order. Where another one was
-    elected since and is gone as well, nobody has accepted what would be lost now. `None`: whatever
-    they are."""
+    """Leader epochs of the partitions when the loss was accepted, in the same order. A partition
+    with a later leader that failed as well is refused: the loss of its records was not accepted.
+    `None` skips the check."""
 
 
 class Reassignment(msgspec.Struct, frozen=True, array_like=True):
-    """Where the replicas of one partition shall be."""
+    """The target replicas of one partition."""
 
     topic_id: bytes
     partition: int
     replicas: list[int] | None
-    """Node ids, first the preferred leader; `None` cancels a reassignment under way."""
+    """Node ids, first the preferred leader; `None` cancels the reassignment."""
 
 
 class ReassignReplicas(msgspec.Struct, frozen=True, array_like=True, tag="reassign-replicas"):
-    """Move replicas. What is under way or done already succeeds again."""
+    """Move replicas. A reassignment that is running or complete succeeds again."""
 
     reassignments: list[Reassignment]
 
@@ -214,17 +214,18 @@ class FailedReplica(msgspec.Struct, frozen=True, array_like=True):
     topic_id: bytes
     partition: int
     may_lack_records: bool
-    """Whether committed records may be damaged or gone; else it only cannot take more of them."""
+    """Whether committed records may be damaged or gone; otherwise it only cannot accept more."""
     is_offline: bool = False
-    """Whether its log serves nothing before its broker is started anew, and then what it had."""
+    """Whether its log is offline until its broker restarts, and then complete."""
     is_lost: bool = False
-    """Whether files are gone, and nobody can tell what was in them: it is removed in any case."""
+    """Whether files with unknown records are gone: the replica is removed in any case."""
 
 
 class RemoveFromIsr(msgspec.Struct, frozen=True, array_like=True, tag="remove-from-isr"):
-    """Remove replicas of a broker from the in-sync replicas, as long as others can lead.
+    """Remove replicas of a broker from their ISRs while other replicas can lead.
 
-    Where it is so already, or nobody else could lead what is not lost, nothing happens.
+    A replica that is removed already, or that is the only one with the remaining records, stays as
+    it is.
     """
 
     node_id: int
@@ -242,21 +243,21 @@ class AlterClusterConfig(msgspec.Struct, frozen=True, array_like=True, tag="alte
 class BeginTransaction(msgspec.Struct, frozen=True, array_like=True, tag="begin-transaction"):
     """Open a transaction, or keep it open for longer.
 
-    Given again it finds the transaction open under the same number, or committed.
+    A repeated command finds the transaction open under the same number, or committed.
     """
 
     name: str
     transaction_id: int
     timeout_ms: int
-    """So long it stays open from now on."""
+    """How long the transaction stays open from now on, in milliseconds."""
     topics: list[str]
-    """Which are to have a staging log."""
+    """Topics that get a staging log."""
     staging_ids: list[bytes]
-    """One for each topic, for a staging log that has to be made; 16 bytes each, random."""
+    """Ids of the staging logs to create, one for each topic; 16 bytes each, random."""
 
 
 class CommitTransaction(msgspec.Struct, frozen=True, array_like=True, tag="commit-transaction"):
-    """Have what was staged appended, all of it. The same transaction is committed once."""
+    """Append all staged records of a transaction. The same transaction is committed once."""
 
     name: str
     transaction_id: int
@@ -265,35 +266,35 @@ class CommitTransaction(msgspec.Struct, frozen=True, array_like=True, tag="commi
 
 
 class AbortTransaction(msgspec.Struct, frozen=True, array_like=True, tag="abort-transaction"):
-    """Close a transaction without anything; one that is committed stays so."""
+    """Close a transaction without appending it; a committed transaction stays committed."""
 
     name: str
     transaction_id: int
     number: int
-    """0 for whichever is open."""
+    """0 for the open transaction of the name, of any number."""
 
 
 class ExpireTransactions(msgspec.Struct, frozen=True, array_like=True, tag="expire-transactions"):
-    """Close what is open for too long, and forget what was not used for too long."""
+    """Close transactions whose timeout has passed, and forget names unused for too long."""
 
 
 class FinishedPart(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a commit of which a leader has seen to the end."""
+    """A part of a commit that a leader has appended or found lost."""
 
     part: AppendedPart
     leader_epoch: int
-    """Of the partition."""
+    """Leader epoch of the partition."""
 
 
 class FinishParts(msgspec.Struct, frozen=True, array_like=True, tag="finish-parts"):
-    """Parts of commits are readable, or lost. Those that are done already are left out."""
+    """Parts of commits are readable, or lost. Parts that are complete already are skipped."""
 
     node_id: int
     parts: list[FinishedPart]
 
 
 class CatchUp(msgspec.Struct, frozen=True, array_like=True, tag="catch-up"):
-    """Nothing shall change: who asks wants to know all that was decided before."""
+    """A command without a change: its answer shows that all earlier decisions are applied."""
 
 
 BrokerCommand = (
@@ -311,33 +312,33 @@ Command = (
 
 
 class Registered(msgspec.Struct, frozen=True, array_like=True, tag="registered"):
-    """A broker is registered."""
+    """The answer to a registration."""
 
     broker_epoch: int
 
 
 class ShutdownProgress(msgspec.Struct, frozen=True, array_like=True, tag="shutdown-progress"):
-    """What a broker that is about to stop still leads, because nobody else can."""
+    """The leaderships that a broker in shutdown still has, because no other replica can lead."""
 
     leader_count: int
 
 
 class TopicAnswer(msgspec.Struct, frozen=True, array_like=True, tag="topic-answer"):
-    """The topic that a command was about."""
+    """The topic of a command."""
 
     topic_id: bytes
 
 
 class QueueAnswer(msgspec.Struct, frozen=True, array_like=True, tag="queue-answer"):
-    """The queue that a command was about."""
+    """The queue of a command."""
 
     queue_id: bytes
     topic_id: bytes
-    """Of the topic whose records are the messages; empty if the queue is gone by now."""
+    """Id of the source topic; empty if the queue is deleted by now."""
 
 
 class ProducerIds(msgspec.Struct, frozen=True, array_like=True, tag="producer-ids"):
-    """Producer ids that nobody else gets."""
+    """A block of producer ids that is given out once."""
 
     first: int
     end: int
@@ -345,14 +346,14 @@ class ProducerIds(msgspec.Struct, frozen=True, array_like=True, tag="producer-id
 
 
 class PartitionAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one partition of a command."""
+    """The result of a command for one partition."""
 
     topic_id: bytes
     number: int
     partition: PartitionRegistration | None
-    """As it is now, `None` when there is none."""
+    """The current registration, `None` without one."""
     error: ErrorDetail | None = None
-    """Why nothing was changed."""
+    """Why the partition was refused."""
 
 
 class PartitionAnswers(msgspec.Struct, frozen=True, array_like=True, tag="partition-answers"):
@@ -362,16 +363,16 @@ class PartitionAnswers(msgspec.Struct, frozen=True, array_like=True, tag="partit
 
 
 class TransactionAnswer(msgspec.Struct, frozen=True, array_like=True, tag="transaction-answer"):
-    """The transaction that a command was about."""
+    """The transaction of a command."""
 
     number: int
-    """Of the open transaction, or of the one that is committed by this; else 0."""
+    """Number of the open transaction, or of the one that this command commits; else 0."""
     status: TransactionStatus
-    """Of the transaction; `OPEN` also for one that nobody knows (any more)."""
+    """Status of the transaction; `OPEN` also for an unknown or forgotten one."""
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
-    """There is nothing more to say."""
+    """An empty answer."""
 
 
 Reply = (
@@ -387,16 +388,16 @@ Reply = (
 
 
 class CommandOutcome(msgspec.Struct, frozen=True):
-    """What a command comes to."""
+    """The result of a command."""
 
     records: list[Record]
-    """To be agreed on, then applied, all of them or none."""
+    """Records to commit, then to apply, all of them or none."""
     reply: Reply
-    """To be given when the records are committed."""
+    """The reply to send when the records are committed."""
 
 
 def encode_command(command: Command) -> bytes:
-    """Return the bytes of a command on its way to the node that decides."""
+    """Return the bytes of a command for the controller."""
     return msgspec.msgpack.encode(command)
 
 
@@ -404,7 +405,7 @@ def decode_command(data: bytes | memoryview) -> Command:
     """Return the command in these bytes.
 
     Raises:
-        WireFormatError: They are none, or one of a newer version.
+        WireFormatError: The bytes are no command, or one of a newer version.
     """
     return _decode(_command_decoder, data)
 
@@ -418,7 +419,7 @@ def decode_reply(data: bytes | memoryview) -> Reply:
     """Return the answer in these bytes.
 
     Raises:
-        WireFormatError: They are none, or one of a newer version.
+        WireFormatError: The bytes are no answer, or one of a newer version.
     """
     return _decode(_reply_decoder, data)
 

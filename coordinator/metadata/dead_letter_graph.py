@@ -1,4 +1,4 @@
-"""The dead-letter graph: from queues to the queues that take their dead letters.
+"""The dead-letter graph: its edges go from queues to their dead-letter queues.
 
 Pure: no clock, no I/O.
 """
@@ -9,7 +9,7 @@ from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
 
 
 def dead_letter_source_queues(state: ClusterState) -> dict[str, list[Topic]]:
-    """Return, for each dead-letter queue, the journals of the queues whose it is, by name."""
+    """Return, for each dead-letter queue, the journals of its source queues, by name."""
     users: dict[str, list[Topic]] = {}
     for journal in state.catalog.journals:
         config = journal.queue_config
@@ -21,25 +21,25 @@ def dead_letter_source_queues(state: ClusterState) -> dict[str, list[Topic]]:
 def check_dead_letter_queue(
     state: ClusterState, queue: str, source_topic_id: bytes, *, name: str, is_fifo: bool
 ) -> None:
-    """Check that a queue's dead letters may go to another one.
+    """Check that a queue may use another one as its dead-letter queue.
 
-    They may not come back: every queue on a topic sees all of its records, so what counts is from
-    topic to topic. The queue itself need not be there yet.
+    The graph of topics must be acyclic: every queue on a topic sees all of its records. The queue
+    itself need not exist yet.
 
     Args:
-        state: What there is.
-        queue: Whose dead letters.
-        source_topic_id: Of its topic.
-        name: Of the dead-letter queue.
-        is_fifo: Whether the queue is one.
+        state: The state of the cluster.
+        queue: Name of the source queue.
+        source_topic_id: Topic id of the source queue.
+        name: Name of the dead-letter queue.
+        is_fifo: Whether the source queue is a FIFO queue.
 
     Raises:
-        UnknownQueueError: There is no such dead-letter queue.
-        InvalidConfigError: It is of another kind, or its messages come back.
+        UnknownQueueError: The dead-letter queue does not exist.
+        InvalidConfigError: The dead-letter queue is of another kind, or closes a cycle.
     """
     if not state.catalog.has_queue(name):
         raise UnknownQueueError(
-            f"there is no queue {name!r} that could take dead letters; create it first (`tidelog"
+            f"there is no dead-letter queue {name!r}; create it first (`tidelog"
             f" queue create {name}`)"
         )
     target = state.catalog.journal(name)
@@ -47,8 +47,8 @@ def check_dead_letter_queue(
     if target.queue.is_fifo != is_fifo:
         kinds = ("a FIFO queue", "none") if is_fifo else ("no FIFO queue", "one")
         raise InvalidConfigError(
-            f"{queue!r} is {kinds[0]} and {name!r} is {kinds[1]}; a dead-letter queue is of the"
-            " same kind"
+            f"{queue!r} is {kinds[0]} and {name!r} is {kinds[1]}; a dead-letter queue must be of"
+            " the same kind"
         )
     way = _dead_letter_path(state, target.source_id, source_topic_id)
     if way is not None:
@@ -59,9 +59,9 @@ def check_dead_letter_queue(
 
 
 def _dead_letter_path(state: ClusterState, start: bytes, end: bytes) -> list[str] | None:
-    """Return the queues through which dead letters get from one topic to another.
+    """Return the queues on the path of dead letters from one topic to another.
 
-    `None` if they do not; empty if it is the same topic.
+    `None` without a path; empty if it is the same topic.
     """
     ways: dict[bytes, list[str]] = {start: []}
     pending = [start]

@@ -1,7 +1,6 @@
-"""How the partitions of a cluster stand: what somebody may want to look at.
+"""The health of the partitions of a cluster.
 
-Pure: no clock, no I/O. Looks at every partition, so it is for people who ask, not for the way of a
-request.
+Pure: no clock, no I/O. Reads every partition, so it serves administrators and not the hot path.
 """
 
 from typing import final
@@ -15,7 +14,7 @@ from tidelog.coordinator.metadata.state import ClusterState
 
 
 class NotablePartition(msgspec.Struct, frozen=True):
-    """A partition that is not as it should be, or that is being moved."""
+    """A partition that is unhealthy, led by another replica than the preferred, or reassigned."""
 
     topic: Topic
     number: int
@@ -28,20 +27,20 @@ class Health(msgspec.Struct):
 
     partition_count: int = 0
     leaderless_count: int = 0
-    """Nobody leads them."""
+    """Partitions without a leader."""
     unavailable_count: int = 0
-    """They have a leader, but fewer in-sync replicas than `min_insync_replicas`."""
+    """Partitions with a leader, but fewer in-sync replicas than `min_insync_replicas`."""
     under_replicated_count: int = 0
-    """They have fewer in-sync replicas than replicas; those above are among them."""
+    """Partitions with fewer in-sync replicas than replicas; includes the two counts above."""
     not_preferred_count: int = 0
-    """Another broker leads them than the first replica."""
+    """Partitions that another broker than the first replica leads."""
     reassigning_count: int = 0
     notable: list[NotablePartition] = msgspec.field(default_factory=list[NotablePartition])
-    """All that are counted above, by name of the topic and number."""
+    """All partitions that are counted above, by topic name and number."""
 
 
 def health_of(state: ClusterState) -> Health:
-    """Return how the partitions stand."""
+    """Return the health of all partitions."""
     health = Health()
     for topic in state.catalog.topics:
         for number, partition in enumerate(state.partitions(topic.topic_id)):
@@ -54,7 +53,7 @@ def health_of(state: ClusterState) -> Health:
 def _count(
     health: Health, state: ClusterState, topic: Topic, *, partition: PartitionRegistration
 ) -> bool:
-    """Count one partition; return whether there is something to say about it."""
+    """Count one partition; return whether it is notable."""
     factor = partition.replication_factor
     in_sync_count = len(partition.in_sync_replicas)
     minimum = min_insync_replicas(topic, state.config, factor)

@@ -1,7 +1,7 @@
-"""Internal topics: the journals of queues, and staging logs. Their settings and placement.
+"""Settings and placement of internal topics: journals of queues, and staging logs.
 
-Pure: no clock, no I/O. An internal topic is colocated: its replicas are where those of its source
-topic are.
+Pure: no clock, no I/O. An internal topic is colocated: its replicas are on the same brokers as
+those of its source topic.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,13 +13,13 @@ from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.wire.errors import InvalidConfigError, LeaderNotAvailableError
 
 _SHARED_WITH_SOURCE = ("durability", "min_insync_replicas")
-"""Settings of a topic that hold for its journals: what they say rests on its records."""
+"""Settings of a topic that hold for its journals: the journals are about its records."""
 _OF_JOURNALS = {"retention_ms": "unlimited", "segment_bytes": "16MiB"}
-"""A journal is cut where a snapshot begins, not by age, and in small pieces."""
+"""A journal is deleted up to the start of a snapshot, not by age, and in small segments."""
 
 
 def journal_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings, as those of a topic, of each journal on a topic with these ones."""
+    """Return the topic settings of each journal on a topic with these settings."""
     shared = {
         name: source_overrides[name] for name in _SHARED_WITH_SOURCE if name in source_overrides
     }
@@ -27,9 +27,9 @@ def journal_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def staging_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings, as those of a topic, of the staging log of a topic with these ones.
+    """Return the topic settings of the staging log of a topic with these settings.
 
-    What is staged goes into the topic later: it must not be larger than the topic takes.
+    Staged records are appended to the topic later, so they must not be larger than it accepts.
     """
     overrides = journal_overrides(source_overrides)
     if "max_message_bytes" in source_overrides:
@@ -40,13 +40,13 @@ def staging_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
 def internal_topic_overrides(
     internal: Topic, source_overrides: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the settings of an internal topic of a topic with these ones."""
+    """Return the settings of an internal topic whose source topic has these settings."""
     settings = staging_overrides if internal.queue is None else journal_overrides
     return settings(source_overrides)
 
 
 def check_compaction(topic: str, overrides: Mapping[str, str], *, queues: Sequence[str]) -> None:
-    """Check that no message is taken out that some queue of a topic may have leased.
+    """Check that compaction cannot remove messages of the queues on a topic.
 
     Raises:
         InvalidConfigError: The topic is, or would be, compacted, and has, or would have, `queues`.
@@ -54,31 +54,31 @@ def check_compaction(topic: str, overrides: Mapping[str, str], *, queues: Sequen
     if queues and topic_config(overrides).compaction is not None:
         raise InvalidConfigError(
             f"topic {topic!r} cannot be compacted and have queues ({', '.join(sorted(queues))}):"
-            " messages would go that they have not handed out yet; leave its cleanup_policy at"
-            " delete, or have the queues on another topic"
+            " compaction would remove messages that they have not delivered yet; leave its"
+            " cleanup_policy at delete, or put the queues on another topic"
         )
 
 
 def listed_queues(journals: Iterable[Topic]) -> str:
-    """Return the queues of some journals, for people."""
+    """Return the names of the queues of some journals, for error texts."""
     return ", ".join(sorted(journal.queue_name for journal in journals))
 
 
 def colocated_partitions(
     state: ClusterState, topic: Topic, first: int = 0
 ) -> list[PartitionRegistration]:
-    """Return new partitions of an internal topic, from `first` on, where those of its source are.
+    """Return new partitions of an internal topic, from `first` on, colocated with their source.
 
     Raises:
-        LeaderNotAvailableError: No replica could lead one of them.
+        LeaderNotAvailableError: A partition has no replica that can lead.
     """
     partitions: list[PartitionRegistration] = []
     for number, source in enumerate(state.partitions(topic.topic_id)[first:], first):
         in_sync = tuple(node for node in source.replicas if state.brokers[node].can_lead)
         if not in_sync:
             raise LeaderNotAvailableError(
-                f"no replica could lead what belongs to partition {number} of {topic.name!r}: none"
-                " of its replicas is alive"
+                f"partition {number} of the internal topic of {topic.name!r} would have no leader:"
+                " none of its replicas is alive"
             )
         partitions.append(
             PartitionRegistration(
@@ -93,7 +93,7 @@ def colocated_partitions(
 
 
 def colocated_leader(source: PartitionRegistration, in_sync: Sequence[int]) -> int:
-    """Return the leader of a new internal partition: that of its source, if it can lead."""
+    """Return the leader of a new internal partition: the leader of its source, if it can lead."""
     by_use = sorted(
         in_sync, key=lambda node: (node != source.leader, node not in source.in_sync_replicas)
     )

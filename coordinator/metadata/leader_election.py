@@ -3,20 +3,23 @@
 Pure: no clock, no I/O. One function, `elect`, is the only place where leaders, in-sync
 replicas (ISR) and eligible leader replicas (ELR) change. In its order:
 
-1. In sync stay those who are alive and have not lost anything. Who is about to stop leaves as soon
-   as somebody else in sync can lead (KIP-841).
-2. A reassignment is complete when everybody who shall stay is in sync (KIP-455); a topic and its
+1. Replicas that are alive and have lost nothing stay in the ISR. A broker that is shutting down
+   leaves it as soon as another replica in the ISR can lead (KIP-841).
+2. A reassignment is complete when all replicas that stay are in the ISR (KIP-455). A topic and its
    journals wait for each other with that, see `partition_changes`.
-3. The leader stays if it is in sync and can lead. Else: the first in sync who can lead, for a
-   journal the first of those who are in sync with the messages as well; the first eligible one who
-   can (it is then alone in sync); one in sync who is about to stop; nobody. Only when somebody
-   accepted the loss of data: the last known leader, or any live replica, and one that has lost its
-   files only if there is no other. Nobody leads whose log is offline, before its broker is started
-   anew.
-4. While fewer than `min_insync_replicas` are in sync nothing is committed, so whoever leaves now
-   has everything that is: it becomes eligible (KIP-966). With enough in sync nobody is.
-5. The leader epoch rises with another leader, and when a replica is removed, so that nothing that
-   the removed one still asks for is heard. The partition epoch rises with every change.
+3. The leader stays if it is in the ISR and can lead. Otherwise the first of these becomes leader:
+   the first replica in the ISR that can lead (for a journal, replicas that are also in the ISR of
+   the source partition come first); the first eligible replica that can lead, and the ISR is then
+   this replica alone; a replica in the ISR that is shutting down. Without any of these the
+   partition has no leader. Only if an administrator accepts the loss of data, another live replica
+   leads, the last known leader first; a replica that has lost its files leads only if there is no
+   other. A replica with an offline log leads nothing until its broker restarts.
+4. While the ISR has fewer than `min_insync_replicas` members nothing is committed, so a replica
+   that leaves it has all committed records: it becomes eligible (KIP-966). With a large enough ISR
+   no replica is eligible.
+5. The leader epoch rises with a change of leader. It also rises when a replica is removed from the
+   assignment, which fences later requests of that replica. The partition epoch rises with every
+   change.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -41,21 +44,21 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionContext:
-    """What an election rests on besides the partition itself."""
+    """The facts that an election rests on besides the partition itself."""
 
     brokers: Mapping[int, BrokerRegistration]
-    """As they are after the event."""
+    """Registrations after the event, by node id."""
     min_insync_replicas: Callable[[int], int]
-    """What is in force for a partition with this replication factor."""
+    """The minimum in force for a partition with this replication factor."""
     may_complete: bool = True
     """Whether a reassignment is complete as soon as this partition is ready."""
     source_in_sync: Collection[int] | None = None
-    """Of a journal's partition: the replicas in sync where the messages are; `None` for others."""
+    """For a journal's partition: the ISR of the source partition; `None` for other topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where replicas are and shall be; as in `PartitionRegistration`."""
+    """Current and target replicas; fields as in `PartitionRegistration`."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
@@ -64,31 +67,31 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEvent:
-    """A change of a partition, its replicas or its brokers, or a wish of an administrator."""
+    """A change of a partition, its replicas or its brokers, or a request of an administrator."""
 
     in_sync_replicas: Collection[int] | None = None
-    """What the leader takes to be in sync, `None` for no change."""
+    """The ISR that the leader proposes, `None` for no change."""
     lost: Collection[int] = ()
     """Replicas that may have lost committed records."""
     wiped: Collection[int] = ()
-    """Those of them that have lost files or their disk, and not only what was in memory."""
+    """The subset of `lost` that has lost files or its disk, and not only records in memory."""
     offline: Collection[int] = ()
-    """Replicas that serve nothing before their broker is started anew, and then have all."""
+    """Replicas with an offline log: they serve nothing until their broker restarts, then all."""
     started: Collection[int] = ()
-    """Replicas whose broker is started anew: their logs are opened again."""
+    """Replicas whose broker has restarted: their logs are opened again."""
     assignment: Assignment | None = None
-    """Other replicas, `None` for no change."""
+    """The new assignment, `None` for no change."""
     election: Election = Election.ONLINE
 
 
 NO_EVENT = PartitionEvent()
-"""Only the brokers or the minimum have changed."""
+"""No event of the partition: only the brokers or the minimum have changed."""
 
 
 def elect(
     partition: PartitionRegistration, event: PartitionEvent, context: ElectionContext
 ) -> PartitionRegistration:
-    """Return the partition after an event: the same object when nothing changes."""
+    """Return the partition after an event: the same object if nothing changes."""
     assignment = event.assignment or Assignment(
         partition.replicas, partition.adding_replicas, partition.removing_replicas
     )
@@ -187,7 +190,7 @@ def _elect_clean(
     leader = partition.leader
     if leader is not None and leader in in_sync and _can_lead(leader, context):
         return leader
-    # Stable: in the order of the replicas among those who can read, then among the others.
+    # Stable sort: replicas in the source's ISR first, each part in the order of the assignment.
     rather = sorted(in_sync, key=lambda node: not _is_source_in_sync(node, context))
     for node in (*rather, *eligible):
         if _can_lead(node, context):
@@ -205,7 +208,7 @@ def _elect_unclean(
     context: ElectionContext,
 ) -> int | None:
     last = partition.last_known_leader
-    # Stable: the last known leader, then in the order of the replicas; the wiped ones after all.
+    # Stable sort: the last known leader, then the order of the assignment; wiped replicas last.
     rather = sorted(replicas, key=lambda node: (node in wiped, node != last))
     return next((node for node in rather if _can_lead(node, context)), None)
 

@@ -1,11 +1,11 @@
-"""The partitions that one command changes, before anything is agreed on.
+"""The partitions that one command changes, before the change is committed.
 
-Pure: no clock, no I/O. Reads the state and leaves it alone; a later change of a partition in the
-same command goes on from the earlier one.
+Pure: no clock, no I/O. Reads the state without changing it; a later change of a partition in the
+same command starts from the earlier one.
 
-A topic and the journals of its queues have their replicas in the same places. What is assigned to
-one is assigned to all, and a reassignment is complete when all of them are ready: else the journal,
-which is small, would leave for a broker that does not have the messages for hours.
+A topic and the journals of its queues have their replicas on the same brokers. An assignment of one
+is an assignment of all. A reassignment is complete when all of them are ready: otherwise the small
+journal would move hours earlier, to a broker that does not have the messages yet.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,9 +56,9 @@ class PartitionChangeBuilder:
         """Start from a state, with one broker or the configuration as it is after the command.
 
         Args:
-            state: What there is.
-            broker: As it is afterwards.
-            config: As it is afterwards.
+            state: The state before the command.
+            broker: A broker's registration after the command.
+            config: The configuration after the command.
             deleted: A topic that the command deletes.
         """
         self._state = state
@@ -70,7 +70,7 @@ class PartitionChangeBuilder:
         self._changed: dict[bytes, dict[int, PartitionRegistration]] = {}
 
     def partition(self, topic_id: bytes, number: int) -> PartitionRegistration | None:
-        """Return a partition as it is by now."""
+        """Return a partition with the changes of this command so far."""
         changed = self._changed.get(topic_id, {}).get(number)
         return changed or self._state.partition(topic_id, number)
 
@@ -81,7 +81,7 @@ class PartitionChangeBuilder:
     def apply_event(
         self, topic: Topic, number: int, event: PartitionEvent = NO_EVENT
     ) -> PartitionRegistration:
-        """Apply an event to a partition and those that change with it; return the partition."""
+        """Apply an event to a partition and its co-located partitions; return the partition."""
         for step in self.preview(topic, number, event):
             if step.after is not step.before:
                 self._note(step.topic, number, step.after)
@@ -90,7 +90,7 @@ class PartitionChangeBuilder:
         return after
 
     def bump_partition_epoch(self, topic: Topic, number: int) -> PartitionRegistration:
-        """Change nothing of a partition but its partition epoch."""
+        """Raise the partition epoch of a partition and change nothing else."""
         before = self.partition(topic.topic_id, number)
         assert before is not None, "the caller checks that it is there"
         return self._note(topic, number, before)
@@ -98,7 +98,7 @@ class PartitionChangeBuilder:
     def preview(
         self, topic: Topic, number: int, event: PartitionEvent
     ) -> list[PartitionTransition]:
-        """Return what an event would change: the partition, and those that change with it."""
+        """Return the changes of an event: the partition and its co-located partitions."""
         before = self.partition(topic.topic_id, number)
         assert before is not None, "the caller checks that it is there"
         wanted = [(topic, event)]
@@ -117,7 +117,7 @@ class PartitionChangeBuilder:
         self, wanted: Sequence[tuple[Topic, PartitionEvent]], number: int, *, may_complete: bool
     ) -> list[PartitionTransition]:
         steps: dict[bytes, PartitionTransition] = {}
-        # A topic before what stands beside it: who leads these depends on who is in sync there.
+        # The source topic comes first: the election of a journal's leader needs the source's ISR.
         for topic, event in sorted(wanted, key=lambda each: each[0].is_internal):
             before = self.partition(topic.topic_id, number)
             assert before is not None, "a topic with queues has as many partitions as they"
@@ -138,7 +138,7 @@ class PartitionChangeBuilder:
         return lambda replication_factor: self.minimum(topic, replication_factor)
 
     def _colocated_topics(self, topic: Topic) -> list[Topic]:
-        """Return the other topics whose replicas are where those of this one are."""
+        """Return the other topics that have their replicas on the same brokers."""
         catalog = self._state.catalog
         internal = catalog.internal_topics_of(topic.source_id)
         source = catalog.topic_by_id(topic.source_id)
@@ -151,13 +151,13 @@ class PartitionChangeBuilder:
     ) -> PartitionRegistration:
         original = self._state.partition(topic.topic_id, number)
         assert original is not None
-        # One record, one step of the epoch, however often the command touched it.
+        # One record raises the epoch once, however often the command changed the partition.
         after = replace(after, partition_epoch=original.partition_epoch + 1)
         self._changed.setdefault(topic.topic_id, {})[number] = after
         return after
 
     def records(self) -> list[Record]:
-        """Return the changes as one record, or none."""
+        """Return the changes as one record; empty without changes."""
         if not self._changed:
             return []
         return [
@@ -173,7 +173,7 @@ class PartitionChangeBuilder:
         ]
 
     def changed(self) -> Iterator[tuple[bytes, int, PartitionRegistration]]:
-        """Return every changed partition as it is by now."""
+        """Return every changed partition with the changes so far."""
         for topic_id, changed in self._changed.items():
             for number, after in changed.items():
                 yield topic_id, number, after
@@ -190,7 +190,7 @@ class LeaderChanges(NamedTuple):
 
 
 def leader_changes(state: ClusterState, records: Iterable[Record]) -> list[LeaderChanges]:
-    """Return the leaders that records elect, for people; `state` is from before the records."""
+    """Return the leaders that records elect, for the log; `state` is from before the records."""
     found: dict[tuple[bytes, bool, bool], LeaderChanges] = {}
     for record in records:
         if isinstance(record, PartitionsChanged):

@@ -1,7 +1,8 @@
-"""Leaders change who is in sync; people move leaderships and replicas.
+"""Commands about partitions: ISR changes, leader elections and reassignments.
 
-Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to. A
-partition that is refused says so in its own answer, and harms the others of the command in no way.
+Pure: no clock, no I/O. Each function takes the state and a command, and returns the outcome. A
+refused partition has an error in its own answer; the other partitions of the command are decided
+without it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -50,10 +51,10 @@ _Change = TypeVar("_Change")
 def handle_partition_command(
     state: ClusterState, command: PartitionCommand, *, now_ms: int
 ) -> CommandOutcome:
-    """Return what a command about partitions comes to.
+    """Return the outcome of a command about partitions.
 
     Raises:
-        BrokerError: It is refused as a whole.
+        BrokerError: The command is refused as a whole.
     """
     match command:
         case AlterPartitions():
@@ -76,11 +77,11 @@ def _alter_partitions(state: ClusterState, command: AlterPartitions) -> CommandO
         _check_leader(command.node_id, change, partition)
         is_so = sorted(wanted) == sorted(partition.in_sync_replicas)
         if is_so and change.partition_epoch < partition.partition_epoch:
-            return  # Perhaps this very change was carried out, and its answer lost.
+            return  # A retry: this change was perhaps applied, and its answer lost.
         _check_partition_epoch(change, partition)
         _check_in_sync(state, command.node_id, change.in_sync_replicas, partition=partition)
         if is_so:
-            # Who knows that wants no copy of an earlier request to be carried out any more.
+            # The new epoch fences copies of earlier requests that are still on their way.
             changes.bump_partition_epoch(topic, change.partition)
         else:
             changes.apply_event(topic, change.partition, PartitionEvent(in_sync_replicas=wanted))
@@ -93,15 +94,15 @@ def _alter_partitions(state: ClusterState, command: AlterPartitions) -> CommandO
 
 
 def _check_leader(node_id: int, change: ProposedIsr, partition: PartitionRegistration) -> None:
-    """Check that the one who asks leads, by the newest that it and this node know. KIP-497."""
+    """Check that the requester leads, by the newest epochs that it or this node knows. KIP-497."""
     if (
         change.leader_epoch > partition.leader_epoch
         or change.partition_epoch > partition.partition_epoch
     ):
         raise NotControllerError(
             f"this node knows partition {change.partition} only up to leader epoch"
-            f" {partition.leader_epoch} and partition epoch {partition.partition_epoch}; ask the"
-            " node that leads the cluster now"
+            f" {partition.leader_epoch} and partition epoch {partition.partition_epoch}; send the"
+            " request to the current controller"
         )
     if change.leader_epoch < partition.leader_epoch:
         raise FencedLeaderEpochError(
@@ -113,7 +114,7 @@ def _check_leader(node_id: int, change: ProposedIsr, partition: PartitionRegistr
 
 
 def _check_partition_epoch(change: ProposedIsr, partition: PartitionRegistration) -> None:
-    """Check that the one who asks has seen the last change. KIP-497."""
+    """Check that the requester knows the last change. KIP-497."""
     if change.partition_epoch != partition.partition_epoch:
         raise StalePartitionEpochError(
             f"partition {change.partition} was changed: its partition epoch is"
@@ -132,16 +133,16 @@ def _check_in_sync(
     if leader not in node_ids:
         raise InvalidRequestError(f"the leader, broker {leader}, must be in sync with itself")
     if len(set(node_ids)) != len(node_ids):
-        raise InvalidRequestError(f"brokers are named twice: {node_ids}")
+        raise InvalidRequestError(f"brokers stand twice in the proposed ISR: {node_ids}")
     for replica in wanted:
         if replica.node_id not in partition.replicas:
             raise InvalidRequestError(f"broker {replica.node_id} has no replica of this partition")
         broker = state.brokers[replica.node_id]
         if broker.broker_epoch != replica.broker_epoch:
-            # What the leader saw were fetches of an earlier life. KIP-903.
+            # The leader judged by fetches of an earlier process of this broker. KIP-903.
             raise IneligibleReplicaError(
-                f"broker {replica.node_id} was started anew: its epoch is {broker.broker_epoch},"
-                f" not {replica.broker_epoch}"
+                f"broker {replica.node_id} has restarted: its broker epoch is"
+                f" {broker.broker_epoch}, not {replica.broker_epoch}"
             )
         if broker.is_fenced:
             raise IneligibleReplicaError(f"broker {replica.node_id} is fenced")
@@ -160,8 +161,8 @@ def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> C
         if command.accept_data_loss:
             if before.leader is None and epochs.get(key, before.leader_epoch) < before.leader_epoch:
                 raise StalePartitionEpochError(
-                    f"partition {number} has had another leader since the loss was accepted; look"
-                    " at it again, and decide anew"
+                    f"partition {number} has had another leader since the loss was accepted; check"
+                    " the partition again before accepting"
                 )
             after = changes.apply_event(topic, number, PartitionEvent(election=Election.UNCLEAN))
             if after.leader is None:
@@ -176,8 +177,8 @@ def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> C
         after = changes.apply_event(topic, number, PartitionEvent(election=Election.PREFERRED))
         if after.leader != first:
             raise LeaderNotAvailableError(
-                f"broker {first}, which is to lead partition {number}, is not in sync, or about to"
-                " stop"
+                f"broker {first}, the preferred leader of partition {number}, is not in the ISR or"
+                " is shutting down"
             )
 
     answers = _answers(changes, command.partitions, lambda key: key, act=elect)
@@ -230,7 +231,7 @@ def _reassign(state: ClusterState, command: ReassignReplicas) -> CommandOutcome:
 
 
 def _check_may_move(state: ClusterState, topic: Topic) -> None:
-    """Refuse to move an internal topic alone: it is where its topic is."""
+    """Refuse to move an internal topic alone: its replicas are where those of its source are."""
     if topic.is_internal:
         source = state.catalog.topic_by_id(topic.source_id)
         assert source is not None, "an internal topic is deleted before its source"
@@ -243,7 +244,7 @@ def _before_reassignment(partition: PartitionRegistration) -> tuple[int, ...]:
 
 
 def _toward(target: tuple[int, ...], partition: PartitionRegistration) -> Assignment:
-    """Return where replicas are while they move: old ones leave when all new ones are in sync."""
+    """Return the assignment during a move: old replicas stay until all new ones are in sync."""
     original = _before_reassignment(partition)
     removing = tuple(node for node in original if node not in target)
     adding = tuple(node for node in target if node not in original)
@@ -262,7 +263,7 @@ def _check_minimum(topic: Topic, replication_factor: int) -> None:
 def _check_enough_copies_stay(
     changes: PartitionChangeBuilder, topic: Topic, number: int, *, event: PartitionEvent
 ) -> None:
-    """Refuse to drop replicas without which too few have what is committed."""
+    """Refuse to remove replicas if too few others have all committed records."""
     for step in changes.preview(topic, number, event):
         before, after = step.before, step.after
         had = {*before.in_sync_replicas, *before.eligible_leader_replicas}
@@ -286,7 +287,7 @@ def _remove_from_isr(state: ClusterState, command: RemoveFromIsr) -> CommandOutc
         topic, partition = _find(state, changes, replica.topic_id, number=replica.partition)
         if not should_remove_from_isr(partition, node_id, state.brokers, replica=replica):
             return
-        # What was only to be in memory may not be there when the log is opened again.
+        # Records that were only in memory may be missing when the log is opened again.
         in_memory = replica.is_offline and state.may_lose_committed(topic, broker)
         if replica.may_lack_records or replica.is_lost or in_memory:
             event = PartitionEvent(lost=(node_id,), wiped=(node_id,) if replica.is_lost else ())
@@ -331,7 +332,7 @@ def _answers(
     *,
     act: Callable[[_Change], None],
 ) -> PartitionAnswers:
-    """Make each change by itself; return how each of them ended."""
+    """Apply each request by itself, and return an answer for each."""
     answers: list[PartitionAnswer] = []
     for change in changes:
         error = None

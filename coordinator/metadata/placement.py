@@ -1,17 +1,17 @@
-"""Which brokers get the replicas of new partitions.
+"""The placement of replicas: which brokers get the replicas of new partitions.
 
-Pure: no clock, no I/O, no randomness: the same facts give the same answer.
+Pure: no clock, no I/O, no randomness: equal arguments give equal results.
 
-One replica at a time goes to the broker that has least of what counts most:
+Replicas are placed one at a time, each on the broker with the lowest load by these criteria:
 
-- a leader: leaderships by preference, then replicas;
-- the others: replicas of this partition in the same rack, then replicas in all, then
-  turns as the next in line behind the same leader;
-- the next in line, who leads when the leader fails: one of the others that was it least often
-  behind the same leader, so that the load of a broker that fails is spread over many.
+- a leader: preferred leaderships, then replicas;
+- a follower: replicas of this partition in the same rack, then replicas in all, then times as the
+  successor behind the same leader;
+- the successor, which leads when the leader fails: the follower that was successor behind the same
+  leader least often, so that the load of a failed broker is spread over many.
 
 Ties are broken by turns, so brokers with equal loads follow each other. Fenced brokers are used
-only where there are not enough live ones, and never as the leader.
+only if there are not enough live ones, and never as the leader.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,16 +27,16 @@ class PlacementCandidate:
 
     node_id: int
     rack: str
-    """Empty for a domain of its own."""
+    """The failure domain; empty for a domain of its own."""
     is_live: bool = True
     replica_count: int = 0
-    """What it has already."""
+    """Replicas that the broker has already."""
     preferred_count: int = 0
-    """Partitions of which it is the first replica."""
+    """Partitions that have the broker as their first replica."""
 
 
 class _Place:
-    """A candidate with what it has by now."""
+    """A candidate with its load so far."""
 
     __slots__ = ("domain", "is_live", "next_behind", "node_id", "preferred", "replicas", "turn")
 
@@ -53,10 +53,10 @@ class _Place:
 def place_replicas(
     candidates: Sequence[PlacementCandidate], *, partition_count: int, replication_factor: int
 ) -> list[tuple[int, ...]]:
-    """Return the replicas of each partition, first the one that shall lead.
+    """Return the replicas of each partition, the preferred leader first.
 
     Raises:
-        InvalidTopicError: There are not so many brokers.
+        InvalidTopicError: There are fewer brokers than replicas.
         LeaderNotAvailableError: No broker is alive.
     """
     if not 1 <= replication_factor <= len(candidates):
@@ -66,7 +66,7 @@ def place_replicas(
     candidates = sorted(candidates, key=lambda candidate: candidate.node_id)
     live = [candidate for candidate in candidates if candidate.is_live]
     if not live:
-        raise LeaderNotAvailableError("no broker is alive that could lead a partition")
+        raise LeaderNotAvailableError("no live broker can lead a partition")
     usable = live if len(live) >= replication_factor else candidates
     places = [_Place(candidate, turn) for turn, candidate in enumerate(usable)]
     assignments: list[tuple[int, ...]] = []
@@ -111,15 +111,15 @@ def _followers(leader: _Place, places: list[_Place], replication_factor: int) ->
 def check_assignment(
     assignment: Sequence[Sequence[int]], partition_count: int, is_live: Mapping[int, bool]
 ) -> None:
-    """Check replicas that somebody chose.
+    """Check a manual assignment of all partitions of a topic.
 
     Args:
         assignment: Node ids of each partition.
-        partition_count: How many partitions there are to be.
-        is_live: For each broker that there is, whether it could lead.
+        partition_count: The number of partitions of the topic.
+        is_live: Whether a broker can lead, for each registered broker.
 
     Raises:
-        InvalidTopicError: Saying what is wrong with which partition.
+        InvalidTopicError: The assignment is invalid; the text names the partition and the reason.
     """
     if len(assignment) != partition_count:
         raise InvalidTopicError(
@@ -135,16 +135,16 @@ def check_assignment(
             )
         if not any(is_live[node_id] for node_id in replicas):
             raise InvalidTopicError(
-                f"nobody could lead partition {number}: none of its replicas is alive, brokers"
+                f"partition {number} would have no leader: none of its replicas is alive, brokers"
                 f" {_listed(replicas)}"
             )
 
 
 def check_replicas(number: int, replicas: Sequence[int], known: Mapping[int, object]) -> None:
-    """Check the replicas of one partition that somebody chose.
+    """Check a manual assignment of one partition.
 
     Raises:
-        InvalidTopicError: Saying what is wrong.
+        InvalidTopicError: The assignment is invalid; the text says why.
     """
     if not replicas:
         raise InvalidTopicError(f"partition {number} must have at least one replica")
@@ -165,15 +165,15 @@ def check_replicas(number: int, replicas: Sequence[int], known: Mapping[int, obj
 
 
 def check_not_drained(node_ids: Iterable[int], drained: Collection[int]) -> None:
-    """Check that brokers may be given replicas.
+    """Check that brokers may get replicas.
 
     Raises:
-        InvalidTopicError: One of them is to have none.
+        InvalidTopicError: One of the brokers is drained.
     """
     for node_id in node_ids:
         if node_id in drained:
             raise InvalidTopicError(
-                f"broker {node_id} is drained and gets no replicas; let it have some again with"
+                f"broker {node_id} is drained and gets no replicas; end the draining with"
                 f" `tidelog broker drain {node_id} --cancel`"
             )
 

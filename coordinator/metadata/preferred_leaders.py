@@ -1,7 +1,9 @@
-"""Leaderships go back to the preferred replicas, a few at a time.
+"""The return of leaderships to the preferred leaders, a few at a time.
 
-Pure: no clock, no I/O. Times are monotonic milliseconds. After a broker comes back its leaderships
-are elsewhere. Each move stops the writes of a partition for a moment, so they are spread over time.
+Pure: no clock, no I/O. Times are monotonic milliseconds. When a broker comes back, other brokers
+have its leaderships. Each move stops the writes of a partition for a moment, so the moves are
+spread
+over time.
 """
 
 from typing import final
@@ -15,7 +17,7 @@ INTERVAL_MS = 5_000
 
 @final
 class PreferredLeaders:
-    """When leaderships were moved last.
+    """The time of the last moves of leaderships.
 
     Invariant: at most `moves_max` moves in any `interval_ms`.
     """
@@ -23,19 +25,19 @@ class PreferredLeaders:
     def __init__(
         self, *, now_ms: int, moves_max: int = MOVES_MAX, interval_ms: int = INTERVAL_MS
     ) -> None:
-        """Begin to lead; the one before may have moved some a moment ago."""
+        """Start with a full interval: the previous controller may just have moved leaderships."""
         self._moves_max = moves_max
         self._interval_ms = interval_ms
         self._next_at_ms = now_ms + interval_ms
 
     def next_deadline_ms(self, state: ClusterState) -> int | None:
-        """Return when to ask again; `None` when every partition is led by its preferred replica."""
+        """Return when to call `due` again; `None` if every preferred replica leads."""
         return self._next_at_ms if state.index.not_preferred else None
 
     def due(self, state: ClusterState, *, now_ms: int) -> ElectLeaders | None:
-        """Return the leaderships to move now, if there are any.
+        """Return the leaderships to move now, if any.
 
-        Only to replicas that are in sync and stay: moving to them loses nothing and lasts.
+        The targets are in the ISR and not shutting down, so a move loses nothing and lasts.
         """
         if now_ms < self._next_at_ms:
             return None
@@ -50,9 +52,10 @@ class PreferredLeaders:
 
 
 def could_be_preferred(state: ClusterState, topic_id: bytes, number: int) -> bool:
-    """Return whether the preferred replica of a partition could lead it now.
+    """Return whether the preferred replica of a partition can lead it now.
 
-    A journal is led where the messages are, or else its queue would wait for them.
+    A journal's leader must be in the ISR of the source partition, or its queue would wait for the
+    messages.
     """
     topic, partition = state.catalog.topic_by_id(topic_id), state.partition(topic_id, number)
     assert topic is not None

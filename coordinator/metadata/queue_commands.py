@@ -1,7 +1,8 @@
-"""Queues come, change and go.
+"""Commands about queues: creation, settings and deletion.
 
-Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to. A
-queue is a topic, its journal: as many partitions as the topic of its messages, in the same places.
+Pure: no clock, no I/O. Each function takes the state and a command, and returns the outcome. A
+queue is a topic, its journal. It has as many partitions as the topic of its messages, on the same
+brokers.
 """
 
 from collections.abc import Sequence
@@ -64,10 +65,10 @@ _KIND_NAMES = {"fifo", "is_fifo"}
 
 
 def handle_queue_command(state: ClusterState, command: QueueCommand) -> CommandOutcome:
-    """Return what a command about queues comes to.
+    """Return the outcome of a command about queues.
 
     Raises:
-        BrokerError: It is refused.
+        BrokerError: The command is refused.
     """
     match command:
         case CreateQueue():
@@ -133,10 +134,10 @@ def _check_form(command: CreateQueue) -> None:
 
 
 def _check_is_what_was_asked_for(state: ClusterState, command: CreateQueue, there: Topic) -> None:
-    """Check that a queue that is there already can pass for the one that is asked for.
+    """Check that an existing queue matches the requested one.
 
     Raises:
-        QueueExistsError: Saying what is different.
+        QueueExistsError: It does not match; the text names the difference.
     """
     spec = there.queue
     source = state.catalog.topic_by_id(there.source_id)
@@ -163,10 +164,10 @@ def _check_is_what_was_asked_for(state: ClusterState, command: CreateQueue, ther
 def _source(
     state: ClusterState, command: CreateQueue
 ) -> tuple[list[Record], bytes, list[PartitionRegistration]]:
-    """Return the topic of a new queue's messages, what it takes to make it, and where it is.
+    """Return the topic of a new queue's messages, the records that create it, and its replicas.
 
     Raises:
-        BrokerError: There is no such topic, and none can be made; or it is not what is asked for.
+        BrokerError: The topic does not exist and cannot be created, or does not match the request.
     """
     if state.catalog.has_topic(command.topic):
         topic = state.catalog.topic(command.topic)
@@ -177,7 +178,7 @@ def _source(
     ):
         raise UnknownTopicError(
             f"there is no topic {command.topic!r}; create it first (`tidelog topic create"
-            f" {command.topic}`), or say how many partitions it is to have"
+            f" {command.topic}`), or give the number of partitions of a new one"
         )
     outcome = create_topic(
         state,
@@ -196,7 +197,7 @@ def _source(
 
 
 def _topic_overrides(command: CreateQueue) -> dict[str, str]:
-    """Return the settings of a topic that is made with a queue: it keeps what the queue keeps."""
+    """Return the settings of a topic that is created with a queue, with the queue's retention."""
     overrides = dict(command.topic_overrides)
     if "retention_ms" not in overrides:
         wanted = queue_config(command.overrides, is_fifo=command.is_fifo).retention_ms
@@ -210,12 +211,12 @@ def _check_topic(command: CreateQueue, topic: Topic) -> None:
     """Check that a topic is the one in which start offsets were looked up."""
     if command.topic_id is None:
         raise TopicExistsError(
-            f"topic {topic.name!r} has come into being meanwhile; say where the queue starts in it"
+            f"topic {topic.name!r} was created meanwhile; give start offsets in it"
         )
     if command.topic_id != topic.topic_id:
         raise UnknownTopicError(
-            f"there is no topic {topic.name!r} with the id {command.topic_id.hex()}; another one"
-            " has the name now"
+            f"there is no topic {topic.name!r} with the id {command.topic_id.hex()}; another"
+            " topic has the name now"
         )
     if command.partition_count not in {None, topic.partition_count}:
         raise InvalidTopicError(
@@ -236,7 +237,7 @@ def _source_overrides(
         if isinstance(record, TopicCreated):
             return record.overrides
     source = state.catalog.topic_by_id(topic_id)
-    assert source is not None, "it is there, or has just been made"
+    assert source is not None, "it exists, or was just created"
     return source.overrides
 
 
@@ -270,10 +271,10 @@ def _alter(state: ClusterState, command: AlterQueue) -> CommandOutcome:
 
 def _check_may_change(name: str) -> None:
     if name in _KIND_NAMES:
-        raise InvalidConfigError("whether a queue is FIFO is said when it is made, and stays so")
+        raise InvalidConfigError(f"{name} cannot be changed: it is set when a queue is created")
     check_queue_setting_name(name)
     if name in FROZEN_SETTINGS:
-        raise InvalidConfigError(f"{name} cannot be changed: it is said when a queue is made")
+        raise InvalidConfigError(f"{name} cannot be changed: it is set when a queue is created")
 
 
 def _delete(state: ClusterState, command: DeleteQueue) -> CommandOutcome:
@@ -287,7 +288,7 @@ def _delete(state: ClusterState, command: DeleteQueue) -> CommandOutcome:
     users = dead_letter_source_queues(state).get(command.name, [])
     if users and not command.detach_sources:
         raise InvalidRequestError(
-            f"{command.name!r} takes the dead letters of {listed_queues(users)}; give them another"
+            f"{command.name!r} is the dead-letter queue of {listed_queues(users)}; set another"
             f" dead-letter queue, or none, first"
         )
     for user in users:
@@ -312,7 +313,7 @@ def _delete(state: ClusterState, command: DeleteQueue) -> CommandOutcome:
 
 
 def _no_longer_held_up(state: ClusterState, journal: Topic) -> list[Record]:
-    """Complete the moves of a topic that only waited for a journal that is deleted."""
+    """Complete reassignments of a topic that waited only for a journal that is deleted."""
     changes = PartitionChangeBuilder(state, deleted=journal)
     source = state.catalog.topic_by_id(journal.source_id)
     assert source is not None, "a topic with queues is not deleted"

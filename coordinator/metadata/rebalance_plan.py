@@ -1,11 +1,12 @@
-"""Which replicas should move, so that brokers have as much to do as others.
+"""The rebalance plan: replica moves that make the loads of brokers equal.
 
-Pure: no clock, no I/O, no randomness. For a broker that came, and for one that shall leave.
-Replicas move one by one from who has most to who has least. A move never puts two replicas of a
-partition on one broker, nor into one rack unless they were in one before, or somebody
-leaves and no other domain is left. The journals of a topic's queues move with it, so they count but
-are not named. Then another replica becomes the first one where a broker is
-preferred more often than others: that copies nothing. Who is drained leaves.
+Pure: no clock, no I/O, no randomness. It serves brokers that joined and brokers that leave.
+Replicas move one by one from the broker with the highest load to the one with the lowest. A move
+never puts two replicas of a partition on one broker. It puts two into one rack only if two were in
+one rack before, or if a broker leaves and no other domain is left. The journals of a topic's queues
+move with it, so they count but are not named. Then another replica becomes the first one where a
+broker is preferred more often than others: that copies nothing. Drained brokers lose all their
+replicas.
 """
 
 from collections.abc import Collection, Iterator
@@ -25,9 +26,9 @@ def plan_moves(
     """Return reassignments that make the loads of brokers more equal, none if they are.
 
     Args:
-        state: What there is.
-        moves_max: How many replicas may move at once: each is copied as a whole.
-        leaving: Brokers that shall have no replicas any more.
+        state: The state of the cluster.
+        moves_max: The maximum number of replicas that move at once: each is copied as a whole.
+        leaving: Brokers that lose all their replicas.
     """
     plan = _Plan(state, leaving)
     while plan.move_count < moves_max and plan.move_one():
@@ -38,9 +39,10 @@ def plan_moves(
 
 
 def plan_replacement(state: ClusterState, lost: int, replacement: int) -> list[Reassignment]:
-    """Return reassignments by which one broker gets what another one has, in the same places.
+    """Return reassignments that give the replicas of one broker to another, in the same positions.
 
-    Where the replacement has a replica already, somebody else gets this one, if there is anybody.
+    If the replacement has a replica of a partition already, a third broker gets this one, if any
+    can.
     """
     plan = _Plan(state, (lost,), replacement)
     while plan.move_one():
@@ -50,7 +52,7 @@ def plan_replacement(state: ClusterState, lost: int, replacement: int) -> list[R
 
 @final
 class _Plan:
-    """Replicas as they will be.
+    """The planned assignments.
 
     Invariant: each partition has as many replicas as before.
     """
@@ -83,17 +85,18 @@ class _Plan:
             )
             for topic in state.catalog.topics
         }
-        """Replicas that move with one of a topic, itself included; 0 for those."""
+        """Replicas that move with one replica of a topic, itself included; 0 for an internal
+        topic."""
         self._next: dict[int, Iterator[tuple[Key, tuple[int, ...]]]] = {}
         self.move_count = 0
 
     def move_one(self) -> bool:
-        """Plan one more move; return whether there was one to plan."""
+        """Plan one more move; return whether there was one."""
         for source in self._sources():
             is_leaving = source in self._leaving
             targets = sorted(self._targets, key=self._reluctance)
             for target in targets:
-                # What weighs more would only turn the difference round.
+                # A heavier topic would only reverse the difference.
                 most = self._loads[source] - self._loads[target] - 1
                 if source == target or (most < 1 and not is_leaving):
                     continue
@@ -110,7 +113,7 @@ class _Plan:
         return (target != self._heir, self._loads[target])
 
     def prefer_others(self) -> bool:
-        """Plan other first replicas, in one pass; return whether there were any to plan."""
+        """Plan other preferred leaders, in one pass; return whether any changed."""
         has_changed = False
         for source in sorted(self._loads, key=lambda node: -self._preferred[node]):
             for key, replicas in self._replicas_of(source):
@@ -127,14 +130,14 @@ class _Plan:
         return has_changed
 
     def reassignments(self) -> list[Reassignment]:
-        """Return what was planned."""
+        """Return the plan."""
         return [
             Reassignment(topic_id, number, list(replicas))
             for (topic_id, number), replicas in self._planned.items()
         ]
 
     def _sources(self) -> list[int]:
-        """Return who should give away: first who shall leave, then who has most."""
+        """Return the brokers that lose replicas: leaving ones first, then by falling load."""
         if self._heir is not None:
             return sorted(self._leaving)
         leaving = [node for node in self._loads if node in self._leaving and self._loads[node]]
@@ -142,8 +145,9 @@ class _Plan:
         return [*leaving, *staying]
 
     def _move(self, source: int, target: int, weight_max: int | None, *, may_crowd: bool) -> bool:
-        # Goes on where the last move of this source was found, then once around: a plan of many
-        # moves does not look at every partition for each of them.
+        # Continues after the last move from this source, then once around: a plan of many moves
+        # must
+        # not check every partition for each of them.
         for replicas_left in (self._next.get(source, iter(())), self._replicas_of(source)):
             self._next[source] = replicas_left
             for key, replicas in replicas_left:

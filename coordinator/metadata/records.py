@@ -1,6 +1,7 @@
-"""What the metadata log of a cluster consists of, and what brokers and partitions look like.
+"""The records of the metadata log, with the registrations of brokers and partitions.
 
-Pure: declarations. A record is a msgpack array that begins with its tag. A record that means
+Pure: declarations. A record is a msgpack array that begins with its tag. A record with another
+meaning gets another tag; a field is only ever appended, with a default. The records of
 something else gets another tag; a field is only ever appended, with a default. The records of
 `coordinator.metadata.catalog` are records of a cluster as well.
 """
@@ -13,34 +14,35 @@ from tidelog.coordinator.metadata.transactions import TransactionRecord, Transac
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True, array_like=True):
-    """One broker as it registered last."""
+    """One broker as of its last registration."""
 
     node_id: int
     disk_id: str
-    """Drawn when its data directory was made: another disk has none of the records."""
+    """Drawn when the data directory was created: another disk has none of the records."""
     incarnation_id: str
     """Drawn at each start of the process."""
     broker_epoch: int
-    """Rises with each registration in the cluster; tells the lives of a broker apart (KIP-903)."""
+    """Rises with each registration in the cluster; distinguishes processes of a broker
+    (KIP-903)."""
     host: str
     port: int
     rack: str
-    """What fails together, such as a machine or a rack; empty for a domain of its own."""
+    """The failure domain, such as a machine or a rack; empty for a domain of its own."""
     is_fenced: bool = True
-    """It was silent, or has not caught up yet: it leads nothing and is in sync with nothing."""
+    """The broker was silent or has not caught up yet: it leads nothing and is in no ISR."""
     is_shutting_down: bool = False
-    """It is about to stop: it gets no leadership any more."""
+    """The broker is about to stop: it gets no leaderships."""
     replaced_incarnation_ids: tuple[str, ...] = ()
-    """Processes that this one took over from, newest first; the last few."""
+    """Incarnations of the last few earlier processes, newest first."""
 
     @property
     def can_lead(self) -> bool:
-        """Whether it may be given leaderships and join in-sync replicas."""
+        """Whether the broker may get leaderships and join an ISR."""
         return not (self.is_fenced or self.is_shutting_down)
 
 
 class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One partition: where its replicas are, and which of them have what is committed.
+    """One partition: its replicas, and which of them have all committed records.
 
     All lists of replicas are in the order of `replicas`.
     """
@@ -48,37 +50,37 @@ class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=Fal
     replicas: tuple[int, ...]
     """Node ids; the first is the preferred leader."""
     in_sync_replicas: tuple[int, ...]
-    """Those without which nothing is committed; all of them are alive."""
+    """The ISR: nothing is committed without these; all of them are alive."""
     eligible_leader_replicas: tuple[int, ...] = ()
-    """Not in sync, but known to have all committed records (KIP-966)."""
+    """The ELR: not in the ISR, but known to have all committed records (KIP-966)."""
     leader: int | None = None
-    """One of the in-sync replicas, `None` when none may lead."""
+    """A member of the ISR, `None` if none may lead."""
     leader_epoch: int = 0
-    """Counts leaders, times without one, and removals of replicas."""
+    """Counts leaders, times without a leader, and removals of replicas."""
     partition_epoch: int = 0
     """Counts all changes of this partition."""
     last_known_leader: int | None = None
-    """Who led last, while nobody does."""
+    """The last leader, while the partition has none."""
     adding_replicas: tuple[int, ...] = ()
-    """Members of `replicas` that a reassignment brings."""
+    """Members of `replicas` that a reassignment adds."""
     removing_replicas: tuple[int, ...] = ()
-    """Members of `replicas` that leave when the reassignment is complete."""
+    """Members of `replicas` that a reassignment removes when it is complete."""
     data_loss_epoch: int | None = None
     """Leader epoch of the last leader that may have lacked committed records."""
     offline_replicas: tuple[int, ...] = ()
-    """Eligible ones that cannot lead before their broker is started anew: their log is offline."""
+    """Eligible replicas that cannot lead until their broker restarts: their log is offline."""
     wiped_replicas: tuple[int, ...] = ()
-    """Those that have lost files, or their disk, and were not in sync since: when somebody accepts
-    a loss, any other one has more."""
+    """Replicas that have lost files, or their disk, and have not been in the ISR since: when an
+    administrator accepts a loss, any other replica has more."""
 
     @property
     def replication_factor(self) -> int:
-        """How many replicas there are to be; those that are only being added do not count."""
+        """The number of replicas, without those that a reassignment is adding."""
         return len(self.replicas) - len(self.adding_replicas)
 
     @property
     def in_sync_or_eligible(self) -> tuple[int, ...]:
-        """Who is known to have all committed records."""
+        """The replicas that are known to have all committed records."""
         return *self.in_sync_replicas, *self.eligible_leader_replicas
 
     @property
@@ -88,13 +90,13 @@ class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=Fal
 
 
 class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag="broker-registered"):
-    """A broker is there, or there anew."""
+    """A broker has registered, for the first time or again."""
 
     broker: BrokerRegistration
 
 
 class BrokerChanged(msgspec.Struct, frozen=True, array_like=True, tag="broker-changed"):
-    """A broker is fenced, or no longer; is about to stop, or is not."""
+    """A broker's fenced or shutdown state has changed."""
 
     node_id: int
     is_fenced: bool
@@ -102,27 +104,27 @@ class BrokerChanged(msgspec.Struct, frozen=True, array_like=True, tag="broker-ch
 
 
 class BrokerUnregistered(msgspec.Struct, frozen=True, array_like=True, tag="broker-unregistered"):
-    """A broker belongs to the cluster no more."""
+    """A broker has left the cluster."""
 
     node_id: int
 
 
 class BrokerDrained(msgspec.Struct, frozen=True, array_like=True, tag="broker-drained"):
-    """A broker is to have no replicas, and gets none any more; or it may have some again."""
+    """A broker is drained, so that it gets no replicas, or its draining is cancelled."""
 
     node_id: int
     is_drained: bool
 
 
 class PartitionsAdded(msgspec.Struct, frozen=True, array_like=True, tag="partitions-added"):
-    """A topic has more partitions; the first of them is the next one that it did not have."""
+    """A topic has more partitions; the numbers go on after its last one."""
 
     topic_id: bytes
     partitions: list[PartitionRegistration]
 
 
 class ChangedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A partition as it is from now on."""
+    """The new registration of one partition."""
 
     number: int
     partition: PartitionRegistration
@@ -136,7 +138,7 @@ class ChangedTopic(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartitionsChanged(msgspec.Struct, frozen=True, array_like=True, tag="partitions-changed"):
-    """Partitions have another leader, other in-sync replicas, other replicas.
+    """Partitions have another leader, ISR or assignment.
 
     One record, however many partitions change for the same reason.
     """
@@ -145,25 +147,25 @@ class PartitionsChanged(msgspec.Struct, frozen=True, array_like=True, tag="parti
 
 
 class DataLossAccepted(msgspec.Struct, frozen=True, array_like=True, tag="data-loss-accepted"):
-    """Somebody had a leader elected that may lack committed records."""
+    """An administrator accepted an unclean election: the leader may lack committed records."""
 
     topic_id: bytes
     partition: int
     leader: int
     leader_epoch: int
-    """Of the new leader."""
+    """Leader epoch of the new leader."""
     last_known_leader: int | None
     eligible_leader_replicas: tuple[int, ...]
     """The replicas that had all committed records, and were removed."""
     accepted_at_ms: int
-    """Wall clock of the node that decided."""
+    """Wall clock of the controller."""
 
 
 class ClusterConfigSet(msgspec.Struct, frozen=True, array_like=True, tag="cluster-config-set"):
-    """The cluster has other settings."""
+    """The dynamic config of the cluster has changed."""
 
     overrides: dict[str, str]
-    """All of them, not only the changed ones."""
+    """All settings, not only the changed ones."""
 
 
 Record = (

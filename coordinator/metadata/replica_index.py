@@ -1,4 +1,4 @@
-"""Where replicas are, by broker: what would else have to be counted over all partitions.
+"""The index of replicas by broker, which saves a count over all partitions.
 
 Pure: no clock, no I/O.
 """
@@ -11,15 +11,15 @@ import msgspec
 from tidelog.coordinator.metadata.records import PartitionRegistration
 
 NO_PARTITION = PartitionRegistration((), ())
-"""What a partition is before it is made, and after it is deleted."""
+"""The value before a partition is created and after it is deleted."""
 
 
 class Load(msgspec.Struct):
-    """What a broker has to do; only to be read."""
+    """The load of a broker; read-only."""
 
     replica_count: int = 0
     preferred_count: int = 0
-    """Partitions of which it is the first replica."""
+    """Partitions that have the broker as their first replica."""
     leader_count: int = 0
 
 
@@ -30,8 +30,8 @@ _NO_LOAD = Load()
 class ReplicaIndex:
     """Counts and places of replicas.
 
-    Topics are indexed by broker, partitions are not: that would cost more memory than the
-    partitions themselves, and whoever has one replica of a topic usually has many.
+    Topics are indexed by broker. Partitions are not: their index would cost more memory than the
+    partitions themselves, and a broker with one replica of a topic usually has many.
     """
 
     def __init__(self) -> None:
@@ -42,15 +42,15 @@ class ReplicaIndex:
 
     @property
     def not_preferred(self) -> Collection[tuple[bytes, int]]:
-        """Partitions that another broker leads than their first replica, or nobody."""
+        """Partitions that have no leader, or another leader than their first replica."""
         return self._not_preferred.keys()
 
     def topic_ids(self, node_id: int) -> list[bytes]:
-        """Return the topics of which a broker has replicas, always in the same order."""
+        """Return the topics that have replicas on a broker, always in the same order."""
         return sorted(self._hosted.get(node_id, ()))
 
     def load(self, node_id: int) -> Load:
-        """Return what a broker has to do."""
+        """Return the load of a broker."""
         return self._loads.get(node_id, _NO_LOAD)
 
     def moved(
@@ -61,7 +61,7 @@ class ReplicaIndex:
         *,
         after: PartitionRegistration,
     ) -> None:
-        """Take note of a changed partition; `NO_PARTITION` stands for one that is not there."""
+        """Count a changed partition; `NO_PARTITION` stands for one that does not exist."""
         if before.replicas != after.replicas:
             self._move_replicas(topic_id, before, after)
         if before.leader != after.leader:

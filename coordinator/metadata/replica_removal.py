@@ -1,25 +1,26 @@
-"""When a failed replica is removed from the in-sync and eligible replicas.
+"""The rules by which a failed replica is removed from the ISR and the eligible replicas.
 
-Pure: no clock, no I/O. A broker asks for it as long as this says yes, the cluster does it if this
-says yes: one rule, so nothing is asked for in vain.
+Pure: no clock, no I/O. The broker and the controller use the same rule: the broker requests the
+removal while the rule holds, and the controller applies it if the rule holds. So no request is in
+vain.
 
-- A replica that has lost files, so that nobody can tell what was in them, is neither to be in sync
-  nor eligible, whoever else is there: others have what is committed, or somebody accepts the loss.
-  Then any other replica has more, and so the cluster remembers it.
-- A replica that may lack committed records, and knows which, is neither to be in sync nor eligible.
-  It goes as soon as another one can lead that has them all, in sync or eligible, whatever
-  `min_insync_replicas` says. While nobody else can, it stays: nobody has more, and what is not
-  damaged can be read.
-- A replica whose log is offline, for something new could not be written, still has all that is
-  committed on its disk, and serves it from the next start of its broker on. Until then it leads
-  nothing: it goes for whoever is in sync or eligible and can lead, but it may stay eligible. The
-  cluster remembers that it cannot lead, or else two such replicas would lead in turn.
-- A replica that only cannot take more records is not to be in sync; it may stay eligible, for it
-  has what is committed. It goes only if somebody else in sync can lead. Leadership that went to
-  eligible ones would go round for ever when all disks are full.
+- A replica that has lost files cannot tell which records they held. It is removed from the ISR and
+  the eligible replicas even if there is no other: others have the committed records, or an
+  administrator accepts the loss. Any other replica then has more, so the cluster records the loss.
+- A replica that may lack committed records, and knows which, is neither in the ISR nor eligible. It
+  is removed as soon as another replica that has all of them, in the ISR or eligible, can lead,
+  whatever `min_insync_replicas` is. Until then it stays: no replica has more, and its undamaged
+  records can be read.
+- A replica whose log is offline after a failed write still has all committed records on its disk,
+  and serves them after the next start of its broker. Until then it leads nothing: it makes way for
+  any replica in the ISR or eligible that can lead, but it may stay eligible. The cluster records
+  that it cannot lead; otherwise two such replicas would lead in turn.
+- A replica that only cannot take more records is not in the ISR. It may stay eligible, for it has
+  the committed records. It is removed only if another replica in the ISR can lead. Leadership that
+  went to eligible replicas would go round for ever when all disks are full.
 
-Each time somebody leaves the in-sync replicas, or both lists, for good, or cannot lead any more
-before its next start: so it comes to an end.
+Each removal takes a replica out of the ISR or both lists for good, or makes it unable to lead until
+its next start: so the removals terminate.
 """
 
 from collections.abc import Mapping
@@ -35,13 +36,13 @@ def should_remove_from_isr(
     *,
     replica: FailedReplica,
 ) -> bool:
-    """Return whether a replica that is not in order is in sync or eligible, and need not be.
+    """Return whether a failed replica is in the ISR or eligible, and can be removed.
 
     Args:
-        partition: As it is now.
-        node_id: Whose replica it is.
-        brokers: All that are registered.
-        replica: What is wrong with it.
+        partition: The current registration.
+        node_id: The broker with the failed replica.
+        brokers: All registered brokers.
+        replica: The failure of the replica.
     """
     if replica.is_lost:
         is_known = node_id in partition.wiped_replicas or node_id not in partition.replicas

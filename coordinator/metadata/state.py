@@ -1,7 +1,7 @@
-"""The metadata of a cluster: the fold over its records.
+"""The metadata of a cluster: the state that its records add up to.
 
-Pure: no clock, no I/O. `apply` is the only change; everything else reads. Besides what the records
-say, an index is kept so that a command costs what it changes, not what there is.
+Pure: no clock, no I/O. `apply` is the only change; everything else reads. An index beside the
+records keeps the cost of a command proportional to its change, not to the size of the cluster.
 
 Compact: a partition is one small object, and equal lists of replicas are one list.
 """
@@ -46,17 +46,17 @@ DATA_LOSSES_KEPT = 100
 
 @final
 class ClusterState:
-    """Brokers, topics, partitions and configuration as they are now.
+    """The current brokers, topics, partitions and configuration.
 
-    Invariant: the index is what can be computed from the partitions.
+    Invariant: the index equals one computed from the partitions.
     """
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start empty."""
         self.catalog = Catalog()
-        """Topics, their settings, producer ids; only to be read."""
+        """Topics, their settings, producer ids; read-only."""
         self.transactions = Transactions()
-        """Staged writes; only to be read."""
+        """Transactions; read-only."""
         self._brokers: dict[int, BrokerRegistration] = {}
         self._drained: dict[int, None] = {}
         self._partitions: dict[bytes, list[PartitionRegistration]] = {}
@@ -69,7 +69,7 @@ class ClusterState:
 
     @classmethod
     def from_snapshot(cls, snapshot: ClusterSnapshot) -> "ClusterState":
-        """Return a state that goes on as the one of which the snapshot was taken.
+        """Restore a state from its snapshot.
 
         Raises:
             InvalidConfigError: A newer version recorded a setting that this one does not know.
@@ -90,7 +90,7 @@ class ClusterState:
         return state
 
     def snapshot(self) -> ClusterSnapshot:
-        """Return all that there is; `from_snapshot` is the inverse."""
+        """Return the whole state; `from_snapshot` is the inverse."""
         topics = [
             TopicSnapshot(topic_id, list(partitions), self._fsync_since.get(topic_id, 0))
             for topic_id, partitions in self._partitions.items()
@@ -113,36 +113,36 @@ class ClusterState:
 
     @property
     def drained_node_ids(self) -> Collection[int]:
-        """Brokers that are to have no replicas, and get none."""
+        """Brokers that get no replicas."""
         return self._drained.keys()
 
     @property
     def config(self) -> ClusterConfig:
-        """The settings of the cluster that are in force."""
+        """The dynamic config in force."""
         return self._config
 
     @property
     def overrides(self) -> Mapping[str, str]:
-        """The settings of the cluster that were set, as text."""
+        """The dynamic config that differs from the defaults, as text."""
         return MappingProxyType(self._overrides)
 
     @property
     def next_broker_epoch(self) -> int:
-        """The epoch of the broker that registers next."""
+        """The broker epoch of the next registration."""
         return self._next_broker_epoch
 
     @property
     def data_losses(self) -> Sequence[DataLossAccepted]:
-        """The last losses that somebody accepted, oldest first."""
+        """The last accepted data losses, oldest first."""
         return self._data_losses
 
     @property
     def index(self) -> ReplicaIndex:
-        """What follows from the partitions, by broker; only to be read."""
+        """Loads by broker, computed from the partitions; read-only."""
         return self._index
 
     def partitions(self, topic_id: bytes) -> Sequence[PartitionRegistration]:
-        """Return the partitions of a topic in order; none for a topic that is not there."""
+        """Return the partitions of a topic in order; none for an unknown topic."""
         return self._partitions.get(topic_id, ())
 
     def partition(self, topic_id: bytes, number: int) -> PartitionRegistration | None:
@@ -155,17 +155,17 @@ class ClusterState:
         return self._partitions[topic.source_id][number] if topic.is_internal else None
 
     def may_lose_committed(self, topic: Topic, previous: BrokerRegistration) -> bool:
-        """Return whether an unclean stop of `previous` may have taken committed records with it.
+        """Return whether an unclean stop of `previous` may have lost committed records.
 
-        Under `fsync` nothing is committed before it is on disk. But what was committed before
-        `durability` became `fsync` was in memory, perhaps still is, in processes of that time.
+        Under `fsync` nothing is committed before it is on disk. But records from before a change of
+        `durability` to `fsync` were in memory, and perhaps still are, in processes of that time.
         """
         if topic.config.durability is not Durability.FSYNC:
             return True
         return previous.broker_epoch < self._fsync_since.get(topic.topic_id, 0)
 
     def apply(self, record: Record) -> None:
-        """Carry out a record; the only way in which the state changes.
+        """Apply a record; the only way in which the state changes.
 
         Raises:
             InvalidConfigError: A newer version recorded a setting that this one does not know.
@@ -244,7 +244,7 @@ class ClusterState:
                 before = partitions[changed.number]
                 pool[before.replicas] = before.replicas
                 after = _compact(changed.partition, pool)
-                assert after.partition_epoch == before.partition_epoch + 1, "a change was left out"
+                assert after.partition_epoch == before.partition_epoch + 1, "a change is missing"
                 self._index.moved(topic.topic_id, changed.number, before, after=after)
                 partitions[changed.number] = after
 
@@ -252,7 +252,7 @@ class ClusterState:
 def _compact(
     partition: PartitionRegistration, pool: dict[tuple[int, ...], tuple[int, ...]]
 ) -> PartitionRegistration:
-    """Return the partition with lists of replicas that are shared as far as they are equal."""
+    """Return the partition with equal lists of replicas as shared objects."""
     replicas = pool.setdefault(partition.replicas, partition.replicas)
     in_sync = pool.setdefault(partition.in_sync_replicas, partition.in_sync_replicas)
     eligible = partition.eligible_leader_replicas

@@ -1,9 +1,9 @@
 """The replicated state machine of a cluster's metadata.
 
-Pure: no clock, no I/O. Every node has one that is fed with committed records only, and acts on
-nothing else. The node that decides has a second one, copied from the first when it began to lead.
-It feeds that with its own records as soon as it proposes them, so that no command waits until the
-one before is committed. When it stops leading it throws the second one away.
+Pure: no clock, no I/O. Every node has one that applies committed records only, and acts on nothing
+else. The controller has a second one, copied from the first when it became leader. It applies its
+own records to that as soon as it proposes them, so that no command waits for the commit of the one
+before. It drops the second one when it stops leading.
 """
 
 from typing import final
@@ -34,15 +34,15 @@ class MetadataStateMachine:
     """Commands in, records out; records in, state out."""
 
     def __init__(self, state: ClusterState | None = None) -> None:
-        """Go on from a state; without one, begin empty."""
+        """Start from a state, or empty."""
         self._state = state or ClusterState()
 
     @classmethod
     def from_snapshot(cls, data: bytes | memoryview) -> "MetadataStateMachine":
-        """Return a machine that goes on as the one of which the snapshot was taken.
+        """Restore a machine from its snapshot.
 
         Raises:
-            msgspec.MsgspecError: The snapshot is damaged, or of a version that is not known here.
+            msgspec.MsgspecError: The snapshot is damaged, or of an unknown version.
             InvalidConfigError: A newer version recorded a setting that this one does not know.
         """
         return cls(ClusterState.from_snapshot(_snapshot_decoder.decode(data)))
@@ -53,16 +53,16 @@ class MetadataStateMachine:
 
     @property
     def state(self) -> ClusterState:
-        """What the records add up to; only to be read."""
+        """The state after all records; read-only."""
         return self._state
 
     def handle(self, command: Command, *, now_ms: int) -> CommandOutcome:
-        """Return what a command comes to; nothing is changed.
+        """Return the outcome of a command; the state does not change.
 
         Args:
-            command: What somebody wants.
-            now_ms: Wall clock. It is for people, and says how long transactions
-                stay open and are remembered; nothing else is decided by it.
+            command: The command to decide.
+            now_ms: Wall clock. It is recorded for administrators, and decides how long transactions
+                stay open and are remembered; nothing else depends on it.
 
         Raises:
             BrokerError: The command is refused; see `wire.errors`.
@@ -80,7 +80,7 @@ class MetadataStateMachine:
         return handle_topic_command(self._state, command)
 
     def apply(self, record: Record) -> None:
-        """Carry out a record; the only way in which the state changes.
+        """Apply a record; the only way in which the state changes.
 
         Raises:
             InvalidConfigError: A newer version recorded a setting that this one does not know.

@@ -1,6 +1,6 @@
-"""Topics come, change and go with their partitions; settings of the cluster; producer ids.
+"""Commands about topics, their partitions, settings of the cluster and producer ids.
 
-Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to.
+Pure: no clock, no I/O. Each function takes the state and a command, and returns the outcome.
 """
 
 from tidelog.coordinator.metadata.broker_commands import check_known
@@ -57,10 +57,10 @@ from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, Invalid
 
 
 def handle_topic_command(state: ClusterState, command: TopicCommand) -> CommandOutcome:
-    """Return what a command about topics or settings comes to.
+    """Return the outcome of a command about topics or settings.
 
     Raises:
-        BrokerError: It is refused.
+        BrokerError: The command is refused.
     """
     match command:
         case CreateTopic() | CreateReplicatedTopic():
@@ -80,10 +80,10 @@ def handle_topic_command(state: ClusterState, command: TopicCommand) -> CommandO
 def create_topic(
     state: ClusterState, command: CreateTopic | CreateReplicatedTopic
 ) -> CommandOutcome:
-    """Return what the creation of a topic comes to.
+    """Return the outcome of the creation of a topic.
 
     Raises:
-        BrokerError: It is refused.
+        BrokerError: The command is refused.
     """
     if isinstance(command, CreateTopic):
         command = CreateReplicatedTopic(
@@ -146,7 +146,7 @@ def _place(
 
 
 def _takers(state: ClusterState) -> list[BrokerRegistration]:
-    """Return the brokers that get replicas."""
+    """Return the brokers that new replicas may be placed on."""
     return [
         broker for broker in state.brokers.values() if broker.node_id not in state.drained_node_ids
     ]
@@ -182,13 +182,13 @@ def _add_partitions(state: ClusterState, command: AddPartitions) -> CommandOutco
 
 
 def _check_no_groups(state: ClusterState, topic: Topic) -> None:
-    """Check that no queue on a topic hands out messages with the same key one after the other.
+    """Check that no FIFO queue stands on a topic.
 
-    With more partitions a key belongs to another one, whose messages would be handed out beside
-    those that are still in the old one; and duplicates of these would not be known there.
+    More partitions would move a key to another partition. Its messages there would be delivered
+    beside the older ones in the previous partition, and their duplicates would not be detected.
 
     Raises:
-        InvalidTopicError: Naming the queues.
+        InvalidTopicError: The topic has FIFO queues; the text names them.
     """
     fifo = [
         journal
@@ -199,8 +199,8 @@ def _check_no_groups(state: ClusterState, topic: Topic) -> None:
         raise InvalidTopicError(
             f"topic {topic.name!r} keeps its {topic.partition_count} partitions as long as it has"
             f" FIFO queues: {listed_queues(fifo)}. With more, messages of a group would be in two"
-            " partitions, and not in order; make a queue with more partitions, send to that, and"
-            " work off this one"
+            " partitions, and not in order; create a queue with more partitions, send to it, and"
+            " drain this one"
         )
 
 
@@ -225,7 +225,7 @@ def _alter(state: ClusterState, command: AlterTopic) -> CommandOutcome:
 
 
 def _altered_companions(state: ClusterState, altered: TopicAltered) -> list[TopicAltered]:
-    """Return the changes of internal topics: what is promised of records is promised of them."""
+    """Return the changes of internal topics, which share settings of their source topic."""
     return [
         TopicAltered(internal.topic_id, overrides)
         for internal in state.catalog.internal_topics_of(altered.topic_id)
@@ -271,16 +271,17 @@ def _alter_cluster_config(state: ClusterState, command: AlterClusterConfig) -> C
 
 
 def _take_producer_ids(state: ClusterState, command: TakeProducerIds) -> CommandOutcome:
-    # Given twice it takes two blocks: nobody uses the first one, and there are plenty.
+    # A retry takes two blocks: the first one stays unused, and there are plenty.
     first = state.catalog.next_producer_id
     reply = ProducerIds(first, first + PRODUCER_ID_BLOCK)
     return CommandOutcome([*state.catalog.handle(command)], reply)
 
 
 def _settle(state: ClusterState, changes: PartitionChangeBuilder, topic: Topic) -> None:
-    """Take away eligibility where enough are in sync by a lower minimum.
+    """Remove eligibility where the ISR is large enough for a lower minimum.
 
-    In the same entry as the lower minimum: by it records may be committed without the others.
+    The removal is in the same entry as the lower minimum, by which records may be committed
+    without the eligible replicas.
     """
     for number, partition in enumerate(state.partitions(topic.topic_id)):
         if partition.eligible_leader_replicas:

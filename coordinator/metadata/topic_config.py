@@ -1,4 +1,4 @@
-"""Settings of a topic: names, values as people write them, defaults.
+"""Settings of a topic: names, values as text, defaults.
 
 Pure: no clock, no I/O.
 """
@@ -30,21 +30,21 @@ _RATIO = re.compile(r"[01]|[01]?\.[0-9]{1,9}")
 _DELETE, _COMPACT, _BOTH = "delete", "compact", "delete,compact"
 
 REPLICATION_FACTOR_MAX = 15
-"""More copies cost more than they save; a typing error costs most."""
+"""More replicas cost more than they save; this catches a typing error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """What is in force for one topic."""
+    """The settings in force for one topic."""
 
     log: LogConfig = field(default_factory=LogConfig)
     durability: Durability = Durability.FSYNC
     min_insync_replicas: int = 1
     """Replicas that must have a record before it is committed."""
     compaction: CompactionConfig | None = None
-    """How it is compacted; `None` when it is not."""
+    """Settings of the compaction; `None` if the topic is not compacted."""
     is_kept: bool = False
-    """Whether no limit on time or size takes records: compaction alone does."""
+    """No limit on time or size deletes records: compaction alone does."""
 
 
 def _parse_ratio(name: str, text: str) -> str:
@@ -61,16 +61,16 @@ SETTINGS: Final = {
             parse_choice(_DELETE, _COMPACT, _BOTH),
             _DELETE,
             "`delete`, `compact`, `delete,compact`",
-            "Delete records by age and size, or those of which there is a newer one of the same"
-            " key, or both. Topics with queues cannot be compacted.",
+            "Delete records by age and size, or records with a newer record of the same key, or"
+            " both. Topics with queues cannot be compacted.",
         ),
         Setting(
             "delete_retention_ms",
             parse_bounded_duration(low=0),
             "1d",
             "a duration",
-            "Compaction: a record without a value, which deletes its key, stays for so long after"
-            " nothing is left that it deletes.",
+            "Compaction: how long a tombstone, a record without a value, stays after nothing is"
+            " left that it deletes.",
         ),
         Setting(
             "durability",
@@ -91,8 +91,8 @@ SETTINGS: Final = {
             parse_or_unlimited(parse_bounded_duration(low=1000)),
             UNLIMITED,
             "1s or more, unlimited",
-            "Compaction: a segment is sealed when its first record is this old, and cleaned when it"
-            " has been sealed for so long, however little there is to clean.",
+            "Compaction: a segment is sealed when its first record is this old. It is cleaned when"
+            " it has been sealed for this time, however little there is to clean.",
         ),
         Setting(
             "max_message_bytes",
@@ -106,7 +106,7 @@ SETTINGS: Final = {
             parse_bytes_or_unlimited(low=8192),
             UNLIMITED,
             "8KiB or more, unlimited",
-            "Refuse records before the segments of a partition would take more than this; at least"
+            "Refuse records that would make the segments of a partition larger than this; at least"
             " twice segment_bytes.",
         ),
         Setting(
@@ -114,14 +114,14 @@ SETTINGS: Final = {
             _parse_ratio,
             "0.5",
             "0 to 1",
-            "Compaction: clean when so much of what may be cleaned never was, by bytes.",
+            "Compaction: clean when this part of the cleanable bytes was never cleaned.",
         ),
         Setting(
             "min_compaction_lag_ms",
             parse_bounded_duration(low=0),
             "0",
             "a duration",
-            "Compaction: records stay as they are for so long after their segment was sealed.",
+            "Compaction: how long records stay unchanged after their segment was sealed.",
         ),
         Setting(
             "min_insync_replicas",
@@ -135,7 +135,7 @@ SETTINGS: Final = {
             parse_bytes_or_unlimited(low=0),
             UNLIMITED,
             "a size, unlimited",
-            "Delete the oldest segments of a partition as long as at least this much stays.",
+            "Delete the oldest segments of a partition while at least this much remains.",
         ),
         Setting(
             "retention_ms",
@@ -149,14 +149,14 @@ SETTINGS: Final = {
             parse_bounded(parse_size_bytes, low=4096, high=SEGMENT_BYTES_LIMIT),
             "256MiB",
             "4KiB to 2GiB",
-            "Begin a new segment file before this size would be passed.",
+            "Start a new segment before the active one would exceed this size.",
         ),
         Setting(
             "segment_ms",
             parse_bounded_duration(low=1000),
             "7d",
             "1s or more",
-            "Begin a new segment file when the active one is this old.",
+            "Start a new segment when the active one is this old.",
         ),
     )
 }
@@ -164,14 +164,14 @@ SETTINGS: Final = {
 
 
 def check_settings(overrides: Mapping[str, str], *, replication_factor: int = 1) -> None:
-    """Check names and values that somebody wants to set.
+    """Check names and values of settings.
 
     Args:
-        overrides: What is to be set, as people write it.
-        replication_factor: Of the topic; a broker that is alone keeps the only replica.
+        overrides: The settings as text, by name.
+        replication_factor: Replicas of the topic; a single broker keeps the only replica.
 
     Raises:
-        InvalidConfigError: Saying which setting is wrong and what would be right.
+        InvalidConfigError: A setting is invalid; the text names it and the allowed values.
     """
     for name in overrides:
         check_setting_name(name)
@@ -184,10 +184,10 @@ def check_settings(overrides: Mapping[str, str], *, replication_factor: int = 1)
 
 
 def check_setting_name(name: str) -> None:
-    """Check that there is a setting of this name.
+    """Check that a setting of this name exists.
 
     Raises:
-        InvalidConfigError: Listing the settings that there are.
+        InvalidConfigError: There is no such setting; the text lists all settings.
     """
     if name not in SETTINGS:
         known = ", ".join(SETTINGS)
@@ -200,12 +200,12 @@ def effective_settings(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def topic_config(overrides: Mapping[str, str]) -> TopicConfig:
-    """Return what is in force under these overrides.
+    """Return the settings in force under these overrides.
 
     Raises:
         InvalidConfigError: A value is not legal, or two contradict each other.
     """
-    # Topics that are set alike share what is in force: there may be thousands of them.
+    # Topics with equal overrides share one object: there may be thousands of them.
     return _topic_config(tuple(sorted(overrides.items())))
 
 

@@ -1,9 +1,8 @@
-"""Transactions are begun, committed, aborted, dropped and done.
+"""Commands about transactions: begin, commit, abort, expire, finish.
 
-Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to.
-A commit is one command, so it is refused as a whole or decided as a whole. Only
-`ExpireTransactions` lets one be too old, and that is a command like any other: either it comes
-first, or the commit.
+Pure: no clock, no I/O. Each function takes the state and a command, and returns the outcome. A
+commit is one command, so it is refused as a whole or decided as a whole. Only `ExpireTransactions`
+expires a transaction. It is a command like any other: either it comes first, or the commit.
 """
 
 from collections.abc import Sequence
@@ -51,30 +50,30 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.transactions import StagedPart, TransactionStatus
 
 REMEMBERED_MS: Final = 7 * 24 * 60 * 60 * 1000
-"""How long the last transaction of a name is remembered after it was used last."""
+"""How long the last transaction of a name is remembered after its last use."""
 OPEN_MAX: Final = 1000
-"""Transactions that are open, or committed and not done."""
+"""Maximum number of transactions that are open, or committed and not complete."""
 NAMES_MAX: Final = 100_000
 PIECES_MAX: Final = 50_000
-"""In one commit, over all of its partitions."""
+"""Maximum number of pieces in one commit, over all of its partitions."""
 NAME_LENGTH_MAX: Final = 200
 TIMEOUT_MS_MIN: Final = 1_000
 TIMEOUT_MS_MAX: Final = 24 * 60 * 60 * 1000
 TRANSACTION_ID_END: Final = 1 << 63
 COMMIT_RECORDS_END: Final = 1 << 32
-"""Records of one commit in one partition are fewer: they are counted in so many bits."""
+"""Exclusive maximum of records of one commit in one partition: they are counted in 32 bits."""
 COMMIT_NUMBER_END: Final = 1 << 31
 _PROLONGED_BY: Final = 8
-"""A transaction is prolonged by an 8th of its time at least: each costs a write."""
+"""The least prolongation of a transaction is an 8th of its timeout, for each costs a write."""
 
 
 def handle_transaction_command(
     state: ClusterState, command: TransactionCommand, *, now_ms: int
 ) -> CommandOutcome:
-    """Return what a command about transactions comes to.
+    """Return the outcome of a command about transactions.
 
     Raises:
-        BrokerError: It is refused.
+        BrokerError: The command is refused.
     """
     match command:
         case BeginTransaction():
@@ -127,7 +126,7 @@ def _check_begin(command: BeginTransaction) -> None:
             f"a transaction can be kept for 1 s to 24 h, not for {command.timeout_ms} ms"
         )
     if len(command.staging_ids) != len(command.topics):
-        raise InvalidRequestError("there is to be one id for each topic")
+        raise InvalidRequestError("a transaction must have one staging log id for each topic")
 
 
 def _check_not_stale(name: str, transaction_id: int, known: TransactionName | None) -> None:
@@ -141,9 +140,8 @@ def _check_not_stale(name: str, transaction_id: int, known: TransactionName | No
         )
     if known.open is not None and transaction_id < known.open.transaction_id:
         raise StaleTransactionError(
-            f"transaction {known.open.transaction_id} of {name!r} is open: somebody else is"
-            " further than"
-            f" transaction {transaction_id}"
+            f"transaction {known.open.transaction_id} of {name!r} is open, which is above"
+            f" transaction {transaction_id}; transaction ids grow"
         )
 
 
@@ -159,7 +157,7 @@ def _check_room(state: ClusterState, known: TransactionName | None) -> None:
 
 
 def _staging_logs(state: ClusterState, command: BeginTransaction) -> list[Record]:
-    """Return what it takes so that all topics have a staging log."""
+    """Return the records that create the missing staging logs of topics."""
     records: list[Record] = []
     for name, staging_id in dict(zip(command.topics, command.staging_ids, strict=True)).items():
         topic = state.catalog.topic(name)
@@ -193,22 +191,22 @@ def _commit(state: ClusterState, command: CommitTransaction, now_ms: int) -> Com
     ):
         raise TransactionGoneError(
             f"transaction {command.transaction_id} of {command.name!r} is not open under number"
-            f" {command.number} (any more): it was aborted, or nobody said for too long that it"
-            " goes on; begin and stage anew. Nothing of it was or will be committed"
+            f" {command.number} (any more): it was aborted, or its timeout passed without a"
+            " keep-alive; begin and stage again. Nothing of it was or will be committed"
         )
     _check_parts(state, command.parts)
     if transactions.next_commit >= COMMIT_NUMBER_END:
-        raise OverloadedError("there were too many commits in the life of this cluster")
+        raise OverloadedError("the cluster has no commit numbers left")
     record = TransactionCommitted(command.name, transactions.next_commit, command.parts, now_ms)
     status = TransactionStatus.COMMITTED if command.parts else TransactionStatus.COMPLETE
     return CommandOutcome([record], TransactionAnswer(opened.number, status))
 
 
 def _check_parts(state: ClusterState, parts: Sequence[StagedPart]) -> None:
-    """Check that all of a commit can be carried out.
+    """Check that all parts of a commit can be appended.
 
     Raises:
-        BrokerError: Some of it cannot.
+        BrokerError: A part cannot.
     """
     keys = [(part.topic_id, part.partition) for part in parts]
     if len(set(keys)) != len(keys):
@@ -230,10 +228,10 @@ def _check_part(state: ClusterState, topic: Topic, part: StagedPart) -> None:
     if not 0 <= part.partition < topic.partition_count:
         raise UnknownPartitionError(f"topic {topic.name!r} has no partition {part.partition}")
     if state.catalog.staging_of(topic.topic_id) is None:
-        raise InvalidRequestError(f"nothing was ever staged for topic {topic.name!r}")
+        raise InvalidRequestError(f"topic {topic.name!r} has no staging log")
     producers = {piece.producer_id for piece in part.pieces}
     if len(producers) != len(part.pieces) or 0 in producers:
-        raise InvalidRequestError("each piece of a partition is of another producer")
+        raise InvalidRequestError("each piece of a partition must have another producer")
     for piece in part.pieces:
         span = piece.end_offset - piece.first_offset
         if piece.first_offset < 0 or not 0 < piece.record_count <= span:
@@ -263,7 +261,7 @@ def _abort(state: ClusterState, command: AbortTransaction) -> CommandOutcome:
 
 
 def expire(state: ClusterState, *, now_ms: int) -> CommandOutcome:
-    """Return what the time that has passed comes to."""
+    """Return the outcome of passed timeouts."""
     expired, forgotten = state.transactions.due(now_ms=now_ms, remembered_ms=REMEMBERED_MS)
     records: list[Record] = []
     if expired:
@@ -274,7 +272,7 @@ def expire(state: ClusterState, *, now_ms: int) -> CommandOutcome:
 
 
 def _finish(state: ClusterState, command: FinishParts) -> CommandOutcome:
-    """Take note of parts that are readable; only who leads a partition can say that one is lost."""
+    """Finish parts that are readable; only the leader of a partition may report a part as lost."""
     parts = [
         finished.part
         for finished in command.parts

@@ -1,7 +1,7 @@
-"""Transactions: which are open, which are decided, what of these is not done yet.
+"""The state of transactions: open ones, and committed ones with parts that are not appended yet.
 
-Pure: no clock, no I/O. `apply` is the only change. The records are here as well. What was staged
-lies in staging logs, beside the partitions for which it is meant; here is only where it lies.
+Pure: no clock, no I/O. `apply` is the only change. The records are here as well. Staged records are
+in staging logs, beside the partitions that they are for; this state has only their positions.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,31 +17,31 @@ Key = tuple[bytes, int]
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
-    """A transaction for which records may be staged."""
+    """A transaction that accepts staged records."""
 
     transaction_id: int
     number: int
     begun_at_ms: int
     deadline_ms: int
-    """It is dropped then, and not before, unless somebody aborts or replaces it."""
+    """Time at which it expires, unless it is aborted or replaced earlier."""
 
 
 class TransactionName(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered under one name."""
+    """The state of one transaction name."""
 
     name: str
     last_used_ms: int
     open: OpenTransaction | None = None
     last_transaction_id: int | None = None
-    """The highest that was committed."""
+    """The highest committed transaction id."""
     last_commit: int = 0
-    """Its number among commits."""
+    """Number of the last commit among all commits."""
     is_lost: bool = False
-    """Whether some of it was not there when it was to be appended."""
+    """Whether some staged records of the last commit were missing when they were to be appended."""
 
 
 class TransactionBegun(msgspec.Struct, frozen=True, array_like=True, tag="transaction-begun"):
-    """A transaction is open; the one of this name that was open before is not any more."""
+    """A transaction is open; an earlier open transaction of this name is closed."""
 
     name: str
     opened: OpenTransaction
@@ -59,7 +59,7 @@ class TransactionProlonged(
 class TransactionCommitted(
     msgspec.Struct, frozen=True, array_like=True, tag="transaction-committed"
 ):
-    """The open transaction of a name is decided: these parts are to be appended."""
+    """The open transaction of a name is committed, with these parts to append."""
 
     name: str
     commit_number: int
@@ -68,13 +68,13 @@ class TransactionCommitted(
 
 
 class TransactionsDropped(msgspec.Struct, frozen=True, array_like=True, tag="transactions-dropped"):
-    """The open transactions of these names are not any more: aborted, or too old."""
+    """The open transactions of these names are aborted or expired."""
 
     names: list[str]
 
 
 class AppendedPart(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a commit that is readable, or will never be."""
+    """A part of a commit that is readable, or lost."""
 
     commit_number: int
     topic_id: bytes
@@ -83,7 +83,7 @@ class AppendedPart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartsAppended(msgspec.Struct, frozen=True, array_like=True, tag="parts-appended"):
-    """Parts of commits are done."""
+    """Parts of commits are appended or lost."""
 
     parts: list[AppendedPart]
 
@@ -91,7 +91,7 @@ class PartsAppended(msgspec.Struct, frozen=True, array_like=True, tag="parts-app
 class TransactionNamesForgotten(
     msgspec.Struct, frozen=True, array_like=True, tag="transaction-names-forgotten"
 ):
-    """Nothing is remembered of these names any more."""
+    """The state of these names is deleted."""
 
     names: list[str]
 
@@ -107,17 +107,17 @@ TransactionRecord = (
 
 
 class PendingCommit(msgspec.Struct, frozen=True, array_like=True):
-    """A commit of which some parts are not done."""
+    """A commit with parts that are not appended yet."""
 
     commit_number: int
     transaction_number: int
     name: str
     parts: list[StagedPart]
-    """Those that are not done."""
+    """The parts that are not appended yet."""
 
 
 class TransactionsSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """All of it."""
+    """The whole state of transactions."""
 
     next_number: int = 1
     next_commit: int = 1
@@ -133,20 +133,20 @@ class _Pending(msgspec.Struct):
 
 @final
 class Transactions:
-    """The fold over the records.
+    """The state that the records of transactions add up to.
 
-    Invariant: `_parts` has for each partition what of the pending commits is to be appended there,
-    in the order of the commits; a pending commit has at least one part.
+    Invariant: `_parts` has for each partition the parts of pending commits to append there, in the
+    order of the commits; a pending commit has at least one part.
     """
 
     def __init__(self, snapshot: TransactionsSnapshot | None = None) -> None:
-        """Go on as of a snapshot; without one, begin empty."""
+        """Start from a snapshot, or empty."""
         snapshot = snapshot or TransactionsSnapshot()
         self.next_number = snapshot.next_number
-        """The number of the transaction that is begun next."""
+        """The number of the next transaction."""
         self.next_commit = snapshot.next_commit
         self._names = {each.name: each for each in snapshot.names}
-        """Those that were used longest ago come first."""
+        """By name; least recently used first."""
         self._open = {
             each.open.number: each.name for each in snapshot.names if each.open is not None
         }
@@ -158,7 +158,7 @@ class Transactions:
             )
 
     def snapshot(self) -> TransactionsSnapshot:
-        """Return all that there is."""
+        """Return the whole state."""
         return TransactionsSnapshot(
             self.next_number,
             self.next_commit,
@@ -171,43 +171,43 @@ class Transactions:
 
     @property
     def names(self) -> Mapping[str, TransactionName]:
-        """What is remembered, by name."""
+        """The known names."""
         return MappingProxyType(self._names)
 
     @property
     def open_numbers(self) -> Collection[int]:
-        """Transactions for which records may be staged."""
+        """Numbers of the transactions that accept staged records."""
         return self._open.keys()
 
     @property
     def pending_count(self) -> int:
-        """Commits of which something is not done."""
+        """Number of commits with parts that are not appended yet."""
         return len(self._pending)
 
     def needed_numbers(self) -> set[int]:
-        """Return the transactions that are open, or committed and not done."""
+        """Return the transactions that are open, or committed and not complete."""
         return {*self._open, *(each.transaction_number for each in self._pending.values())}
 
     def parts_of(self, key: Key) -> Mapping[int, Sequence[StagedPiece]]:
-        """Return what is to be appended to a partition, by the number of the commit, in order."""
+        """Return the parts to append to a partition, by commit number, in order."""
         return MappingProxyType(self._parts.get(key, {}))
 
     def keys_with_parts(self) -> list[Key]:
-        """Return the partitions to which something is to be appended."""
+        """Return the partitions with parts to append."""
         return list(self._parts)
 
     def is_pending(self, commit_number: int, key: Key) -> bool:
-        """Return whether a part of a commit is not done."""
+        """Return whether a part of a commit is not appended yet."""
         return commit_number in self._parts.get(key, ())
 
     def status_of_last(self, known: TransactionName) -> TransactionStatus:
-        """Return how the last committed transaction of a name stands."""
+        """Return the status of the last committed transaction of a name."""
         if known.last_commit in self._pending:
             return TransactionStatus.COMMITTED
         return TransactionStatus.LOST if known.is_lost else TransactionStatus.COMPLETE
 
     def due(self, *, now_ms: int, remembered_ms: int) -> tuple[list[str], list[str]]:
-        """Return the names whose open transaction is too old, and those that may be forgotten."""
+        """Return the names with an expired open transaction, and the names to forget."""
         expired = [
             name
             for name in self._open.values()
@@ -222,7 +222,7 @@ class Transactions:
         return expired, forgotten
 
     def apply(self, record: TransactionRecord) -> None:
-        """Carry out a record; the only way in which anything changes, but for `topic_deleted`."""
+        """Apply a record; with `topic_deleted` the only way in which the state changes."""
         match record:
             case TransactionBegun():
                 self._begin(record)
@@ -244,7 +244,7 @@ class Transactions:
                     del self._names[name]
 
     def topic_deleted(self, topic_id: bytes, partition_count: int) -> None:
-        """Take note that nothing can be appended to a topic any more."""
+        """Drop the parts for a deleted topic: nothing can be appended to it."""
         for number in range(partition_count):
             key = (topic_id, number)
             for commit_number in list(self._parts.get(key, ())):
@@ -290,7 +290,7 @@ class Transactions:
         assert known.open is not None, "it was open when this was decided"
         del self._open[known.open.number]
         if known.last_transaction_id is None:
-            del self._names[name]  # Nothing was ever committed: nothing is to be remembered.
+            del self._names[name]  # Without a commit there is nothing to remember.
         else:
             self._names[name] = msgspec.structs.replace(known, open=None)
 

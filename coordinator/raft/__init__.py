@@ -1,6 +1,6 @@
-"""Agreement on one log by Raft, as a pure core.
+"""Raft: agreement on one log, as a pure core.
 
-`core.RaftCore` is all that a shell talks to. It knows neither clock nor network nor disk:
+A shell uses `core.RaftCore` only. The core knows neither clock nor network nor disk:
 
     core = RaftCore(identity, stored, config, random)
 
@@ -14,24 +14,24 @@
     ready = core.ready()              after any of them, until it `is_empty`:
         ready.write                   make it durable, in this order, then call core.synced(write)
         ready.messages                send them now; the core holds back what must wait for a write
-        ready.snapshot                give it to the state machine, before
-        ready.committed               what is to be applied, in order
-        ready.reads                   these reads may be served as soon as that much is applied
+                ready.snapshot                give it to the state machine, before
+                ready.committed               apply these entries, in order
+                ready.reads                   serve each read as soon as its index is applied
 
-There is one write under way at a time. What comes in meanwhile is in the next one, so one sync
-serves many. `docs/raft.md` explains the rest.
+There is one write under way at a time. Input that arrives meanwhile goes into the next one, so one
+sync serves many. `docs/raft.md` explains the rest.
 
 | module | |
 |---|---|
 | `core` | `RaftCore`: the roles of a node and its transitions |
 | `leader` | `Leader`: the state of a leader in its term |
-| `follower` | `Follower`: how a node takes in the log of its leader |
+| `follower` | `Follower`: how a node accepts the log of its leader |
 | `candidate` | `Candidate`: the votes of one campaign; the election timeout |
 | `reads` | ReadIndex: reads that wait until a majority has confirmed the leader |
-| `progress` | what a leader knows of one follower |
+| `progress` | the leader's state of one follower |
 | `log` | the log, its memberships and its snapshot |
 | `hard_state` | `HardStateGate`: term and vote, and the messages that wait until they are durable |
 | `pending_write` | `PendingWrite`: the one write that is on its way to the disk |
-| `ready` | what goes between the core and its shell |
+| `ready` | values that pass between the core and its shell |
 | `membership`, `messages`, `config`, `errors` | declarations |
 """

@@ -19,33 +19,33 @@ class Random(Protocol):
 
 @final
 class ElectionTimer:
-    """Ticks since the last sign of a leader, and how many of them are too many.
+    """Ticks since the last sign of a leader, and their limit.
 
-    The limit is drawn anew each time, between `election_ticks` and twice as many, so that nodes
-    rarely stand at the same time, and not again and again.
+    The limit is drawn again at each reset, between `election_ticks` and twice as many. So nodes
+    rarely campaign at the same time, and not again and again.
     """
 
     def __init__(self, election_ticks: int, random: Random) -> None:
-        """Begin to wait."""
+        """Start to wait."""
         self._election_ticks = election_ticks
         self._random = random
         self.elapsed_ticks = 0
-        """Since the last reset."""
+        """Ticks since the last reset."""
         self._timeout_ticks = 0
         self.reset()
 
     @property
     def is_within_minimum(self) -> bool:
-        """Nobody can have timed out yet that was reset at the same time."""
+        """Whether no node that was reset at the same time can have timed out yet."""
         return self.elapsed_ticks < self._election_ticks
 
     def reset(self) -> None:
-        """Begin to wait anew."""
+        """Start to wait again."""
         self.elapsed_ticks = 0
         self._timeout_ticks = self._election_ticks + self._random.randrange(self._election_ticks)
 
     def tick(self) -> bool:
-        """Let a tick pass; return whether the wait is over."""
+        """Count a tick; return whether the timeout has passed."""
         self.elapsed_ticks += 1
         return self.elapsed_ticks >= self._timeout_ticks
 
@@ -55,19 +55,19 @@ class Candidate:
     """The votes, or pre-votes, that one campaign has received so far."""
 
     def __init__(self) -> None:
-        """Begin with no answers."""
+        """Start without answers."""
         self._granted: dict[Identity, None] = {}
 
     @property
     def granted(self) -> Iterable[Identity]:
-        """Who has said yes."""
+        """The voters that granted their vote."""
         return self._granted.keys()
 
     def record(self, voter: Identity, *, is_granted: bool) -> None:
-        """Take note of an answer; a no changes nothing, for a yes is a promise."""
+        """Record an answer; a refusal changes nothing, for a granted vote is a promise."""
         if is_granted:
             self._granted[voter] = None
 
     def is_won(self, membership: Membership) -> bool:
-        """Return whether a majority of the voters has said yes."""
+        """Return whether a majority of the voters has granted its vote."""
         return membership.is_majority(self._granted)

@@ -18,20 +18,20 @@ class RaftConfig:
     """Times are in ticks; the shell ticks every 100 ms. All nodes of a cluster use the same."""
 
     heartbeat_ticks: int = 1
-    """A leader lets its followers hear of it so often."""
+    """Ticks between two heartbeats of a leader."""
 
     election_ticks: int = 10
     """A follower that hears of no leader for this long, and up to twice as long by chance,
-    campaigns; a leader that does not hear of a majority for this long steps down. Ten times
-    the heartbeat at least lets a few of them be lost."""
+    campaigns. A leader that does not hear of a majority for this long steps down. With at least ten
+    times the heartbeat, a few heartbeats may be lost."""
 
     max_write_ticks: int = 50
-    """A leader whose disk takes so long for a write lets another voter lead: nothing can be applied
-    here meanwhile, although the others go on committing. It does not campaign before the disk
-    answers. A disk that is full counts as one that does not answer."""
+    """A leader whose disk takes so long for a write lets another voter lead. Meanwhile nothing can
+    be applied here, although the others go on committing. It does not campaign before the disk
+    answers. A full disk counts as one that does not answer."""
 
     max_append_bytes: int = 1 * MiB
-    """Entries in one message; one entry always fits."""
+    """Bytes of entries in one message; one entry always fits."""
 
     max_append_entries: int = 1024
     """Entries in one message."""
@@ -43,24 +43,25 @@ class RaftConfig:
     """Bytes of entries that one follower has not answered yet; one message may always go."""
 
     max_payload_bytes: int = 8 * MiB
-    """One entry: what changes for some 200,000 partitions when one broker comes or goes."""
+    """Bytes of one entry: the changes of some 200,000 partitions when a broker joins or leaves."""
 
     max_uncommitted_bytes: int = 16 * MiB
-    """What a leader appends before anything of it is committed; more is refused, so that a leader
-    without a majority does not fill its memory."""
+    """Entries that a leader appends before any of them is committed. More are refused, so that a
+    leader without a majority does not fill its memory."""
 
     max_unsynced_bytes: int = 64 * MiB
-    """Entries in memory that the own disk does not have; with more a node takes none, so that a
-    disk that is full or hangs does not fill its memory. Each gets what it lacks when it answers."""
+    """Entries in memory that this node's disk does not have. With more, a node accepts none, so
+    that a disk that is full or hangs does not fill its memory. Each follower gets the missing
+    entries when it answers."""
 
     max_committed_bytes: int = 4 * MiB
-    """What is handed to the state machine at once; one entry always is."""
+    """Bytes of entries that the state machine gets at once; at least one entry."""
 
     snapshot_ticks: int = 600
-    """A follower that has not taken a snapshot by then is asked again how far it is."""
+    """A follower that has not installed a snapshot by then is probed again."""
 
     max_promotion_lag_entries: int = 1000
-    """A learner that is further behind is not made a voter: it could not help to commit."""
+    """A learner that is further behind is not promoted: it could not help to commit."""
 
     def __post_init__(self) -> None:
         problems = [

@@ -1,4 +1,4 @@
-"""One node of a Raft cluster: its role, and what moves it from one to another.
+"""The Raft state machine of one node: its role, and the transitions between roles.
 
 Pure: no clock, no I/O; time comes as ticks, and randomness from the caller.
 
@@ -9,8 +9,8 @@ Pure: no clock, no I/O; time comes as ticks, and randomness from the caller.
        │                                                              ▼
        └──── a later term, no majority heard of, removed ────────── LEADER
 
-A leader that is asked to (`TimeoutNow`) lets a follower skip PRE_CANDIDATE. Candidates that get no
-answer begin again with the next timeout.
+A leadership transfer (`TimeoutNow`) lets a follower skip PRE_CANDIDATE. Candidates without an
+answer campaign again with the next timeout.
 """
 
 from collections.abc import Callable
@@ -78,13 +78,13 @@ class RaftCore:
         random: Random,
         is_damaged: bool = False,
     ) -> None:
-        """Start, or start again, with what is on disk.
+        """Start, or restart, from the state on disk.
 
         The only voter of a cluster campaigns at once; there is no other node to wait for.
 
         Args:
             identity: This node and its disk.
-            stored: What the disk has.
+            stored: The state on disk.
             config: The same on all nodes.
             random: A `random.Random` of this node's own, for election timeouts.
             is_damaged: The disk has lost something that this identity may have promised. The node
@@ -93,7 +93,7 @@ class RaftCore:
                 and it becomes useful again as a learner.
 
         Raises:
-            DamagedLogError: What is stored cannot be a log; start with `is_damaged`.
+            DamagedLogError: The stored state cannot be a log; start with `is_damaged`.
         """
         self.identity = identity
         self.is_damaged = is_damaged
@@ -105,7 +105,7 @@ class RaftCore:
             self._hard_state.advance_term(self._log.last.term)
         self._timer = ElectionTimer(config.election_ticks, random)
         self._is_dirty = True
-        """An input arrived since `ready` returned all there was."""
+        """Whether an input arrived since `ready` last returned everything."""
         self._role = Role.FOLLOWER
         self._leader: Identity | None = None
         self._leader_state: Leader | None = None
@@ -126,11 +126,11 @@ class RaftCore:
         if self.membership.voters == (identity,) and self._is_promotable():
             self._campaign()
 
-    # What others may want to know.
+    # Read access.
 
     @property
     def role(self) -> Role:
-        """What this node is."""
+        """The node's role."""
         return self._role
 
     @property
@@ -140,17 +140,17 @@ class RaftCore:
 
     @property
     def leader(self) -> Identity | None:
-        """The leader of this term, if this node has heard of it lately."""
+        """The leader of this term, if this node has heard from it recently."""
         return self._leader
 
     @property
     def membership(self) -> Membership:
-        """In force on this node; it may not be committed yet."""
+        """The membership in force on this node; it may not be committed yet."""
         return self._log.membership
 
     @property
     def commit_index(self) -> int:
-        """Up to here this node knows the log to be decided."""
+        """The last index that this node knows to be committed."""
         return self._log.commit_index
 
     @property
@@ -160,13 +160,13 @@ class RaftCore:
 
     @property
     def progress(self) -> dict[int, Progress]:
-        """On the leader, how far the others are, by node id; otherwise empty. Only to look at."""
+        """On the leader, the progress of the others by node id; otherwise empty. Read-only."""
         return {} if self._leader_state is None else self._leader_state.progress
 
-    # What comes in.
+    # Inputs.
 
     def tick(self) -> None:
-        """Let a tick pass."""
+        """Count a tick."""
         self._is_dirty = True
         self._pending_write.tick()
         leader_state = self._leader_state
@@ -182,12 +182,12 @@ class RaftCore:
                 self._pre_campaign()
 
     def step(self, message: Message) -> None:
-        """Take in a message; late, doubled and foreign ones do no harm."""
+        """Process a message; late, duplicate and foreign messages do no harm."""
         if self.is_damaged or message.target != self.identity or message.sender == self.identity:
             return
         if isinstance(message, Report) and message.sender not in self.membership.members:
-            # A removed node, or its id with another disk: were its reports counted, a majority
-            # could consist of nodes that do not have the log (I75).
+            # A removed node, or its id with another disk. If its reports counted, a majority could
+            # consist of nodes that do not have the log (I75).
             return
         self._is_dirty = True
         if message.term > self.term and not isinstance(message, PreVoteRequest):
@@ -201,9 +201,9 @@ class RaftCore:
         """Append a command; the leader only.
 
         Returns:
-            The name of the entry. If an entry of this name is committed, it is this one; if one of
+            The name of the entry. If an entry of this name is committed, it is this one. If one of
             the same index and another term is, the command is lost, and may be proposed again. It
-            can come twice if it is proposed twice: commands have identities of their own.
+            is applied twice if it is proposed twice: commands have identities of their own.
 
         Raises:
             ProposalRefusedError: Nothing was appended; see `coordinator.raft.errors`.
@@ -226,10 +226,10 @@ class RaftCore:
         return self._append(EntryKind.COMMAND, payload)
 
     def read(self, context: int) -> None:
-        """Ask for a linearizable read; the leader only.
+        """Request a linearizable read; the leader only.
 
         `Ready.reads` returns `context` when it may be served. If the node stops leading before
-        that, it never does: fail what waits when role or term changes.
+        that, it never does: fail waiting reads when role or term changes.
 
         Raises:
             NotRaftLeaderError: Ask the leader.
@@ -243,7 +243,7 @@ class RaftCore:
         """Append a change of the membership; it is in force at once. The leader only.
 
         Raises:
-            MembershipRefusedError: It is not possible, or not yet.
+            MembershipRefusedError: The change is not possible, or not yet.
             ProposalRefusedError: As for `propose`.
         """
         leader_state = self._require_leader()
@@ -254,9 +254,9 @@ class RaftCore:
         return entry_id
 
     def transfer_leadership(self, node_id: int) -> None:
-        """Let another voter lead as soon as it has all entries; the leader only.
+        """Transfer the leadership to another voter as soon as it has all entries; the leader only.
 
-        No proposals are taken meanwhile. If it has not come about within an election timeout, this
+        Proposals are refused meanwhile. If the transfer takes longer than an election timeout, this
         node goes on leading.
 
         Raises:
@@ -272,16 +272,16 @@ class RaftCore:
             leader_state.begin_transfer(target)
 
     def report_failure(self, node_id: int) -> None:
-        """Take note that messages or a snapshot for a node did not arrive; speeds up repair."""
+        """Record that messages or a snapshot for a node were lost; speeds up recovery."""
         if self._leader_state is not None:
             self._is_dirty = True
             self._leader_state.take_failure(node_id)
 
     def snapshot_meta(self, index: int) -> SnapshotMeta:
-        """Return what a snapshot of the state machine is to be stored with.
+        """Return the metadata with which to store a snapshot of the state machine.
 
         Args:
-            index: The last entry that the state machine has applied; one that was handed out.
+            index: The last entry that the state machine has applied; one that was delivered.
         """
         term = self._log.term_at(index)
         assert index <= self._log.delivered_index
@@ -289,14 +289,14 @@ class RaftCore:
         return SnapshotMeta(index, term, self._log.membership_at(index))
 
     def compact(self, snapshot: SnapshotMeta, *, keep_entries: int) -> None:
-        """Take note that an own snapshot is durable; forget what it covers but the last entries."""
+        """Drop entries that an own, durable snapshot covers, except the last `keep_entries`."""
         self._is_dirty = True
         self._log.compact(snapshot, keep_entries=keep_entries)
 
-    # What goes out.
+    # Outputs.
 
     def ready(self) -> Ready:
-        """Return what there is to do; each thing is returned once.
+        """Return all pending work; each item is returned once.
 
         A shell calls this until it is empty, so most calls find that nothing has changed.
         """
@@ -318,7 +318,7 @@ class RaftCore:
         return ready
 
     def synced(self, write: Write) -> None:
-        """Take note that a write is durable."""
+        """Record that a write is durable."""
         self._is_dirty = True
         has_more = self._pending_write.end(write)
         if self._role is Role.CANDIDATE and self._hard_state.is_durable:
@@ -406,16 +406,16 @@ class RaftCore:
     def _may_advance_term(self, request: VoteRequest) -> bool:
         """Return whether a later term may begin here.
 
-        Not while there is a live leader: a node that returns from a partition, or was removed and
-        does not know it, would depose it again and again (I74). A transfer is requested by the
-        leader itself.
+        Not while there is a live leader. A node that returns from a partition, or was removed
+        without knowing it, would depose it again and again (I74). The leader itself requests a
+        transfer.
         """
         return request.is_transfer or not self._has_live_leader()
 
     def _has_live_leader(self) -> bool:
         """Return whether there is no reason for an election (the leader lease of etcd).
 
-        A leader still hears a majority, or it would have stepped down.
+        A leader still hears from a majority, or it would have stepped down.
         """
         return self._leader is not None and (
             self._leader_state is not None or self._timer.is_within_minimum

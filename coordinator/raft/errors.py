@@ -1,4 +1,4 @@
-"""What the Raft core refuses, grouped by what the caller can do about it.
+"""Errors of the Raft core, grouped by what the caller can do about them.
 
 Pure: no clock, no I/O.
 
@@ -8,7 +8,7 @@ Pure: no clock, no I/O.
     ├── LeadershipMovingError             wait for the next leader, then ask it
     ├── PayloadTooLargeError              can never succeed
     └── MembershipRefusedError            the message says whether waiting helps
-    DamagedLogError                       what the disk holds cannot be a Raft log
+        DamagedLogError                       the stored state cannot be a Raft log
 """
 
 from typing import final
@@ -17,7 +17,7 @@ from tidelog.wire.errors import TidelogError
 
 
 class ProposalRefusedError(TidelogError):
-    """Nothing was appended, and nothing will come of it."""
+    """Nothing was appended, and the proposal will never be committed."""
 
 
 @final
@@ -27,7 +27,7 @@ class NotRaftLeaderError(ProposalRefusedError):
 
 @final
 class UncommittedLimitError(ProposalRefusedError):
-    """Too much is appended and not yet committed."""
+    """Too many bytes are appended and not yet committed."""
 
 
 @final
@@ -37,7 +37,7 @@ class LeadershipMovingError(ProposalRefusedError):
 
 @final
 class PayloadTooLargeError(ProposalRefusedError):
-    """One entry may not be so large."""
+    """The entry exceeds the limit for one entry."""
 
 
 @final
@@ -47,7 +47,7 @@ class MembershipRefusedError(ProposalRefusedError):
 
 @final
 class DamagedLogError(TidelogError):
-    """What the disk holds cannot be a Raft log: the node has lost its memory and must not vote.
+    """The stored state cannot be a Raft log: the node must not vote any more.
 
-    Start it with `is_damaged`, or under a new disk id with nothing; never with what is left.
+    Start it with `is_damaged`, or under a new disk id without state; never with the remains.
     """

@@ -1,10 +1,10 @@
-"""The state of a follower: how it takes in the log of its leader.
+"""The state of a follower: how it accepts the log of its leader.
 
 Pure: no clock, no I/O.
 
-What it reports is worked out anew from two facts each time: up to where its log is known to agree
-with the leader's, and up to where it is on disk. So a reply never waits for the disk, and never
-says more than the disk has; when more is synced, another reply says so.
+A report is computed from two facts each time: the index up to which the log is known to agree with
+the leader's, and the index up to which it is on disk. So a reply never waits for the disk, and
+never claims more than the disk has. When more is synced, another reply reports it.
 """
 
 from typing import final
@@ -25,17 +25,17 @@ class Follower:
     """One node as a follower in the current term."""
 
     def __init__(self, identity: Identity, log: RaftLog, *, max_unsynced_bytes: int) -> None:
-        """Begin a term: what is committed agrees with every later leader's log."""
+        """Start a term: committed entries agree with every later leader's log."""
         self._identity = identity
         self._log = log
         self._max_unsynced_bytes = max_unsynced_bytes
         self._matched_index = log.commit_index
 
     def take_entries(self, request: AppendRequest) -> AppendReply | AppendRefusal:
-        """Take in entries of the leader, or a heartbeat; return the answer.
+        """Accept entries of the leader, or a heartbeat; return the answer.
 
-        Nothing is taken while the disk is far behind: the leader is told how far this node is, and
-        that something is missing when there is room for it again.
+        No entries are accepted while the disk is far behind. The leader learns how far this node
+        is, and, when there is room again, that entries are missing.
         """
         if self._log.unsynced_bytes > self._max_unsynced_bytes:
             return self._report(
@@ -51,18 +51,18 @@ class Follower:
         )
 
     def take_snapshot(self, request: SnapshotRequest) -> AppendReply:
-        """Take in a snapshot of the leader, if it is news; return how far this node is."""
+        """Accept a snapshot of the leader, if it is newer; return this node's progress."""
         self._log.install(request.snapshot)
         return self.report(request.sender, request.term)
 
     def report(self, leader: Identity, term: int) -> AppendReply:
-        """Return how far this node is, in answer to nothing that has to be named."""
+        """Return this node's progress, without naming a request."""
         return self._report(leader, term, 0, read_round=0)
 
     def refusal(self, request: AppendRequest, term: int) -> AppendRefusal:
-        """Return that `request.previous` is not here, and what may agree instead.
+        """Return a refusal for a missing `request.previous`, with the last entry that may agree.
 
-        A leader whose term is over learns of the later term, and nothing else.
+        A leader of an earlier term learns of the later term, and nothing else.
         """
         previous = request.previous
         limit = EntryId(max(0, previous.index - 1), previous.term)

@@ -1,11 +1,11 @@
-"""Term and vote, and the messages that wait until they are durable.
+"""The hard state (term and vote), and the messages that wait until it is durable.
 
 Pure: no clock, no I/O.
 
-Whatever a node says, it says in a term. If it said so before the term (and the vote in it) is on
-its disk, a crash would make it forget, and it could say the opposite to somebody else (I66). So
-every message passes through here, and leaves only when the disk has all that was promised when it
-was written. In a quiet term nothing waits.
+Every message belongs to a term. If a node sent one before the term, and the vote in it, is on its
+disk, a crash would make it forget. It could then send the opposite to another node (I66). So every
+message passes through here, and leaves only when the disk has all promises of the time when it was
+written. In a quiet term no message waits.
 """
 
 from typing import final
@@ -23,7 +23,7 @@ class HardStateGate:
     """
 
     def __init__(self, durable: HardState) -> None:
-        """Begin with what is on disk."""
+        """Start with the hard state on disk."""
         self._current = durable
         self._durable = durable
         self._held: list[tuple[HardState, Message]] = []
@@ -36,37 +36,37 @@ class HardStateGate:
 
     @property
     def voted_for(self) -> Identity | None:
-        """Who has the node's vote in this term."""
+        """The candidate that has the node's vote in this term."""
         return self._current.voted_for
 
     @property
     def is_durable(self) -> bool:
-        """The disk knows term and vote."""
+        """Whether the disk has term and vote."""
         return self._durable == self._current
 
     def advance_term(self, term: int) -> None:
-        """Go to a later term, in which nobody has the vote yet."""
+        """Advance to a later term, without a vote yet."""
         assert term > self._current.term
         self._current = HardState(term)
 
     def vote_for(self, candidate: Identity) -> None:
-        """Give the vote of this term; giving it twice to the same candidate is nothing new."""
+        """Record the vote of this term; a repeated vote for the same candidate changes nothing."""
         assert self._current.voted_for in {None, candidate}, "one vote in a term"
         self._current = HardState(self._current.term, candidate)
 
     def post(self, message: Message) -> None:
-        """Send a message, as soon as all that was promised so far is durable."""
+        """Send a message as soon as all promises so far are durable."""
         if self._durable.covers(self._current):
             self._write_buffer.append(message)
         else:
             self._held.append((self._current, message))
 
     def unsynced(self) -> HardState | None:
-        """Return what the disk does not know, `None` if it knows it all."""
+        """Return the hard state that the disk lacks, `None` if it has it."""
         return None if self.is_durable else self._current
 
     def synced(self, durable: HardState) -> None:
-        """Take note of what the disk knows, and let go of what waited for it."""
+        """Record the hard state on disk, and release the messages that waited for it."""
         self._durable = durable
         waiting = self._held
         self._held = [item for item in waiting if not durable.covers(item[0])]

@@ -1,8 +1,8 @@
 """The state of a leader in one term.
 
 Pure: no clock, no I/O. Created when an election is won, and dropped when the term is over for this
-node: there is nothing to undo. What is to be sent is decided in one place, `take_messages`, from
-what is known at that time; so whatever comes in together goes out together.
+node: there is nothing to undo. One place, `take_messages`, decides which messages to send, from the
+state at that time. So inputs that arrive together are answered together.
 """
 
 from typing import final
@@ -31,7 +31,7 @@ class Leader:
     """One node as the leader of one term."""
 
     def __init__(self, identity: Identity, term: int, log: RaftLog, *, config: RaftConfig) -> None:
-        """Begin to lead; every other member counts as heard of just now."""
+        """Start to lead; every other member counts as active just now."""
         self.term = term
         self._identity = identity
         self._log = log
@@ -45,19 +45,19 @@ class Leader:
         self._is_transfer_sent = False
         self.follow_membership()
 
-    # What it knows.
+    # State.
 
     @property
     def transfer_target(self) -> Identity | None:
-        """Who is to lead next; no proposals are taken meanwhile."""
+        """The next leader; proposals are refused meanwhile."""
         return self._transfer_target
 
     @property
     def has_term_committed(self) -> bool:
-        """An entry of the own term is committed, and so the commit index is up to date.
+        """Whether an entry of the own term is committed, and so the commit index is up to date.
 
-        Before that, a previous leader may have committed entries of which this one does not know
-        that they are committed (I67).
+        Before that, an earlier leader may have committed entries that this one does not know to be
+        committed (I67).
         """
         return self._log.term_at(self._log.commit_index) == self.term
 
@@ -70,7 +70,7 @@ class Leader:
         """Return whether a majority of the voters has answered within the last election timeout.
 
         A leader without one steps down (CheckQuorum of etcd): it can commit nothing, and clients
-        would go on asking it (I74).
+        would keep sending requests to it (I74).
         """
         alive = [
             identity
@@ -80,10 +80,11 @@ class Leader:
         return self._log.membership.is_majority([self._identity, *alive])
 
     def committable_index(self) -> int:
-        """Return up to where a majority of the voters has the log on disk.
+        """Return the index up to which a majority of the voters has the log on disk.
 
         Only entries of the own term are counted: one of an earlier term may be on a majority and
-        still be overwritten (figure 8 of the paper, I67). It is committed by what follows it.
+        Only entries of the own term count: one of an earlier term may be on a majority and
+        still be overwritten (figure 8 of the paper, I67). It is committed by a later entry.
         """
         index = index_of_majority(
             self._log.durable_index
@@ -93,10 +94,10 @@ class Leader:
         )
         return index if self._log.term_at(index) == self.term else self._log.commit_index
 
-    # What comes in.
+    # Inputs.
 
     def tick(self) -> None:
-        """Let a tick pass."""
+        """Count a tick."""
         self._now_ticks += 1
         if self._now_ticks % self._config.heartbeat_ticks == 0:
             self._is_heartbeat_due = True
@@ -110,26 +111,26 @@ class Leader:
                     progress.become_probe(progress.match_index + 1)
 
     def take_reply(self, reply: AppendReply) -> None:
-        """A follower agrees."""
+        """Process a follower's acknowledgement."""
         progress = self._hear(reply.sender, reply.read_round)
         if reply.durable_index <= reply.received_index <= self._log.last_index:
             progress.received(reply.received_index, reply.durable_index, reply.attempt)
 
     def take_refusal(self, refusal: AppendRefusal) -> None:
-        """A follower does not have what was to be followed up."""
+        """Process the refusal of a follower that lacks the previous entry."""
         progress = self._hear(refusal.sender, refusal.read_round)
         agreed = self._log.find_conflict_by_term(refusal.hint)
         next_index = min(agreed.index, refusal.hint.index) + 1
         progress.refused(refusal.previous_index, next_index, refusal.attempt)
 
     def take_failure(self, node_id: int) -> None:
-        """Messages to this node, or the snapshot for it, did not arrive."""
+        """Record that messages to this node, or the snapshot for it, were lost."""
         progress = self.progress.get(node_id)
         if progress is not None and progress.state is not ProgressState.PROBE:
             progress.become_probe(progress.match_index + 1)
 
     def ask_read(self, context: int) -> None:
-        """Take in a linearizable read."""
+        """Queue a linearizable read."""
         self._reads.ask(context)
 
     def take_reads(self) -> list[ReadState]:
@@ -144,16 +145,16 @@ class Leader:
         )
         return self._reads.take_confirmed(confirmed_round)
 
-    # The membership, and who leads next.
+    # The membership, and leadership transfers.
 
     def changed_membership(self, change: MembershipChange) -> Membership:
-        """Return what a change makes of the membership.
+        """Return the membership after a change.
 
         One change at a time, and none before an entry of the own term is committed: two
         memberships in a row share a majority only then (I75).
 
         Raises:
-            MembershipRefusedError: It is not possible, or not yet.
+            MembershipRefusedError: The change is not possible, or not yet.
         """
         log = self._log
         if log.membership_index > log.commit_index:
@@ -176,9 +177,10 @@ class Leader:
                 return log.membership.without(change.node_id)
 
     def follow_membership(self) -> None:
-        """Send to those whom the membership in force has brought in.
+        """Start replication to the members that the membership in force has added.
 
-        Who has left is sent to until its leaving is committed, so that it hears of it.
+        Replication to a removed member goes on until its removal is committed, so that it learns of
+        it.
         """
         for member in self._log.membership.members:
             if member != self._identity and member not in self._progress:
@@ -197,15 +199,15 @@ class Leader:
         self._is_transfer_sent = False
 
     def resignation(self) -> list[Message]:
-        """Return the message with which a leader that cannot go on has another voter campaign."""
+        """Return the message by which a leader that must step down lets another voter campaign."""
         voters = self._log.membership.others(self._identity)
         best = max(voters, key=lambda voter: self._progress[voter].match_index)
         return [TimeoutNow(self._identity, best, self.term)]
 
-    # What goes out.
+    # Outputs.
 
     def take_messages(self) -> list[Message]:
-        """Return what there is to say now."""
+        """Return the messages to send now."""
         is_due = self._is_heartbeat_due
         self._is_heartbeat_due = False
         if self.has_term_committed and self._reads.begin_round(self._log.commit_index):
@@ -234,7 +236,7 @@ class Leader:
             messages.append(SnapshotRequest(self._identity, identity, self.term, log.snapshot))
         elif progress.state is ProgressState.PROBE:
             if is_due or not progress.is_probe_sent:
-                # Only the first try carries entries: somebody who is away gets no flood of them.
+                # Only the first attempt carries entries: an unreachable node gets no flood of them.
                 entries = () if progress.is_probe_sent else self._entries_for(progress)
                 messages.append(self._next_request(identity, progress, entries))
                 progress.is_probe_sent = True

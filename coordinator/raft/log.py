@@ -1,4 +1,4 @@
-"""The log of one node, as far as it is in memory: everything since the last compaction.
+"""The part of a node's log in memory: all entries since the last compaction.
 
 Pure: no clock, no I/O.
 
@@ -6,13 +6,13 @@ Pure: no clock, no I/O.
     ───────────┬───────────────┬──────────────┬─────────────┬───────────────
              base          delivered     commit, durable   last
 
-`durable` is how far the own disk has this log. It may be before or behind `commit`: a majority can
-do without this node, and this node can be ahead of the others.
+`durable` is the end of the log on this node's disk. It may be before or behind `commit`: a majority
+can do without this node, and this node can be ahead of the others.
 
 Invariant: base <= snapshot <= delivered <= min(commit, durable), and commit, durable <= last.
-A node hands to its state machine only what its own disk has, so a snapshot is never ahead of the
-log that it replaces. (While an installed snapshot is on its way to the disk, `snapshot` is ahead of
-`durable`, and nothing is delivered.)
+A node delivers to its state machine only entries on its own disk, so a snapshot is never ahead of
+the log that it replaces. (While an installed snapshot is on its way to the disk, `snapshot` is
+ahead of `durable`, and nothing is delivered.)
 """
 
 from bisect import bisect_right
@@ -28,36 +28,36 @@ from tidelog.wire.errors import WireFormatError
 
 @final
 class RaftLog:
-    """Entries behind a compacted point, and how far they are durable, committed and delivered."""
+    """Entries after a compacted point, with their durable, committed and delivered indexes."""
 
     def __init__(self, snapshot: SnapshotMeta, entries: Iterable[Entry] = ()) -> None:
-        """Begin with what the disk has.
+        """Start with the snapshot and the entries on disk.
 
-        A crash can come between the writing of a snapshot and the cutting of the log. So entries
-        that the snapshot covers are left out; and when the log ends before the snapshot, or holds
-        another entry in its place, none of it belongs to what the snapshot stands for (I72).
+        A crash can come between the write of a snapshot and the truncation of the log. So entries
+        that the snapshot covers are left out. If the log ends before the snapshot, or holds another
+        entry in its place, no entry of it follows the snapshot (I72).
 
         Raises:
             DamagedLogError: Entries are missing in between, or out of order.
         """
         self.snapshot = snapshot
-        """The newest one; what a follower gets that needs compacted entries."""
+        """The newest snapshot; sent to a follower that needs compacted entries."""
         self.base = snapshot.entry_id
         """The last compacted entry."""
         stored = list(entries)
         self._entries: list[Entry] = _entries_behind(snapshot, stored)
         self.commit_index = snapshot.index
-        """Up to here all is decided for ever. Never falls."""
+        """All entries up to here are committed. Never falls."""
         self.delivered_index = snapshot.index
-        """Up to here entries, or a snapshot, were handed to the state machine."""
+        """Entries up to here, or a snapshot of them, were delivered to the state machine."""
         self.durable_index = self.last_index
-        """Up to here the own disk has this log."""
+        """This node's disk has the log up to here."""
         self.is_snapshot_unsynced = bool(stored) and stored[-1].entry_id != self.last
-        """The disk does not hold the snapshot with nothing but what follows it behind it."""
+        """Whether the disk does not yet have the snapshot, followed only by later entries."""
         self.uncommitted_bytes = 0
-        """The size of the entries behind `commit_index`."""
+        """Bytes of the entries behind `commit_index`."""
         self.unsynced_bytes = 0
-        """The size of the entries behind `durable_index`."""
+        """Bytes of the entries behind `durable_index`."""
         self._memberships = [(snapshot.index, snapshot.membership)]
         self._note_appended(self._entries)
         self.unsynced_bytes = 0
@@ -74,7 +74,7 @@ class RaftLog:
 
     @property
     def membership(self) -> Membership:
-        """In force: the one that was appended last, committed or not."""
+        """The membership in force: the last one that was appended, committed or not."""
         return self._memberships[-1][1]
 
     @property
@@ -82,7 +82,7 @@ class RaftLog:
         """Voters that must be able to campaign when there is no leader.
 
         Also a voter whose removal is appended and not committed: it may be the only one that can
-        be elected, because the others do not have what it has (4.2.2 of Ongaro's dissertation).
+        be elected, because the others lack its last entries (4.2.2 of Ongaro's dissertation).
         """
         if self.membership_index <= self.commit_index:
             return self.membership.voters
@@ -90,7 +90,7 @@ class RaftLog:
 
     @property
     def membership_index(self) -> int:
-        """The entry that lays down the membership in force."""
+        """The entry with the membership in force."""
         return self._memberships[-1][0]
 
     def membership_at(self, index: int) -> Membership:
@@ -131,11 +131,11 @@ class RaftLog:
         self._note_appended([entry])
 
     def accept(self, previous: EntryId, entries: Sequence[Entry]) -> int | None:
-        """Take entries from the leader that follow `previous`.
+        """Append entries from the leader that follow `previous`.
 
-        What is there already stays: only from the first entry that conflicts on the log is cut. So
-        a late message with fewer entries takes nothing away. What is compacted was committed, so
-        the leader has it as well, and counts as matching (I70).
+        Entries that are in the log already stay; the log is truncated only from the first conflict
+        on. So a late message with fewer entries removes nothing. Compacted entries were committed,
+        so the leader has them as well, and they count as matching (I70).
 
         Returns:
             The index up to which the log agrees with the leader's, `None` if `previous` is missing.
@@ -152,9 +152,9 @@ class RaftLog:
         return max(end, self.base.index)
 
     def find_conflict_by_term(self, limit: EntryId) -> EntryId:
-        """Return the last entry with an index and a term that are both not above these.
+        """Return the last entry whose index and term are both at most these.
 
-        If the other log has `limit` at this place, all behind the result differs: what follows has
+        If the other log has `limit` at this place, all entries behind the result differ: they have
         a higher term than that log can have there. This skips a term at a time (5.3 of the paper).
         """
         end = max(0, min(limit.index, self.last_index) - self.base.index)
@@ -162,8 +162,8 @@ class RaftLog:
         return self._entries[position - 1].entry_id if position else self.base
 
     def commit_to(self, index: int) -> None:
-        """Take note that all up to `index` is committed; less than what is known says nothing."""
-        assert index <= self.last_index, "what is committed is in the log"
+        """Advance the commit index; a lower index changes nothing."""
+        assert index <= self.last_index, "committed entries are in the log"
         first = self.commit_index - self.base.index
         committed = self._entries[first : max(first, index - self.base.index)]
         self.uncommitted_bytes -= sum(entry.size_bytes for entry in committed)
@@ -171,14 +171,14 @@ class RaftLog:
 
     @property
     def has_undelivered(self) -> bool:
-        """`take_committed` would return entries."""
+        """Whether `take_committed` would return entries."""
         first = self.delivered_index + 1
         return self.base.index < first <= min(self.commit_index, self.durable_index)
 
     def take_committed(self, *, max_bytes: int) -> tuple[Entry, ...]:
-        """Return what is committed, durable here and not delivered yet; it counts as delivered.
+        """Return committed entries that are durable here and undelivered; they count as delivered.
 
-        After an installed snapshot there is nothing until `take_installed` has returned it.
+        After an installed snapshot it returns nothing until `take_installed` has returned it.
         """
         if not self.has_undelivered:
             return ()
@@ -189,19 +189,19 @@ class RaftLog:
         return taken
 
     def unsynced(self) -> tuple[Entry, ...]:
-        """Return the entries that the own disk does not have."""
+        """Return the entries that this node's disk does not have."""
         start = max(self.durable_index, self.base.index) - self.base.index
         return tuple(self._entries[start:])
 
     def synced(self, last: EntryId, snapshot: SnapshotMeta | None) -> None:
-        """Take note that the disk has the log that ended with `last` when the write began.
+        """Record that the disk has the log that ended with `last` when the write began.
 
-        The log may have been cut and written anew in the meantime. If it still has that entry, it
-        has the same ones before it; an index alone would say nothing of the kind (I73).
+        The log may have been truncated and rewritten in the meantime. If it still has that entry,
+        it has the same ones before it. An index alone would not show that (I73).
 
         Args:
             last: The last entry at the time when the write began.
-            snapshot: What the write replaced the log by, if it did.
+            snapshot: The snapshot by which the write replaced the log, if any.
         """
         if self.is_snapshot_unsynced:
             if snapshot != self.snapshot:
@@ -212,11 +212,11 @@ class RaftLog:
             self._durable_to(last.index)
 
     def install(self, snapshot: SnapshotMeta) -> bool:
-        """Take a snapshot from the leader.
+        """Install a snapshot from the leader.
 
-        If the log has the last entry that the snapshot covers, it has all of them, and keeps what
-        follows. Otherwise nothing in it can be trusted to follow the snapshot: all of it goes (rule
-        7 of figure 13; I69).
+        If the log has the last entry that the snapshot covers, it has all of them, and keeps the
+        entries behind it. Otherwise no entry in it can be trusted to follow the snapshot: all of
+        them are removed (rule 7 of figure 13; I69).
 
         Returns:
             Whether the log was replaced by the snapshot.
@@ -237,16 +237,16 @@ class RaftLog:
         return True
 
     def take_installed(self) -> SnapshotMeta | None:
-        """Return an installed snapshot that is on the disk and counts as delivered from now on."""
+        """Return an installed snapshot that is on the disk; it counts as delivered from now on."""
         if self.is_snapshot_unsynced or self.delivered_index >= self.snapshot.index:
             return None
         self.delivered_index = self.snapshot.index
         return self.snapshot
 
     def compact(self, snapshot: SnapshotMeta, *, keep_entries: int) -> None:
-        """Take note of an own snapshot that is durable; drop what it covers but the last entries.
+        """Replace entries by an own, durable snapshot, except the last `keep_entries`.
 
-        What is kept spares followers that are a little behind a whole snapshot.
+        The kept entries spare followers that are a little behind a whole snapshot.
         """
         assert snapshot.index <= self.delivered_index
         if snapshot.index <= self.snapshot.index:
@@ -261,7 +261,7 @@ class RaftLog:
             del self._memberships[0]
 
     def _truncate_from(self, index: int) -> None:
-        assert index > self.commit_index, "what is committed is never cut"
+        assert index > self.commit_index, "committed entries are never truncated"
         cut = self._entries[index - self.base.index - 1 :]
         del self._entries[index - self.base.index - 1 :]
         self.uncommitted_bytes -= sum(entry.size_bytes for entry in cut)
@@ -295,13 +295,13 @@ def _entries_behind(snapshot: SnapshotMeta, entries: list[Entry]) -> list[Entry]
     for before, entry in pairwise(entries):
         if entry.index != before.index + 1 or entry.term < before.term:
             raise DamagedLogError(
-                f"entry {entry.index} of term {entry.term} stands behind entry {before.index} of"
+                f"entry {entry.index} of term {entry.term} follows entry {before.index} of"
                 f" term {before.term}"
             )
     if entries and entries[0].index > snapshot.index + 1:
         raise DamagedLogError(
             f"the log begins with entry {entries[0].index}, the snapshot ends with"
-            f" {snapshot.index}: what is between them is missing"
+            f" {snapshot.index}: the entries between them are missing"
         )
     for entry in entries:
         if entry.kind is EntryKind.MEMBERSHIP:
@@ -314,7 +314,7 @@ def _entries_behind(snapshot: SnapshotMeta, entries: list[Entry]) -> list[Entry]
     behind = entries[position + 1 :]
     if behind and behind[0].term < snapshot.term:
         raise DamagedLogError(
-            f"entry {behind[0].index} of term {behind[0].term} stands behind a snapshot of term"
+            f"entry {behind[0].index} of term {behind[0].term} follows a snapshot of term"
             f" {snapshot.term}"
         )
     return behind

@@ -1,11 +1,11 @@
-"""Who takes part: voters, learners, and the identity of each.
+"""The membership: voters, learners, and the identity of each.
 
 Pure: no clock, no I/O.
 
-A node is its id *and* its disk. What a voter has promised (its vote, the entries it said were
-durable) is on its disk; with another disk it is another node that remembers no promise, although
-it may have the same name and address. So the disk id, drawn when a disk is first used, is part of
-the identity, and what one identity says never counts for another (I75).
+A node is its id *and* its disk. The promises of a voter (its vote, the entries that it reported as
+durable) are on its disk. With another disk it is another node without these promises, although it
+may have the same name and address. So the disk id, drawn at the first use of a disk, is part of the
+identity, and messages of one identity never count for another (I75).
 
 A membership is written to the log in full, as the payload of an entry, and is in force from the
 moment it is appended.
@@ -30,7 +30,7 @@ class Identity(msgspec.Struct, frozen=True, array_like=True, order=True):
     """One node with one disk."""
 
     node_id: NodeId
-    """Given by the operator; at most one identity with this id is a member at any time."""
+    """Set by the operator; at most one identity with this id is a member at any time."""
     disk_id: DiskId
     """Random bytes, drawn when the disk was first used."""
 
@@ -43,19 +43,19 @@ Members = Annotated[tuple[Identity, ...], msgspec.Meta(max_length=MEMBER_COUNT_M
 
 @final
 class Membership(msgspec.Struct, frozen=True, array_like=True):
-    """The voters and learners that one entry of the log lays down.
+    """The voters and learners of one membership entry.
 
     Invariant: both are sorted, and no node id is in them twice.
     """
 
     voters: Members = ()
-    """Their majority elects and commits."""
+    """Nodes whose majority elects and commits."""
     learners: Members = ()
-    """They get all entries, and count for nothing."""
+    """Nodes that get all entries, and do not count."""
 
     @classmethod
     def of_voters(cls, voters: Iterable[Identity]) -> Self:
-        """Return the first membership of a new cluster; every voter must begin with the same."""
+        """Return the first membership of a new cluster; every voter must start with the same."""
         return cls(tuple(sorted(voters)))
 
     @property
@@ -72,12 +72,12 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
         return next((member for member in self.members if member.node_id == node_id), None)
 
     def is_majority(self, identities: Iterable[Identity]) -> bool:
-        """Return whether these hold a majority of the voters; who is no voter does not count."""
+        """Return whether these include a majority of the voters; other nodes do not count."""
         voters = set(self.voters)
         return 2 * len(voters & set(identities)) > len(voters)
 
     def with_learner(self, identity: Identity) -> "Membership":
-        """Return what it is with one learner more.
+        """Return the membership with one more learner.
 
         Raises:
             MembershipRefusedError: The node id is taken.
@@ -93,7 +93,7 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
         return Membership(self.voters, tuple(sorted((*self.learners, identity))))
 
     def with_promoted(self, node_id: int) -> "Membership":
-        """Return what it is with a learner made a voter.
+        """Return the membership with a learner promoted to a voter.
 
         Raises:
             MembershipRefusedError: The node is no learner.
@@ -105,7 +105,7 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
         return Membership(tuple(sorted((*self.voters, identity))), others)
 
     def without(self, node_id: int) -> "Membership":
-        """Return what it is without a member.
+        """Return the membership without a member.
 
         Raises:
             MembershipRefusedError: There is no such member, or it is the last voter.
@@ -124,10 +124,10 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
 
 
 def check_cluster(cluster_id: str, identity: Identity, own_cluster_id: str) -> None:
-    """Check that a request comes from the cluster to which this node belongs.
+    """Check that a request comes from this node's cluster.
 
     Raises:
-        InvalidRequestError: It comes from another one; the message names both.
+        InvalidRequestError: It comes from another cluster; the text names both.
     """
     if cluster_id != own_cluster_id:
         raise InvalidRequestError(
@@ -149,12 +149,12 @@ _decoder = msgspec.msgpack.Decoder(Membership)
 
 
 def encode_membership(membership: Membership) -> bytes:
-    """Return the payload of an entry that lays down this membership."""
+    """Return the payload of a membership entry."""
     return _encoder.encode(membership)
 
 
 def decode_membership(payload: bytes) -> Membership:
-    """Return the membership that an entry lays down.
+    """Return the membership of an entry's payload.
 
     Raises:
         WireFormatError: The payload is no membership.

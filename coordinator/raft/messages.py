@@ -1,14 +1,13 @@
-"""Entries of the log, and what nodes say to each other.
+"""Entries of the log, and the messages between nodes.
 
 Pure: no clock, no I/O.
 
-Indexes and terms are Raft's: the first entry has index 1, index 0 and term 0 stand for "before
-everything", and an index names an entry, so ends are inclusive here, as in the paper. Where a
-message comes from and which one it answers is all in the message; nothing is taken from the
-connection it came over.
+Indexes and terms are Raft's: the first entry has index 1, and index 0 with term 0 stands for
+"before everything". An index names an entry, so ends are inclusive here, as in the paper. A message
+itself has its sender and the request that it answers; nothing is taken from its connection.
 
 Requests come from a leader or a candidate and are judged by their term and log. Reports (the
-replies) are *counted*, so they are believed only from the very identity that is a member.
+replies) are *counted*, so they are accepted only from the very identity that is a member.
 """
 
 from enum import IntEnum
@@ -23,26 +22,26 @@ Index = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 Term = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 ENTRY_OVERHEAD_BYTES: Final = 32
-"""What an entry counts for besides its payload, so that empty entries are not free."""
+"""Bytes that an entry counts for besides its payload, so that empty entries are not free."""
 
 ENTRY_COUNT_MAX: Final = 10_000
-"""In one message; a bound for decoders, far above what is sent."""
+"""Entries in one message; a bound for decoders, far above what is sent."""
 
 
 class EntryKind(IntEnum):
-    """What an entry is for."""
+    """The purpose of an entry."""
 
     COMMAND = 0
     """Opaque bytes for the state machine."""
     TERM_START = 1
-    """The first entry of a leader. Empty: committing it commits what earlier terms left (I67)."""
+    """The first entry of a leader. Empty: committing it commits entries of earlier terms (I67)."""
     MEMBERSHIP = 2
-    """The members from here on."""
+    """The membership from here on."""
 
 
 @final
 class EntryId(msgspec.Struct, frozen=True, array_like=True):
-    """Names an entry: two entries with the same index and term are the same, in all logs."""
+    """The name of an entry: entries with the same index and term are the same, in all logs."""
 
     index: Index
     term: Term
@@ -54,7 +53,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     index: Index
     term: Term
-    """Of the leader that appended it."""
+    """Term of the leader that appended it."""
     kind: EntryKind
     payload: bytes
 
@@ -65,20 +64,20 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def size_bytes(self) -> int:
-        """What the entry counts for against limits."""
+        """Bytes that the entry counts for against limits."""
         return len(self.payload) + ENTRY_OVERHEAD_BYTES
 
 
 @final
 class SnapshotMeta(msgspec.Struct, frozen=True, array_like=True):
-    """What the core knows of a snapshot; the data itself is kept and moved by the shell."""
+    """The core's part of a snapshot; the shell keeps and moves the data itself."""
 
     index: Index
     """The last entry that the snapshot covers."""
     term: Term
     """The term of that entry."""
     membership: Membership
-    """In force at that entry."""
+    """The membership in force at that entry."""
 
     @property
     def entry_id(self) -> EntryId:
@@ -89,14 +88,14 @@ class SnapshotMeta(msgspec.Struct, frozen=True, array_like=True):
 class _Addressed(msgspec.Struct, frozen=True, array_like=True):
     sender: Identity
     target: Identity
-    """A node that does not have this very identity refuses the message."""
+    """The receiver; a node with another identity refuses the message."""
     term: Term
-    """The sender's; in a vote request the one of the campaign."""
+    """The sender's term; in a vote request the term of the campaign."""
 
 
 @final
 class PreVoteRequest(_Addressed, frozen=True, array_like=True, tag="pre-vote"):
-    """Would you vote for me in the term after `term`? Changes nothing anywhere."""
+    """Request for a vote in the term after `term`, which changes nothing anywhere."""
 
     last: EntryId
     """The end of the candidate's log."""
@@ -104,26 +103,26 @@ class PreVoteRequest(_Addressed, frozen=True, array_like=True, tag="pre-vote"):
 
 @final
 class PreVoteReply(_Addressed, frozen=True, array_like=True, tag="pre-vote-reply"):
-    """Whether the sender would vote."""
+    """Whether the sender would grant its vote."""
 
     asked_term: Term
-    """The candidate's term at the time of the question."""
+    """The candidate's term at the time of the request."""
     is_granted: bool
 
 
 @final
 class VoteRequest(_Addressed, frozen=True, array_like=True, tag="vote"):
-    """Vote for me in `term`."""
+    """Request for a vote in `term`."""
 
     last: EntryId
     """The end of the candidate's log."""
     is_transfer: bool
-    """The leader asked the candidate to stand, so a live leader is no reason to refuse."""
+    """The leader asked the candidate to campaign, so a live leader is no reason to refuse."""
 
 
 @final
 class VoteReply(_Addressed, frozen=True, array_like=True, tag="vote-reply"):
-    """Whether the sender has voted for the target in `term`."""
+    """Whether the sender has granted the target its vote in `term`."""
 
     is_granted: bool
 
@@ -135,10 +134,10 @@ class AppendRequest(_Addressed, frozen=True, array_like=True, tag="append"):
     previous: EntryId
     """The entry before the first one."""
     commit_index: Index
-    """The leader's."""
+    """The leader's commit index."""
     attempt: int
-    """Comes back in the answer: how often the leader has begun anew to find out where the two logs
-    agree. An answer to an earlier attempt is late."""
+    """Comes back in the answer: how often the leader has restarted the probe for the place where
+    the two logs agree. An answer to an earlier attempt is late."""
     read_round: int
     """Comes back in the answer: the number of the latest round of ReadIndex."""
     entries: Annotated[tuple[Entry, ...], msgspec.Meta(max_length=ENTRY_COUNT_MAX)]
@@ -146,37 +145,37 @@ class AppendRequest(_Addressed, frozen=True, array_like=True, tag="append"):
 
 @final
 class AppendReply(_Addressed, frozen=True, array_like=True, tag="append-reply"):
-    """The sender's log agrees with the leader's."""
+    """Report that the sender's log agrees with the leader's."""
 
     received_index: Index
-    """Up to here it agrees, in memory at least; tells the leader what to send next."""
+    """The log agrees up to here, in memory at least; the leader sends the next entries."""
     durable_index: Index
-    """Up to here it agrees and is on disk; this is what counts for a commit (I66)."""
+    """The log agrees and is on disk up to here; this counts for a commit (I66)."""
     attempt: int
-    """Of the request that this answers; 0 when it answers none, because more was synced."""
+    """Attempt of the request that this answers; 0 without one, after a later sync."""
     read_round: int
-    """Of the request that this answers; 0 when it answers none."""
+    """Read round of the request that this answers; 0 without one."""
 
 
 @final
 class AppendRefusal(_Addressed, frozen=True, array_like=True, tag="append-refusal"):
-    """The sender does not have `previous_index` as the leader does, or knows a later term."""
+    """Report that the sender lacks the leader's `previous_index`, or knows a later term."""
 
     previous_index: Index
-    """From the request that is refused."""
+    """The index in the refused request."""
     hint: EntryId
-    """The last entry of the sender that may agree: everything behind it does not."""
+    """The last entry of the sender that may agree; all entries behind it differ."""
     attempt: int
-    """Of the request that this answers."""
+    """Attempt of the request that this answers."""
     read_round: int
-    """Of the request that this answers."""
+    """Read round of the request that this answers."""
 
 
 @final
 class SnapshotRequest(_Addressed, frozen=True, array_like=True, tag="snapshot"):
-    """Take this snapshot; what it stands for is gone from the leader's log.
+    """A snapshot to install; its entries are compacted in the leader's log.
 
-    The shell moves the data beside, and hands the message to the core when all of it is there.
+    The shell moves the data beside it, and gives the core the message when the data is complete.
     """
 
     snapshot: SnapshotMeta
@@ -184,7 +183,7 @@ class SnapshotRequest(_Addressed, frozen=True, array_like=True, tag="snapshot"):
 
 @final
 class TimeoutNow(_Addressed, frozen=True, array_like=True, tag="timeout-now"):
-    """Stand for election at once: the leader wants you to be the next one."""
+    """Request to campaign at once: the leader transfers its leadership."""
 
 
 Message = (
@@ -200,11 +199,11 @@ Message = (
 )
 
 Report = PreVoteReply | VoteReply | AppendReply | AppendRefusal
-"""What is counted."""
+"""Messages that are counted."""
 
 OfOneTerm = VoteReply | AppendReply | AppendRefusal | TimeoutNow
-"""What means nothing when its term is over. Requests of an earlier term are answered, so that the
-sender learns of the later one; the reply to a pre-vote names the term that it is about."""
+"""Messages without a meaning after their term. Requests of an earlier term are answered, so that
+the sender learns of the later one; the reply to a pre-vote names the term that it is about."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
@@ -219,7 +218,7 @@ def decode(data: bytes | memoryview) -> Message:
     """Return the message in these bytes.
 
     Raises:
-        WireFormatError: They are no message, or one that no correct node sends.
+        WireFormatError: The bytes are no message, or one that no correct node sends.
     """
     try:
         message: Message = _decoder.decode(data)

@@ -2,8 +2,8 @@
 
 Pure: no clock, no I/O; time comes as ticks.
 
-What changes while a write is under way waits for the next one. So one sync serves all that came in
-meanwhile, and an acknowledgement can only be about one thing.
+Changes during a write wait for the next one. So one sync serves all inputs that arrived meanwhile,
+and an acknowledgement can only be about one write.
 """
 
 from typing import final
@@ -15,7 +15,7 @@ from tidelog.coordinator.raft.ready import Write
 
 @final
 class PendingWrite:
-    """The write under way, if there is one, and what the next one contains."""
+    """The write under way, if any, and the content of the next one."""
 
     def __init__(self, hard_state: HardStateGate, log: RaftLog, max_ticks: int) -> None:
         """Begin without a write; one that takes `max_ticks` is stuck."""
@@ -31,12 +31,12 @@ class PendingWrite:
         return self._ticks >= self._max_ticks
 
     def tick(self) -> None:
-        """Let a tick pass."""
+        """Count a tick."""
         if self._write is not None:
             self._ticks += 1
 
     def begin(self) -> Write | None:
-        """Return the next write; `None` while one is under way, or if the disk knows it all."""
+        """Return the next write; `None` during a write, or if the disk has everything."""
         if self._write is not None:
             return None
         hard_state = self._hard_state.unsynced()
@@ -48,7 +48,7 @@ class PendingWrite:
         return self._write
 
     def end(self, write: Write) -> bool:
-        """Take note that a write is durable; return whether more of the log is than before."""
+        """Record that a write is durable; return whether more of the log is durable than before."""
         assert write is self._write, "there is one write at a time"
         self._write = None
         self._ticks = 0

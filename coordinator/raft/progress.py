@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, and how fast it may send to it.
+"""The leader's state of one follower, with the flow control towards it.
 
 Pure: no clock, no I/O.
 
@@ -23,20 +23,20 @@ class ProgressState(Enum):
     """How the leader sends to a follower."""
 
     PROBE = "probe"
-    """Where the logs agree is being found out: one message at a time."""
+    """The leader probes for the last matching entry, with one message at a time."""
     REPLICATE = "replicate"
-    """They agree; messages are sent without waiting, as far as the window allows."""
+    """The logs agree; messages are sent without waiting, as far as the window allows."""
     SNAPSHOT = "snapshot"
-    """It is on its way to a snapshot; no entries are sent."""
+    """A snapshot is on its way to the follower; no entries are sent."""
 
 
 @final
 class Window:
     """Messages with entries that were sent and not answered, oldest first.
 
-    It opens with one message, and takes one more for each that is answered, so it doubles with each
-    round trip. A follower that refuses closes it again: were everything sent at once, messages that
-    overtake each other would be refused and sent again in full, over and over.
+    It starts with one message, and grows by one for each answer, so it doubles with each round
+    trip. A refusal closes it again. If everything were sent at once, messages that overtake each
+    other would be refused and sent again in full, over and over.
     """
 
     def __init__(self, max_messages: int, max_bytes: int) -> None:
@@ -56,19 +56,19 @@ class Window:
         return len(self._sent) >= self._open_messages or self._bytes >= self._max_bytes
 
     def add(self, last_index: int, size_bytes: int) -> None:
-        """Take note of a message that ends with `last_index`."""
+        """Add a message that ends with `last_index`."""
         assert not self.is_full
         self._sent.append((last_index, size_bytes))
         self._bytes += size_bytes
 
     def free_to(self, index: int) -> None:
-        """Take note that everything up to `index` was received."""
+        """Remove the messages up to `index`, which were received."""
         while self._sent and self._sent[0][0] <= index:
             self._bytes -= self._sent.popleft()[1]
             self._open_messages = min(self._open_messages + 1, self._max_messages)
 
     def clear(self) -> None:
-        """Forget what was sent: it may have been lost. Open for one message again."""
+        """Remove all messages, which may be lost; open for one message again."""
         self._sent.clear()
         self._open_messages = 1
         self._bytes = 0
@@ -76,37 +76,37 @@ class Window:
 
 @final
 class Progress:
-    """One follower, or learner, as its leader sees it.
+    """The leader's view of one follower or learner.
 
     Invariant: 0 <= match_index < next_index.
     """
 
     def __init__(self, *, next_index: int, window: Window, now_ticks: int) -> None:
-        """Know nothing but where to begin to ask; count it as heard of just now."""
+        """Start with a first index to probe; the follower counts as active just now."""
         self.state = ProgressState.PROBE
         self.match_index = 0
-        """Up to here it agrees with the leader, on its disk. Never falls."""
+        """The follower's disk agrees with the leader up to here. Never falls."""
         self.next_index = next_index
         """The first entry to send next. In REPLICATE everything before it was sent."""
         self.attempt = 1
-        """Counts how often probing has begun; what answers an earlier attempt is late. Without
-        this, each of many messages that overtook each other would begin to probe anew."""
+        """Number of probes so far; an answer to an earlier attempt is late. Without it, each of
+        many messages that overtook each other would restart the probe."""
         self.window = window
         self.heard_at_ticks = now_ticks
-        """When it last answered."""
+        """Tick of its last answer."""
         self.is_probe_sent = False
-        """In PROBE: an answer, or the next heartbeat, comes before the next message."""
+        """In PROBE: the next message waits for an answer, or for the next heartbeat."""
         self.snapshot_index = 0
         """In SNAPSHOT: the snapshot that was sent."""
         self.snapshot_since_ticks = 0
-        """In SNAPSHOT: when it was sent."""
+        """In SNAPSHOT: the tick at which it was sent."""
         self.commit_index_sent = 0
-        """The highest commit index that it was told; may not have arrived."""
+        """The highest commit index sent to it; it may not have arrived."""
         self.read_round = 0
         """The latest round of ReadIndex that it has confirmed."""
 
     def become_probe(self, next_index: int) -> None:
-        """Find out anew where the logs agree, beginning before `next_index`."""
+        """Probe again for the last matching entry, beginning before `next_index`."""
         self.state = ProgressState.PROBE
         self.attempt += 1
         self.next_index = max(next_index, self.match_index + 1)
@@ -120,14 +120,14 @@ class Progress:
         self.window.clear()
 
     def become_snapshot(self, index: int, now_ticks: int) -> None:
-        """Wait until the snapshot that covers `index` is there."""
+        """Wait until the follower has the snapshot that covers `index`."""
         self.state = ProgressState.SNAPSHOT
         self.snapshot_index = index
         self.snapshot_since_ticks = now_ticks
         self.window.clear()
 
     def received(self, received_index: int, durable_index: int, attempt: int) -> None:
-        """Take in what a reply says; replies may be late, doubled and out of order."""
+        """Process a reply; replies may be late, duplicate and out of order."""
         self.match_index = max(self.match_index, durable_index)
         self.window.free_to(received_index)
         self.next_index = max(self.next_index, received_index + 1, self.match_index + 1)
@@ -137,6 +137,6 @@ class Progress:
             self.become_probe(received_index + 1)
 
     def refused(self, previous_index: int, next_index: int, attempt: int) -> None:
-        """Take in that it does not have the entry `previous_index`; `next_index` is to be tried."""
+        """Process the refusal of `previous_index`; `next_index` is the next attempt."""
         if attempt == self.attempt and self.state is not ProgressState.SNAPSHOT:
             self.become_probe(min(next_index, previous_index))

@@ -2,10 +2,10 @@
 
 Pure: no clock, no I/O.
 
-A leader cannot know by itself that it still is one. So a read takes the leader's commit index, and
-then waits until a majority has answered a message that was sent *after* that: at that time no later
-leader had a majority, so nothing beyond that index was committed when the read came. Reads that
-come in together share one round. No clock takes part: a paused process cannot be fooled.
+A leader cannot know by itself that it still leads. So a read takes the leader's commit index, and
+then waits until a majority has answered a message that was sent *after* that. At that time no later
+leader had a majority, so nothing beyond that index was committed when the read arrived. Reads that
+arrive together share one round. No clock takes part: a paused process cannot be fooled.
 """
 
 from collections import deque
@@ -28,26 +28,26 @@ class ReadQueue:
     """The reads of one leader in one term."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start empty."""
         self._new: list[int] = []
         self._rounds: deque[_Round] = deque()
         self.latest_round = 0
-        """The number of the last round that was begun; 0 before the first."""
+        """The number of the last round; 0 before the first."""
 
     @property
     def is_waiting(self) -> bool:
-        """A round is not confirmed yet."""
+        """Whether a round is not confirmed yet."""
         return bool(self._rounds)
 
     def ask(self, context: int) -> None:
-        """Take in a read; it joins the next round."""
+        """Add a read to the next round."""
         self._new.append(context)
 
     def begin_round(self, commit_index: int) -> bool:
-        """Begin a round if reads wait for one; its messages must be sent after this.
+        """Start a round if reads wait for one; its messages must be sent after this.
 
         Call this only when an entry of the leader's own term is committed: before that its commit
-        index may be behind what an earlier leader has committed.
+        index may be behind the index that an earlier leader has committed.
         """
         if not self._new:
             return False

@@ -1,4 +1,4 @@
-"""What goes between the core and its shell.
+"""Values that pass between the core and its shell.
 
 Pure: no clock, no I/O.
 """
@@ -13,17 +13,17 @@ from tidelog.coordinator.raft.messages import Entry, EntryId, Message, SnapshotM
 
 @final
 class HardState(msgspec.Struct, frozen=True, array_like=True):
-    """What a node has promised; forgetting it breaks elections."""
+    """The promises of a node; forgetting them breaks elections."""
 
     term: int = 0
-    """The highest that the node has met."""
+    """The highest term that the node has met."""
     voted_for: Identity | None = None
-    """Who got the node's vote in this term."""
+    """The candidate that has the node's vote in this term."""
 
     def covers(self, other: "HardState") -> bool:
-        """Return whether whoever remembers this keeps the promises of `other` as well.
+        """Return whether a node with this hard state keeps the promises of `other` as well.
 
-        A later term covers all of an earlier one: the node votes in that one never again.
+        A later term covers all of an earlier one, in which the node never votes again.
         """
         if self.term != other.term:
             return self.term > other.term
@@ -32,32 +32,33 @@ class HardState(msgspec.Struct, frozen=True, array_like=True):
 
 @final
 class Write(msgspec.Struct, frozen=True):
-    """What must be on the disk before `RaftCore.synced` is called with it.
+    """State that must be on the disk before `RaftCore.synced` is called with it.
 
-    In this order, so that a crash at any point leaves what `StoredState` can begin with: hard
-    state; snapshot; entries.
+    It is written in this order: hard state; snapshot; entries. So a crash at any point leaves a
+    state that `StoredState` can start from.
     """
 
     hard_state: HardState | None
     """The new term and vote; `None` if they are the same as before."""
     snapshot: SnapshotMeta | None
-    """Make the data of this snapshot durable, then empty the log: it begins anew behind it."""
+    """Make the data of this snapshot durable, then empty the log: it restarts behind it."""
     entries: tuple[Entry, ...]
-    """Cut the log before the first of them, then append them."""
+    """Truncate the log before the first of them, then append them."""
     last: EntryId
-    """Where the log ends when that is done."""
+    """The end of the log after that."""
 
 
 @final
 class StoredState(msgspec.Struct, frozen=True):
-    """What the disk has when a node starts."""
+    """The state on disk at the start of a node."""
 
     hard_state: HardState
     snapshot: SnapshotMeta
-    """The newest one whose data is whole. A new node has one of index and term 0: on the voters of
-    a new cluster its membership names them all; on one that will join it is empty."""
+    """The newest snapshot with complete data. A new node has one of index and term 0. Its
+    membership names all voters on the voters of a new cluster; on a node that will join a cluster
+    it is empty."""
     entries: tuple[Entry, ...] = ()
-    """All that the log has. The core sorts out what a crash has left."""
+    """All entries of the log. The core removes the remains of a crash."""
 
 
 @final
@@ -65,29 +66,31 @@ class ReadState(msgspec.Struct, frozen=True):
     """A read that may be served."""
 
     context: int
-    """What was given to `RaftCore.read`."""
+    """The context that `RaftCore.read` got."""
     index: int
-    """When the state machine has applied so much, it has all that was committed before the read."""
+    """When the state machine has applied this index, it has all that was committed before the
+    read."""
 
 
 @final
 class Ready(msgspec.Struct, frozen=True):
-    """What there is to do."""
+    """The pending work of a shell."""
 
     write: Write | None
-    """Make this durable, then call `RaftCore.synced` with it; until then there is no other one."""
+    """Make this durable, then call `RaftCore.synced` with it; until then there is no other
+    write."""
     messages: tuple[Message, ...]
-    """To be sent at once: nothing in them depends on a write that is not synced. May be lost."""
+    """Messages to send at once: none depends on a write that is not synced. May be lost."""
     snapshot: SnapshotMeta | None
     """Replace the state machine by this snapshot, which is durable, before `committed`."""
     committed: tuple[Entry, ...]
-    """To be applied, in this order; durable here, and handed out once."""
+    """Entries to apply, in this order; durable here, and returned once."""
     reads: tuple[ReadState, ...]
     """Reads that a majority has confirmed."""
 
     @property
     def is_empty(self) -> bool:
-        """There is nothing to do."""
+        """Whether there is no work."""
         return not (self.write or self.messages or self.snapshot or self.committed or self.reads)
 
 
@@ -96,21 +99,21 @@ EMPTY_READY: Final = Ready(None, (), None, (), ())
 
 @final
 class AddLearner(msgspec.Struct, frozen=True):
-    """Let a node get all entries, without a say."""
+    """Add a node that gets all entries without a vote."""
 
     identity: Identity
 
 
 @final
 class Promote(msgspec.Struct, frozen=True):
-    """Make a learner that has caught up a voter."""
+    """Promote a learner that has caught up to a voter."""
 
     node_id: int
 
 
 @final
 class Remove(msgspec.Struct, frozen=True):
-    """Let a voter or learner go, whether it runs or not."""
+    """Remove a voter or learner, running or not."""
 
     node_id: int
 

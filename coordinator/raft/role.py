@@ -1,10 +1,10 @@
-"""What a node is; `coordinator.raft.core` shows what moves it from one role to another."""
+"""The role of a node; `coordinator.raft.core` shows the transitions between roles."""
 
 from enum import Enum
 
 
 class Role(Enum):
-    """What a node is at the moment."""
+    """The current role of a node."""
 
     FOLLOWER = "follower"
     """Also the role of learners, and of nodes that are no members."""

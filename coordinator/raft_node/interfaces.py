@@ -1,4 +1,4 @@
-"""What a node of Raft needs around it: what the commands add up to, and a way to the others.
+"""Interfaces of a Raft node: its state machine and its transport.
 
 Pure: declarations.
 """
@@ -10,33 +10,34 @@ from tidelog.coordinator.raft.messages import Message, SnapshotRequest
 
 
 class StateMachine(Protocol):
-    """What the committed commands add up to."""
+    """The state machine that committed commands drive."""
 
     def apply(self, index: int, command: bytes, decoded: object | None) -> None:
-        """Carry out one command; they come in order, each once.
+        """Apply one command; commands come in order, each once.
 
-        `decoded` is what this process proposed the very entry with, `None` if there is nothing.
+        `decoded` is the decoded form of an entry that this process proposed, otherwise `None`.
 
         Raises:
+            DataDirectoryError: The command is of a newer version.
             DataDirectoryError: It is of a newer version.
         """
         ...
 
     def snapshot(self) -> bytes:
-        """Return all of the state."""
+        """Return the whole state."""
         ...
 
     def restore(self, data: bytes) -> None:
-        """Become what a snapshot says, whatever was before.
+        """Replace the state by that of a snapshot.
 
         Raises:
-            DataDirectoryError: It is of a newer version.
+            DataDirectoryError: The snapshot is of a newer version.
         """
         ...
 
 
 class Transport(Protocol):
-    """The way to the other nodes; see `coordinator.raft_node.transport`."""
+    """The transport to the other nodes; see `coordinator.raft_node.transport`."""
 
     def send(self, messages: Iterable[Message]) -> None:
         """Send messages, each to its target; returns at once, and may lose them."""

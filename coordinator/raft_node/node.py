@@ -1,8 +1,8 @@
-"""One node of a Raft cluster at work: its core, its disk, its messages.
+"""A running node of a Raft cluster: its core, its disk, its messages.
 
-Shell: lets time pass, moves messages, makes writable what must be durable. The core decides, and
-is only ever called in plain calls: a tick, a message or a proposal, followed by `_pump`, which
-carries out all that need not wait. One task waits for the disk.
+Shell: drives the clock, moves messages, and makes writes durable. The core decides. It is only
+called synchronously: a tick, a message or a proposal, followed by `_pump`, which executes
+everything that needs no waiting. One task waits for the disk.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,8 @@ KEPT_ENTRIES: Final = 1000
 class RaftNode:
     """A voter or a learner.
 
-    Invariant: whatever the core wants done at once has been done whenever no call is under way.
+    Invariant: when no call is under way, everything that the core requested has been executed,
+    except writes to the disk.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class RaftNode:
         *,
         stored: Stored,
     ) -> None:
-        """Run `core`, which began with what was `stored` in `storage`."""
+        """Run `core`, which started from `stored` in `storage`."""
         self._env = env
         self._core = core
         self._storage = storage
@@ -71,7 +72,7 @@ class RaftNode:
         self._machine: StateMachine | None = None
         self._links: Transport | None = None
         self._incoming: dict[SnapshotMeta, bytes] = {}
-        """Data of snapshots that were handed to the core and are not durable yet."""
+        """Data of snapshots that the core has and that are not durable yet."""
         self._write: Write | None = None
         self._has_work = trio.Event()
         self._applied_index = stored.snapshot.meta.index
@@ -88,9 +89,9 @@ class RaftNode:
         self._on_membership_changed: list[Callable[[], None]] = []
         self._failure: str | None = None
         self._end: TidelogError | None = None
-        """Why `run` ends."""
+        """Error with which `run` ends."""
 
-    # What others may want to know.
+    # Read access.
 
     @property
     def identity(self) -> Identity:
@@ -99,7 +100,7 @@ class RaftNode:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster that it belongs to."""
+        """The cluster of this node."""
         return self._vote.cluster_id
 
     @property
@@ -114,7 +115,7 @@ class RaftNode:
 
     @property
     def leader_id(self) -> int | None:
-        """The node that leads, as far as this one has heard lately."""
+        """The leader, if this node has heard from it recently."""
         leader = self._core.leader
         return None if leader is None else leader.node_id
 
@@ -125,25 +126,25 @@ class RaftNode:
 
     @property
     def applied_index(self) -> int:
-        """The last entry that the state machine has."""
+        """The last entry that the state machine has applied."""
         return self._applied_index
 
     @property
     def commit_index(self) -> int:
-        """The last entry that is decided, as far as this node knows.
+        """The last entry that this node knows to be committed.
 
-        It is above `applied_index` while the disk here takes nothing: others may have it.
+        It is above `applied_index` while the disk here accepts no writes: others may have it.
         """
         return self._core.commit_index
 
     @property
     def membership(self) -> Membership:
-        """Who takes part, as far as this node knows."""
+        """The membership in force on this node."""
         return self._core.membership
 
     @property
     def is_only_voter(self) -> bool:
-        """Whether this node decides all alone."""
+        """Whether this node is the only voter."""
         return self._core.membership.voters == (self.identity,)
 
     def on_role_changed(self, listener: Callable[[], None]) -> None:
@@ -154,14 +155,14 @@ class RaftNode:
         """Call `listener` whenever another membership is in force; it must not wait or raise."""
         self._on_membership_changed.append(listener)
 
-    # Work.
+    # Operation.
 
     async def run(self, machine: StateMachine, links: Transport) -> None:
-        """Take part until cancelled, or until the disk fails.
+        """Take part in the cluster until cancelled, or until the disk fails.
 
         Raises:
-            LogOfflineError: The disk failed: nothing this node would say from now on is safe.
-            DataDirectoryError: What was agreed on is of a newer version.
+            LogOfflineError: The disk failed: no message of this node would be safe from now on.
+            DataDirectoryError: The log is of a newer version.
         """
         self._machine = machine
         self._links = links
@@ -174,10 +175,10 @@ class RaftNode:
                 try:
                     await self._write_all()
                 except LogOfflineError as error:
-                    self._end = error  # Raised below, as it is and not in a group.
+                    self._end = error  # Raised below, outside of an exception group.
                 nursery.cancel_scope.cancel()
         finally:
-            self._failure = self._failure or "it has ended"
+            self._failure = self._failure or "the node has stopped"
             self._wake_all()
         if self._end is not None:
             raise self._end
@@ -186,17 +187,17 @@ class RaftNode:
         """Check that this node takes part.
 
         Raises:
-            LogOfflineError: The disk failed, or the node has ended.
+            LogOfflineError: The disk failed, or the node has stopped.
         """
         if self._failure is not None:
             raise LogOfflineError(f"the metadata is offline: {self._failure}")
 
     def has_room_for(self, byte_count: int) -> bool:
-        """Return whether the disk has room for entries of this size, as far as can be known."""
+        """Return whether the disk has room for entries of this size, as far as is known."""
         return self._storage.free_bytes >= byte_count
 
     async def aclose(self) -> None:
-        """Close the storage when `run` has ended, so that the next start need not look at it.
+        """Close the storage after `run` has ended, so that the next start need not scan it.
 
         Raises:
             LogOfflineError: The disk failed, now or before.
@@ -204,61 +205,61 @@ class RaftNode:
         await self._env.run_in_thread(self._storage.close)
 
     def received(self, message: Message, data: bytes | None = None) -> None:
-        """Take in a message, with the data of the snapshot if it offers one."""
+        """Process a message, with the data of the snapshot if it has one."""
         if self._failure is not None or self._machine is None:
             return
         if isinstance(message, SnapshotRequest):
             assert data is not None
-            if message.snapshot.index > self._applied_index:  # Older ones the core has no use for.
+            if message.snapshot.index > self._applied_index:  # The core ignores older ones.
                 self._incoming[message.snapshot] = data
         self._core.step(message)
         self._pump()
 
     async def wait_role_changed(self) -> None:
-        """Wait until role or term change, or the node ends."""
+        """Wait until role or term change, or the node stops."""
         await self._has_changed_role.wait()
 
     async def wait_applied(self) -> None:
-        """Wait until the state machine has more than now."""
+        """Wait until the state machine has applied another entry."""
         await self._has_applied.wait()
 
     async def propose(self, command: bytes) -> int:
-        """Have a command committed and applied here; return its index.
+        """Commit a command and apply it here; return its index.
 
-        If cancelled, the command may be carried out, or not.
+        If cancelled, the command may be applied, or not.
 
         Raises:
             ProposalRefusedError: Nothing was appended.
-            LostProposalError: It will never be carried out.
-            OvertakenProposalError: It may be carried out, or not.
-            LogOfflineError: The disk failed; the command may be carried out, or not.
+            LostProposalError: The command will never be applied.
+            OvertakenProposalError: The command may be applied, or not.
+            LogOfflineError: The disk failed; the command may be applied, or not.
         """
         waiting = self.propose_nowait(command)
         return await waiting.wait()
 
     def propose_nowait(self, command: bytes, decoded: object | None = None) -> PendingProposal:
-        """Append a command; see `propose`. What is returned tells what becomes of it.
+        """Append a command; see `propose`. The result tells the outcome.
 
-        `decoded`, if given, is equal to what `command` decodes to, and must not change any more:
-        the state machine here gets it with the command. Another entry in its place drops it.
+        `decoded`, if given, equals the decoded `command`, and must not change any more. The local
+        state machine gets it with the command. Another entry in its place drops it.
         """
         self.require_running()
         return self._expect(lambda: self._core.propose(command), decoded)
 
     async def change_membership(self, change: MembershipChange) -> None:
-        """Have the membership changed.
+        """Change the membership.
 
         Raises:
-            ProposalRefusedError: Nothing was changed; the message says why.
-            LostProposalError: It will never be.
+            ProposalRefusedError: Nothing was changed; the text says why.
+            LostProposalError: The change will never be applied.
         """
         await self._expect(lambda: self._core.change_membership(change)).wait()
 
     def transfer_leadership(self, node_id: int) -> None:
-        """Let another voter lead as soon as it has all entries.
+        """Transfer the leadership to another voter as soon as it has all entries.
 
         Raises:
-            ProposalRefusedError: It cannot.
+            ProposalRefusedError: The transfer is not possible.
         """
         self._core.transfer_leadership(node_id)
         self._pump()
@@ -280,7 +281,7 @@ class RaftNode:
         finally:
             self._reads.remove(read)
         if not self.is_leader or self._core.term != term:
-            raise NotLeaderError("this node led when it was asked, and does not any more")
+            raise NotLeaderError("this node lost its leadership before the read was confirmed")
 
     def _expect(
         self, append: Callable[[], EntryId], decoded: object | None = None
@@ -292,7 +293,7 @@ class RaftNode:
     async def _tick(self) -> None:
         while True:
             if self._leads_alone():
-                # Nobody to hear of, and nobody to be heard by: time means nothing.
+                # A single node has no timeouts and no heartbeats, so it needs no ticks.
                 self._has_company = trio.Event()
                 await self._has_company.wait()
             await trio.sleep(TICK_S)
@@ -300,13 +301,13 @@ class RaftNode:
             self._pump()
 
     def _pump(self) -> None:
-        """Carry out all that need not wait."""
+        """Execute everything that needs no waiting."""
         if self._machine is None or self._end is not None:
             return
         try:
             self._pump_all()
         except DataDirectoryError as error:
-            # Whoever goes on without an entry goes astray.
+            # A node that skips an entry would diverge.
             self._end = error
             self._failure = str(error)
             self._has_work.set()
@@ -327,7 +328,7 @@ class RaftNode:
                 self._apply(entry)
             for read in ready.reads:
                 self._reads.confirmed(read.context, index=read.index)
-            # Its own disk may have less than what a majority has, and so the state machine, too.
+            # This disk may lag behind the majority, and so may the state machine.
             self._reads.applied(self._applied_index)
         if self._is_snapshot_due():
             self._has_work.set()
@@ -352,7 +353,7 @@ class RaftNode:
             self._links.send(ordinary)
 
     def _snapshot_failed(self, node_id: int) -> None:
-        # What follows from it goes out with the next tick: the link may fail for long.
+        # The consequence goes out with the next tick: the link may fail for long.
         self._core.report_failure(node_id)
 
     def _apply(self, entry: Entry) -> None:
@@ -427,7 +428,7 @@ class RaftNode:
         await self._on_disk(lambda: self._store(vote, snapshot, write))
         if snapshot is not None:
             self._snapshot = snapshot
-            # A later one may have come meanwhile.
+            # A later one may have arrived meanwhile.
             for meta in [meta for meta in self._incoming if meta.index <= snapshot.meta.index]:
                 del self._incoming[meta]
         self._write = None
@@ -462,10 +463,7 @@ class RaftNode:
         self._pump()
 
     async def _on_disk(self, work: Callable[[], None]) -> None:
-        """Have work done in a thread, again and again while the disk is full.
-
-        Likewise while no more files can be open.
-        """
+        """Run work in a thread; retry while the disk is full or no more files can be open."""
         is_done = False
         while not is_done:
             try:
@@ -485,6 +483,6 @@ class RaftNode:
         return LogOfflineError(f"the metadata is offline: {reason}")
 
     def _wake_all(self) -> None:
-        self._waiting.fail(LogOfflineError(f"it is not known what becomes of it: {self._failure}"))
+        self._waiting.fail(LogOfflineError(f"the outcome is unknown: {self._failure}"))
         self._reads.wake_all()
         self._tell_role()

@@ -1,6 +1,6 @@
-"""Questions to other nodes.
+"""Requests to other nodes.
 
-Shell: owns a connection to each node that was asked lately.
+Shell: owns a connection to each node with a recent request.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ AddressOf = Callable[[int], "tuple[str, int] | None"]
 
 @final
 class PeerClient:
-    """The other nodes, as far as they can be reached."""
+    """A client of the other nodes."""
 
     def __init__(
         self, env: Env, nursery: trio.Nursery, *, name: str, address_of: AddressOf
@@ -45,15 +45,14 @@ class PeerClient:
         timeout_s: float,
         attachment: Sequence[BytesLike] = (),
     ) -> Reply:
-        """Return a node's answer to a request and what is attached to it.
+        """Return a node's answer to a request, with its attachment.
 
         If cancelled, the request may be carried out, or not.
 
         Raises:
-            BrokerError: It refused.
-            ConnectionLostError: It cannot be reached, did not answer in time, or what came makes no
-                sense, for a bit was flipped on the way, perhaps; the request may be carried out, or
-                not.
+            BrokerError: The node refused.
+            ConnectionLostError: The node cannot be reached, did not answer in time, or sent an
+                invalid answer, perhaps after a bit flip. The request may be carried out, or not.
         """
         try:
             connection = await self._connection(node_id)
@@ -62,9 +61,7 @@ class PeerClient:
                     api_, request, take=lambda reply, _: reply, attachment=attachment
                 )
         except WireFormatError as error:
-            raise ConnectionLostError(
-                f"what node {node_id} sent makes no sense: {error}"
-            ) from error
+            raise ConnectionLostError(f"node {node_id} sent an invalid answer: {error}") from error
         # After a partition a new connection works at once, the old one after a long while.
         connection.close()
         raise ConnectionLostError(f"node {node_id} did not answer for {timeout_s:g} s")

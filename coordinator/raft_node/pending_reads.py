@@ -1,4 +1,4 @@
-"""Reads that wait until the state machine here has all that was committed before them."""
+"""Pending reads, which wait until the local state machine has all entries committed before them."""
 
 from dataclasses import dataclass, field
 from typing import final
@@ -11,19 +11,19 @@ class PendingRead:
     """One read."""
 
     context: int
-    """What the core knows it by."""
+    """Name of the read in the core."""
     is_over: trio.Event = field(default_factory=trio.Event)
-    """Set when it may be served, or never will be."""
+    """Set when the read may be served, or never will be."""
     index: int | None = None
-    """What must be applied before, `None` before a majority has confirmed it."""
+    """The index to apply first, `None` before a majority has confirmed the read."""
 
 
 @final
 class PendingReads:
-    """The reads under way on one node."""
+    """The pending reads of one node."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start empty."""
         self._count = 0
         self._reads: dict[int, PendingRead] = {}
 
@@ -34,22 +34,22 @@ class PendingReads:
         return read
 
     def remove(self, read: PendingRead) -> None:
-        """Forget a read."""
+        """Remove a read."""
         self._reads.pop(read.context, None)
 
     def confirmed(self, context: int, *, index: int) -> None:
-        """Take note that a read may be served when all up to `index` is applied."""
+        """Record that a read may be served when all entries up to `index` are applied."""
         read = self._reads.get(context)
-        if read is not None:  # Or else nobody waits for it any more.
+        if read is not None:  # A cancelled read was removed.
             read.index = index
 
     def applied(self, index: int) -> None:
-        """Wake whoever needs no more than what is applied."""
+        """Wake the reads whose index is applied."""
         for read in self._reads.values():
             if read.index is not None and read.index <= index:
                 read.is_over.set()
 
     def wake_all(self) -> None:
-        """Wake everybody: this node does not lead any more."""
+        """Wake all reads: this node does not lead any more."""
         for read in self._reads.values():
             read.is_over.set()

@@ -1,14 +1,14 @@
-"""What a voter must not forget: its vote, its log, its snapshot.
+"""The durable state of a voter: its vote, its log, its snapshot.
 
 Blocking; the caller runs it in a thread. All of it is in one directory:
 
-    vote        who it is, its term, and for whom it has voted in it
+        vote        its identity, its term, and the candidate with its vote
     snapshot    the latest one, with the membership at its end
     *.log, ...  the entries behind the snapshot, as a log of `logstore`
 
-An entry is a batch of its own, so that the log can be cut behind every entry; its index is its
-offset plus one, its term the leader epoch of its batch. The value of its record is the kind of
-the entry, in one byte, and its payload. Logs written before there were entries hold records of
+An entry is a batch of its own, so that the log can be truncated behind every entry. Its index is
+its offset plus one; its term is the leader epoch of its batch. The value of its record is the kind
+of the entry, in one byte, and its payload. Logs written before there were entries hold records of
 the catalog alone: their first byte, of a MessagePack array, is no kind.
 """
 
@@ -49,23 +49,23 @@ _KINDS: Final = {int(kind): kind for kind in EntryKind}
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True):
-    """What a voter promised; it never goes back."""
+    """A voter's promises; they are never withdrawn."""
 
     identity: Identity
-    """Whose promise this is."""
+    """Identity of the voter."""
     cluster_id: str
     hard_state: HardState
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The state of the state machine, in place of the entries that made it."""
+    """The state of the state machine, in place of the entries before it."""
 
     meta: SnapshotMeta
     data: bytes
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What a start found."""
+    """The state that a start found."""
 
     vote: Vote
     snapshot: StoredSnapshot
@@ -74,28 +74,28 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class DamagedStorageError(Exception):
-    """The voter does not know any more what it promised; the message says why."""
+    """The voter has lost promises; the text says where."""
 
 
 @final
 class RaftStorage:
-    """The durable part of one voter. One call at a time, in whichever thread.
+    """The durable part of one voter. One call at a time, in any thread.
 
     Invariant: the log has all entries from the one behind the snapshot to `last_index`, and some
     of those that the snapshot covers.
     """
 
     def __init__(self, directory: str, files: FileCache, log: PartitionLog) -> None:
-        """Go on with what `open_raft_storage` found in `directory`."""
+        """Start from the state that `open_raft_storage` found in `directory`."""
         self._directory = directory
         self._files = files
         self._log = log
         self._is_log_closed = False
-        """Whether the log is to be begun anew, and there was no room for that yet."""
+        """Whether the log must be recreated, and the disk had no room for that yet."""
 
     @property
     def last_index(self) -> int:
-        """The last entry that was appended, durable or not."""
+        """The last appended entry, durable or not."""
         return self._log.log_end_offset
 
     @property
@@ -105,7 +105,7 @@ class RaftStorage:
 
     @property
     def free_bytes(self) -> int:
-        """What the disk has room for."""
+        """Free bytes on the disk."""
         return self._files.disk.free_bytes()
 
     def save_vote(self, vote: Vote) -> None:
@@ -117,7 +117,7 @@ class RaftStorage:
         write_small_file(self._files.disk, f"{self._directory}/{VOTE_NAME}", vote)
 
     def append(self, entries: Sequence[Entry], *, now_ms: int) -> None:
-        """Append entries, in place of what is behind the one before them; durable on return.
+        """Append entries, in place of all entries behind the one before them; durable on return.
 
         Raises:
             DiskFullError: There is no room; the log ends somewhere before the last of the entries,
@@ -141,14 +141,14 @@ class RaftStorage:
         self._flush()
 
     def install(self, snapshot: StoredSnapshot, *, now_ms: int) -> None:
-        """Take over a snapshot from the leader, durably; all entries go.
+        """Replace all entries by a snapshot from the leader, durably.
 
         Raises:
             OSError: The disk is full or failed; if it is full, the call may be repeated.
             DiskFullError: The same.
             LogOfflineError: The disk failed.
         """
-        # The snapshot first: with it a log that ends below can be begun anew, not without.
+        # The snapshot first: without it, a log that ends below it could not be recreated.
         write_small_file(self._files.disk, f"{self._directory}/{SNAPSHOT_NAME}", snapshot)
         index = snapshot.meta.index
         if not self._is_log_closed:
@@ -161,7 +161,7 @@ class RaftStorage:
         self._is_log_closed = False
 
     def compact(self, snapshot: StoredSnapshot, *, keep_entries: int, now_ms: int) -> None:
-        """Keep a snapshot of what is applied here, durably, and let entries that it covers go.
+        """Store a snapshot of the applied state, durably, and remove entries that it covers.
 
         `keep_entries` of them stay, so that a follower that is a little behind needs no snapshot.
 
@@ -179,7 +179,7 @@ class RaftStorage:
         self._log.apply_retention(high_watermark=index, now_ms=now_ms).run()
 
     def close(self) -> None:
-        """Make a start without scanning possible, and close the log.
+        """Close the log, such that the next start need not scan it.
 
         Raises:
             LogOfflineError: The disk failed, now or before.
@@ -198,16 +198,16 @@ class RaftStorage:
             flush.run()
         except OSError as error:
             if error.errno in NO_DESCRIPTOR_ERRNOS:
-                raise  # As if it had never begun.
+                raise  # Nothing was changed, so a retry is safe.
             self._log.fail(f"fsync failed: {error}")
             raise LogOfflineError(f"{self._directory} is offline: {error}") from error
         self._log.end_flush(flush)
 
 
 def found_raft_storage(disk: Disk, directory: str, vote: Vote, *, snapshot: StoredSnapshot) -> None:
-    """Write what a voter begins with, durably; blocks.
+    """Write the first state of a voter, durably; blocks.
 
-    The vote comes last: a directory without it holds no voter, and is founded again.
+    The vote comes last: a directory without it has no voter, and is initialized again.
 
     Raises:
         OSError: The disk is full or failed.
@@ -219,18 +219,18 @@ def found_raft_storage(disk: Disk, directory: str, vote: Vote, *, snapshot: Stor
 
 
 def is_founded(disk: Disk, directory: str) -> bool:
-    """Return whether there is a voter in this directory."""
+    """Return whether this directory has a voter."""
     return disk.exists(f"{directory}/{VOTE_NAME}")
 
 
 def open_raft_storage(
     directory: str, files: FileCache, *, now_ms: int
 ) -> tuple[RaftStorage, Stored, RecoveryReport]:
-    """Open what a voter has stored in `directory`; blocks.
+    """Open the stored state of a voter in `directory`; blocks.
 
     Raises:
-        DamagedStorageError: Some of it is damaged or missing: this voter must not vote any more.
-        DataDirectoryError: It belongs elsewhere, or to a newer version.
+        DamagedStorageError: A part is damaged or missing: this voter must not vote any more.
+        DataDirectoryError: The directory belongs elsewhere, or to a newer version.
         OSError: The disk failed.
     """
     where = f"{files.disk.root}/{directory}"
@@ -258,8 +258,8 @@ def open_raft_storage(
     except CorruptRecordError as error:
         raise DamagedStorageError(f"{where} is damaged: {error}") from error
     except WireFormatError as error:
-        # The checksums are right, so it is what was written. Not for damage: a node whose metadata
-        # are damaged gives up all that it promised.
+        # The checksums are right, so these bytes were written. This is no damage: a node with
+        # damaged metadata abandons all of its promises.
         raise DataDirectoryError(
             f"{where} has an entry that this tidelog does not understand: {error}; use the version"
             " that wrote it, or a newer one"
@@ -268,10 +268,10 @@ def open_raft_storage(
 
 
 def _follows(log: PartitionLog, meta: SnapshotMeta) -> bool:
-    """Return whether the entries behind the snapshot are those that came after it.
+    """Return whether the entries behind the snapshot were appended after it.
 
-    If the last entry that it covers is there, in the snapshot's term, then they are. If the log
-    begins right behind it, it was begun anew for this snapshot.
+    They were if the last entry that it covers is in the log, in the snapshot's term. If the log
+    begins right behind the snapshot, it was recreated for it.
     """
     if log.log_end_offset < meta.index:
         return False
@@ -283,8 +283,8 @@ def _read_entries(log: PartitionLog, offset: int) -> Iterator[Entry]:
     """Return the entries from an offset on.
 
     Raises:
-        CorruptRecordError: Some of them is damaged.
-        WireFormatError: Some of them is not what this version writes.
+        CorruptRecordError: An entry is damaged.
+        WireFormatError: This version does not write such an entry.
     """
     while (
         part := log.read(offset, max_bytes=1 * MiB, high_watermark=log.log_end_offset)
@@ -303,10 +303,10 @@ def _read_entries(log: PartitionLog, offset: int) -> Iterator[Entry]:
 
 
 def stored_entry(index: int, term: int, value: bytes) -> Entry:
-    """Return the entry that the value of a record in the log is.
+    """Return the entry in the value of a log record.
 
     Raises:
-        WireFormatError: It is not what this version writes.
+        WireFormatError: This version does not write such a value.
     """
     if not value:
         raise WireFormatError(f"entry {index} is empty")

@@ -1,7 +1,7 @@
-"""Messages of Raft on their way to other nodes.
+"""The transport of Raft messages to other nodes.
 
-Shell: owns a connection to each node that it was ever told to send to. Raft lives with messages
-that are lost, so what cannot go at once is dropped rather than kept: an old message is of no use.
+Shell: owns a connection to each node that it has sent to. Raft tolerates lost messages, so messages
+that cannot go at once are dropped rather than kept: an old message is of no use.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,13 +20,13 @@ from tidelog.wire.protocol.rpc import Outcome, RpcConnection, open_rpc
 
 _CONNECT_TIMEOUT_S = 1.0
 _SILENCE_S = 1.0
-"""A connection on which nothing is answered for so long is given up: after a partition TCP waits
-ever longer before it tries again, a new connection does not."""
+"""A connection without an answer for so long is closed: after a partition TCP waits ever longer
+before it tries again, a new connection does not."""
 _ASK_S = 0.5
-"""How long an answer is worth: messages sent meanwhile go without one, for Raft has its own."""
+"""Interval of requests for an answer; messages in between go without one, for Raft has its own."""
 _RETRY_S = 0.2
 _QUEUE_MAX = 4096
-"""Messages that wait for one node. The core sends less than that ahead of answers."""
+"""Messages that wait for one node. The core sends fewer than that ahead of answers."""
 _BUFFERED_BYTES_MAX = 4 << 20
 _PIECE_BYTES = 256 << 10
 _REQUEST_BYTES_MAX = RaftConfig().max_payload_bytes
@@ -35,7 +35,7 @@ _PIECE_TIMEOUT_S = 5.0
 
 @final
 class RaftTransport:
-    """The way to all other nodes."""
+    """The transport to all other nodes."""
 
     def __init__(
         self, env: Env, nursery: trio.Nursery, *, name: str, cluster_id: str, address_of: AddressOf
@@ -51,25 +51,26 @@ class RaftTransport:
     def send(self, messages: Iterable[Message]) -> None:
         """Send messages, each to its target; returns at once."""
         for message in messages:
-            assert not isinstance(message, SnapshotRequest), "it goes with its data"
+            assert not isinstance(message, SnapshotRequest), "a snapshot is sent with its data"
             self._link(message.target.node_id).put(message)
 
     def send_snapshot(
         self, message: SnapshotRequest, data: bytes, *, on_failed: Callable[[], None]
     ) -> None:
-        """Send a snapshot piece by piece, after the one that is under way to this node, if any.
+        """Send a snapshot in chunks, after the one that is under way to this node, if any.
 
-        `on_failed` is called if it does not arrive, maybe at once; and if the connection is lost
-        after it has arrived: a process that died may not have stored it.
+        `on_failed` is called if it does not arrive, maybe at once. It is also called if the
+        connection is lost after the snapshot has arrived: a process that died may not have stored
+        it.
         """
         assert data, "a snapshot is never empty"
         self._link(message.target.node_id).put_snapshot(_Parcel(message, data, on_failed))
 
     def refused_since(self, node_id: int) -> float | None:
-        """Return since when nothing listens where a node should be, in seconds of trio's clock.
+        """Return since when a node's address refuses connections, in seconds of trio's clock.
 
-        `None` when it does, or when that is not known: nothing was sent to it, or its machine is
-        silent as well.
+        `None` if it accepts them, or if that is unknown: nothing was sent to the node, or its
+        machine is silent as well.
         """
         link = self._links.get(node_id)
         return None if link is None else link.refused_since
@@ -98,10 +99,10 @@ class _Parcel(NamedTuple):
 
 @final
 class _Link:
-    """The way to one node.
+    """The transport to one node.
 
-    Invariant: nothing waits in the queue while there is no connection, but for what came since
-    the last attempt to make one.
+    Invariant: the queue is empty while there is no connection, except for messages since the last
+    attempt to connect.
     """
 
     def __init__(
@@ -114,15 +115,15 @@ class _Link:
         self._address_of = address_of
         self._queue: list[bytes] = []
         self._parcel: _Parcel | None = None
-        """To be sent next; a later one takes its place."""
+        """The next snapshot to send; a later one replaces it."""
         self._is_sending_snapshots = False
         self._on_lost: Callable[[], None] | None = None
-        """To be called when the connection is lost over which a snapshot has arrived."""
+        """Called when the connection is lost over which a snapshot has arrived."""
         self._wake = trio.Event()
         self._asked_at = float("-inf")
-        """When an answer was last asked for, on this connection."""
+        """Time of the last request for an answer on this connection."""
         self._answered_at = 0.0
-        """When the last answer came, or when one was asked for and nothing was open."""
+        """Time of the last answer, or of the first request that is not answered."""
         self._open_count = 0
         self.refused_since: float | None = None
         """See `RaftTransport.refused_since`."""
@@ -156,7 +157,7 @@ class _Link:
             await trio.sleep(_RETRY_S)
 
     async def _connect(self, host: str, port: int) -> str:
-        """Send over one connection as long as it lasts; return why it ended."""
+        """Send over one connection until it ends; return why it ended."""
         try:
             with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
                 async with open_rpc(
@@ -180,12 +181,12 @@ class _Link:
         return "no answer" if connecting.cancelled_caught else "no answer any more"
 
     async def _serve(self, connection: RpcConnection) -> None:
-        """Send until the connection is lost, or nothing is answered any more."""
+        """Send until the connection is lost or silent."""
         self._open_count = 0
         self._asked_at = float("-inf")
         async with trio.open_nursery() as nursery:
             while not connection.is_lost and not self._is_silent():
-                # Without an open question there is nothing that could fail to be answered.
+                # Without an open request a missing answer would go unnoticed.
                 with trio.move_on_after(_SILENCE_S if self._open_count else float("inf")):
                     await self._wait_for_messages()
                 queue, self._queue = self._queue, []
@@ -223,7 +224,7 @@ class _Link:
         return bool(self._open_count) and trio.current_time() - self._answered_at >= _SILENCE_S
 
     async def _send_snapshots(self, connection: RpcConnection) -> None:
-        """Send snapshots until there is none to send."""
+        """Send snapshots while any waits."""
         try:
             while (parcel := self._parcel) is not None:
                 self._parcel = None
@@ -268,7 +269,7 @@ class _Link:
 def in_requests(
     messages: Sequence[bytes], max_bytes: int = _REQUEST_BYTES_MAX
 ) -> Iterator[list[bytes]]:
-    """Yield messages in order, so many at a time as make a frame that every node takes.
+    """Yield messages in order, in groups that fit into a frame that every node accepts.
 
     One that is larger than `max_bytes`, for an entry is as large, goes alone.
     """

@@ -1,4 +1,4 @@
-"""A few nodes, each with a way to have the cluster decide, and a broker that can be on it."""
+"""A few nodes, each with a command client, and optionally a broker."""
 
 from collections.abc import Awaitable, Callable
 
@@ -34,11 +34,11 @@ class Cluster:
         self.world = world
         self.group = hosts(world, node_count, self._make)
         self.lifecycles: dict[int, BrokerLifecycle] = {}
-        """The broker of each node, of the process that was started last."""
+        """The broker of each node, of its last process."""
         self.refusals: dict[int, DuplicateBrokerError] = {}
-        """Why a broker had to stop."""
+        """Errors with which brokers had to stop."""
         self.unready_count = 0
-        """How many nodes say, when they are asked to decide next, that they are not ready."""
+        """Number of nodes that refuse their next command as not ready."""
         self._has_brokers = has_brokers
         self._command_clients: dict[int, CommandClient] = {}
 
@@ -46,8 +46,8 @@ class Cluster:
         metadata = ReplicatedState(env, node)
         node.on_role_changed(metadata.role_changed)
         controller = Controller(env, node, metadata)
-        everybody = {host.node_id: (f"node{host.node_id}", PORT) for host in self.group}
-        addresses = AddressBook(everybody, lambda: metadata.state)
+        all_addresses = {host.node_id: (f"node{host.node_id}", PORT) for host in self.group}
+        addresses = AddressBook(all_addresses, lambda: metadata.state)
         peers = PeerClient(
             env,
             nursery,
@@ -79,7 +79,7 @@ class Cluster:
     async def be_a_broker(
         self, env: Env, node: RaftNode, command_client: CommandClient, *, metadata: ReplicatedState
     ) -> None:
-        """Be the broker of a node, until another one takes its place."""
+        """Run the broker of a node, until another one replaces it."""
         node_id = node.identity.node_id
         info = BrokerInfo(node_id, f"disk {node_id}", f"node{node_id}", PORT, "", None)
         lifecycle = BrokerLifecycle(
@@ -97,19 +97,19 @@ class Cluster:
             self.refusals[node_id] = error
 
     def command_client(self, host: Host) -> CommandClient:
-        """Return what the process on a host has."""
+        """Return the command client of the process on a host."""
         assert host.raft is not None
         return self._command_clients[host.node_id]
 
     async def submit(self, host: Host, command: Command, *, timeout_s: float = 20.0) -> Reply:
-        """Have a command decided by asking one node."""
+        """Submit a command through one node."""
         try:
             return await self.command_client(host).submit(command, timeout_s=timeout_s)
         except (StaleHandleError, LogOfflineError) as error:
             raise RequestTimedOutError("the process that was asked has died") from error
 
     async def leader_and_another(self) -> tuple[Host, Host]:
-        """Return the host that leads, and one that knows it."""
+        """Return the leading host, and another one that knows it."""
         found: list[Host] = []
 
         def is_known() -> bool:
@@ -130,7 +130,7 @@ def play(
     has_brokers: bool = False,
     node_count: int = 3,
 ) -> None:
-    """Let a story happen among a few nodes."""
+    """Run a scenario on a few nodes."""
 
     async def main(world: World) -> None:
         watch_roles(world)

@@ -1,4 +1,4 @@
-"""What a leader hands to its own state machine is what decoding its entry gives."""
+"""Check that a leader's records equal the decoded records of its entry."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from tidelog.coordinator.metadata.records import Record
 
 
 def check_decodes_to_itself(records: Sequence[Record] | Sequence[GroupRecord]) -> None:
-    """Check that records are exactly equal to what decoding their entry gives, types included."""
+    """Check that records exactly equal the decoded records of their entry, types included."""
     decoded = decode_entry(encode_entry(records))
     both = [*decoded.cluster, *decoded.groups]
     assert both == list(records)

@@ -1,4 +1,4 @@
-"""Three nodes that serve consumer groups, and members at work on machines of their own."""
+"""Three nodes that serve consumer groups, and working members on machines of their own."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
@@ -62,14 +62,14 @@ Reply = TypeVar("Reply")
 
 @final
 class KnownOffsets:
-    """The logs of all partitions, as far as a test cares."""
+    """The bounds of all partitions' logs, as far as a test needs them."""
 
     def __init__(self) -> None:
         self.logs: dict[tuple[bytes, int], PartitionOffsets] = {}
-        """Those that are not as all others."""
+        """Partitions that differ from the others."""
         self.is_reachable = True
         self.is_slow = False
-        """Whether answers come only when the test lets them."""
+        """Whether answers wait until the test releases them."""
         self._waiting: list[Callable[[], None]] = []
         self._went_on = trio.Event()
         self.questions: list[OffsetQuery] = []
@@ -86,7 +86,7 @@ class KnownOffsets:
             found(ranges)
 
     def go_on(self) -> None:
-        """Answer what was not answered yet."""
+        """Send the delayed answers."""
         self.is_slow = False
         self._went_on.set()
         for answer in self._waiting:
@@ -99,14 +99,14 @@ class KnownOffsets:
         if self.is_slow:
             await self._went_on.wait()
         if not self.is_reachable:
-            error = LeaderNotAvailableError("nobody leads").to_wire()
+            error = LeaderNotAvailableError("the partition has no leader").to_wire()
             return [PartitionOffsets(0, 0, 0, error=error) for _ in questions]
         return [self.logs.get((one.topic_id, one.partition), WHOLE) for one in questions]
 
 
 @final
 class Caller:
-    """Asks whoever leads, as a client does that was told the wrong node."""
+    """A client of the node that leads, which may first ask a wrong node."""
 
     def __init__(self, peers: PeerClient, nodes: Sequence[int]) -> None:
         self._peers = peers
@@ -115,7 +115,7 @@ class Caller:
     async def ask(
         self, api_: Api[Request, Reply], request: Request, *, timeout_s: float = 2.0
     ) -> Reply:
-        """Ask one node; after a failure the next time another one."""
+        """Send a request to one node; after a failure the next one goes to another node."""
         try:
             return await self._peers.ask(self._nodes[0], api_, request, timeout_s=timeout_s)
         except (ConnectionLostError, NotControllerError):
@@ -132,7 +132,7 @@ class Caller:
 
 
 class GroupCluster(Cluster):
-    """Three nodes with groups, and a machine to ask them from."""
+    """Three nodes with groups, and a machine for clients."""
 
     def __init__(self, world: World, config: GroupConfig | None = None) -> None:
         super().__init__(world, has_brokers=True)
@@ -173,7 +173,7 @@ class GroupCluster(Cluster):
             await trio.sleep_forever()
 
     def calling(self, process: Process, nursery: trio.Nursery) -> Caller:
-        """Return the way of a process to all nodes."""
+        """Return a client of all nodes, for a process."""
         peers = PeerClient(
             process.env, nursery, name="caller", address_of=lambda node_id: (f"node{node_id}", PORT)
         )
@@ -192,7 +192,7 @@ class GroupCluster(Cluster):
         await self.submit(leader, CreateReplicatedTopic("orders", ORDERS, partition_count, {}))
 
     def add_member(self, **settings: str | int) -> "Member":
-        """Let one more member work."""
+        """Start one more member."""
         member = Member(self, len(self.members) + 1, **settings)
         self.members.append(member)
         member.start()
@@ -223,46 +223,46 @@ class GroupCluster(Cluster):
         return await self.caller.insist(api.COMMIT_OFFSETS, request)
 
     async def committed(self, partition: int = 0) -> int | None:
-        """Ask how far the group is."""
+        """Fetch the committed offset of the group."""
         request = FetchOffsetsRequest(GROUP, [TopicPartitions(ORDERS, [partition])])
         reply = await self.caller.insist(api.FETCH_OFFSETS, request)
         return reply.offsets[0].offset
 
     async def described(self) -> DescribedGroup:
-        """Ask for everything."""
+        """Describe the group."""
         request = DescribeGroupsRequest([GROUP])
         return (await self.caller.insist(api.DESCRIBE_GROUPS, request)).groups[0]
 
 
 @final
 class Work:
-    """What members have done, and must never do."""
+    """The acknowledged work of members, with its invariants."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[int, int] = {}
-        """By partition, the highest offset that a commit was acknowledged for."""
+        """By partition, the highest acknowledged offset."""
         self.commit_count = 0
         self.refusals: list[BrokerError] = []
 
     def committed(self, partition: int, offset: int) -> None:
-        """Take note of an acknowledgement."""
+        """Record an acknowledgement."""
         self.acknowledged[partition] = max(offset, self.acknowledged.get(partition, 0))
         self.commit_count += 1
 
     def begins(self, partition: int, offset: int, known: int) -> None:
-        """Object if somebody begins below what was acknowledged before it asked."""
+        """Fail if a member starts below an offset that was acknowledged before it asked."""
         assert offset >= known, f"partition {partition} begins at {offset}, {known} is committed"
 
 
 @final
 class Member:
-    """One member at work, on a machine of its own."""
+    """One working member, on a machine of its own."""
 
     def __init__(self, cluster: GroupCluster, number: int, **settings: str | int) -> None:
         self.membership: MembershipProtocol
         self.machine = cluster.world.add_node(f"member{number}")
         self.positions: dict[int, int] = {}
-        """Partitions that it is at work on, and the next record of each."""
+        """Partitions that it works on, and the next record of each."""
         self._cluster = cluster
         self._settings = settings
         self._random: Random = cluster.world.streams.stream(f"member {number}")
@@ -370,7 +370,7 @@ class Member:
                 work.committed(partition, offset)
 
     def _check_alone(self, partition: int) -> None:
-        """Object if somebody else may be at work on the same partition at this moment."""
+        """Fail if another member may work on the same partition at this moment."""
         for other in self._cluster.members:
             is_at_work = (
                 other is not self
@@ -391,7 +391,7 @@ def play(
     seed: int = 1,
     config: GroupConfig | None = None,
 ) -> None:
-    """Let a story happen among three nodes, after a topic was created."""
+    """Run a scenario on three nodes, after a topic was created."""
 
     async def main(world: World) -> None:
         watch_roles(world)

@@ -30,12 +30,12 @@ LOG = f"{METADATA_DIRECTORY}/{0:020d}.log"
 
 
 class Opened(NamedTuple):
-    """A start that came to a node."""
+    """A successful start."""
 
     found: OpenedNode
     directory: DataDirectory
     answers: list[PeerStatusReply]
-    """What others were told while it started."""
+    """The statuses that peers got during the start."""
 
 
 async def start(world: World, addresses: Addresses = ALONE, *, node_id: int = 1) -> Opened:
@@ -57,7 +57,7 @@ async def start(world: World, addresses: Addresses = ALONE, *, node_id: int = 1)
 
 
 async def refusal(world: World, addresses: Addresses = ALONE) -> str:
-    """Return why there is no node."""
+    """Return the error of a refused start."""
     with pytest.raises(DataDirectoryError) as caught:
         await start(world, addresses)
     return str(caught.value)
@@ -67,7 +67,7 @@ async def refusal(world: World, addresses: Addresses = ALONE) -> str:
 async def peers(
     world: World, answers: Mapping[int, Callable[[], PeerStatusReply]]
 ) -> AsyncGenerator[None]:
-    """Let others be there, who say this of themselves."""
+    """Run peers with these statuses."""
     config = BrokerConfig()
     memory = MemoryBudget(config.queued_max_request_bytes)
 
@@ -91,14 +91,14 @@ async def peers(
 def member(
     node_id: int, cluster_id: str | None = THEIRS, *first_voters: Peer
 ) -> Callable[[], PeerStatusReply]:
-    """Return what a node of a cluster says, or a fresh one if it has none."""
+    """Return the status of a cluster's node, or of a fresh one without a cluster."""
     peer = Peer(node_id, b"disk of %d" % node_id)
     return lambda: PeerStatusReply(peer, list(THREE), cluster_id, list(first_voters))
 
 
 @asynccontextmanager
 async def at_work(world: World, found: OpenedNode) -> AsyncGenerator[ClusterNode]:
-    """Let a node take part, and decide if it is alone, until the end of the block."""
+    """Run a node, and wait until it leads if it is alone, until the end of the block."""
     async with trio.open_nursery() as nursery:
         node = ClusterNode(world.env, found, ALONE, nursery=nursery)
         nursery.start_soon(node.run)

@@ -1,4 +1,4 @@
-"""What a few nodes of Raft go through: clients, and somebody who is after them."""
+"""Clients and faults for a few nodes of Raft."""
 
 from collections.abc import Callable
 from random import Random
@@ -18,27 +18,27 @@ from tidelog.wire.errors import LogOfflineError
 
 
 async def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait for a state of the world, in its time, which costs nothing to look at often."""
+    """Wait for a condition in simulated time, in which polling is free."""
     with trio.fail_after(seconds):
-        while not holds():  # noqa: ASYNC110  (nodes tell nobody when they change)
+        while not holds():  # noqa: ASYNC110  (nodes send no notice of a change)
             await trio.sleep(0.01)
 
 
 @final
 class Client:
-    """Has values committed, one after the other, by whoever it takes for the leader."""
+    """Commits values, one after the other, through the node that it takes for the leader."""
 
     def __init__(self, group: list[Host], number: int, random: Random) -> None:
-        """Write values that name it by `number`."""
+        """Write values with `number` in them."""
         self.done: dict[int, bytes] = {}
-        """What was said to be committed, by index."""
+        """Acknowledged values, by index."""
         self._group = group
         self._number = number
         self._random = random
         self._count = 0
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Write until cancelled."""
         while True:
             host = self._random.choice(self._group)
             with trio.move_on_after(2):
@@ -62,10 +62,10 @@ class Client:
 
 @final
 class FaultInjector:
-    """Does something bad every now and then."""
+    """Injects faults every now and then."""
 
     def __init__(self, world: World, group: list[Host], random: Random) -> None:
-        """Be after `group`."""
+        """Inject faults into `group`."""
         self._world = world
         self._group = group
         self._random = random
@@ -80,7 +80,7 @@ class FaultInjector:
         ]
 
     async def run(self, attack_count: int) -> None:
-        """Attack so many times; then make all good that was made bad."""
+        """Inject so many faults; then heal all of them."""
         self._world.network.set_quality(
             LinkQuality(delay_mean_s=0.005, loss=0.01, split=0.1, reset=0.001)
         )

@@ -1,4 +1,4 @@
-"""Nodes of Raft on simulated machines: real storage, real links, a machine that keeps a list."""
+"""Nodes of Raft on simulated machines: real storage, real links, and a list as state machine."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -45,13 +45,13 @@ CONFIG = RaftConfig()
 
 
 class Committed:
-    """What any node has ever applied: the same everywhere, for ever."""
+    """All applied entries of all nodes, which must agree for ever."""
 
     def __init__(self) -> None:
         self.values: dict[int, bytes] = {}
 
     def note(self, index: int, value: bytes) -> None:
-        """Object if another node has applied something else (state machine safety)."""
+        """Fail if another node has applied another value (state machine safety)."""
         known = self.values.setdefault(index, value)
         assert known == value, f"entry {index} is {known!r} and {value!r}"
 
@@ -63,7 +63,7 @@ class Values:
     def __init__(self, committed: Committed) -> None:
         self.values: dict[int, bytes] = {}
         self.decoded: dict[int, object] = {}
-        """What came beside commands that were proposed here."""
+        """Decoded forms of commands that were proposed here."""
         self._committed = committed
 
     def apply(self, index: int, command: bytes, decoded: object | None) -> None:
@@ -91,10 +91,10 @@ Answer = Callable[[Any, memoryview], object]
 
 @final
 class Answerer:
-    """Answers what nodes ask each other."""
+    """Answers requests between nodes."""
 
     def __init__(self, node_id: int, answers: Mapping[Api[Any, Any], Answer]) -> None:
-        """Have a function for every API but HELLO."""
+        """Use a function for every API but HELLO."""
         self.apis: list[Any] = [api.HELLO, *answers]
         self._node_id = node_id
         self._answers = {int(served.key): answer for served, answer in answers.items()}
@@ -104,7 +104,7 @@ class Answerer:
     def add_slow(
         self, answers: Mapping[Api[Any, Any], "SlowAnswer"], nursery: trio.Nursery
     ) -> None:
-        """Have functions besides that run in tasks of their own."""
+        """Add functions that run in tasks of their own."""
         self.apis += answers
         self._slow_answers |= {int(served.key): answer for served, answer in answers.items()}
         self._nursery = nursery
@@ -140,7 +140,7 @@ SlowAnswer = Callable[[Any], Awaitable[object]]
 
 
 class Made(NamedTuple):
-    """What a process runs besides its node."""
+    """The parts of a process besides its node."""
 
     state: StateMachine
     slow_answers: Mapping[Api[Any, Any], SlowAnswer] = {}
@@ -148,7 +148,7 @@ class Made(NamedTuple):
 
 
 MakeState = Callable[[Env, RaftNode, trio.Nursery], Made]
-"""Makes what belongs to a node whose process starts; the nursery is that of the process."""
+"""Creates the parts of a starting process beside its node; the nursery is that of the process."""
 
 
 @final
@@ -161,13 +161,13 @@ class Host:
         self.first_voters: tuple[Identity, ...] = ()
         self.raft: RaftNode | None = None
         self.state: StateMachine | None = None
-        """What the last process had applied."""
+        """The last applied state of the previous process."""
         self.disk_number = 0
         self._make_state = make_state
 
     @property
     def identity(self) -> Identity:
-        """The node with the disk that it has now."""
+        """The node with its current disk."""
         return Identity(self.node_id, b"disk %d of %d" % (self.disk_number, self.node_id))
 
     @property
@@ -185,7 +185,7 @@ class Host:
         self.machine.kill()
 
     def cut_power(self) -> None:
-        """End everything on the machine."""
+        """End all processes of the machine."""
         self.raft = None
         self.machine.cut_power()
 
@@ -243,7 +243,7 @@ async def serve_raft(
     nursery: trio.Nursery,
     slow_answers: Mapping[Api[Any, Any], SlowAnswer] = {},
 ) -> None:
-    """Hand to `node`, a `RaftNode` or what listens like one, all that comes to this machine."""
+    """Pass all Raft requests of this machine to `node`, a `RaftNode` or a similar listener."""
     handler = RaftHandler(node)
     answers: dict[Api[Any, Any], Answer] = {
         api.RAFT: handler.handle,
@@ -255,7 +255,7 @@ async def serve_raft(
 
 
 async def listen(env: Env, name: str, answerer: Answerer, *, nursery: trio.Nursery) -> None:
-    """Let `answerer` answer whoever connects to this machine; until cancelled."""
+    """Answer all connections to this machine by `answerer`; until cancelled."""
     config = BrokerConfig()
     memory = MemoryBudget(config.queued_max_request_bytes)
     dispatcher: Any = answerer
@@ -280,13 +280,13 @@ def hosts(
 
 
 def lists() -> MakeState:
-    """Return what makes machines that keep every command, and object when they differ."""
+    """Return a factory of state machines that keep every command, and fail when they differ."""
     committed = Committed()
     return lambda _env, _node, _nursery: Made(Values(committed))
 
 
 def decoded_of(host: Host) -> dict[int, object]:
-    """Return what a node was given beside commands that it had proposed itself, by index."""
+    """Return the decoded forms of a node's own proposals, by index."""
     assert isinstance(host.state, Values)
     return host.state.decoded
 
@@ -300,7 +300,7 @@ def values_of(host: Host) -> dict[int, bytes]:
 
 
 def watch_roles(world: World) -> Callable[[], Mapping[int, int]]:
-    """Return who led each term; two leaders of one term end the run (election safety)."""
+    """Return the leader of each term; two leaders of one term end the run (election safety)."""
     leaders: dict[int, int] = {}
 
     def observe(_: str, event: str, fields: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""A node whose metadata is damaged or lost is somebody else from then on, or nobody."""
+"""Starts of a node with damaged or lost metadata."""
 
 from random import Random
 
@@ -49,7 +49,7 @@ async def a_node_with_entries(world: World, addresses: Addresses = ALONE) -> Ope
     return opened
 
 
-async def test_without_peers_damaged_metadata_is_refused_and_left_as_it_is(
+async def test_without_peers_damaged_metadata_is_refused_and_left_unchanged(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -83,7 +83,7 @@ async def member_of_theirs(world: World) -> Opened:
     return opened
 
 
-async def test_with_peers_a_node_with_damaged_metadata_comes_back_as_somebody_else(
+async def test_with_peers_a_node_with_damaged_metadata_takes_a_new_identity(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -104,7 +104,7 @@ async def test_with_peers_a_node_with_damaged_metadata_comes_back_as_somebody_el
     assert world.disk.exists(f"metadata.damaged/{0:020d}.log")
 
 
-async def test_what_it_writes_then_is_not_written_to_the_damaged_files(
+async def test_new_metadata_is_not_written_to_the_damaged_files(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -132,7 +132,7 @@ async def test_what_it_writes_then_is_not_written_to_the_damaged_files(
         assert node.raft.applied_index == 1
 
 
-async def test_a_crash_while_damaged_metadata_is_set_aside_leaves_no_vote_forgotten(
+async def test_a_crash_while_damaged_metadata_is_set_aside_loses_no_vote(
     mock_clock: MockClock,
 ) -> None:
     call_count, is_over = 0, False
@@ -157,7 +157,7 @@ async def test_a_crash_while_damaged_metadata_is_set_aside_leaves_no_vote_forgot
     assert call_count > 20
 
 
-async def test_damage_that_comes_again_is_set_aside_again(mock_clock: MockClock) -> None:
+async def test_repeated_damage_is_set_aside_again(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     identities = [(await member_of_theirs(world)).directory.peer]
     for _ in range(2):
@@ -177,7 +177,7 @@ def lose_metadata(world: World) -> World:
     return world
 
 
-async def test_without_peers_metadata_that_is_gone_is_missed_and_not_begun_anew(
+async def test_without_peers_lost_metadata_is_not_recreated(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -192,14 +192,14 @@ async def test_without_peers_metadata_that_is_gone_is_missed_and_not_begun_anew(
     )
 
 
-async def test_with_peers_a_node_that_lost_its_metadata_comes_back_as_somebody_else(
+async def test_with_peers_a_node_with_lost_metadata_takes_a_new_identity(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
     before = await member_of_theirs(world)
     world = lose_metadata(world)
 
-    # Even if the one that it was is one of the first voters.
+    # Even if its old identity is one of the first voters.
     async with peers(world, {2: member(2, THEIRS, before.directory.peer)}):
         found, directory, answers = await start(world, THREE)
 
@@ -210,7 +210,7 @@ async def test_with_peers_a_node_that_lost_its_metadata_comes_back_as_somebody_e
     assert found.node.cluster_id == THEIRS
 
 
-async def test_a_node_that_lost_its_metadata_begins_no_second_cluster(
+async def test_a_node_with_lost_metadata_forms_no_second_cluster(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -254,11 +254,11 @@ async def test_metadata_of_another_cluster_than_the_logs_is_refused(
 
     assert reason == (
         "/faulty belongs to cluster another, its metadata to cluster"
-        f" {opened.directory.cluster_id}; restore what belongs together from a backup"
+        f" {opened.directory.cluster_id}; restore a consistent directory from a backup"
     )
 
 
-async def test_a_disk_that_fails_is_no_reason_to_begin_anew(mock_clock: MockClock) -> None:
+async def test_a_failed_disk_is_not_treated_as_lost_metadata(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     first = await member_of_theirs(world)
     world = world.after_crash()
@@ -272,7 +272,7 @@ async def test_a_disk_that_fails_is_no_reason_to_begin_anew(mock_clock: MockCloc
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_a_start_with_a_torn_end_of_the_metadata_goes_on(
+async def test_a_start_truncates_a_torn_tail_of_the_metadata(
     mock_clock: MockClock, seed: int
 ) -> None:
     world = World(mock_clock)

@@ -1,4 +1,4 @@
-"""Nodes become members, vote when that helps, and come back when they lost everything."""
+"""Cluster nodes: joining, voting, moving, and restarts after a loss."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -51,18 +51,18 @@ SESSION_S: Final = SESSION_MS / 1000
 
 @final
 class Member:
-    """A machine with a node and the broker of it."""
+    """A machine with a node and its broker."""
 
     def __init__(
         self, world: World, node_id: int, peer_ids: Sequence[int], *, name: str = ""
     ) -> None:
-        """Know of these peers, itself included; `name` is that of the machine."""
+        """Start with these peers, itself included; `name` is that of the machine."""
         self.node_id = node_id
         self.machine = world.add_node(name or f"node{node_id}")
         self.cluster: ClusterNode | None = None
-        """The node, from when it is open until it ends."""
+        """The node, while it is open."""
         self.error: TidelogError | None = None
-        """Why it ended."""
+        """Error with which the node ended."""
         self.addresses = {peer_id: (f"node{peer_id}", PORT) for peer_id in peer_ids}
         self._status: PeerStatusReply | None = None
         self._handler: tuple[ClusterNode, RaftHandler] | None = None
@@ -78,13 +78,13 @@ class Member:
 
     @property
     def node(self) -> ClusterNode:
-        """The node, which is open."""
+        """The open node."""
         assert self.cluster is not None
         return self.cluster
 
     @property
     def identity(self) -> Identity:
-        """Who it is in the cluster."""
+        """Its identity in the cluster."""
         return self.node.raft.identity
 
     async def _run(self, process: Process) -> None:
@@ -191,7 +191,7 @@ def play(story: Story, *, seed: int = 1) -> None:
 
 
 async def three(world: World) -> list[Member]:
-    """Return three nodes that have become a cluster, and whose brokers are in."""
+    """Return three nodes that have formed a cluster, with unfenced brokers."""
     members = [Member(world, node_id, (1, 2, 3)) for node_id in (1, 2, 3)]
     for member in members:
         member.start()
@@ -200,7 +200,7 @@ async def three(world: World) -> list[Member]:
 
 
 def live_brokers(member: Member) -> list[int]:
-    """Return the brokers that are in, as far as one node knows."""
+    """Return the unfenced brokers, as far as one node knows."""
     if member.cluster is None:
         return []
     brokers = member.cluster.metadata.state.brokers.values()
@@ -208,21 +208,21 @@ def live_brokers(member: Member) -> list[int]:
 
 
 def voters(member: Member) -> list[int]:
-    """Return who votes, as far as one node knows."""
+    """Return the voters, as far as one node knows."""
     if member.cluster is None:
         return []
     return sorted(voter.node_id for voter in member.cluster.raft.membership.voters)
 
 
 def learners(member: Member) -> list[int]:
-    """Return who learns, as far as one node knows."""
+    """Return the learners, as far as one node knows."""
     if member.cluster is None:
         return []
     return [learner.node_id for learner in member.cluster.raft.membership.learners]
 
 
 def leader_of(members: list[Member]) -> Member | None:
-    """Return the one that decides."""
+    """Return the leading member."""
     for member in members:
         if member.cluster is not None and member.cluster.raft.is_active_leader:
             return member
@@ -230,12 +230,12 @@ def leader_of(members: list[Member]) -> Member | None:
 
 
 async def decided(member: Member) -> None:
-    """Have something decided by asking one node."""
+    """Commit a command through one node."""
     reply = await member.node.command_client.submit(TakeProducerIds(), timeout_s=20)
     assert isinstance(reply, ProducerIds)
 
 
-def test_a_node_that_is_alone_decides_and_asks_nobody_to_let_it_in() -> None:
+def test_a_single_node_decides_without_a_join_request() -> None:
     async def story(world: World) -> None:
         alone = Member(world, 1, ())
         alone.start()
@@ -276,7 +276,7 @@ def test_a_cluster_grows_from_one_node_to_five_voters_and_no_more() -> None:
     play(story)
 
 
-def test_listeners_hear_at_once_that_a_node_is_alone_no_more_and_that_it_is_again() -> None:
+def test_listeners_are_called_when_a_node_is_no_longer_alone_and_alone_again() -> None:
     async def story(world: World) -> None:
         first, second = Member(world, 1, ()), Member(world, 2, (1, 2))
         first.start()
@@ -305,7 +305,7 @@ def test_listeners_hear_at_once_that_a_node_is_alone_no_more_and_that_it_is_agai
     play(story)
 
 
-def test_a_node_joins_by_asking_one_that_does_not_lead() -> None:
+def test_a_node_joins_through_a_follower() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         follower = next(each for each in members if not each.node.raft.is_leader)
@@ -317,30 +317,30 @@ def test_a_node_joins_by_asking_one_that_does_not_lead() -> None:
         await until(lambda: live_brokers(late) == [1, 2, 3, 4])
         await decided(late)
         await trio.sleep(5)
-        assert voters(late) == [1, 2, 3], "a fourth voter helps nobody"
+        assert voters(late) == [1, 2, 3], "a fourth voter does not raise the fault tolerance"
 
     play(story)
 
 
 def wipe(member: Member) -> None:
-    """Let a machine have an empty disk."""
+    """Replace the disk of a machine by an empty one."""
     member.machine.wipe_disk()
 
 
 def lose(member: Member) -> None:
-    """Let a machine have no metadata any more."""
+    """Remove the metadata of a machine."""
     disk = member.machine.disk
     disk.remove_directory(METADATA_DIRECTORY)
     disk.sync_directory("")
 
 
 def damage(member: Member) -> None:
-    """Let a machine have a vote that it cannot read any more."""
+    """Damage the vote of a machine."""
     member.machine.disk.flip_bit(f"{METADATA_DIRECTORY}/vote", 12, 1)
 
 
 @pytest.mark.parametrize("misfortune", [wipe, lose, damage])
-def test_a_voter_without_its_metadata_comes_back_as_another_one_and_votes(
+def test_a_voter_without_its_metadata_comes_back_as_a_new_voter(
     misfortune: Callable[[Member], None],
 ) -> None:
     async def story(world: World) -> None:
@@ -364,7 +364,7 @@ def test_a_voter_without_its_metadata_comes_back_as_another_one_and_votes(
     play(story)
 
 
-def test_a_node_that_is_wiped_and_started_at_once_waits_for_its_old_session_to_end() -> None:
+def test_a_wiped_node_waits_for_the_end_of_its_old_session() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         leader = leader_of(members)
@@ -372,7 +372,7 @@ def test_a_node_that_is_wiped_and_started_at_once_waits_for_its_old_session_to_e
         leader.stop()
         wipe(leader)
 
-        leader.start()  # Whoever leads next gives its old self a full session.
+        leader.start()  # The next leader gives its old identity a full session.
         await until(lambda: live_brokers(leader) == [1, 2, 3], 60)
 
         assert leader.error is None
@@ -380,7 +380,7 @@ def test_a_node_that_is_wiped_and_started_at_once_waits_for_its_old_session_to_e
     play(story)
 
 
-def test_a_second_process_with_the_id_of_a_live_node_is_refused_and_harms_nobody() -> None:
+def test_a_second_process_with_the_id_of_a_live_node_is_refused() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         before = [member.identity for member in members]
@@ -401,7 +401,7 @@ def test_a_second_process_with_the_id_of_a_live_node_is_refused_and_harms_nobody
     play(story)
 
 
-def test_a_node_whose_peers_are_all_of_another_cluster_is_not_let_in_and_says_so() -> None:
+def test_a_node_with_peers_of_another_cluster_is_refused() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         other = Member(world, 4, ())
@@ -424,17 +424,17 @@ def test_a_node_whose_peers_are_all_of_another_cluster_is_not_let_in_and_says_so
 
 
 def carry_disk(old: Member, new: Member) -> None:
-    """Put the disk of one machine into another one."""
+    """Move the disk of one machine into another one."""
     vars(new.machine)["_disk"] = old.machine.disk
 
 
 def hosts_of_brokers(member: Member) -> list[str]:
-    """Return where the brokers are, as far as one node knows."""
+    """Return the brokers' hosts, as far as one node knows."""
     brokers = member.node.metadata.state.brokers
     return [brokers[node_id].host for node_id in sorted(brokers)]
 
 
-def test_a_node_that_was_away_while_others_moved_on_is_found_where_it_says_that_it_is() -> None:
+def test_a_node_with_a_new_address_is_found_by_its_announcement() -> None:
     async def story(world: World) -> None:
         first, second = Member(world, 1, ()), Member(world, 2, (1, 2))
         first.start()
@@ -454,10 +454,10 @@ def test_a_node_that_was_away_while_others_moved_on_is_found_where_it_says_that_
     play(story)
 
 
-def test_a_cluster_that_moves_as_a_whole_comes_together_where_it_is_now(
+def test_a_cluster_whose_addresses_all_changed_reconnects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Each node knows from its snapshot, before it hears of anybody, where the others were.
+    # Each node has the others' old addresses from its snapshot, before any message arrives.
     monkeypatch.setattr(raft_node, "SNAPSHOT_AFTER_BYTES", 1)
 
     async def story(world: World) -> None:
@@ -480,7 +480,7 @@ def test_a_cluster_that_moves_as_a_whole_comes_together_where_it_is_now(
     play(story)
 
 
-def test_whoever_leads_hands_over_before_it_goes() -> None:
+def test_a_stopping_leader_transfers_its_leadership() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         leader = leader_of(members)
@@ -493,12 +493,12 @@ def test_whoever_leads_hands_over_before_it_goes() -> None:
         assert not leader.node.raft.is_leader
         await until(lambda: leader_of(members) is not None, 1)
         assert leader_of(members) is not leader
-        assert members[0].node.raft.term == term + 1, "nobody had to notice that it was gone"
+        assert members[0].node.raft.term == term + 1, "no election timeout was needed"
 
     play(story)
 
 
-def test_one_that_leads_alone_with_the_dead_does_not_wait_for_them_for_long() -> None:
+def test_a_stopping_leader_with_dead_peers_does_not_wait_for_long() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         leader = leader_of(members)
@@ -515,7 +515,7 @@ def test_one_that_leads_alone_with_the_dead_does_not_wait_for_them_for_long() ->
     play(story)
 
 
-def test_when_the_disk_fails_the_node_ends_and_says_so() -> None:
+def test_a_node_ends_with_an_error_when_its_disk_fails() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         leader = leader_of(members)
@@ -536,7 +536,7 @@ def leading(members: list[Member]) -> Member:
     return next(member for member in members if member.node.raft.is_active_leader)
 
 
-def test_a_copy_is_refused_while_the_original_lives_and_nobody_is_led_astray() -> None:
+def test_a_copied_data_directory_is_refused_while_the_original_is_alive() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         controller = leading(members)
@@ -556,7 +556,7 @@ def test_a_copy_is_refused_while_the_original_lives_and_nobody_is_led_astray() -
     play(story)
 
 
-def test_a_directory_that_was_moved_is_taken_when_the_old_session_is_over() -> None:
+def test_a_moved_data_directory_is_accepted_after_the_old_session() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         controller = leading(members)

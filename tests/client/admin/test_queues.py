@@ -104,7 +104,7 @@ async def test_what_is_wrong_is_said(autojump_clock: MockClock) -> None:
             await admin.describe_queues(["nope"])
         with pytest.raises(InvalidConfigError, match="would come back"):
             await admin.alter_queue("dead", set={"dead_letter_queue": "q"})
-        with pytest.raises(InvalidRequestError, match="takes the dead letters of q"):
+        with pytest.raises(InvalidRequestError, match="is the dead-letter queue of q"):
             await admin.delete_queue("dead")
         (dead,) = await admin.describe_queues(["dead"])
         assert dead.dead_letters_of == ["q"]

@@ -1,4 +1,4 @@
-"""Fresh nodes become one cluster, and never two."""
+"""The formation of one cluster, and never two, by fresh nodes."""
 
 import pytest
 from hypothesis import given
@@ -31,39 +31,39 @@ def test_a_node_without_peers_forms_a_cluster_of_its_own() -> None:
     assert Bootstrap(status(7, 7)).decide() == FormCluster([Peer(7, b"disk-7")])
 
 
-def test_the_lowest_of_the_peers_forms_the_cluster_with_all_of_them() -> None:
+def test_the_peer_with_the_lowest_id_forms_the_cluster() -> None:
     decision = bootstrap(1, status(3), status(2)).decide()
 
     assert decision == FormCluster([Peer(node_id, b"disk-%d" % node_id) for node_id in (1, 2, 3)])
 
 
-def test_the_others_wait_for_it() -> None:
+def test_the_other_peers_wait_for_the_cluster() -> None:
     assert bootstrap(2, status(1), status(3)).decide() == WaitForPeers("node 1 forms the cluster")
 
 
-def test_nobody_forms_a_cluster_while_somebody_is_silent() -> None:
+def test_no_node_forms_a_cluster_while_a_peer_is_silent() -> None:
     begun = bootstrap(1, status(2))
 
     assert begun.decide() == WaitForPeers(
-        "a new cluster begins when all of its nodes are there; node 3 does not answer"
+        "a new cluster begins when all of its nodes answer; node 3 does not answer"
     )
     begun.peer_silent(2)
     assert begun.decide() == WaitForPeers(
-        "a new cluster begins when all of its nodes are there; nodes 2, 3 do not answer"
+        "a new cluster begins when all of its nodes answer; nodes 2, 3 do not answer"
     )
 
 
-def test_a_cluster_that_is_there_is_joined_even_if_others_are_silent() -> None:
+def test_an_existing_cluster_is_joined_despite_silent_peers() -> None:
     assert bootstrap(1, status(3, cluster_id="c")).decide() == JoinCluster("c", 3, FOUNDERS)
 
 
-def test_a_late_node_joins_although_the_members_were_started_with_another_list() -> None:
+def test_a_late_node_joins_despite_another_peer_list_of_the_members() -> None:
     late = bootstrap(3, status(1, 1, cluster_id="c"))
 
     assert late.decide() == JoinCluster("c", 1, FOUNDERS)
 
 
-def test_a_peer_that_came_back_with_another_disk_counts_as_it_is_now() -> None:
+def test_a_peer_with_another_disk_counts_with_its_latest_status() -> None:
     begun = bootstrap(1, status(2), status(3))
     begun.peer_answered(status(2, disk_id="another"))
 
@@ -84,10 +84,10 @@ def test_two_clusters_are_not_mixed() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=40))
-def test_however_they_hear_of_each_other_one_cluster_comes_of_it(
+def test_peers_form_one_cluster_in_any_order_of_answers(
     steps: list[tuple[int, int, bool]],
 ) -> None:
-    """Each step, one asks another, or finds it silent, and acts on what it decides."""
+    """In each step one node asks another, or finds it silent, and acts on its decision."""
     own = {node_id: status(node_id) for node_id in (1, 2, 3)}
     bootstraps = {node_id: Bootstrap(each) for node_id, each in own.items()}
     formed: list[str] = []
@@ -114,7 +114,7 @@ def test_however_they_hear_of_each_other_one_cluster_comes_of_it(
     assert {each.cluster_id for each in own.values()} == set(formed)
 
 
-def test_a_peer_whose_address_is_that_of_another_node_ends_it_with_one_line() -> None:
+def test_a_peer_address_of_another_node_is_refused() -> None:
     begun = bootstrap(1, status(2), status(3, cluster_id="a"))
     begun.stranger_answered(2, "10.0.0.2:8433", 7)
 

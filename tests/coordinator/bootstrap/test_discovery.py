@@ -1,4 +1,4 @@
-"""Nodes that start at different times, and fail meanwhile, come together in one cluster."""
+"""Discovery of one cluster by nodes that start at different times, and fail meanwhile."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -21,7 +21,7 @@ from tidelog.wire.protocol.api import Api
 
 @final
 class Fresh:
-    """A machine whose node looks for a cluster; once it has one, its disk remembers."""
+    """A machine whose node looks for a cluster; once it has one, its disk keeps it."""
 
     def __init__(self, world: World, node_id: int, *peer_ids: int) -> None:
         self.node_id = node_id
@@ -36,7 +36,7 @@ class Fresh:
         self.machine.start(self._run)
 
     def status(self) -> PeerStatusReply:
-        """Return what it says of itself."""
+        """Return its status."""
         peer = Peer(self.node_id, b"disk %d" % self.node_id)
         return PeerStatusReply(peer, self._peer_ids, self.cluster_id, self._first_voters)
 
@@ -75,7 +75,7 @@ def play(story: Callable[[World], Awaitable[None]], *, seed: int = 1) -> None:
     Simulation(seed).run(main)
 
 
-def test_three_nodes_form_one_cluster_and_know_its_founders() -> None:
+def test_three_nodes_form_one_cluster_and_know_its_first_voters() -> None:
     async def story(world: World) -> None:
         nodes = [Fresh(world, node_id, 1, 2, 3) for node_id in (1, 2, 3)]
         for node in reversed(nodes):
@@ -89,7 +89,7 @@ def test_three_nodes_form_one_cluster_and_know_its_founders() -> None:
     play(story)
 
 
-def test_while_one_of_them_is_away_there_is_no_cluster() -> None:
+def test_no_cluster_is_formed_while_a_peer_is_down() -> None:
     async def story(world: World) -> None:
         nodes = [Fresh(world, node_id, 1, 2, 3) for node_id in (1, 2, 3)]
         nodes[0].start()
@@ -104,7 +104,7 @@ def test_while_one_of_them_is_away_there_is_no_cluster() -> None:
     play(story)
 
 
-def test_a_late_node_joins_a_cluster_that_is_there() -> None:
+def test_a_late_node_joins_an_existing_cluster() -> None:
     async def story(world: World) -> None:
         first, late = Fresh(world, 5, 5), Fresh(world, 2, 2, 5)
         first.start()
@@ -117,7 +117,7 @@ def test_a_late_node_joins_a_cluster_that_is_there() -> None:
     play(story)
 
 
-def test_different_lists_are_refused_where_they_are_seen() -> None:
+def test_nodes_with_different_peer_lists_are_refused() -> None:
     async def story(world: World) -> None:
         nodes = [Fresh(world, 1, 1, 2), Fresh(world, 2, 1, 2, 3), Fresh(world, 3, 1, 2, 3)]
         for node in nodes:
@@ -130,7 +130,7 @@ def test_different_lists_are_refused_where_they_are_seen() -> None:
     play(story)
 
 
-def test_a_stranger_at_the_address_of_a_peer_is_not_taken_for_it() -> None:
+def test_a_wrong_node_at_a_peer_address_is_refused() -> None:
     async def story(world: World) -> None:
         node, stranger = Fresh(world, 1, 1, 2), Fresh(world, 2, 2)
         stranger.node_id = 9
@@ -146,7 +146,7 @@ def test_a_stranger_at_the_address_of_a_peer_is_not_taken_for_it() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_however_they_crash_and_lose_sight_of_each_other_one_cluster_comes_of_it(
+def test_crashes_and_partitions_leave_one_cluster(
     seed: int,
 ) -> None:
     async def story(world: World) -> None:

@@ -1,4 +1,4 @@
-"""From any data directory comes the right node, or the reason why not."""
+"""Starts from any data directory: the right node, or the reason of the refusal."""
 
 import msgspec
 import pytest
@@ -28,7 +28,7 @@ from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header
 from tidelog.wire.messages.cluster import Peer, PeerStatusReply
 
 
-async def test_a_node_that_is_alone_begins_a_cluster_of_its_own(mock_clock: MockClock) -> None:
+async def test_a_single_node_forms_its_own_cluster(mock_clock: MockClock) -> None:
     world = World(mock_clock)
 
     found, directory, answers = await start(world)
@@ -39,7 +39,7 @@ async def test_a_node_that_is_alone_begins_a_cluster_of_its_own(mock_clock: Mock
     assert found.status == PeerStatusReply(
         directory.peer, [1], directory.cluster_id, [directory.peer]
     )
-    assert answers == [], "nobody asks"
+    assert answers == [], "no peer asks"
     async with at_work(world, found) as node:
         assert node.raft.is_active_leader
 
@@ -55,7 +55,7 @@ async def test_the_next_start_finds_the_same_node(mock_clock: MockClock, seed: i
     assert again.directory.identity == first.directory.identity
 
 
-async def test_no_two_nodes_that_are_alone_are_of_one_cluster(mock_clock: MockClock) -> None:
+async def test_two_single_nodes_have_different_clusters(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     one = await start(world)
     world.disk = FaultyDisk()
@@ -65,7 +65,7 @@ async def test_no_two_nodes_that_are_alone_are_of_one_cluster(mock_clock: MockCl
     assert one.directory.peer != other.directory.peer
 
 
-async def test_a_crash_while_a_cluster_begins_leaves_one_that_can_begin(
+async def test_a_crash_during_cluster_formation_can_be_repeated(
     mock_clock: MockClock,
 ) -> None:
     call_count, is_over = 0, False
@@ -90,7 +90,7 @@ async def test_a_crash_while_a_cluster_begins_leaves_one_that_can_begin(
 
 
 def write_old_directory(disk: FaultyDisk) -> None:
-    """Write what a version that knew no clusters left behind: a catalog with one topic."""
+    """Write the directory of a version without clusters: a catalog with one topic."""
     write_small_file(disk, "node", [1, "its cluster", "d0"])
     log, _ = open_log(METADATA_DIRECTORY, OWNER, FileCache(disk), config=CONFIG, now_ms=0)
     record = msgspec.msgpack.encode(TopicCreated("orders", b"0123456789abcdef", 3, {}))
@@ -105,7 +105,7 @@ def write_old_directory(disk: FaultyDisk) -> None:
 
 
 @pytest.mark.parametrize("addresses", [ALONE, THREE])
-async def test_a_directory_from_before_there_were_clusters_is_taken_over_with_its_topics(
+async def test_a_data_directory_of_a_version_without_clusters_keeps_its_topics(
     mock_clock: MockClock, addresses: Addresses
 ) -> None:
     world = World(mock_clock)
@@ -114,13 +114,15 @@ async def test_a_directory_from_before_there_were_clusters_is_taken_over_with_it
     found, directory, answers = await start(world, addresses)
 
     assert found.node.cluster_id == directory.cluster_id == "its cluster"
-    assert found.node.is_only_voter, "nobody is asked what it knows itself"
+    assert found.node.is_only_voter, "it has its metadata without any peer"
     assert answers == []
     async with at_work(world, found) as node:
         assert [topic.name for topic in node.metadata.state.catalog.topics] == ["orders"]
 
 
-async def test_a_crash_while_it_is_taken_over_loses_no_topic(mock_clock: MockClock) -> None:
+async def test_a_crash_during_the_migration_of_an_old_directory_loses_no_topic(
+    mock_clock: MockClock,
+) -> None:
     call_count, is_over = 0, False
     while not is_over:
         world = World(mock_clock)
@@ -142,7 +144,7 @@ async def test_a_crash_while_it_is_taken_over_loses_no_topic(mock_clock: MockClo
     assert call_count > 10
 
 
-async def test_one_of_the_first_voters_joins_as_one(mock_clock: MockClock) -> None:
+async def test_one_of_the_first_voters_joins_as_a_voter(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     told: list[PeerStatusReply] = []
 
@@ -163,7 +165,7 @@ async def test_one_of_the_first_voters_joins_as_one(mock_clock: MockClock) -> No
     assert found.status.first_voters == [directory.peer, Peer(2, b"disk of 2")]
 
 
-async def test_one_that_comes_later_knows_nobody_until_it_is_told(mock_clock: MockClock) -> None:
+async def test_a_late_node_starts_without_known_members(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with peers(world, {2: member(2, THEIRS, Peer(2, b"disk of 2"))}):
         found, directory, _ = await start(world, THREE)
@@ -173,7 +175,7 @@ async def test_one_that_comes_later_knows_nobody_until_it_is_told(mock_clock: Mo
     assert found.status.first_voters == []
 
 
-async def test_the_first_of_the_list_forms_a_cluster_with_those_who_answer(
+async def test_the_first_peer_forms_a_cluster_with_its_peers(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -187,7 +189,7 @@ async def test_the_first_of_the_list_forms_a_cluster_with_those_who_answer(
     assert [voter.node_id for voter in found.node.membership.voters] == [1, 2, 3]
 
 
-async def test_a_node_of_a_cluster_needs_nobody_to_start(mock_clock: MockClock) -> None:
+async def test_a_cluster_node_restarts_without_its_peers(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with peers(world, {2: member(2, None), 3: member(3, None)}):
         first = await start(world, THREE)
@@ -200,7 +202,7 @@ async def test_a_node_of_a_cluster_needs_nobody_to_start(mock_clock: MockClock) 
         assert again.answers == []
 
 
-async def test_a_crash_while_a_cluster_is_formed_or_joined_ends_in_one_cluster(
+async def test_a_crash_during_formation_or_join_ends_in_one_cluster(
     mock_clock: MockClock,
 ) -> None:
     for statuses in (

@@ -1,4 +1,4 @@
-"""Who has said last where a node is, is believed."""
+"""The order of address sources: announcement, registration, configuration."""
 
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.coordinator.controller.address_book import AddressBook
@@ -16,12 +16,12 @@ def register(cluster: Cluster, node_id: int, host: str) -> None:
     cluster.do(RegisterBroker(node_id, f"disk {node_id}", process, host, 9))
 
 
-def test_without_any_other_word_it_is_what_this_node_was_started_with() -> None:
+def test_the_default_address_is_the_configured_one() -> None:
     assert book(Cluster()).address_of(2) == ("10.0.0.2", 2)
     assert book(Cluster()).address_of(3) is None
 
 
-def test_a_registration_is_later_than_the_configuration() -> None:
+def test_a_registered_address_replaces_the_configured_one() -> None:
     cluster = Cluster()
     addresses = book(cluster)
 
@@ -33,7 +33,7 @@ def test_a_registration_is_later_than_the_configuration() -> None:
     assert addresses.address_of(1) == ("10.0.0.1", 1)
 
 
-def test_what_a_node_says_when_it_starts_is_later_than_its_registration() -> None:
+def test_an_announced_address_replaces_the_registered_one() -> None:
     cluster = Cluster()
     addresses = book(cluster)
     register(cluster, 2, "before")
@@ -45,7 +45,7 @@ def test_what_a_node_says_when_it_starts_is_later_than_its_registration() -> Non
     assert addresses.address_of(3) == ("here", 8)
 
 
-def test_a_registration_since_then_is_later_still() -> None:
+def test_a_later_registration_replaces_the_announced_address() -> None:
     cluster = Cluster()
     addresses = book(cluster)
     addresses.announced(2, ("now", 7))
@@ -58,7 +58,7 @@ def test_a_registration_since_then_is_later_still() -> None:
     assert addresses.address_of(3) == ("here", 8)
 
 
-def test_what_others_register_does_not_matter() -> None:
+def test_registrations_of_other_nodes_do_not_change_an_announced_address() -> None:
     cluster = Cluster()
     addresses = book(cluster)
     register(cluster, 2, "before")

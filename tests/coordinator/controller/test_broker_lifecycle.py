@@ -1,4 +1,4 @@
-"""A broker leads only while its cluster cannot have given its place to others."""
+"""Broker sessions: a broker leads only while the cluster cannot have replaced it."""
 
 import pytest
 import trio
@@ -62,7 +62,7 @@ def a_broker(cluster: Cluster, host: Host, info: BrokerInfo) -> BrokerLifecycle:
     )
 
 
-def test_a_defect_of_the_one_that_leads_ends_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_of_the_controller_stops_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         refused = 0
@@ -82,7 +82,7 @@ def test_a_defect_of_the_one_that_leads_ends_no_broker(monkeypatch: pytest.Monke
     play(story, has_brokers=True)
 
 
-def test_brokers_are_let_in_soon_after_they_have_registered() -> None:
+def test_brokers_are_unfenced_soon_after_registration() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.leader_and_another()
         begun_at = trio.current_time()
@@ -97,7 +97,7 @@ def test_brokers_are_let_in_soon_after_they_have_registered() -> None:
 
 
 @pytest.mark.invariant("I46")
-def test_a_broker_that_is_cut_off_stops_to_lead_before_others_begin() -> None:
+def test_an_isolated_broker_stops_leading_before_its_successor_starts() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         leader, away = await cluster.leader_and_another()
@@ -120,7 +120,7 @@ def test_a_broker_that_is_cut_off_stops_to_lead_before_others_begin() -> None:
     play(story, has_brokers=True)
 
 
-def test_a_broker_that_slept_through_its_session_does_not_lead_when_it_wakes() -> None:
+def test_a_broker_paused_beyond_its_session_does_not_lead() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         _, asleep = await cluster.leader_and_another()
@@ -134,7 +134,7 @@ def test_a_broker_that_slept_through_its_session_does_not_lead_when_it_wakes() -
     play(story, has_brokers=True)
 
 
-def test_a_node_that_was_deposed_while_it_stood_still_gives_its_broker_no_session() -> None:
+def test_a_deposed_paused_controller_gives_its_broker_no_session() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         leader, _ = await cluster.leader_and_another()
@@ -153,13 +153,13 @@ def test_a_node_that_was_deposed_while_it_stood_still_gives_its_broker_no_sessio
             await trio.sleep(0.0001)
         await all_in(cluster)
 
-    # The heartbeat has to be sent before the first tick, which one time in six it is.
+    # The heartbeat must be sent before the first tick, which happens one time in six.
     for seed in (6, 12, 19, 22):
         play(story, seed=seed, has_brokers=True)
 
 
 @pytest.mark.invariant("I47")
-def test_a_broker_that_is_let_in_again_does_not_lead_before_it_knows_what_it_lost() -> None:
+def test_an_unfenced_broker_does_not_lead_before_it_applied_its_lost_leaderships() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         leader, away = await cluster.leader_and_another()
@@ -170,7 +170,7 @@ def test_a_broker_that_is_let_in_again_does_not_lead_before_it_knows_what_it_los
         others = [host.machine.name for host in cluster.group if host is not away]
         heal = cluster.world.network.partition([away.machine.name], others)
         await until(lambda: is_fenced(leader))
-        away.machine.stall_disk(20)  # So that it applies nothing that it has not yet.
+        away.machine.stall_disk(20)  # So that it applies no further entries.
         heal()
         await until(lambda: not is_fenced(leader))
 
@@ -183,13 +183,13 @@ def test_a_broker_that_is_let_in_again_does_not_lead_before_it_knows_what_it_los
     play(story, has_brokers=True)
 
 
-def test_a_broker_without_room_for_the_metadata_is_replaced_and_let_in_when_there_is_some() -> None:
+def test_a_broker_with_a_full_metadata_disk_is_fenced_until_there_is_room() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         leader, full = await cluster.leader_and_another()
         disk = full.machine.disk
         disk.capacity_bytes = 1
-        # From here on there is something that it cannot write.
+        # From here on there are entries that it cannot write.
         assignment = [[full.node_id, leader.node_id]]
         await cluster.submit(
             leader, CreateReplicatedTopic("topic", TOPIC_ID, 1, {}, assignment=assignment)
@@ -206,7 +206,7 @@ def test_a_broker_without_room_for_the_metadata_is_replaced_and_let_in_when_ther
             return is_fenced()
 
         await until(look)
-        assert led_until, "before others could lead"
+        assert led_until, "it led until others could"
         (partition,) = metadata_of(leader).state.partitions(TOPIC_ID)
         assert partition.leader == leader.node_id
         for _ in range(100):
@@ -219,16 +219,14 @@ def test_a_broker_without_room_for_the_metadata_is_replaced_and_let_in_when_ther
     play(story, has_brokers=True)
 
 
-def test_who_leads_the_cluster_without_room_grants_itself_no_session_behind_what_it_decided() -> (
-    None
-):
+def test_a_controller_with_a_full_disk_grants_itself_no_session() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         leader, other = await cluster.leader_and_another()
         await create(cluster, [[leader.node_id, other.node_id]])
         leader.machine.disk.capacity_bytes = 1
 
-        # The others write it, and so it is decided; the one that leads them cannot apply it.
+        # The others write the entry, so it is committed; the leader itself cannot apply it.
         replica = FailedReplica(TOPIC_ID, 0, may_lack_records=False)
         epoch = metadata_of(other).state.brokers[leader.node_id].broker_epoch
         async with trio.open_nursery() as nursery:
@@ -250,7 +248,7 @@ def test_who_leads_the_cluster_without_room_grants_itself_no_session_behind_what
     play(story, has_brokers=True)
 
 
-def test_a_broker_that_starts_again_is_another_one_at_the_same_place() -> None:
+def test_a_restarted_broker_has_a_new_broker_epoch() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         _, host = await cluster.leader_and_another()
@@ -269,7 +267,7 @@ def test_a_broker_that_starts_again_is_another_one_at_the_same_place() -> None:
     play(story, has_brokers=True)
 
 
-def test_of_two_processes_at_one_place_the_older_one_must_stop() -> None:
+def test_of_two_processes_of_a_broker_the_older_one_must_stop() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         host = cluster.group[0]
@@ -293,13 +291,13 @@ def test_a_stranger_with_the_node_id_of_a_live_broker_is_refused() -> None:
         info = BrokerInfo(2, "a disk of its own", "elsewhere", PORT, "", None)
         stranger = a_broker(cluster, host, info)
 
-        with pytest.raises(DuplicateBrokerError, match="choose a node id that nobody has"):
+        with pytest.raises(DuplicateBrokerError, match="choose an unused node id"):
             await stranger.run()
 
     play(story, has_brokers=True)
 
 
-def test_a_broker_leaves_when_others_lead_what_it_led() -> None:
+def test_a_controlled_shutdown_ends_when_the_leaderships_have_moved() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         await create(cluster, [[2, 1, 3], [2, 3, 1]])
@@ -312,7 +310,7 @@ def test_a_broker_leaves_when_others_lead_what_it_led() -> None:
     play(story, has_brokers=True)
 
 
-def test_what_nobody_else_can_lead_is_not_waited_for() -> None:
+def test_a_controlled_shutdown_does_not_wait_for_leaderships_without_a_candidate() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         await create(cluster, [[2]])
@@ -328,7 +326,7 @@ def test_what_nobody_else_can_lead_is_not_waited_for() -> None:
     play(story, has_brokers=True)
 
 
-def test_a_broker_that_reaches_nobody_leaves_in_the_time_that_it_has() -> None:
+def test_a_controlled_shutdown_without_a_controller_times_out() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         _, away = await cluster.leader_and_another()
@@ -343,13 +341,13 @@ def test_a_broker_that_reaches_nobody_leaves_in_the_time_that_it_has() -> None:
     play(story, has_brokers=True)
 
 
-def test_a_broker_that_decides_alone_may_lead_however_long_it_slept() -> None:
+def test_the_only_voter_may_lead_after_any_pause() -> None:
     async def story(cluster: Cluster) -> None:
         await until(lambda: may_lead(cluster, 1))
 
         cluster.group[0].machine.pause(SESSION_MS / 1000 + 3)
         await trio.sleep(SESSION_MS / 1000 + 2)
 
-        assert may_lead(cluster, 1), "nobody can have given its partitions to others"
+        assert may_lead(cluster, 1), "no other node can have given its partitions to others"
 
     play(story, has_brokers=True, node_count=1)

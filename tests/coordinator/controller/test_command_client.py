@@ -1,4 +1,4 @@
-"""Whichever node is asked, the one that leads decides, and the asked one knows what came of it."""
+"""Commands through any node: the leader decides, and the node that was asked sees the outcome."""
 
 import msgspec
 import pytest
@@ -47,7 +47,7 @@ def catalog_of(host: Host) -> Catalog:
     return metadata_of(host).state.catalog
 
 
-def test_any_node_can_be_asked_and_sees_what_came_of_it() -> None:
+def test_a_command_can_be_sent_to_any_node_and_is_visible_there() -> None:
     async def story(cluster: Cluster) -> None:
         await until(lambda: all(host.raft is not None for host in cluster.group))
         await with_brokers(cluster, cluster.group[0])
@@ -61,7 +61,7 @@ def test_any_node_can_be_asked_and_sees_what_came_of_it() -> None:
     play(story)
 
 
-def test_a_refusal_comes_back_as_it_is() -> None:
+def test_a_forwarded_command_returns_its_refusal() -> None:
     async def story(cluster: Cluster) -> None:
         _, other = await cluster.leader_and_another()
         await with_brokers(cluster, other)
@@ -73,7 +73,7 @@ def test_a_refusal_comes_back_as_it_is() -> None:
     play(story)
 
 
-def test_while_a_new_leader_is_sought_the_question_is_asked_again() -> None:
+def test_a_command_is_retried_during_an_election() -> None:
     async def story(cluster: Cluster) -> None:
         leader, other = await cluster.leader_and_another()
         await with_brokers(cluster, other)
@@ -87,7 +87,7 @@ def test_while_a_new_leader_is_sought_the_question_is_asked_again() -> None:
     play(story)
 
 
-def test_a_node_that_has_just_started_is_asked_again() -> None:
+def test_a_command_is_retried_on_a_starting_node() -> None:
     async def story(cluster: Cluster) -> None:
         _, other = await cluster.leader_and_another()
         await with_brokers(cluster, other)
@@ -101,7 +101,7 @@ def test_a_node_that_has_just_started_is_asked_again() -> None:
     play(story)
 
 
-def test_without_a_majority_it_is_said_that_nobody_knows() -> None:
+def test_a_command_without_a_majority_times_out_with_an_unknown_outcome() -> None:
     async def story(cluster: Cluster) -> None:
         _, other = await cluster.leader_and_another()
         for host in cluster.group:
@@ -114,7 +114,7 @@ def test_without_a_majority_it_is_said_that_nobody_knows() -> None:
     play(story)
 
 
-def test_heartbeats_reach_whoever_leads() -> None:
+def test_broker_heartbeats_reach_the_controller() -> None:
     async def story(cluster: Cluster) -> None:
         _, other = await cluster.leader_and_another()
         registered = await cluster.submit(other, register(2))
@@ -137,7 +137,7 @@ def joining(node_id: int, cluster_id: str = CLUSTER_ID, disk_id: bytes = b"new")
     return JoinRequest(cluster_id, Peer(node_id, disk_id), "somewhere", 9)
 
 
-def test_a_node_that_does_not_lead_has_the_leader_admit_another_one() -> None:
+def test_a_follower_forwards_a_join_request_to_the_leader() -> None:
     async def story(cluster: Cluster) -> None:
         leader, other = await cluster.leader_and_another()
 
@@ -153,18 +153,18 @@ def test_a_node_that_does_not_lead_has_the_leader_admit_another_one() -> None:
     play(story)
 
 
-def test_without_the_one_that_leads_nobody_is_admitted_and_the_asker_may_try_again() -> None:
+def test_a_join_request_without_a_leader_can_be_retried() -> None:
     async def story(cluster: Cluster) -> None:
         leader, other = await cluster.leader_and_another()
         leader.cut_power()
 
-        with pytest.raises(NotControllerError, match="cannot be asked"):
+        with pytest.raises(NotControllerError, match="cannot be reached"):
             await cluster.command_client(other).join(joining(4))
 
     play(story)
 
 
-def test_a_node_that_was_passed_on_to_the_wrong_one_is_not_passed_on_again() -> None:
+def test_a_join_request_is_forwarded_once() -> None:
     async def story(cluster: Cluster) -> None:
         _, other = await cluster.leader_and_another()
         passed_on = msgspec.structs.replace(joining(4), is_passed_on=True)
@@ -175,7 +175,7 @@ def test_a_node_that_was_passed_on_to_the_wrong_one_is_not_passed_on_again() -> 
     play(story)
 
 
-def test_nodes_of_another_cluster_and_nonsense_are_refused() -> None:
+def test_requests_of_another_cluster_and_invalid_commands_are_refused() -> None:
     async def story(cluster: Cluster) -> None:
         leader, _ = await cluster.leader_and_another()
         command_client = cluster.command_client(leader)
@@ -213,7 +213,7 @@ async def be_a_broker(cluster: Cluster, host: Host) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_happens_each_command_is_carried_out_once(seed: int) -> None:
+def test_random_faults_apply_each_command_once(seed: int) -> None:
     async def story(cluster: Cluster) -> None:
         random = cluster.world.streams.stream("story")
         group = cluster.group
@@ -248,7 +248,7 @@ def test_whatever_happens_each_command_is_carried_out_once(seed: int) -> None:
     play(story, seed=seed)
 
 
-def test_a_node_that_was_away_can_learn_what_was_decided_meanwhile() -> None:
+def test_a_restarted_node_catches_up_with_earlier_decisions() -> None:
     async def story(cluster: Cluster) -> None:
         leader, other = await cluster.leader_and_another()
         await with_brokers(cluster, other)

@@ -1,4 +1,4 @@
-"""Brokers that are silent lose what they lead, and get it back when they live again."""
+"""The controller: silent brokers lose their leaderships, and get them back when they return."""
 
 from collections.abc import Awaitable, Callable
 
@@ -31,7 +31,7 @@ class Cluster:
         self.alive: set[int] = set()
         self.epochs: dict[int, int] = {}
         self.refused_since: dict[int, float] = {}
-        """By node: when its machine began to say that nothing listens there."""
+        """By node: since when its machine has refused connections."""
         self.controllers: dict[int, Controller] = {}
         self._nursery = nursery
         self.group = hosts(world, 3, self._make_state)
@@ -44,7 +44,7 @@ class Cluster:
         return Made(metadata, tasks=[controller.run])
 
     async def begin(self) -> None:
-        """Start all; return when three brokers live and a topic is led by each of them."""
+        """Start all; return when three brokers are alive and each leads a partition."""
         for host in self.group:
             host.start()
         for node_id in (1, 2, 3):
@@ -70,7 +70,7 @@ class Cluster:
         self.epochs[node_id] = reply.broker_epoch
 
     async def leading(self) -> ReplicatedState:
-        """Return the metadata of the node that decides."""
+        """Return the metadata of the leader."""
         await until(lambda: self._leader() is not None)
         host = self._leader()
         assert host is not None
@@ -105,7 +105,7 @@ class Cluster:
         return [broker.node_id for broker in brokers if not broker.is_fenced]
 
     def leaders(self) -> list[int | None]:
-        """Return who leads each partition."""
+        """Return the leader of each partition."""
         return [partition.leader for partition in self.partitions()]
 
     def partitions(self) -> list[PartitionRegistration]:
@@ -129,7 +129,7 @@ def play(story: Callable[[Cluster], Awaitable[None]]) -> None:
     Simulation(1).run(main)
 
 
-def test_a_broker_that_falls_silent_is_fenced_after_its_session_and_others_lead() -> None:
+def test_a_silent_broker_is_fenced_after_its_session_and_others_lead() -> None:
     async def story(cluster: Cluster) -> None:
         await until(lambda: cluster.leaders() == [1, 2, 3])
         cluster.alive.discard(2)
@@ -144,7 +144,7 @@ def test_a_broker_that_falls_silent_is_fenced_after_its_session_and_others_lead(
     play(story)
 
 
-def test_a_broker_whose_process_is_gone_for_certain_is_fenced_at_once() -> None:
+def test_a_broker_with_refused_connections_is_fenced_at_once() -> None:
     async def story(cluster: Cluster) -> None:
         await until(lambda: cluster.leaders() == [1, 2, 3])
         cluster.alive.discard(2)
@@ -158,7 +158,7 @@ def test_a_broker_whose_process_is_gone_for_certain_is_fenced_at_once() -> None:
     play(story)
 
 
-def test_a_broker_that_speaks_and_cannot_be_spoken_to_stays_out_until_it_can() -> None:
+def test_a_broker_that_sends_heartbeats_but_refuses_connections_stays_fenced() -> None:
     async def story(cluster: Cluster) -> None:
         cluster.refused_since[2] = trio.current_time()
         await until(lambda: cluster.live_brokers() == [1, 3])
@@ -174,7 +174,7 @@ def test_a_broker_that_speaks_and_cannot_be_spoken_to_stays_out_until_it_can() -
     play(story)
 
 
-def test_a_broker_that_is_only_started_anew_quickly_is_not_taken_for_dead() -> None:
+def test_a_quickly_restarted_broker_is_not_fenced() -> None:
     async def story(cluster: Cluster) -> None:
         cluster.refused_since[2] = trio.current_time()
         await trio.sleep(0.5)
@@ -186,7 +186,7 @@ def test_a_broker_that_is_only_started_anew_quickly_is_not_taken_for_dead() -> N
     play(story)
 
 
-def test_a_broker_that_comes_back_is_let_in_again() -> None:
+def test_a_broker_that_comes_back_is_unfenced() -> None:
     async def story(cluster: Cluster) -> None:
         cluster.alive.discard(2)
         await until(lambda: cluster.live_brokers() == [1, 3])
@@ -199,7 +199,7 @@ def test_a_broker_that_comes_back_is_let_in_again() -> None:
     play(story)
 
 
-def test_whoever_leads_next_gives_every_broker_a_full_session() -> None:
+def test_a_new_leader_gives_every_broker_a_full_session() -> None:
     async def story(cluster: Cluster) -> None:
         old = next(host for host in cluster.group if host.raft and host.raft.is_active_leader)
         broker_id = next(host.node_id for host in cluster.group if host is not old)
@@ -230,7 +230,7 @@ def test_a_heartbeat_of_an_earlier_process_is_refused() -> None:
     play(story)
 
 
-def test_a_node_that_does_not_lead_takes_no_heartbeats() -> None:
+def test_a_follower_refuses_broker_heartbeats() -> None:
     async def story(cluster: Cluster) -> None:
         other = next(host for host in cluster.group if host.raft and not host.raft.is_leader)
 
@@ -242,7 +242,7 @@ def test_a_node_that_does_not_lead_takes_no_heartbeats() -> None:
     play(story)
 
 
-def test_a_broker_that_wants_to_stop_may_when_it_leads_nothing() -> None:
+def test_a_broker_may_stop_when_it_leads_nothing() -> None:
     async def story(cluster: Cluster) -> None:
         host = next(host for host in cluster.group if host.raft and host.raft.is_active_leader)
         cluster.alive.discard(1)
@@ -256,7 +256,7 @@ def test_a_broker_that_wants_to_stop_may_when_it_leads_nothing() -> None:
     play(story)
 
 
-EVERYBODY = range(1, 20)
+ALL_LIVE = range(1, 20)
 
 
 def member(node_id: int) -> Identity:
@@ -282,7 +282,7 @@ def test_learners_are_promoted_one_by_one_until_the_number_is_odd(
 ) -> None:
     membership = members(voter_count, learner_count)
 
-    while (due := next_promotion(membership, EVERYBODY)) is not None:
+    while (due := next_promotion(membership, ALL_LIVE)) is not None:
         promoted = member(due.node_id)
         assert promoted in membership.learners
         membership = Membership(
@@ -294,7 +294,7 @@ def test_learners_are_promoted_one_by_one_until_the_number_is_odd(
     assert voters_in_the_end <= max(VOTER_COUNT_MAX, voter_count)
 
 
-def test_a_learner_whose_broker_does_not_live_is_not_counted() -> None:
+def test_a_learner_with_a_fenced_broker_is_not_promoted() -> None:
     membership = members(1, 2)
 
     assert next_promotion(membership, {1, 2}) is None
@@ -302,13 +302,13 @@ def test_a_learner_whose_broker_does_not_live_is_not_counted() -> None:
     assert next_promotion(membership, {1, 2, 3}) == Promote(2)
 
 
-def test_one_that_lives_is_not_kept_waiting_by_one_that_does_not() -> None:
+def test_a_dead_learner_does_not_hold_up_a_live_one() -> None:
     membership = members(2, 2)
 
     assert next_promotion(membership, {1, 2, 4}) == Promote(4)
 
 
-def test_a_voter_that_is_dead_still_has_its_vote() -> None:
-    # Two of four would have to agree on everything: nobody is won by a fourth voter.
+def test_a_dead_voter_counts_as_a_voter() -> None:
+    # Two of four would have to agree on everything: a fourth voter is no gain.
     assert next_promotion(members(3, 1), {1, 4}) is None
     assert next_promotion(members(2, 1), {3}) == Promote(3)

@@ -30,7 +30,7 @@ def test_an_entry_is_one_array_of_records_of_one_kind() -> None:
 
 
 @pytest.mark.parametrize("entry", [encode_entry(CLUSTER), encode_entry(GROUPS)])
-def test_an_entry_that_is_cut_or_too_long_is_refused(entry: bytes) -> None:
+def test_a_truncated_or_too_long_entry_is_refused(entry: bytes) -> None:
     for end in range(len(entry)):
         with pytest.raises(msgspec.MsgspecError):
             decode_entry(entry[:end])
@@ -38,12 +38,12 @@ def test_an_entry_that_is_cut_or_too_long_is_refused(entry: bytes) -> None:
         decode_entry(entry + b"\x00")
 
 
-def test_a_record_that_is_not_known_here_is_refused() -> None:
+def test_an_unknown_record_is_refused() -> None:
     with pytest.raises(msgspec.MsgspecError, match="Invalid value"):
         decode_entry(msgspec.msgpack.encode([["broker-praised", 1]]))
 
 
-def test_a_field_that_a_newer_version_appends_does_no_harm() -> None:
+def test_an_appended_field_of_a_newer_version_is_ignored() -> None:
     newer = msgspec.msgpack.encode([["broker-unregistered", 7, "it was time"]])
 
     assert decode_entry(newer) == ([BrokerUnregistered(7)], [])
@@ -66,7 +66,7 @@ def test_a_snapshot_holds_metadata_and_groups() -> None:
     assert read_groups.snapshot() == groups.snapshot()
 
 
-def test_a_snapshot_from_before_there_were_groups_is_read() -> None:
+def test_a_snapshot_without_groups_is_read() -> None:
     cluster, _ = states()
 
     read_cluster, read_groups = decode_snapshot(cluster.snapshot())
@@ -75,7 +75,7 @@ def test_a_snapshot_from_before_there_were_groups_is_read() -> None:
     assert not read_groups.groups
 
 
-def test_damage_in_a_snapshot_is_noticed() -> None:
+def test_a_damaged_snapshot_is_refused() -> None:
     cluster, groups = states()
     data = encode_snapshot(cluster.state, groups)
 

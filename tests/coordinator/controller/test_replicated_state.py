@@ -1,4 +1,4 @@
-"""All nodes of a cluster have the same metadata, and one of them at a time decides."""
+"""The replicated state: all nodes agree, and one of them at a time decides."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from itertools import chain
@@ -61,7 +61,7 @@ def play(story: Callable[[World, list[Host]], Awaitable[None]], *, seed: int = 1
 
 
 async def controller_of(group: list[Host]) -> Host:
-    """Return the host that decides, as soon as one does."""
+    """Return the leading host, as soon as there is one."""
     found: list[Host] = []
 
     def is_there() -> bool:
@@ -73,7 +73,7 @@ async def controller_of(group: list[Host]) -> Host:
 
 
 async def decided(group: list[Host], command: Command) -> Reply:
-    """Have a command decided by whoever decides, again and again until it is known to be."""
+    """Submit a command to the leader, again and again until it is known to be committed."""
     while True:
         host = await controller_of(group)
         try:
@@ -89,7 +89,7 @@ def register(node_id: int) -> RegisterBroker:
 
 
 async def with_brokers(group: list[Host]) -> None:
-    """Let all three nodes be brokers."""
+    """Register all three nodes as brokers."""
     for node_id in (1, 2, 3):
         registered = await decided(group, register(node_id))
         assert isinstance(registered, Registered)
@@ -104,7 +104,7 @@ def names(host: Host) -> list[str]:
     return [topic.name for topic in metadata_of(host).state.catalog.topics]
 
 
-def test_what_one_node_decides_all_of_them_know() -> None:
+def test_decisions_reach_all_nodes() -> None:
     async def story(_: World, group: list[Host]) -> None:
         await with_brokers(group)
 
@@ -118,7 +118,7 @@ def test_what_one_node_decides_all_of_them_know() -> None:
     play(story)
 
 
-def test_the_log_of_the_controller_says_who_leads_and_what_has_no_leader() -> None:
+def test_the_controller_logs_elections_and_leaderless_partitions() -> None:
     async def story(world: World, group: list[Host]) -> None:
         said: dict[str, list[Mapping[str, Any]]] = {}
         world.observe(lambda _, event, fields: said.setdefault(event, []).append(dict(fields)))
@@ -144,7 +144,7 @@ def test_the_log_of_the_controller_says_who_leads_and_what_has_no_leader() -> No
     play(story)
 
 
-def test_commands_do_not_wait_for_each_other_and_see_what_came_before() -> None:
+def test_commands_are_pipelined_and_see_earlier_ones() -> None:
     async def story(_: World, group: list[Host]) -> None:
         await with_brokers(group)
         controller = metadata_of(await controller_of(group))
@@ -160,7 +160,7 @@ def test_commands_do_not_wait_for_each_other_and_see_what_came_before() -> None:
         async with trio.open_nursery() as nursery:
             for number in range(50):
                 nursery.start_soon(attempt, create(number))
-            nursery.start_soon(attempt, create(7, topic_id=b"of somebody else"))
+            nursery.start_soon(attempt, create(7, topic_id=b"of another topic"))
         elapsed_s = trio.current_time() - began_at
 
         errors = [outcome for outcome in outcomes if isinstance(outcome, TopicExistsError)]
@@ -171,7 +171,7 @@ def test_commands_do_not_wait_for_each_other_and_see_what_came_before() -> None:
     play(story)
 
 
-def test_a_command_given_twice_is_carried_out_once_and_answered_when_it_is_committed() -> None:
+def test_a_repeated_command_is_applied_once_and_answered_when_committed() -> None:
     async def story(_: World, group: list[Host]) -> None:
         await with_brokers(group)
         controller = metadata_of(await controller_of(group))
@@ -190,7 +190,7 @@ def test_a_command_given_twice_is_carried_out_once_and_answered_when_it_is_commi
     play(story)
 
 
-def test_a_broker_with_very_many_partitions_can_come_and_go() -> None:
+def test_a_broker_with_very_many_partitions_can_be_fenced_and_unfenced() -> None:
     async def story(_: World, group: list[Host]) -> None:
         await with_brokers(group)
         for number in range(5):
@@ -213,7 +213,7 @@ def test_a_broker_with_very_many_partitions_can_come_and_go() -> None:
     play(story)
 
 
-def test_what_is_too_much_for_one_entry_is_refused_for_good() -> None:
+def test_a_command_too_large_for_an_entry_is_refused() -> None:
     async def story(_: World, group: list[Host]) -> None:
         await with_brokers(group)
         controller = metadata_of(await controller_of(group))
@@ -230,7 +230,7 @@ def test_what_is_too_much_for_one_entry_is_refused_for_good() -> None:
     play(story)
 
 
-def test_a_node_that_does_not_lead_says_who_does() -> None:
+def test_a_follower_names_the_controller() -> None:
     async def story(_: World, group: list[Host]) -> None:
         controller = await controller_of(group)
         await decided(group, register(1))
@@ -242,7 +242,7 @@ def test_a_node_that_does_not_lead_says_who_does() -> None:
     play(story)
 
 
-def test_a_node_that_is_cut_off_does_not_know_what_becomes_of_a_command() -> None:
+def test_a_command_on_an_isolated_leader_has_an_unknown_outcome() -> None:
     async def story(world: World, group: list[Host]) -> None:
         controller = await controller_of(group)
         others = [host for host in group if host is not controller]
@@ -261,7 +261,7 @@ def test_a_node_that_is_cut_off_does_not_know_what_becomes_of_a_command() -> Non
     play(story)
 
 
-def test_a_node_that_a_snapshot_brings_back_does_not_know_what_became_of_a_command(
+def test_a_command_overtaken_by_a_snapshot_has_an_unknown_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(raft_node, "SNAPSHOT_AFTER_BYTES", 1000)
@@ -287,7 +287,7 @@ def test_a_node_that_a_snapshot_brings_back_does_not_know_what_became_of_a_comma
     play(story)
 
 
-def test_what_a_deposed_controller_had_in_mind_is_forgotten() -> None:
+def test_a_deposed_controller_drops_its_uncommitted_state() -> None:
     async def story(world: World, group: list[Host]) -> None:
         await with_brokers(group)
         old = await controller_of(group)
@@ -323,7 +323,7 @@ def test_what_a_deposed_controller_had_in_mind_is_forgotten() -> None:
         pytest.param(create(1), id="nothing to do"),
     ],
 )
-def test_a_node_that_was_deposed_answers_nothing_by_what_it_knew(command: Command) -> None:
+def test_a_deposed_controller_does_not_answer_from_stale_state(command: Command) -> None:
     async def story(world: World, group: list[Host]) -> None:
         await with_brokers(group)
         await decided(group, create(1))
@@ -339,7 +339,7 @@ def test_a_node_that_was_deposed_answers_nothing_by_what_it_knew(command: Comman
     play(story)
 
 
-def test_listeners_hear_what_every_committed_entry_means_in_order() -> None:
+def test_listeners_get_a_delta_for_every_committed_entry_in_order() -> None:
     async def story(_: World, group: list[Host]) -> None:
         heard: list[str] = []
 
@@ -362,7 +362,7 @@ def test_listeners_hear_what_every_committed_entry_means_in_order() -> None:
     play(story)
 
 
-def test_a_snapshot_is_heard_of_as_what_it_changes() -> None:
+def test_listeners_get_an_installed_snapshot_as_a_delta() -> None:
     async def story(_: World, group: list[Host]) -> None:
         heard: list[BrokerDelta] = []
         controller = await controller_of(group)
@@ -381,7 +381,7 @@ def test_a_snapshot_is_heard_of_as_what_it_changes() -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_happens_nothing_that_was_decided_is_lost_or_done_twice(
+def test_random_faults_lose_and_repeat_no_decision(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(raft_node, "SNAPSHOT_AFTER_BYTES", 4000)
@@ -395,7 +395,7 @@ def test_whatever_happens_nothing_that_was_decided_is_lost_or_done_twice(
 
         async def create_topics() -> None:
             for number in range(1000):
-                # `decided` may ask twice, for it is not always told; the id makes that harmless.
+                # `decided` may submit twice, for an answer may be lost; the id makes that harmless.
                 await decided(group, create(number))
                 created.append(f"topic{number}")
 

@@ -1,4 +1,4 @@
-"""Groups are listed, described, moved, deleted and forgotten."""
+"""Administration of groups: list, describe, reset, delete, expire."""
 
 import pytest
 import trio
@@ -34,7 +34,7 @@ async def reset(
     return reply.results
 
 
-def test_a_description_says_how_far_behind_a_group_is() -> None:
+def test_a_served_group_description_has_the_lag() -> None:
     async def story(cluster: GroupCluster) -> None:
         leader, _ = await cluster.leader_and_another()
         now_ms = leader.machine.wall_clock.now_ms()
@@ -53,7 +53,7 @@ def test_a_description_says_how_far_behind_a_group_is() -> None:
     play(story)
 
 
-def test_a_reset_moves_all_partitions_or_none() -> None:
+def test_a_reset_sets_all_partitions_or_none() -> None:
     async def story(cluster: GroupCluster) -> None:
         cluster.offsets.logs[ORDERS, 0] = PartitionOffsets(10, 100, 120, offset=55)
         cluster.offsets.logs[ORDERS, 1] = PartitionOffsets(10, 100, 120)
@@ -80,7 +80,7 @@ def test_a_reset_moves_all_partitions_or_none() -> None:
     play(story)
 
 
-def test_a_group_at_work_is_neither_moved_nor_deleted() -> None:
+def test_a_group_with_members_is_neither_reset_nor_deleted() -> None:
     async def story(cluster: GroupCluster) -> None:
         reply = await cluster.heartbeat("a")
         earliest = PartitionReset(ORDERS, 0, int(ResetTo.EARLIEST))
@@ -104,7 +104,7 @@ def test_a_group_at_work_is_neither_moved_nor_deleted() -> None:
     play(story)
 
 
-def test_a_group_that_nobody_uses_and_that_has_no_lag_is_forgotten(
+def test_an_unused_group_without_lag_expires(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(expiry, "CONFIRMATION_MS", 20_000)
@@ -128,7 +128,7 @@ def test_a_group_that_nobody_uses_and_that_has_no_lag_is_forgotten(
     play(story, config=GroupConfig(offsets_retention_ms=30_000))
 
 
-def test_a_topic_that_is_deleted_while_its_logs_are_looked_at_is_not_remembered() -> None:
+def test_a_topic_deleted_during_a_log_lookup_gets_no_offsets() -> None:
     async def story(cluster: GroupCluster) -> None:
         leader, _ = await cluster.leader_and_another()
         coordinator = cluster.coordinators[leader.node_id]

@@ -1,4 +1,4 @@
-"""Many commits are one entry, and what is too much is refused before it does harm."""
+"""The commit queue: many commits in one entry, and refusals of too many."""
 
 import pytest
 import trio
@@ -21,7 +21,7 @@ def commit(offset: int, *, group: str = GROUP, metadata: str = "") -> CommitOffs
 
 
 def ignore(result: CommitResult) -> None:
-    """Be told what became of a commit."""
+    """Ignore the result of a commit."""
 
 
 async def coordinator_of(cluster: GroupCluster) -> tuple[Host, GroupCoordinator]:
@@ -29,7 +29,7 @@ async def coordinator_of(cluster: GroupCluster) -> tuple[Host, GroupCoordinator]
     return leader, cluster.coordinators[leader.node_id]
 
 
-def test_commits_that_come_while_one_is_stored_become_one_entry() -> None:
+def test_commits_during_a_pending_entry_become_one_entry() -> None:
     async def story(cluster: GroupCluster) -> None:
         leader, coordinator = await coordinator_of(cluster)
         assert leader.raft is not None
@@ -79,14 +79,14 @@ def test_the_last_of_many_commits_in_one_entry_counts() -> None:
             for offset in range(1, 20):
                 nursery.start_soon(store, offset)
 
-        # Each replaces another one: they were carried out one after the other.
+        # Each replaces another one: they were applied one after the other.
         assert len(set(previous)) == 19
         assert set(range(1, 20)) - {await cluster.committed(0)} == set(previous) - {None}
 
     play(story)
 
 
-def test_what_else_is_decided_waits_behind_one_entry_of_commits_at_most() -> None:
+def test_other_commands_wait_behind_one_entry_of_commits_at_most() -> None:
     async def story(cluster: GroupCluster) -> None:
         leader, coordinator = await coordinator_of(cluster)
         assert leader.raft is not None
@@ -115,7 +115,7 @@ def test_what_else_is_decided_waits_behind_one_entry_of_commits_at_most() -> Non
     play(story)
 
 
-def test_a_commit_that_no_entry_could_hold_is_refused() -> None:
+def test_a_commit_too_large_for_an_entry_is_refused() -> None:
     async def story(cluster: GroupCluster) -> None:
         _, coordinator = await coordinator_of(cluster)
         one = PartitionCommit(ORDERS, 0, 0, None, "m" * 4000)
@@ -127,7 +127,7 @@ def test_a_commit_that_no_entry_could_hold_is_refused() -> None:
     play(story)
 
 
-def test_when_too_many_wait_more_are_refused_and_those_that_wait_are_stored(
+def test_a_full_commit_queue_refuses_more_and_stores_the_waiting_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(commit_queue, "QUEUE_BYTES_MAX", 2000)
@@ -154,7 +154,7 @@ def test_when_too_many_wait_more_are_refused_and_those_that_wait_are_stored(
     play(story)
 
 
-def test_commits_that_wait_when_leadership_is_lost_are_all_refused() -> None:
+def test_waiting_commits_are_refused_when_leadership_is_lost() -> None:
     async def story(cluster: GroupCluster) -> None:
         leader, coordinator = await coordinator_of(cluster)
         others = [host.machine.name for host in cluster.group if host is not leader]

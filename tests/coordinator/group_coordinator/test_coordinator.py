@@ -1,4 +1,4 @@
-"""Groups served by whichever node leads: agreed on, and never by a node that led once."""
+"""Groups served by the node that leads, and never by a deposed one."""
 
 from collections.abc import Awaitable, Mapping
 
@@ -31,11 +31,11 @@ from tidelog.wire.messages.offset_ranges import PartitionOffsets
 from tidelog.wire.protocol import api
 
 FIRST_SHARES_S = 5.0
-"""By then the first members have what they will have."""
+"""By then the first members have their assignment."""
 
 
 async def all_at_work(cluster: GroupCluster, members: list[Member], partitions: int = 4) -> None:
-    """Wait until all partitions are worked on, and everybody who can has one."""
+    """Wait until all partitions are worked on, and every member that can has one."""
 
     def is_so() -> bool:
         shares = [len(member.positions) for member in members]
@@ -45,7 +45,7 @@ async def all_at_work(cluster: GroupCluster, members: list[Member], partitions: 
     await until(is_so, seconds=120)
 
 
-def test_members_share_a_topic_and_work_through_it() -> None:
+def test_members_share_the_partitions_of_a_topic() -> None:
     async def story(cluster: GroupCluster) -> None:
         for _ in range(3):
             cluster.add_member()
@@ -64,7 +64,7 @@ def test_members_share_a_topic_and_work_through_it() -> None:
     play(story)
 
 
-def test_a_member_that_dies_is_replaced_when_its_session_is_over() -> None:
+def test_the_partitions_of_a_dead_member_move_after_its_session() -> None:
     async def story(cluster: GroupCluster) -> None:
         fenced: list[tuple[object, object]] = []
 
@@ -85,7 +85,7 @@ def test_a_member_that_dies_is_replaced_when_its_session_is_over() -> None:
     play(story)
 
 
-def test_a_new_topic_is_read_by_those_who_want_it_and_a_deleted_one_by_nobody() -> None:
+def test_subscribers_read_a_new_topic_and_stop_reading_a_deleted_one() -> None:
     async def story(cluster: GroupCluster) -> None:
         first = await cluster.heartbeat("a", subscription=Subscription(["orders", "later"]))
         await trio.sleep(FIRST_SHARES_S)
@@ -110,7 +110,7 @@ def test_a_new_topic_is_read_by_those_who_want_it_and_a_deleted_one_by_nobody() 
 
 
 @pytest.mark.parametrize("end", ["kill", "cut_power"])
-def test_a_new_leader_knows_every_commit_and_moves_nothing(end: str) -> None:
+def test_a_new_leader_has_every_commit_and_moves_nothing(end: str) -> None:
     async def story(cluster: GroupCluster) -> None:
         members = [cluster.add_member() for _ in range(2)]
         await all_at_work(cluster, members)
@@ -130,8 +130,8 @@ def test_a_new_leader_knows_every_commit_and_moves_nothing(end: str) -> None:
     play(story)
 
 
-def test_a_leader_that_slept_does_not_say_what_it_believed() -> None:
-    """Neither offsets nor who is a member, even to those who asked before it knew better."""
+def test_a_paused_leader_does_not_answer_from_stale_state() -> None:
+    """Neither offsets nor memberships, even for requests from before it noticed."""
 
     async def story(cluster: GroupCluster) -> None:
         await cluster.commit(0, 10)
@@ -159,7 +159,7 @@ def test_a_leader_that_slept_does_not_say_what_it_believed() -> None:
     play(story)
 
 
-def test_a_leader_that_is_cut_off_answers_nobody() -> None:
+def test_an_isolated_leader_does_not_answer() -> None:
     async def story(cluster: GroupCluster) -> None:
         reply = await cluster.heartbeat("a")
         leader, _ = await cluster.leader_and_another()
@@ -182,13 +182,13 @@ def test_a_leader_that_is_cut_off_answers_nobody() -> None:
                 refusals += 1
 
             nursery.start_soon(refused, GroupHeartbeatRequest(GROUP, "a", reply.member_epoch))
-            nursery.start_soon(refused, GroupHeartbeatRequest(GROUP, "nobody", 7))
+            nursery.start_soon(refused, GroupHeartbeatRequest(GROUP, "unknown", 7))
         assert refusals == 2
 
     play(story)
 
 
-def test_a_leader_whose_disk_fails_sends_members_elsewhere() -> None:
+def test_a_leader_with_a_failed_disk_redirects_members() -> None:
     async def story(cluster: GroupCluster) -> None:
         leader, _ = await cluster.leader_and_another()
         coordinator = cluster.coordinators[leader.node_id]
@@ -211,7 +211,7 @@ def test_a_leader_whose_disk_fails_sends_members_elsewhere() -> None:
     play(story)
 
 
-def test_who_does_not_lead_says_who_does() -> None:
+def test_a_follower_names_the_group_coordinator() -> None:
     async def story(cluster: GroupCluster) -> None:
         leader, other = await cluster.leader_and_another()
 
@@ -223,7 +223,7 @@ def test_who_does_not_lead_says_who_does() -> None:
     play(story)
 
 
-def test_commits_are_judged_by_the_log_and_stale_ones_are_refused() -> None:
+def test_commits_outside_the_log_and_stale_ones_are_refused() -> None:
     async def story(cluster: GroupCluster) -> None:
         cluster.offsets.logs[ORDERS, 1] = PartitionOffsets(100, 190, 200)
         reply = await cluster.heartbeat("a")
@@ -257,7 +257,7 @@ def test_commits_are_judged_by_the_log_and_stale_ones_are_refused() -> None:
     play(story)
 
 
-def test_a_commit_counts_although_nobody_can_say_where_the_log_ends() -> None:
+def test_a_commit_is_stored_without_known_log_bounds() -> None:
     async def story(cluster: GroupCluster) -> None:
         cluster.offsets.is_reachable = False
 
@@ -291,8 +291,8 @@ def test_a_newer_process_of_a_static_member_takes_over_at_once() -> None:
     play(story)
 
 
-def test_a_decision_that_is_refused_is_forgotten_and_made_again() -> None:
-    """While leadership is moved no proposals are taken; then what was in mind must not stay."""
+def test_a_refused_proposal_drops_the_controller_state() -> None:
+    """Proposals are refused during a leadership transfer."""
 
     async def story(cluster: GroupCluster) -> None:
         leader, other = await cluster.leader_and_another()
@@ -313,13 +313,13 @@ def test_a_decision_that_is_refused_is_forgotten_and_made_again() -> None:
 
 
 def snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nodes take snapshots often, and fall behind what is kept."""
+    """Let nodes take snapshots often, and fall behind the kept entries."""
     monkeypatch.setattr(raft_node, "SNAPSHOT_AFTER_BYTES", 20_000)
     monkeypatch.setattr(raft_node, "KEPT_ENTRIES", 20)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_whatever_happens_work_is_done_by_one_at_a_time_and_no_commit_is_lost(
+def test_random_faults_lose_no_commit_and_give_no_partition_two_readers(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshots(monkeypatch)
@@ -362,7 +362,7 @@ def test_whatever_happens_work_is_done_by_one_at_a_time_and_no_commit_is_lost(
 
 
 async def one_state(cluster: GroupCluster, members: list[Member]) -> None:
-    """Wait until all nodes have the same groups, when nobody changes them any more."""
+    """Wait until all nodes have the same groups, when no client changes them any more."""
     for member in members:
         member.kill()
 

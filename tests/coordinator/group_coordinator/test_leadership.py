@@ -1,4 +1,4 @@
-"""What a leader has in mind with groups is what it proposed, and it asks whether it still leads."""
+"""The controller state of groups equals the proposals, and leadership is confirmed."""
 
 import pytest
 import trio
@@ -16,7 +16,7 @@ from tidelog.wire.messages.groups import PartitionCommit
 
 
 async def led(cluster: GroupCluster, nursery: trio.Nursery) -> tuple[RaftNode, GroupLeadership]:
-    """Return the leadership of the node that leads, beside the one that its coordinator has."""
+    """Return a second `GroupLeadership` of the leader, beside that of its coordinator."""
     leader, _ = await cluster.leader_and_another()
     assert leader.raft is not None
     assert isinstance(leader.state, ReplicatedState)
@@ -30,7 +30,7 @@ def committed(group_id: str) -> OffsetsReset:
     return OffsetsReset(group_id, 0, [PartitionCommit(ORDERS, 0, 7)])
 
 
-def test_records_of_many_commands_become_entries_that_are_not_too_large(
+def test_group_records_are_split_into_entries_of_limited_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(group_leadership, "ENTRY_BYTES_MAX", 1000)
@@ -53,7 +53,7 @@ def test_records_of_many_commands_become_entries_that_are_not_too_large(
     play(story)
 
 
-def test_many_who_want_to_know_share_one_question() -> None:
+def test_concurrent_confirmations_share_one_request() -> None:
     async def story(cluster: GroupCluster) -> None:
         async with trio.open_nursery() as nursery:
             node, leadership = await led(cluster, nursery)
@@ -76,7 +76,7 @@ def test_many_who_want_to_know_share_one_question() -> None:
     play(story)
 
 
-def test_while_it_was_confirmed_a_moment_ago_nobody_is_asked() -> None:
+def test_a_recent_confirmation_needs_no_request() -> None:
     async def story(cluster: GroupCluster) -> None:
         async with trio.open_nursery() as nursery:
             _, leadership = await led(cluster, nursery)
@@ -89,13 +89,13 @@ def test_while_it_was_confirmed_a_moment_ago_nobody_is_asked() -> None:
             await trio.sleep(3)
             began_at = trio.current_time()
             await leadership.settled()
-            assert trio.current_time() > began_at, "it had to ask"
+            assert trio.current_time() > began_at, "it had to ask a majority"
             nursery.cancel_scope.cancel()
 
     play(story)
 
 
-def test_after_a_refusal_it_begins_anew_when_all_that_was_under_way_is_committed() -> None:
+def test_after_a_refusal_group_leadership_restarts_when_pending_entries_are_committed() -> None:
     async def story(cluster: GroupCluster) -> None:
         async with trio.open_nursery() as nursery:
             node, leadership = await led(cluster, nursery)

@@ -1,4 +1,4 @@
-"""A group and its members, spoken for one by one, so that tests read as stories."""
+"""A group with members that are driven one by one."""
 
 from collections.abc import Sequence
 
@@ -32,17 +32,17 @@ BOTH = Subscription(["orders", "payments"])
 
 
 class Conversation:
-    """Members as they talk to the state machine: each believes what it was told last."""
+    """Members in front of the state machine: each acts on its last reply."""
 
     def __init__(self, partition_count: int = 4) -> None:
         self.state = ConsumerGroups()
         self.topics = {"orders": TopicShape(ORDERS, partition_count)}
         self.records: list[GroupRecord] = []
-        """All that were carried out."""
+        """All applied records."""
         self.epochs: dict[str, int] = {}
         self.revisions: dict[str, int] = {}
         self.owned: dict[str, list[int]] = {}
-        """Numbers of the partitions of `orders` that a member was told to read."""
+        """Numbers of the partitions of `orders` that a member may read."""
         self.sequence = 0
 
     @property
@@ -59,7 +59,7 @@ class Conversation:
             self.records.append(record)
 
     def heartbeat(self, request: GroupHeartbeatRequest) -> GroupHeartbeatReply:
-        """Send this very heartbeat, as it is."""
+        """Send this very heartbeat."""
         outcome = self.state.heartbeat(request, NOW_MS)
         self.carry_out(outcome.records)
         return outcome.reply
@@ -67,7 +67,7 @@ class Conversation:
     def request(
         self, member_id: str, *, owned: Sequence[int] | None = None, epoch: int | None = None
     ) -> GroupHeartbeatRequest:
-        """Return a heartbeat of a member that knows what it was told last."""
+        """Return a heartbeat of a member that acts on its last reply."""
         return GroupHeartbeatRequest(
             GROUP,
             member_id,
@@ -79,7 +79,7 @@ class Conversation:
     def say(
         self, member_id: str, *, owned: Sequence[int] | None = None, epoch: int | None = None
     ) -> GroupHeartbeatReply:
-        """Let a member send a heartbeat, and believe the reply."""
+        """Send a heartbeat of a member, and let it act on the reply."""
         return self.hear(
             member_id, self.heartbeat(self.request(member_id, owned=owned, epoch=epoch))
         )
@@ -128,7 +128,7 @@ class Conversation:
         self.carry_out(self.state.compute_target(GROUP, self.topics).records)
 
     def settle(self) -> None:
-        """Let everybody do at once whatever they are told, until nothing changes any more."""
+        """Let all members follow their replies, until nothing changes any more."""
         self.target()
         for _ in range(10):
             before = len(self.records)
@@ -175,7 +175,7 @@ class Conversation:
 
 
 def results(result: CommitResult) -> list[tuple[int | None, bool, int | None]]:
-    """Return previous offset, whether it moved back, and the code of the error, of each."""
+    """Return previous offset, whether it moved back, and the error code, of each."""
     assert isinstance(result, CommitOffsetsReply), result
     return [
         (one.previous_offset, one.has_moved_back, None if one.error is None else one.error.code)

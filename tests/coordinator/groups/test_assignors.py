@@ -1,4 +1,4 @@
-"""Assignors: who is to read what, evenly, and with as few moves as possible (I77)."""
+"""Assignors: even assignments with as few moves as possible (I77)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ def readers(*topics: Sequence[bytes]) -> list[Reader]:
 
 
 def again(before: Sequence[Reader], assigned: list[list[Partition]]) -> list[Reader]:
-    """Return the same readers, holding what they were assigned."""
+    """Return the same readers with their assigned partitions."""
     return [Reader(reader.topic_ids, held) for reader, held in zip(before, assigned, strict=True)]
 
 
 def moved_count(before: list[list[Partition]], after: list[list[Partition]]) -> int:
-    """Count partitions that somebody else had before."""
+    """Count partitions that another reader had before."""
     owner = {partition: index for index, held in enumerate(before) for partition in held}
     return sum(
         owner.get(partition, index) != index
@@ -40,7 +40,7 @@ def moved_count(before: list[list[Partition]], after: list[list[Partition]]) -> 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
 @given(counts=partition_counts, wanted=st.lists(wanted_topics, min_size=1, max_size=6))
-def test_every_partition_goes_to_one_reader_who_wants_it(
+def test_every_partition_is_assigned_to_one_subscriber(
     assignor: str, counts: dict[bytes, int], wanted: list[list[bytes]]
 ) -> None:
     assigned = assign(assignor, readers(*wanted), counts)
@@ -66,9 +66,7 @@ def test_numbers_of_partitions_differ_by_one_at_most(counts: dict[bytes, int], s
 
 @pytest.mark.invariant("I77")
 @given(counts=partition_counts, size=st.integers(1, 8))
-def test_a_reader_who_joins_moves_no_more_than_its_share(
-    counts: dict[bytes, int], size: int
-) -> None:
+def test_a_joining_member_moves_no_more_than_its_share(counts: dict[bytes, int], size: int) -> None:
     """Adding one member to N moves at most ceil(P / (N + 1)) partitions."""
     topics = sorted(counts)
     before = assign(UNIFORM, readers(*[topics] * size), counts)
@@ -83,10 +81,10 @@ def test_a_reader_who_joins_moves_no_more_than_its_share(
 def test_when_a_reader_leaves_only_its_own_partitions_move(
     counts: dict[bytes, int], size: int, leaver: int
 ) -> None:
-    everybody = readers(*[sorted(counts)] * size)
-    before = assign(UNIFORM, everybody, counts)
+    all_readers = readers(*[sorted(counts)] * size)
+    before = assign(UNIFORM, all_readers, counts)
     index = leaver % size
-    stay = [reader for place, reader in enumerate(again(everybody, before)) if place != index]
+    stay = [reader for place, reader in enumerate(again(all_readers, before)) if place != index]
 
     after = assign(UNIFORM, stay, counts)
 
@@ -103,7 +101,7 @@ def test_assigning_again_moves_nothing(counts: dict[bytes, int], wanted: list[li
 
 
 def spread_of_the_most_even(wanted: list[list[bytes]], counts: dict[bytes, int]) -> tuple[int, ...]:
-    """Return the loads of the most even way of sharing out, found by trying all of them."""
+    """Return the loads of the most even assignment, found by trying all of them."""
     partitions = [topic_id for topic_id in sorted(counts) for _ in range(counts[topic_id])]
     found = {tuple([0] * len(wanted))}
     for topic_id in partitions:
@@ -124,7 +122,7 @@ def spread_of_the_most_even(wanted: list[list[bytes]], counts: dict[bytes, int])
     wanted=st.lists(wanted_topics, min_size=1, max_size=4),
     held=st.lists(st.tuples(st.sampled_from([A, B, C]), st.integers(0, 4)), unique=True),
 )
-def test_no_way_of_sharing_out_is_more_even_however_different_the_wishes(
+def test_the_uniform_assignment_is_the_most_even_for_any_subscriptions(
     counts: dict[bytes, int], wanted: list[list[bytes]], held: list[Partition]
 ) -> None:
     before = [Reader(wanted[0], held), *readers(*wanted[1:])]
@@ -157,7 +155,7 @@ def test_a_topic_is_spread_over_all_readers_when_one_joins() -> None:
 
 
 @given(count=st.integers(0, 12), size=st.integers(1, 6))
-def test_in_ranges_partitions_of_one_number_have_one_reader(count: int, size: int) -> None:
+def test_the_range_assignor_colocates_partitions_of_one_number(count: int, size: int) -> None:
     assigned = assign(RANGE, readers(*[[A, B]] * size), {A: count, B: count})
 
     for held in assigned:
@@ -178,38 +176,40 @@ def test_without_readers_nothing_is_assigned(assignor: str) -> None:
 
 
 @pytest.mark.parametrize("different", [1, 3])
-def test_a_thousand_readers_of_ten_thousand_partitions_take_a_moment(different: int) -> None:
+def test_an_assignment_of_a_thousand_members_and_ten_thousand_partitions_is_fast(
+    different: int,
+) -> None:
     topics = [bytes([number]) * 16 for number in range(10)]
     counts = dict.fromkeys(topics, 1000)
-    everybody = [Reader(topics[number % different :], ()) for number in range(1000)]
+    all_readers = [Reader(topics[number % different :], ()) for number in range(1000)]
 
     began = process_time()
-    assigned = assign(UNIFORM, everybody, counts)
+    assigned = assign(UNIFORM, all_readers, counts)
     took = process_time() - began
 
     assert {len(held) for held in assigned} == {10}
-    assert took < 1.0, "it takes about 20 ms; whatever needs 1 s grows too fast"
+    assert took < 1.0, "it takes about 20 ms; an algorithm that needs 1 s grows too fast"
 
 
-def test_what_fewest_want_is_shared_out_first() -> None:
+def test_the_least_wanted_topics_are_assigned_first() -> None:
     shared = balance([[A], [A, B]], [[], []], {A: 2, B: 2})
 
     assert shared == [[(A, 0), (A, 1)], [(B, 0), (B, 1)]]
 
 
-def test_what_is_held_stays_while_it_is_even() -> None:
+def test_held_partitions_stay_while_the_assignment_is_even() -> None:
     held = [[(A, 1)], [(A, 0), (B, 0)]]
 
     assert balance([[A], [A, B]], held, {A: 2, B: 1}) == held
 
 
-def test_what_is_no_longer_wanted_or_there_goes() -> None:
+def test_unsubscribed_and_deleted_partitions_are_unassigned() -> None:
     shared = balance([[A], [B]], [[(B, 0), (A, 5)], []], {A: 1, B: 1})
 
     assert shared == [[(A, 0)], [(B, 0)]]
 
 
-def test_nobody_is_given_what_only_others_want() -> None:
+def test_no_member_gets_an_unsubscribed_topic() -> None:
     shared = balance([[A], [B]], [[], []], {A: 9, B: 1})
 
     assert [len(partitions) for partitions in shared] == [9, 1]

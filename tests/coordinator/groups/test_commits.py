@@ -1,4 +1,4 @@
-"""Committing and resetting offsets: what counts, and what does not (I76, I77)."""
+"""Commits and resets of offsets (I76, I77)."""
 
 import msgspec
 import pytest
@@ -40,7 +40,7 @@ def outsider(offset: int, *, member_epoch: int = NO_MEMBER_EPOCH) -> CommitOffse
     return CommitOffsetsRequest(GROUP, "", member_epoch, 0, [PartitionCommit(ORDERS, 0, offset)])
 
 
-def test_a_member_commits_what_it_holds() -> None:
+def test_a_member_commits_its_own_partitions() -> None:
     talk = settled("a")
 
     assert results(talk.commit("a", (0, 50), (1, 60))) == [(None, False, None)] * 2
@@ -48,7 +48,7 @@ def test_a_member_commits_what_it_holds() -> None:
     assert (talk.committed(0), talk.committed(1)) == (70, 60)
 
 
-def test_the_reply_says_when_a_group_moves_back() -> None:
+def test_the_commit_reply_tells_when_an_offset_moves_back() -> None:
     talk = settled("a")
     talk.commit("a", (0, 50))
 
@@ -69,7 +69,7 @@ def test_leader_epoch_metadata_and_time_are_kept() -> None:
     assert (found.leader_epoch, found.metadata, found.time_ms) == (7, "up to noon", NOW_MS)
 
 
-def test_a_partition_of_somebody_else_is_not_committed_and_the_others_are() -> None:
+def test_a_commit_of_a_partition_of_another_member_is_refused() -> None:
     talk = settled("a", "b")
     (theirs, _), (own, _) = talk.owned["b"], talk.owned["a"]
 
@@ -79,7 +79,7 @@ def test_a_partition_of_somebody_else_is_not_committed_and_the_others_are() -> N
     assert talk.committed(theirs) is None
 
 
-def test_what_a_member_has_to_let_go_of_it_may_still_commit_until_it_has() -> None:
+def test_a_revoking_partition_can_be_committed_until_it_is_released() -> None:
     talk = settled("a")
     talk.join("b")
     talk.target()
@@ -103,8 +103,8 @@ def test_a_commit_from_before_the_last_epoch_counts_while_the_partition_is_held(
 
 
 @pytest.mark.invariant("I76")
-def test_a_commit_from_before_the_partition_went_and_came_back_does_not_count() -> None:
-    """An old commit turns up again when the member holds the partition again."""
+def test_a_commit_from_before_a_partition_was_reassigned_and_returned_is_refused() -> None:
+    """A delayed commit arrives when the member holds the partition again."""
     talk = settled("a")
     talk.sequence = 1
     old = talk.commit_request("a", (3, 50))
@@ -122,7 +122,7 @@ def test_a_commit_from_before_the_partition_went_and_came_back_does_not_count() 
 
 
 @pytest.mark.invariant("I77")
-def test_a_commit_that_was_overtaken_does_not_count() -> None:
+def test_a_delayed_commit_does_not_move_a_group_back() -> None:
     """Delays never move a group back."""
     talk = settled("a")
     talk.sequence = 1
@@ -133,7 +133,7 @@ def test_a_commit_that_was_overtaken_does_not_count() -> None:
     assert talk.committed(0) == 60
 
 
-def test_a_commit_that_is_sent_again_succeeds_again() -> None:
+def test_a_repeated_offset_commit_succeeds() -> None:
     talk = settled("a")
     request = talk.commit_request("a", (0, 50))
 
@@ -142,14 +142,14 @@ def test_a_commit_that_is_sent_again_succeeds_again() -> None:
     assert results(talk.send_commit(request)) == [(50, False, None)]
 
 
-def test_who_was_fenced_commits_nothing() -> None:
+def test_a_fenced_member_commits_nothing() -> None:
     talk = settled("a")
     talk.carry_out(talk.state.fence(GROUP, "a", NOW_MS).records)
 
     assert isinstance(talk.commit("a", (0, 50)), UnknownMemberError)
 
 
-def test_who_went_away_commits_nothing() -> None:
+def test_a_static_member_that_is_away_commits_nothing() -> None:
     talk = Conversation()
     talk.join("a", instance_id="one", incarnation=1)
     talk.settle()
@@ -158,7 +158,7 @@ def test_who_went_away_commits_nothing() -> None:
     assert isinstance(talk.commit("a", (0, 50)), UnknownMemberError)
 
 
-def test_an_epoch_that_was_never_given_commits_nothing() -> None:
+def test_a_commit_with_a_future_member_epoch_is_refused() -> None:
     talk = settled("a")
 
     assert isinstance(talk.commit("a", (0, 50), epoch=99), InvalidRequestError)
@@ -181,7 +181,7 @@ def test_both_ends_of_the_log_can_be_committed(offset: int) -> None:
     assert results(talk.commit("a", (0, offset))) == [(None, False, None)]
 
 
-def test_a_partition_that_is_not_known_is_refused() -> None:
+def test_a_commit_of_an_unknown_partition_is_refused() -> None:
     talk = settled("a")
     outcome = talk.state.commit_offsets([talk.commit_request("a", (0, 50))], {}, NOW_MS)
 
@@ -201,7 +201,7 @@ def test_metadata_has_a_limit_in_bytes(text: str, *, is_fine: bool) -> None:
     assert (code is None) is is_fine
 
 
-def test_a_program_that_is_no_member_commits_while_there_are_no_members() -> None:
+def test_a_non_member_commits_to_an_empty_group() -> None:
     talk = Conversation()
 
     assert results(talk.send_commit(outsider(50))) == [(None, False, None)]
@@ -209,19 +209,19 @@ def test_a_program_that_is_no_member_commits_while_there_are_no_members() -> Non
     assert talk.group.state == "empty"
 
 
-def test_a_program_that_is_no_member_does_not_commit_under_the_hands_of_members() -> None:
+def test_a_non_member_does_not_commit_to_a_group_with_members() -> None:
     talk = settled("a")
 
     assert isinstance(talk.send_commit(outsider(50)), GroupNotEmptyError)
 
 
-def test_a_program_that_is_no_member_has_no_epoch() -> None:
+def test_a_commit_of_a_non_member_has_no_member_epoch() -> None:
     talk = Conversation()
 
     assert isinstance(talk.send_commit(outsider(50, member_epoch=3)), InvalidRequestError)
 
 
-def test_commits_of_one_batch_follow_each_other() -> None:
+def test_commits_of_one_batch_are_applied_in_order() -> None:
     talk = settled("a", "b")
     own, theirs = talk.owned["a"][0], talk.owned["b"][0]
     requests: list[CommitOffsetsRequest] = []
@@ -258,7 +258,7 @@ def test_ten_thousand_commits_fit_in_few_entries() -> None:
     assert len(msgspec.msgpack.encode(outcome.records)) < 12_000
 
 
-def test_an_empty_group_is_moved_by_a_reset() -> None:
+def test_a_reset_sets_the_offsets_of_an_empty_group() -> None:
     talk = settled("a")
     talk.commit("a", (0, 50))
     talk.leave("a")
@@ -279,7 +279,7 @@ def test_an_empty_group_is_moved_by_a_reset() -> None:
 
 
 @pytest.mark.parametrize("subscription", [Subscription(["orders"]), Subscription(pattern="ord*")])
-def test_a_topic_that_members_want_to_read_is_not_reset(subscription: Subscription) -> None:
+def test_a_topic_with_subscribed_members_is_not_reset(subscription: Subscription) -> None:
     talk = Conversation()
     talk.join("a", subscription)
 
@@ -289,7 +289,7 @@ def test_a_topic_that_members_want_to_read_is_not_reset(subscription: Subscripti
         )
 
 
-def test_a_topic_that_members_have_not_let_go_of_is_not_reset() -> None:
+def test_a_topic_with_unreleased_partitions_is_not_reset() -> None:
     talk = settled("a")
     talk.heartbeat(
         msgspec.structs.replace(
@@ -315,7 +315,7 @@ def test_another_topic_is_reset_while_members_read() -> None:
     assert talk.group.committed((PAYMENTS, 0)) is not None
 
 
-def test_a_reset_is_carried_out_as_a_whole_or_not_at_all() -> None:
+def test_a_reset_is_applied_as_a_whole_or_not_at_all() -> None:
     talk = Conversation()
     offsets = [
         ("orders", PartitionCommit(ORDERS, 0, 20)),

@@ -1,4 +1,4 @@
-"""Groups as people see them, and their lag."""
+"""Descriptions of groups, and their lag."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_groups_are_listed_by_id_with_their_state() -> None:
     assert list_groups(talk.state.groups, ["empty"]).groups == [GroupListing(GROUP, "empty", 0, "")]
 
 
-def test_a_description_says_who_reads_what_and_how_far_behind() -> None:
+def test_a_group_description_has_assignments_and_lag() -> None:
     talk = working_group()
     logs = {
         (ORDERS, 0): LogBounds(10, 100, NOW_MS - 5_000),
@@ -53,7 +53,7 @@ def test_a_description_says_who_reads_what_and_how_far_behind() -> None:
     ] == [(0, "a", 40, 60, 5_000), (1, "a", 100, 0, 0), (2, "a", None, None, None)]
 
 
-def test_a_member_that_lets_go_is_described_with_what_it_still_has() -> None:
+def test_a_revoking_member_is_described_with_its_held_partitions() -> None:
     talk = working_group()
     talk.join("b")
     talk.target()
@@ -65,7 +65,7 @@ def test_a_member_that_lets_go_is_described_with_what_it_still_has() -> None:
     assert first.revoking == second.target == [TopicPartitions(ORDERS, [2])]
 
 
-def test_a_group_that_is_not_there_is_described_by_an_error() -> None:
+def test_an_unknown_group_is_described_by_an_error() -> None:
     group = describe_group({}, GROUP, {}, now_ms=NOW_MS)
 
     assert group.error is not None
@@ -82,7 +82,7 @@ def test_committed_offsets_are_found_for_all_or_for_some() -> None:
     assert [(one.partition, one.offset) for one in some] == [(2, None), (1, 100)]
 
 
-def test_a_group_that_is_not_there_is_nowhere() -> None:
+def test_an_unknown_group_has_no_committed_offsets() -> None:
     asked = [TopicPartitions(ORDERS, [0])]
 
     assert fetch_offsets(None, None).offsets == []
@@ -114,11 +114,11 @@ READ_MS = 100_000
         # Retention was faster than the group.
         (4, LogBounds(10, 100, 70_000), Lag(90, 30_000, 6)),
         (4, LogBounds(10, 10), Lag(0, 0, 6)),
-        # Committed by a leader that knew more than the high watermark of now.
+        # Committed by a leader with a higher high watermark than the current one.
         (101, LogBounds(10, 100), Lag(0, 0)),
     ],
 )
-def test_lag_is_what_is_left_to_read(offset: int | None, log: LogBounds, lag: Lag) -> None:
+def test_the_lag_of_a_partition(offset: int | None, log: LogBounds, lag: Lag) -> None:
     assert partition_lag(offset, log, READ_MS) == lag
 
 
@@ -128,6 +128,6 @@ def test_the_lag_of_a_group_is_all_records_and_the_longest_time() -> None:
     assert group_lag(lags) == Lag(15, 5_000, 3)
 
 
-def test_what_is_known_nowhere_is_not_known() -> None:
+def test_a_group_lag_unknown_in_all_partitions_is_unknown() -> None:
     assert group_lag([Lag(None, None)]) == Lag(None, None)
     assert group_lag([]) == Lag(None, None)

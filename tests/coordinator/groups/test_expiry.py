@@ -1,4 +1,4 @@
-"""Groups are forgotten when they are empty, idle for long, and have nothing left to do."""
+"""Expiry of groups that are empty, idle for long, and without lag."""
 
 from tests.coordinator.groups.conversation import Conversation
 from tidelog.coordinator.groups.config import GroupConfig
@@ -24,7 +24,7 @@ def is_over(
     return expiry.is_over(group, lag_records=lag, wall_ms=wall_ms, now_ms=now_ms)
 
 
-def test_a_group_without_lag_is_forgotten_a_week_after_it_is_empty() -> None:
+def test_a_group_without_lag_expires_a_week_after_it_is_empty() -> None:
     expiry, group = GroupExpiry(GroupConfig()), idle_group()
     end_ms = group.empty_since_ms + WEEK_MS
 
@@ -35,7 +35,7 @@ def test_a_group_without_lag_is_forgotten_a_week_after_it_is_empty() -> None:
     assert is_over(expiry, group, lag=0, wall_ms=end_ms, now_ms=CONFIRMATION_MS)
 
 
-def test_a_group_with_lag_is_never_forgotten() -> None:
+def test_a_group_with_lag_never_expires() -> None:
     expiry, group = GroupExpiry(GroupConfig()), idle_group()
     wall_ms = group.empty_since_ms + 1000 * WEEK_MS
 
@@ -44,7 +44,7 @@ def test_a_group_with_lag_is_never_forgotten() -> None:
             assert not is_over(expiry, group, lag=lag, wall_ms=wall_ms, now_ms=now_ms)
 
 
-def test_a_group_with_members_is_never_forgotten() -> None:
+def test_a_group_with_members_never_expires() -> None:
     talk = Conversation()
     talk.join("a")
     expiry = GroupExpiry(GroupConfig())
@@ -53,7 +53,7 @@ def test_a_group_with_members_is_never_forgotten() -> None:
         assert not is_over(expiry, talk.group, lag=0, wall_ms=1 << 50, now_ms=now_ms)
 
 
-def test_a_group_that_never_committed_is_forgotten_as_well() -> None:
+def test_a_group_without_commits_expires_as_well() -> None:
     talk = Conversation()
     talk.join("a")
     talk.leave("a")
@@ -63,7 +63,7 @@ def test_a_group_that_never_committed_is_forgotten_as_well() -> None:
     assert is_over(expiry, talk.group, lag=None, wall_ms=wall_ms, now_ms=CONFIRMATION_MS)
 
 
-def test_a_wall_clock_that_jumps_and_comes_back_forgets_nothing() -> None:
+def test_a_jump_of_the_wall_clock_expires_no_group() -> None:
     expiry, group = GroupExpiry(GroupConfig()), idle_group()
     there_ms, back_ms = group.empty_since_ms + WEEK_MS, group.empty_since_ms
 

@@ -83,11 +83,11 @@ def test_an_assignment_names_its_topics() -> None:
 LINES = FILE.read_text(encoding="utf-8").splitlines()
 
 
-def test_what_is_written_now_is_what_was_written_then() -> None:
+def test_group_records_are_encoded_as_in_the_golden_file() -> None:
     assert [line(record) for record in RECORDS] == LINES
 
 
-def test_what_was_written_then_is_read_as_it_was_meant() -> None:
+def test_group_records_of_the_golden_file_are_decoded() -> None:
     stored = [bytes.fromhex(line.split(" ")[0]) for line in LINES]
 
     read = [msgspec.msgpack.decode(data, type=GroupRecord) for data in stored]
@@ -103,7 +103,7 @@ partitions = st.tuples(st.sampled_from([b"a" * 16, b"b" * 16]), st.integers(0, 9
 
 
 @given(st.sets(partitions))
-def test_what_is_packed_is_unpacked_in_order(found: set[tuple[bytes, int]]) -> None:
+def test_packed_partitions_are_unpacked_in_order(found: set[tuple[bytes, int]]) -> None:
     assert unpack(pack(found)) == sorted(found)
 
 
@@ -114,7 +114,7 @@ def test_each_topic_is_packed_once(found: set[tuple[bytes, int]]) -> None:
     assert topic_ids == sorted({topic_id for topic_id, _ in found})
 
 
-def test_a_request_names_no_more_partitions_than_may_be_worked_through_in_one_go() -> None:
+def test_a_request_with_too_many_partitions_is_refused() -> None:
     half = TopicPartitions(b"t", list(range(LIST_LENGTH_MAX // 2)))
 
     require_moderate([half, half])
@@ -122,7 +122,7 @@ def test_a_request_names_no_more_partitions_than_may_be_worked_through_in_one_go
         require_moderate([half] * 3)
 
 
-def test_the_defaults_fit_together() -> None:
+def test_the_default_group_config_is_valid() -> None:
     assert GroupConfig().session_timeout_ms == 45_000
 
 

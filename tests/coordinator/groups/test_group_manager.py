@@ -22,7 +22,7 @@ def join(leading: GroupManager, member_id: str, now_ms: int) -> None:
 
 
 def tick(leading: GroupManager, from_ms: int, to_ms: int) -> GroupOutcome[list[ExpiredMember]]:
-    """Tick whenever it is asked for; return all that came of it."""
+    """Tick at each deadline; return the whole outcome."""
     records: list[GroupRecord] = []
     expired: list[ExpiredMember] = []
     now_ms = from_ms
@@ -35,7 +35,7 @@ def tick(leading: GroupManager, from_ms: int, to_ms: int) -> GroupOutcome[list[E
     return GroupOutcome(records, expired)
 
 
-def test_the_first_members_wait_and_share_from_the_beginning() -> None:
+def test_the_initial_rebalance_delay_collects_the_first_members() -> None:
     leading = GroupManager(ConsumerGroups(), 0)
     join(leading, "a", 0)
     join(leading, "b", 2_000)
@@ -51,7 +51,7 @@ def test_the_first_members_wait_and_share_from_the_beginning() -> None:
     ]
 
 
-def test_who_is_silent_is_fenced_and_its_partitions_are_shared_out_at_once() -> None:
+def test_the_partitions_of_a_fenced_member_are_reassigned_at_once() -> None:
     leading = GroupManager(ConsumerGroups(), 0)
     join(leading, "a", 0)
     join(leading, "b", 2_000)
@@ -64,7 +64,7 @@ def test_who_is_silent_is_fenced_and_its_partitions_are_shared_out_at_once() -> 
     assert [change.member_id for change in outcome.records[-1].changed] == ["b"]
 
 
-def test_a_new_coordinator_gives_everybody_a_full_session_and_moves_nothing() -> None:
+def test_a_new_coordinator_gives_every_member_a_full_session() -> None:
     old = GroupManager(ConsumerGroups(), 0)
     join(old, "a", 0)
     old.tick(TOPICS, wall_ms=3_000, now_ms=3_000)
@@ -76,7 +76,7 @@ def test_a_new_coordinator_gives_everybody_a_full_session_and_moves_nothing() ->
     assert len(tick(new, 44_000 + 44_999, 44_000 + 45_000).reply) == 1
 
 
-def test_a_coordinator_that_stood_still_fences_nobody_for_it() -> None:
+def test_a_paused_coordinator_fences_no_member() -> None:
     leading = GroupManager(ConsumerGroups(), 0)
     join(leading, "a", 0)
     tick(leading, 0, 10_000)
@@ -88,7 +88,7 @@ def test_a_coordinator_that_stood_still_fences_nobody_for_it() -> None:
     assert len(tick(leading, 600_000 + 29_999, 600_000 + 30_000).reply) == 1
 
 
-def test_a_new_coordinator_computes_the_target_that_the_old_one_did_not() -> None:
+def test_a_new_coordinator_computes_a_missing_target_assignment() -> None:
     old = GroupManager(ConsumerGroups(), 0)
     join(old, "a", 0)
     new = GroupManager(ConsumerGroups.restore(old.state.snapshot()), 10_000)
@@ -97,7 +97,7 @@ def test_a_new_coordinator_computes_the_target_that_the_old_one_did_not() -> Non
     assert len(tick(new, 12_999, 13_000).records) == 1
 
 
-def test_a_static_member_that_is_away_has_a_session_to_come_back() -> None:
+def test_a_static_member_has_a_session_to_restart() -> None:
     leading = GroupManager(ConsumerGroups(), 0)
     request = GroupHeartbeatRequest(
         "g", "a", 0, owned=[], subscription=WANTED, instance_id="one", incarnation=1
@@ -193,7 +193,7 @@ def test_static_members_that_are_killed_and_come_back_in_time_move_nothing() -> 
     assert (world.checks.moved_count, world.checks.target_count) == (0, 0)
 
 
-def test_fifty_members_that_start_within_ten_seconds_need_three_targets() -> None:
+def test_fifty_members_that_join_within_ten_seconds_need_three_targets() -> None:
     world = World(1, {"orders": PARTITIONS}, is_idle=True)
     for _ in range(MEMBERS):
         world.start()
@@ -205,7 +205,7 @@ def test_fifty_members_that_start_within_ten_seconds_need_three_targets() -> Non
     assert world.checks.target_count == 3
 
 
-def test_a_target_is_written_for_those_only_whom_it_concerns() -> None:
+def test_a_target_record_has_only_changed_members() -> None:
     world = running_group(is_static=False)
     written: list[GroupRecord] = []
     world.listeners.append(written.append)

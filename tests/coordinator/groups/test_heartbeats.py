@@ -1,4 +1,4 @@
-"""Joining, leaving, being fenced, taking over."""
+"""Heartbeats: joins, leaves, fencing, takeover of static members."""
 
 import msgspec
 import pytest
@@ -15,7 +15,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.groups import GroupHeartbeatRequest, Subscription
 
 
-def test_who_joins_begins_with_nothing_at_the_epoch_of_its_joining() -> None:
+def test_a_joining_member_starts_without_partitions_at_its_join_epoch() -> None:
     talk = Conversation()
 
     first, second = talk.join("a"), talk.join("b")
@@ -25,7 +25,7 @@ def test_who_joins_begins_with_nothing_at_the_epoch_of_its_joining() -> None:
     assert talk.group.state == "assigning"
 
 
-def test_joining_twice_is_joining_once() -> None:
+def test_a_repeated_join_is_one_join() -> None:
     talk = Conversation(2)
     talk.join("a")
     talk.settle()
@@ -38,7 +38,7 @@ def test_joining_twice_is_joining_once() -> None:
     assert reply.member_epoch == talk.group.target_epoch
 
 
-def test_who_leaves_takes_nothing_along() -> None:
+def test_a_leaving_member_releases_all_partitions() -> None:
     talk = Conversation(2)
     talk.join("a")
     talk.join("b")
@@ -51,7 +51,7 @@ def test_who_leaves_takes_nothing_along() -> None:
     assert talk.owned["b"] == [0, 1]
 
 
-def test_leaving_again_succeeds() -> None:
+def test_a_repeated_leave_succeeds() -> None:
     talk = Conversation()
     talk.join("a")
     talk.leave("a")
@@ -69,7 +69,7 @@ def test_a_group_is_empty_since_its_last_member_left() -> None:
     assert talk.group.empty_since_ms == NOW_MS
 
 
-def test_who_was_fenced_must_join_again_under_another_name() -> None:
+def test_a_fenced_member_must_join_under_a_new_member_id() -> None:
     talk = Conversation()
     talk.join("a")
     talk.settle()
@@ -79,14 +79,14 @@ def test_who_was_fenced_must_join_again_under_another_name() -> None:
         talk.say("a")
 
 
-def test_fencing_somebody_who_is_gone_does_nothing() -> None:
+def test_fencing_a_removed_member_does_nothing() -> None:
     talk = Conversation()
 
     assert talk.state.fence(GROUP, "a", NOW_MS).records == []
 
 
-def test_a_fenced_member_is_not_let_in_by_a_copy_of_its_own_first_heartbeat() -> None:
-    """Otherwise it would go on reading what others were given."""
+def test_a_delayed_copy_of_the_first_heartbeat_does_not_restore_a_fenced_member() -> None:
+    """Otherwise it would go on reading partitions that others got."""
     talk = Conversation(2)
     talk.join("a")
     talk.settle()
@@ -101,7 +101,7 @@ def test_a_fenced_member_is_not_let_in_by_a_copy_of_its_own_first_heartbeat() ->
         talk.say("a")
 
 
-def test_an_epoch_that_was_never_given_is_refused() -> None:
+def test_a_heartbeat_with_a_future_member_epoch_is_refused() -> None:
     talk = Conversation()
     talk.join("a")
 
@@ -110,7 +110,7 @@ def test_an_epoch_that_was_never_given_is_refused() -> None:
 
 
 @pytest.mark.invariant("I77")
-def test_a_newer_incarnation_takes_over_at_once_and_nothing_moves() -> None:
+def test_a_newer_incarnation_of_a_static_member_takes_over_without_moves() -> None:
     """The restart of a static member within its session moves nothing."""
     talk = Conversation(4)
     talk.join("a", instance_id="one", incarnation=1)
@@ -147,7 +147,7 @@ def test_an_incarnation_that_is_not_newer_does_not_take_over(incarnation: int) -
         talk.join("b", instance_id="one", incarnation=incarnation)
 
 
-def test_what_the_older_incarnation_had_to_let_go_of_is_free_when_it_is_replaced() -> None:
+def test_revoking_partitions_of_a_replaced_incarnation_are_released() -> None:
     talk = Conversation(4)
     talk.join("a", instance_id="one", incarnation=1)
     talk.settle()
@@ -162,7 +162,7 @@ def test_what_the_older_incarnation_had_to_let_go_of_is_free_when_it_is_replaced
     assert talk.owned["b"] == [2, 3]
 
 
-def test_a_newer_incarnation_may_want_something_else() -> None:
+def test_a_newer_incarnation_may_change_its_subscription() -> None:
     talk = Conversation()
     talk.join("a", instance_id="one", incarnation=1)
     talk.settle()
@@ -173,7 +173,7 @@ def test_a_newer_incarnation_may_want_something_else() -> None:
     assert talk.group.state == "assigning"
 
 
-def test_the_partitions_of_a_static_member_that_goes_away_wait_for_it() -> None:
+def test_the_partitions_of_a_static_member_wait_for_its_restart() -> None:
     talk = Conversation(4)
     talk.join("a", instance_id="one", incarnation=1)
     talk.join("b")
@@ -190,7 +190,7 @@ def test_the_partitions_of_a_static_member_that_goes_away_wait_for_it() -> None:
     assert talk.group.group_epoch == epoch
 
 
-def test_going_away_twice_is_going_away_once() -> None:
+def test_a_repeated_static_leave_is_one_leave() -> None:
     talk = Conversation()
     talk.join("a", instance_id="one", incarnation=1)
     talk.leave("a", is_restart=True)
@@ -201,7 +201,7 @@ def test_going_away_twice_is_going_away_once() -> None:
     assert len(talk.records) == before
 
 
-def test_a_change_of_subscription_gives_the_group_a_new_epoch() -> None:
+def test_a_changed_subscription_raises_the_group_epoch() -> None:
     talk = Conversation()
     talk.join("a")
     talk.settle()
@@ -214,8 +214,8 @@ def test_a_change_of_subscription_gives_the_group_a_new_epoch() -> None:
     assert talk.member("a").subscription == BOTH
 
 
-def test_letting_go_counts_also_in_a_heartbeat_with_a_new_subscription() -> None:
-    """Otherwise the member would not say it again, and be fenced for holding on."""
+def test_a_revocation_counts_in_a_heartbeat_with_a_new_subscription() -> None:
+    """Otherwise the member would not report it again, and be fenced for the revocation timeout."""
     talk = Conversation(4)
     talk.join("a")
     talk.settle()
@@ -234,7 +234,7 @@ def test_letting_go_counts_also_in_a_heartbeat_with_a_new_subscription() -> None
     assert talk.owned["b"] == [2, 3]
 
 
-def test_who_waits_for_its_first_partitions_asks_more_often() -> None:
+def test_a_member_without_partitions_gets_the_waiting_interval() -> None:
     talk = Conversation()
     talk.join("a")
     waiting = talk.say("a").heartbeat_interval_ms
@@ -243,7 +243,7 @@ def test_who_waits_for_its_first_partitions_asks_more_often() -> None:
     assert (waiting, talk.say("a").heartbeat_interval_ms) == (1_000, 5_000)
 
 
-def test_a_subscription_that_was_delayed_does_not_come_back() -> None:
+def test_a_delayed_subscription_is_ignored() -> None:
     talk = Conversation()
     old = GroupHeartbeatRequest(
         GROUP, "a", 0, subscription=Subscription(["orders"]), subscription_version=1
@@ -258,7 +258,7 @@ def test_a_subscription_that_was_delayed_does_not_come_back() -> None:
     assert talk.member("a").subscription == BOTH
 
 
-def test_saying_the_same_subscription_again_changes_nothing() -> None:
+def test_a_repeated_subscription_changes_nothing() -> None:
     talk = Conversation()
     talk.join("a", BOTH)
     epoch = talk.group.group_epoch
@@ -270,7 +270,7 @@ def test_saying_the_same_subscription_again_changes_nothing() -> None:
     assert talk.group.group_epoch == epoch
 
 
-def test_a_group_takes_so_many_members_and_no_more() -> None:
+def test_the_number_of_members_is_limited() -> None:
     talk = Conversation()
     talk.state = ConsumerGroups(GroupConfig(group_max_size=1))
     talk.join("a")
@@ -324,7 +324,7 @@ WANTED = Subscription(["orders"])
         ),
     ],
 )
-def test_what_is_wrong_with_a_heartbeat_is_said(
+def test_an_invalid_heartbeat_is_refused_with_the_reason(
     request_: GroupHeartbeatRequest, reason: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=reason):

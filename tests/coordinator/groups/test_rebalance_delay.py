@@ -1,4 +1,4 @@
-"""RebalanceDelay: when targets are computed."""
+"""The delay of target assignments."""
 
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.rebalance_delay import RebalanceDelay
@@ -18,7 +18,7 @@ def test_the_first_member_waits_for_others() -> None:
     assert delay.due(99_000) == []
 
 
-def test_a_change_of_a_quiet_group_is_not_waited_for() -> None:
+def test_a_change_of_an_idle_group_is_due_at_once() -> None:
     delay = RebalanceDelay(CONFIG)
 
     delay.changed("g", 7_000)
@@ -26,7 +26,7 @@ def test_a_change_of_a_quiet_group_is_not_waited_for() -> None:
     assert delay.due(7_000) == ["g"]
 
 
-def test_targets_of_one_group_keep_their_distance() -> None:
+def test_targets_of_one_group_are_an_assignment_interval_apart() -> None:
     delay = RebalanceDelay(CONFIG)
     delay.changed("g", 0)
     delay.changed("h", 0)
@@ -39,7 +39,7 @@ def test_targets_of_one_group_keep_their_distance() -> None:
     assert delay.due(5_000) == ["g"]
 
 
-def test_who_leaves_is_waited_for_until_somebody_replaces_it() -> None:
+def test_a_leaving_member_delays_the_target_until_it_is_replaced() -> None:
     delay = RebalanceDelay(CONFIG)
     delay.left("g", 100_000)
 
@@ -49,7 +49,7 @@ def test_who_leaves_is_waited_for_until_somebody_replaces_it() -> None:
     assert delay.due(104_000) == ["g"]
 
 
-def test_who_leaves_and_is_not_replaced_is_not_waited_for_any_longer() -> None:
+def test_the_replacement_delay_ends_without_a_replacement() -> None:
     delay = RebalanceDelay(CONFIG)
     delay.left("g", 100_000)
 
@@ -57,7 +57,7 @@ def test_who_leaves_and_is_not_replaced_is_not_waited_for_any_longer() -> None:
     assert delay.due(105_000) == ["g"]
 
 
-def test_each_of_several_that_left_is_waited_for() -> None:
+def test_every_leaving_member_waits_for_a_replacement() -> None:
     delay = RebalanceDelay(CONFIG)
     delay.left("g", 100_000)
     delay.left("g", 101_000)
@@ -70,7 +70,7 @@ def test_each_of_several_that_left_is_waited_for() -> None:
     assert delay.due(105_999) == ["g"]
 
 
-def test_no_change_waits_for_ever_while_others_leave() -> None:
+def test_the_assignment_delay_is_bounded_while_members_leave() -> None:
     delay = RebalanceDelay(CONFIG)
     due: list[int] = []
     for now_ms in range(100_000, 130_000, 1_000):
@@ -81,7 +81,7 @@ def test_no_change_waits_for_ever_while_others_leave() -> None:
     assert due == [115_000]
 
 
-def test_a_group_that_is_gone_is_not_due() -> None:
+def test_a_removed_group_is_not_due() -> None:
     delay = RebalanceDelay(CONFIG)
     delay.began("g", 0)
     delay.forget("g")
@@ -90,7 +90,7 @@ def test_a_group_that_is_gone_is_not_due() -> None:
     assert delay.next_deadline_ms is None
 
 
-def test_many_joins_at_once_wait_in_one_place() -> None:
+def test_many_concurrent_joins_have_one_queue_entry() -> None:
     delay = RebalanceDelay(CONFIG)
     delay.began("g", 0)
     for _ in range(1_000):

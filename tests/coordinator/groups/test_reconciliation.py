@@ -1,4 +1,4 @@
-"""From what a member has to what it is to have, step by step (I76)."""
+"""The reconciliation of members, step by step (I76)."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from tidelog.coordinator.groups.records import AssignmentChanged
 
 
 def two_members_of_which_one_must_let_go() -> Conversation:
-    """Return a group in which `a` read everything, and is told to leave 2 and 3 to `b`."""
+    """Return a group in which `a` had all partitions, and must revoke 2 and 3 for `b`."""
     talk = Conversation(4)
     talk.join("a")
     talk.settle()
@@ -20,7 +20,7 @@ def two_members_of_which_one_must_let_go() -> Conversation:
     return talk
 
 
-def test_a_partition_is_given_only_when_the_last_owner_left_it_out() -> None:
+def test_a_partition_is_assigned_only_when_the_last_owner_released_it() -> None:
     talk = two_members_of_which_one_must_let_go()
 
     assert talk.say("b").assignment is None
@@ -35,7 +35,9 @@ def test_a_partition_is_given_only_when_the_last_owner_left_it_out() -> None:
 
 
 @pytest.mark.parametrize("owned", [None, [0, 1, 2, 3], [2, 3]])
-def test_who_does_not_say_that_it_let_go_still_has_it(owned: list[int] | None) -> None:
+def test_a_partition_is_held_until_its_owner_reports_the_revocation(
+    owned: list[int] | None,
+) -> None:
     talk = two_members_of_which_one_must_let_go()
 
     talk.say("a", owned=owned)
@@ -44,7 +46,7 @@ def test_who_does_not_say_that_it_let_go_still_has_it(owned: list[int] | None) -
     assert talk.owned["b"] == []
 
 
-def test_what_is_let_go_of_early_is_given_early() -> None:
+def test_an_early_release_is_assigned_early() -> None:
     talk = two_members_of_which_one_must_let_go()
 
     talk.say("a", owned=[0, 1, 3])
@@ -54,7 +56,7 @@ def test_what_is_let_go_of_early_is_given_early() -> None:
     assert talk.group.member_state(talk.member("a")) == "unrevoked"
 
 
-def test_who_has_not_seen_the_assignment_has_not_let_go_by_it() -> None:
+def test_a_heartbeat_with_an_old_revision_releases_nothing() -> None:
     talk = Conversation(4)
     talk.join("a")
     talk.settle()
@@ -69,8 +71,8 @@ def test_who_has_not_seen_the_assignment_has_not_let_go_by_it() -> None:
 
 
 @pytest.mark.invariant("I76")
-def test_an_old_heartbeat_does_not_let_go_of_what_came_back() -> None:
-    """A heartbeat that let go of partitions turns up again when they are held again."""
+def test_a_delayed_heartbeat_does_not_release_a_returned_partition() -> None:
+    """A delayed heartbeat with a revocation arrives when the partitions are held again."""
     talk = two_members_of_which_one_must_let_go()
     old = talk.request("a", owned=[0, 1])
     talk.settle()
@@ -88,7 +90,7 @@ def test_an_old_heartbeat_does_not_let_go_of_what_came_back() -> None:
     assert sorted(talk.member("a").held) == [(b"orders..........", n) for n in range(4)]
 
 
-def test_a_member_reaches_the_epoch_of_the_target_when_it_has_let_go() -> None:
+def test_a_member_reaches_the_target_epoch_after_its_revocations() -> None:
     talk = two_members_of_which_one_must_let_go()
     before = talk.epochs["a"]
 
@@ -96,7 +98,7 @@ def test_a_member_reaches_the_epoch_of_the_target_when_it_has_let_go() -> None:
     assert talk.say("a", owned=[0, 1]).member_epoch == talk.group.target_epoch > before
 
 
-def test_whoever_keeps_what_it_has_is_at_the_new_epoch_without_a_record() -> None:
+def test_an_unchanged_member_reaches_the_target_epoch_without_a_record() -> None:
     talk = Conversation(2)
     talk.join("a")
     talk.join("b")
@@ -111,7 +113,7 @@ def test_whoever_keeps_what_it_has_is_at_the_new_epoch_without_a_record() -> Non
     assert len(talk.records) == before
 
 
-def test_a_target_that_changes_while_partitions_change_hands_is_followed_from_there() -> None:
+def test_a_target_changed_during_a_reconciliation_is_followed() -> None:
     talk = two_members_of_which_one_must_let_go()
     talk.leave("b")
     talk.target()
@@ -123,7 +125,7 @@ def test_a_target_that_changes_while_partitions_change_hands_is_followed_from_th
     assert talk.group.state == "stable"
 
 
-def test_a_heartbeat_of_a_settled_member_makes_no_record() -> None:
+def test_a_heartbeat_of_a_stable_member_makes_no_record() -> None:
     talk = Conversation()
     talk.join("a")
     talk.settle()
@@ -137,7 +139,7 @@ def test_a_heartbeat_of_a_settled_member_makes_no_record() -> None:
     assert reply.heartbeat_interval_ms == 5_000
 
 
-def test_who_waits_for_partitions_asks_more_often() -> None:
+def test_an_unreleased_member_gets_the_waiting_interval() -> None:
     talk = two_members_of_which_one_must_let_go()
 
     assert talk.say("b").heartbeat_interval_ms == 1_000
@@ -148,7 +150,7 @@ def test_who_waits_for_partitions_asks_more_often() -> None:
     assert talk.say("b").heartbeat_interval_ms == 5_000
 
 
-def test_an_assignment_that_was_not_seen_is_said_again() -> None:
+def test_an_unacknowledged_assignment_is_sent_again() -> None:
     talk = Conversation(2)
     talk.join("a")
     talk.target()
@@ -164,14 +166,14 @@ def test_an_assignment_that_was_not_seen_is_said_again() -> None:
 moments = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", "c", "d", "e"]),
-        st.sampled_from(["join", "leave", "hear", "let go", "target"]),
+        st.sampled_from(["join", "leave", "hear", "revoke", "target"]),
     ),
     max_size=40,
 )
 
 
 def do_one_thing(talk: Conversation, member_id: str, what: str) -> bool:
-    """Let a member do something that it can do; return whether its life is over."""
+    """Let a member take one possible step; return whether it has left."""
     if member_id not in talk.group.members:
         if what == "join":
             talk.join(member_id)
@@ -180,35 +182,35 @@ def do_one_thing(talk: Conversation, member_id: str, what: str) -> bool:
         return True
     elif what == "hear":
         talk.say(member_id)
-    elif what == "let go":
+    elif what == "revoke":
         talk.say(member_id, owned=talk.owned[member_id])
     return False
 
 
 @pytest.mark.invariant("I77")
 @given(before=moments, order=st.permutations(["a", "b", "c", "d", "e"]))
-def test_wherever_it_begins_a_group_is_stable_after_three_heartbeats_of_each_member(
+def test_a_group_is_stable_after_three_heartbeats_of_each_member(
     before: list[tuple[str, str]], order: list[str]
 ) -> None:
-    """Convergence in bounded heartbeats, when members let go at once and nothing is lost.
+    """Convergence in bounded heartbeats, when members revoke at once and nothing is lost.
 
-    One to finish what was under way, one to learn what to let go of and say that it is done, one
-    to be given what came free.
+    One heartbeat to finish the current step, one to learn of revocations and report them, one to
+    get the released partitions.
     """
     talk = Conversation(7)
     talk.join("first")
-    lives = dict.fromkeys(order, 0)
-    for who, what in before:
+    runs = dict.fromkeys(order, 0)
+    for name, what in before:
         if what == "target":
             talk.target()
-        elif do_one_thing(talk, f"{who}{lives[who]}", what):
-            lives[who] += 1
+        elif do_one_thing(talk, f"{name}{runs[name]}", what):
+            runs[name] += 1
     talk.target()
 
     rounds = 0
     while talk.group.state != "stable":
         rounds += 1
-        for member_id in ["first", *(f"{who}{lives[who]}" for who in order)]:
+        for member_id in ["first", *(f"{name}{runs[name]}" for name in order)]:
             if member_id in talk.group.members:
                 talk.say(member_id, owned=talk.owned[member_id])
 

@@ -1,4 +1,4 @@
-"""Where resets lead."""
+"""Target offsets of resets."""
 
 import pytest
 
@@ -29,7 +29,7 @@ LOG = OffsetRange(10, 100)
         (ResetTo.SHIFT, 999, None, 100),
     ],
 )
-def test_a_reset_leads_to_an_offset(
+def test_a_reset_target_is_an_offset(
     to: ResetTo, value: int, found: int | None, *, offset: int
 ) -> None:
     reset = PartitionReset(b"t" * 16, 0, int(to), value)
@@ -37,14 +37,14 @@ def test_a_reset_leads_to_an_offset(
     assert reset_offset(reset, committed=50, log=LOG, found=found) == offset
 
 
-def test_without_an_offset_there_is_nothing_to_shift() -> None:
+def test_a_shift_without_a_committed_offset_is_refused() -> None:
     reset = PartitionReset(b"t" * 16, 3, int(ResetTo.SHIFT), -5)
 
     with pytest.raises(InvalidRequestError, match="partition 3 has no committed offset to shift"):
         reset_offset(reset, committed=None, log=LOG, found=None)
 
 
-def test_a_place_of_a_newer_version_is_refused() -> None:
+def test_a_reset_target_of_a_newer_version_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="9 is no place to reset to; 0 to 4 are"):
         reset_offset(PartitionReset(b"t" * 16, 0, 9), committed=50, log=LOG, found=None)
 
@@ -53,7 +53,7 @@ def reset(partition: int, to: ResetTo, value: int = 0) -> PartitionReset:
     return PartitionReset(ORDERS, partition, int(to), value)
 
 
-def test_every_partition_is_told_where_it_would_be_or_why_not() -> None:
+def test_a_reset_plan_has_an_offset_or_an_error_for_each_partition() -> None:
     talk = Conversation(4)
     talk.join("a")
     talk.settle()
@@ -77,13 +77,13 @@ def test_every_partition_is_told_where_it_would_be_or_why_not() -> None:
     ]
 
 
-def test_a_group_that_is_not_there_can_be_given_a_place_to_begin() -> None:
+def test_an_unknown_group_can_be_reset() -> None:
     (planned,) = plan_resets(None, [reset(0, ResetTo.LATEST)], {(ORDERS, 0): ResetLog(LOG)})
 
     assert (planned.previous_offset, planned.offset) == (None, 100)
 
 
-def test_a_partition_is_reset_once_and_not_too_many_are() -> None:
+def test_a_reset_refuses_duplicate_and_too_many_partitions() -> None:
     logs = {(ORDERS, number): ResetLog(LOG) for number in range(10_001)}
 
     with pytest.raises(InvalidRequestError, match="partition 0 is to be reset twice"):

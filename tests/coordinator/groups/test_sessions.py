@@ -16,7 +16,7 @@ def fenced(sessions: Sessions, now_ms: int) -> list[tuple[str, str]]:
     return [(one.member_id, one.reason) for one in sessions.expired(now_ms)]
 
 
-def test_who_is_silent_for_a_session_is_fenced_once() -> None:
+def test_a_silent_member_is_fenced_once() -> None:
     sessions = Sessions(CONFIG)
     sessions.on_heartbeat(A, SessionHeartbeat(), 0)
 
@@ -27,7 +27,7 @@ def test_who_is_silent_for_a_session_is_fenced_once() -> None:
     assert sessions.next_deadline_ms is None
 
 
-def test_each_heartbeat_gives_a_full_session() -> None:
+def test_each_heartbeat_renews_the_session() -> None:
     sessions = Sessions(CONFIG)
     for now_ms in range(0, 200_000, 5_000):
         sessions.on_heartbeat(A, SessionHeartbeat(), now_ms)
@@ -37,7 +37,7 @@ def test_each_heartbeat_gives_a_full_session() -> None:
     assert fenced(sessions, 195_000 + 45_000) == [("a", "session timeout")]
 
 
-def test_who_does_not_let_go_in_its_time_is_fenced_although_it_is_alive() -> None:
+def test_a_member_that_exceeds_the_rebalance_timeout_is_fenced() -> None:
     sessions = Sessions(CONFIG)
     for now_ms in (0, 5_000, 10_000, 15_000):
         sessions.on_heartbeat(A, REVOKING, now_ms)
@@ -46,7 +46,7 @@ def test_who_does_not_let_go_in_its_time_is_fenced_although_it_is_alive() -> Non
     assert fenced(sessions, 20_000) == [("a", "did not revoke in time")]
 
 
-def test_who_lets_go_in_time_is_not_fenced_for_it() -> None:
+def test_a_member_that_revokes_in_time_is_not_fenced() -> None:
     sessions = Sessions(CONFIG)
     sessions.on_heartbeat(A, REVOKING, 0)
     sessions.on_heartbeat(A, SessionHeartbeat(), 19_000)
@@ -54,7 +54,7 @@ def test_who_lets_go_in_time_is_not_fenced_for_it() -> None:
     assert fenced(sessions, 40_000) == []
 
 
-def test_an_application_at_work_is_given_the_time_it_asks_for() -> None:
+def test_a_busy_application_delays_the_session_timeout() -> None:
     sessions = Sessions(CONFIG)
     sessions.on_heartbeat(A, SessionHeartbeat(busy_for_ms=600_000, rebalance_timeout_ms=20_000), 0)
 
@@ -62,7 +62,7 @@ def test_an_application_at_work_is_given_the_time_it_asks_for() -> None:
     assert fenced(sessions, 600_000) == [("a", "did not revoke in time")]
 
 
-def test_a_slow_handler_that_asks_again_and_again_is_stuck_in_the_end() -> None:
+def test_max_poll_interval_fences_a_permanently_busy_member() -> None:
     sessions = Sessions(CONFIG)
     for now_ms in range(0, 1_800_000, 5_000):
         sessions.on_heartbeat(A, SessionHeartbeat(busy_for_ms=10_000), now_ms)
@@ -79,7 +79,7 @@ def test_a_handler_that_finishes_in_between_is_not_stuck() -> None:
         assert fenced(sessions, now_ms) == []
 
 
-def test_nobody_can_ask_for_more_than_the_limit() -> None:
+def test_a_busy_application_is_limited_by_max_poll_interval() -> None:
     sessions = Sessions(CONFIG)
     sessions.on_heartbeat(A, SessionHeartbeat(busy_for_ms=10**12), 0)
 
@@ -87,7 +87,7 @@ def test_nobody_can_ask_for_more_than_the_limit() -> None:
     assert fenced(sessions, 1_800_000) == [("a", "max poll interval")]
 
 
-def test_who_left_is_not_fenced() -> None:
+def test_a_member_that_left_is_not_fenced() -> None:
     sessions = Sessions(CONFIG)
     sessions.on_heartbeat(A, SessionHeartbeat(), 0)
     sessions.on_heartbeat(B, SessionHeartbeat(), 0)
@@ -97,7 +97,7 @@ def test_who_left_is_not_fenced() -> None:
     assert fenced(sessions, 45_000) == [("b", "session timeout")]
 
 
-def test_members_who_come_and_go_leave_nothing_behind() -> None:
+def test_sessions_of_former_members_use_no_memory() -> None:
     sessions = Sessions(CONFIG)
     for number in range(10_000):
         sessions.on_heartbeat(("g", str(number)), SessionHeartbeat(), number)
@@ -123,7 +123,7 @@ heartbeat = st.builds(
         max_size=40,
     )
 )
-def test_the_queue_agrees_with_looking_at_everybody(
+def test_the_session_queue_agrees_with_a_full_scan(
     events: list[tuple[MemberKey, SessionHeartbeat | None, int]],
 ) -> None:
     sessions = Sessions(CONFIG)
@@ -139,7 +139,7 @@ def test_the_queue_agrees_with_looking_at_everybody(
             naive.setdefault(key, Sessions(CONFIG)).on_heartbeat(key, heartbeat, now_ms)
         expected: list[ExpiredMember] = []
         for other in list(naive):
-            # Alone, and asked at its own deadline only.
+            # Alone, and called at its own deadline only.
             found = naive[other].expired(now_ms)
             if found:
                 del naive[other]
@@ -147,13 +147,13 @@ def test_the_queue_agrees_with_looking_at_everybody(
         assert sorted(map(repr, sessions.expired(now_ms))) == sorted(map(repr, expected))
 
 
-def test_time_runs_as_usual_while_it_is_looked_at() -> None:
+def test_the_clock_runs_as_usual_with_frequent_reads() -> None:
     time = StallTolerantClock(1_000)
 
     assert [time.read(now_ms) for now_ms in (1_000, 1_500, 6_500)] == [1_000, 1_500, 6_500]
 
 
-def test_a_standstill_counts_for_a_moment_only() -> None:
+def test_a_pause_counts_for_a_moment_only() -> None:
     time = StallTolerantClock(0)
     time.read(1_000)
 
@@ -161,7 +161,7 @@ def test_a_standstill_counts_for_a_moment_only() -> None:
     assert time.read(3_600_010) == 1_000 + STEP_MAX_MS + 10
 
 
-def test_a_deadline_far_away_is_looked_for_in_steps() -> None:
+def test_a_distant_deadline_is_waited_for_in_steps() -> None:
     time = StallTolerantClock(0)
 
     assert time.latest_wakeup(45_000) == STEP_MAX_MS
@@ -170,7 +170,7 @@ def test_a_deadline_far_away_is_looked_for_in_steps() -> None:
 
 
 @given(st.lists(st.integers(0, STEP_MAX_MS)), st.integers(0, 100_000))
-def test_who_comes_back_when_told_is_never_late(waits: list[int], deadline_ms: int) -> None:
+def test_reads_at_the_latest_wakeup_miss_no_deadline(waits: list[int], deadline_ms: int) -> None:
     time, now_ms = StallTolerantClock(0), 0
     for wait_ms in waits:
         now_ms += wait_ms

@@ -1,4 +1,4 @@
-"""Groups as a replicated state machine: handling changes nothing, records and snapshots say all."""
+"""Consumer groups as a replicated state machine: only records change it, snapshots restore it."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ steps = st.one_of(
     st.tuples(st.just("join static"), members, st.integers(1, 3)),
     st.tuples(st.just("leave"), members, st.booleans()),
     st.tuples(st.just("say"), members, st.just(0)),
-    st.tuples(st.just("let go"), members, st.just(0)),
+    st.tuples(st.just("revoke"), members, st.just(0)),
     st.tuples(st.just("fence"), members, st.just(0)),
     st.tuples(st.just("target"), members, st.just(0)),
     st.tuples(st.just("commit"), members, numbers),
@@ -52,7 +52,7 @@ def take_step(talk: Conversation, name: str, member_id: str, *, value: object) -
             talk.leave(member_id, is_restart=value)
         case "say", _:
             talk.say(member_id)
-        case "let go", _:
+        case "revoke", _:
             talk.say(member_id, owned=talk.owned.get(member_id, []))
         case "target", _:
             talk.target()
@@ -84,14 +84,14 @@ def administered(
 
 
 def restored(state: ConsumerGroups) -> ConsumerGroups:
-    """Return a replica that knows the snapshot only, as bytes."""
+    """Return a replica restored from the encoded snapshot only."""
     saved = msgspec.msgpack.encode(state.snapshot())
     return ConsumerGroups.restore(msgspec.msgpack.decode(saved, type=GroupsSnapshot))
 
 
 @given(st.lists(steps, max_size=40))
-def test_records_and_snapshots_say_everything(taken: list[tuple[str, str, object]]) -> None:
-    """A replica fed with records, one restored at every step, and the one that decides agree."""
+def test_replicas_from_records_and_snapshots_agree(taken: list[tuple[str, str, object]]) -> None:
+    """A replica fed with records, one restored at every step, and the controller agree."""
     talk, other = Conversation(), Conversation()
     replica = ConsumerGroups()
     for name, member_id, value in taken:
@@ -170,7 +170,7 @@ def test_offsets_of_a_deleted_topic_are_dropped() -> None:
     assert talk.state.forget_topic(ORDERS).records == []
 
 
-def test_a_new_coordinator_catches_up_with_topics_that_changed_unnoticed() -> None:
+def test_a_new_coordinator_catches_up_with_changed_topics() -> None:
     talk = Conversation(2)
     talk.join("a", BOTH)
     talk.settle()
@@ -195,7 +195,7 @@ def test_a_group_with_members_is_not_deleted() -> None:
         talk.state.delete_group(GROUP)
 
 
-def test_deleting_a_group_again_succeeds_and_says_so() -> None:
+def test_a_repeated_group_deletion_succeeds() -> None:
     talk = Conversation()
     talk.join("a")
     talk.leave("a")
@@ -207,6 +207,6 @@ def test_deleting_a_group_again_succeeds_and_says_so() -> None:
     assert talk.state.delete_group(GROUP).reply is False
 
 
-def test_a_group_that_is_not_there_is_named() -> None:
+def test_an_unknown_group_is_named_in_the_error() -> None:
     with pytest.raises(UnknownGroupError, match="there is no group 'billing'"):
         ConsumerGroups().group(GROUP)

@@ -1,4 +1,4 @@
-"""Target assignments: who wants what, and which assignor decides."""
+"""Target assignments: subscriptions, and the choice of the assignor."""
 
 import pytest
 
@@ -18,11 +18,11 @@ def test_a_target_is_computed_once_for_an_epoch() -> None:
     assert talk.state.compute_target(GROUP, talk.topics).records == []
 
 
-def test_a_group_that_is_not_there_has_no_target() -> None:
+def test_an_unknown_group_has_no_target() -> None:
     assert Conversation().state.compute_target(GROUP, {}).records == []
 
 
-def test_a_topic_that_does_not_exist_yet_is_read_when_it_does() -> None:
+def test_a_subscribed_topic_is_assigned_when_it_is_created() -> None:
     talk = Conversation(1)
     talk.join("a", BOTH)
     talk.settle()
@@ -35,7 +35,7 @@ def test_a_topic_that_does_not_exist_yet_is_read_when_it_does() -> None:
     assert talk.group.target("a") == {(ORDERS, 0), (PAYMENTS, 0)}
 
 
-def test_a_pattern_takes_in_topics_as_they_come() -> None:
+def test_a_pattern_subscription_includes_new_topics() -> None:
     talk = Conversation(1)
     talk.join("a", Subscription(pattern="pay*,ord*"))
     talk.settle()
@@ -47,7 +47,7 @@ def test_a_pattern_takes_in_topics_as_they_come() -> None:
     assert set(talk.member("a").held) == {(ORDERS, 0), (PAYMENTS, 0), (PAYMENTS, 1)}
 
 
-def test_a_topic_that_nobody_wants_concerns_nobody() -> None:
+def test_an_unsubscribed_topic_concerns_no_group() -> None:
     talk = Conversation()
     talk.join("a")
     talk.settle()
@@ -56,7 +56,7 @@ def test_a_topic_that_nobody_wants_concerns_nobody() -> None:
     assert not is_concerned(talk.group, ["logs"])
 
 
-def test_partitions_of_a_deleted_topic_are_let_go_of() -> None:
+def test_partitions_of_a_deleted_topic_are_revoked() -> None:
     talk = Conversation(2)
     talk.join("a", Subscription(["orders"]))
     talk.settle()
@@ -69,7 +69,7 @@ def test_partitions_of_a_deleted_topic_are_let_go_of() -> None:
     assert not talk.group.owner
 
 
-def test_a_topic_made_anew_under_its_name_is_another_one() -> None:
+def test_a_recreated_topic_is_reassigned_as_another_topic() -> None:
     talk = Conversation(2)
     talk.join("a")
     talk.settle()
@@ -81,7 +81,7 @@ def test_a_topic_made_anew_under_its_name_is_another_one() -> None:
     assert set(talk.member("a").held) == {(PAYMENTS, number) for number in range(3)}
 
 
-def test_partitions_that_are_added_are_shared_out() -> None:
+def test_added_partitions_are_assigned() -> None:
     talk = Conversation(2)
     talk.join("a")
     talk.join("b")
@@ -102,7 +102,7 @@ def test_partitions_that_are_added_are_shared_out() -> None:
         (["uniform", "range"], "range"),
     ],
 )
-def test_what_most_members_prefer_is_used(assignors: list[str], used: str) -> None:
+def test_the_assignor_of_most_members_is_used(assignors: list[str], used: str) -> None:
     talk = Conversation()
     for number, assignor in enumerate(assignors):
         talk.join(f"m{number}", assignor=assignor)
@@ -141,7 +141,7 @@ def test_a_topic_is_wanted_by_name_or_by_pattern(
     assert wants_topic(subscription, "orders") is is_wanted
 
 
-def test_a_target_is_outdated_when_a_topic_came_went_or_grew_and_nobody_said_so() -> None:
+def test_a_target_is_outdated_after_an_unnoticed_topic_change() -> None:
     talk = Conversation(2)
     talk.join("a", BOTH)
     talk.join("b", Subscription(["orders"]))
@@ -150,11 +150,11 @@ def test_a_target_is_outdated_when_a_topic_came_went_or_grew_and_nobody_said_so(
 
     came = talk.topics | {"payments": TopicShape(PAYMENTS, 1)}
     grew = {"orders": TopicShape(ORDERS, 3)}
-    anew = {"orders": TopicShape(PAYMENTS, 2)}
+    recreated = {"orders": TopicShape(PAYMENTS, 2)}
 
     assert is_outdated(talk.group, came)
     assert is_outdated(talk.group, grew)
-    assert is_outdated(talk.group, anew)
+    assert is_outdated(talk.group, recreated)
     assert is_outdated(talk.group, {})
     assert not is_outdated(talk.group, talk.topics | {"logs": TopicShape(PAYMENTS, 1)})
 

@@ -1,4 +1,4 @@
-"""A cluster's metadata to tell stories with; each command is checked for all that holds always."""
+"""A cluster's metadata for tests; each command is checked for all permanent invariants."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -35,13 +35,13 @@ R = TypeVar("R", bound=Reply)
 
 
 class Cluster:
-    """The state of the node that decides, its image, and one that follows it by bytes alone."""
+    """The controller's state, its image, and a follower that gets only the encoded records."""
 
     def __init__(self, *node_ids: int) -> None:
-        """Begin with these brokers, alive."""
+        """Start with these brokers, alive."""
         self.machine = MetadataStateMachine()
         self.image = MetadataStateMachine()
-        """Fed with the very records that the node has decided on, as a leader's image is."""
+        """Applies the very records that the controller has proposed, as a leader's image does."""
         self.follower = MetadataStateMachine()
         self.records: list[Record] = []
         self._leaders: dict[tuple[bytes, int, int], int | None] = {}
@@ -54,7 +54,7 @@ class Cluster:
         return self.machine.state
 
     def handle(self, command: Command) -> CommandOutcome:
-        """Ask what a command comes to; that changes nothing, whatever it is."""
+        """Return the outcome of a command, and check that the state did not change."""
         before = self.machine.snapshot()
         try:
             return self.machine.handle(command, now_ms=NOW_MS)
@@ -62,7 +62,7 @@ class Cluster:
             assert self.machine.snapshot() == before, "a command changed the state by itself"
 
     def do(self, command: Command) -> Reply:
-        """Carry out a command here and at the follower."""
+        """Apply a command here and at the follower."""
         before = all_partitions(self.state)
         outcome = self.handle(command)
         check_decodes_to_itself(outcome.records)
@@ -86,13 +86,13 @@ class Cluster:
             assert leader == partition.leader, "two leaders of one epoch"
 
     def answer(self, kind: type[R], command: Command) -> R:
-        """Carry out a command, and return its reply, which is of this kind."""
+        """Apply a command, and return its reply, which is of this kind."""
         reply = self.do(command)
         assert isinstance(reply, kind)
         return reply
 
     def draw(self) -> int:
-        """Return a number that was not drawn before."""
+        """Return a new number."""
         self._drawn += 1
         return self._drawn
 
@@ -102,7 +102,7 @@ class Cluster:
     def registration(
         self, node_id: int, *, disk_id: str | None = None, unclean: bool = False, domain: str = ""
     ) -> RegisterBroker:
-        """Return the command of a new process of a broker."""
+        """Return the registration of a new process of a broker."""
         known = self.state.brokers.get(node_id)
         disk = disk_id or (f"disk-{node_id}" if known is None else known.disk_id)
         clean = None if known is None or unclean else known.broker_epoch
@@ -120,7 +120,7 @@ class Cluster:
     def register(
         self, node_id: int, *, disk_id: str | None = None, unclean: bool = False, domain: str = ""
     ) -> int:
-        """Start a process of a broker, and return the epoch that it got."""
+        """Start a process of a broker, and return its broker epoch."""
         command = self.registration(node_id, disk_id=disk_id, unclean=unclean, domain=domain)
         return self.answer(Registered, command).broker_epoch
 
@@ -166,7 +166,7 @@ class Cluster:
         return found
 
     def change(self, *in_sync: int, name: str = "orders", number: int = 0) -> ProposedIsr:
-        """Return what a leader asks for that knows all there is to know."""
+        """Return the ISR proposal of a leader that knows the current epochs."""
         partition = self.partition(name, number)
         return ProposedIsr(
             self._topic(name).topic_id,
@@ -177,7 +177,7 @@ class Cluster:
         )
 
     def ask(self, leader: int, *changes: ProposedIsr) -> list[PartitionAnswer]:
-        """Let a leader ask for other in-sync replicas."""
+        """Send ISR proposals of a leader."""
         epoch = self.broker(leader).broker_epoch
         command = AlterPartitions(leader, epoch, list(changes))
         return self.answer(PartitionAnswers, command).answers
@@ -185,7 +185,7 @@ class Cluster:
     def in_sync(
         self, *in_sync: int, name: str = "orders", number: int = 0
     ) -> PartitionRegistration:
-        """Let the leader have these in sync, and return the partition."""
+        """Set the ISR of a partition by its leader, and return the partition."""
         leader = self.partition(name, number).leader
         assert leader is not None
         (answer,) = self.ask(leader, self.change(*in_sync, name=name, number=number))

@@ -1,4 +1,4 @@
-"""Queues of a cluster's metadata, to tell stories with."""
+"""Queues of a cluster's metadata for tests."""
 
 from tests.coordinator.metadata.clusters import NOW_MS, Cluster
 from tidelog.coordinator.metadata.catalog import Topic
@@ -16,7 +16,7 @@ def creation(
     partitions: int | None = None,
     **overrides: str,
 ) -> CreateQueue:
-    """Return the command of somebody who knows all there is to know."""
+    """Return the creation command of a client that knows the current topic."""
     wanted = topic or name
     catalog = cluster.state.catalog
     known = catalog.topic(wanted) if catalog.has_topic(wanted) else None
@@ -36,7 +36,7 @@ def creation(
 
 
 def make(cluster: Cluster, command: CreateQueue) -> Topic:
-    """Carry out a creation, and return the journal."""
+    """Apply a creation, and return the journal."""
     answer = cluster.answer(QueueAnswer, command)
     journal = cluster.state.catalog.topic_by_id(answer.queue_id)
     assert journal is not None

@@ -1,4 +1,4 @@
-"""Brokers come, go silent, come back and leave: what becomes of them and of what they lead."""
+"""Broker commands: registration, fencing, unfencing, shutdown, draining, unregistration."""
 
 import pytest
 from msgspec.structs import replace
@@ -36,7 +36,7 @@ def three_replicas(overrides: dict[str, str] | None = None) -> Cluster:
     return cluster
 
 
-def test_a_broker_that_restarts_before_anybody_noticed_hands_over_what_it_led() -> None:
+def test_a_quick_restart_moves_the_leaderships_of_a_broker() -> None:
     cluster = three_replicas()
 
     cluster.register(1)
@@ -46,7 +46,7 @@ def test_a_broker_that_restarts_before_anybody_noticed_hands_over_what_it_led() 
     assert partition.leader_epoch == 1
 
 
-def test_words_of_an_earlier_process_are_refused_or_do_nothing() -> None:
+def test_commands_with_a_stale_broker_epoch_are_refused_or_ignored() -> None:
     cluster = three_replicas()
     old = cluster.broker(1).broker_epoch
     cluster.start(1)
@@ -57,7 +57,7 @@ def test_words_of_an_earlier_process_are_refused_or_do_nothing() -> None:
             cluster.handle(command)
 
 
-def test_a_broker_that_nobody_knows_must_register() -> None:
+def test_an_unknown_broker_must_register() -> None:
     cluster = Cluster()
 
     assert cluster.handle(FenceBroker(7, 1)).records == []
@@ -65,7 +65,7 @@ def test_a_broker_that_nobody_knows_must_register() -> None:
         cluster.do(UnfenceBroker(7, 1))
 
 
-def test_fencing_elects_leaders_and_takes_the_broker_out_of_sync() -> None:
+def test_fencing_elects_leaders_and_removes_the_broker_from_the_isr() -> None:
     cluster = three_replicas()
 
     cluster.fence(1)
@@ -104,8 +104,8 @@ def test_unfencing_again_does_nothing() -> None:
 
 
 @pytest.mark.invariant("I59")
-def test_the_last_replicas_in_sync_stay_eligible_when_they_go() -> None:
-    """I59, I60, KIP-966: whoever leaves while too few are in sync has all that is committed."""
+def test_the_last_isr_members_stay_eligible_when_they_leave() -> None:
+    """I59, I60, KIP-966: a replica that leaves a small ISR has all committed records."""
     cluster = three_replicas()
 
     cluster.fence(3)
@@ -121,7 +121,7 @@ def test_the_last_replicas_in_sync_stay_eligible_when_they_go() -> None:
 
 
 @pytest.mark.invariant("I60")
-def test_an_eligible_replica_that_comes_back_leads_and_one_that_is_not_eligible_waits() -> None:
+def test_an_eligible_replica_leads_after_unfencing_and_an_ineligible_one_waits() -> None:
     cluster = three_replicas()
     cluster.fence(3, 2, 1)
 
@@ -136,8 +136,8 @@ def test_an_eligible_replica_that_comes_back_leads_and_one_that_is_not_eligible_
 
 
 @pytest.mark.invariant("I59")
-def test_the_last_replica_standing_that_lost_its_memory_does_not_lead() -> None:
-    """I59: in sync {1, 2, 3} became {1}; 1 crashes and loses its tail; 2 has the records."""
+def test_the_last_isr_member_does_not_lead_after_an_unclean_stop() -> None:
+    """I59: ISR {1, 2, 3} became {1}; 1 crashes and loses its tail; 2 has the records."""
     cluster = three_replicas(REPLICATED)
     cluster.fence(3, 2, 1)
 
@@ -149,7 +149,7 @@ def test_the_last_replica_standing_that_lost_its_memory_does_not_lead() -> None:
     assert cluster.partition().leader == 2
 
 
-def test_under_fsync_an_unclean_stop_costs_no_eligibility() -> None:
+def test_under_fsync_an_unclean_stop_keeps_eligibility() -> None:
     cluster = three_replicas()
     cluster.fence(3, 2, 1)
 
@@ -159,7 +159,7 @@ def test_under_fsync_an_unclean_stop_costs_no_eligibility() -> None:
 
 
 @pytest.mark.invariant("I16")
-def test_a_clean_stop_of_a_process_that_never_registered_says_nothing_of_the_one_before() -> None:
+def test_a_clean_stop_of_an_unregistered_process_does_not_cover_the_process_before() -> None:
     cluster = three_replicas(REPLICATED)
     cluster.fence(3, 2, 1)
     crashed = cluster.broker(1).broker_epoch
@@ -169,7 +169,7 @@ def test_a_clean_stop_of_a_process_that_never_registered_says_nothing_of_the_one
     assert cluster.partition().eligible_leader_replicas == (2,)
 
 
-def test_an_unclean_stop_before_anybody_noticed_counts_as_well() -> None:
+def test_an_unclean_stop_before_fencing_counts_as_well() -> None:
     cluster = three_replicas(REPLICATED)
     cluster.fence(3)
 
@@ -179,7 +179,7 @@ def test_an_unclean_stop_before_anybody_noticed_counts_as_well() -> None:
     assert cluster.partition().eligible_leader_replicas == ()
 
 
-def test_a_broker_that_comes_back_with_another_disk_is_eligible_nowhere() -> None:
+def test_a_broker_with_another_disk_is_eligible_nowhere() -> None:
     cluster = three_replicas()
     cluster.fence(3, 2, 1)
 
@@ -218,7 +218,7 @@ def test_the_only_replica_leads_again_after_an_unclean_stop_but_not_on_an_empty_
     assert cluster.partition().leader is None
 
 
-def test_the_only_replica_leads_again_though_others_are_on_their_way() -> None:
+def test_the_only_replica_leads_again_during_a_reassignment() -> None:
     cluster = Cluster(1, 2)
     topic_id = cluster.create("orders", [1], overrides=REPLICATED)
     cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [1, 2])]))
@@ -228,7 +228,7 @@ def test_the_only_replica_leads_again_though_others_are_on_their_way() -> None:
     assert cluster.partition().leader == 1
 
 
-def test_a_new_replica_that_is_in_sync_is_better_than_one_that_lost_its_memory() -> None:
+def test_a_new_replica_in_the_isr_leads_before_one_with_an_unclean_stop() -> None:
     cluster = Cluster(1, 2, 3)
     topic_id = cluster.create("orders", [1], overrides=REPLICATED)
     cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [1, 2, 3])]))
@@ -241,7 +241,7 @@ def test_a_new_replica_that_is_in_sync_is_better_than_one_that_lost_its_memory()
     assert partition.eligible_leader_replicas == ()
 
 
-def test_what_was_committed_in_memory_is_not_taken_for_durable_when_durability_rises() -> None:
+def test_a_change_to_fsync_does_not_make_earlier_records_durable() -> None:
     cluster = three_replicas(REPLICATED)
     alter = {"durability": "fsync"}
     cluster.do(alter_topic("orders", alter))
@@ -262,7 +262,7 @@ def alter_topic(name: str, overrides: dict[str, str]) -> AlterTopic:
     return AlterTopic(name, overrides, [])
 
 
-def test_a_broker_that_is_about_to_stop_hands_over_first() -> None:
+def test_a_controlled_shutdown_moves_leaderships_first() -> None:
     cluster = three_replicas()
 
     progress = cluster.shut_down(1)
@@ -272,7 +272,7 @@ def test_a_broker_that_is_about_to_stop_hands_over_first() -> None:
     assert (partition.leader, partition.in_sync_replicas) == (2, (2, 3))
 
 
-def test_a_shutdown_that_is_begun_again_changes_nothing() -> None:
+def test_a_repeated_controlled_shutdown_changes_nothing() -> None:
     cluster = three_replicas()
     cluster.shut_down(1)
 
@@ -281,7 +281,7 @@ def test_a_shutdown_that_is_begun_again_changes_nothing() -> None:
     assert cluster.handle(command).records == []
 
 
-def test_what_nobody_else_can_lead_is_led_until_the_end() -> None:
+def test_a_controlled_shutdown_keeps_leaderships_without_another_candidate() -> None:
     cluster = three_replicas()
     cluster.in_sync(1)
     cluster.fence(2, 3)
@@ -294,7 +294,7 @@ def test_what_nobody_else_can_lead_is_led_until_the_end() -> None:
     assert cluster.shut_down(1) == ShutdownProgress(0)
 
 
-def test_a_leader_that_is_about_to_stop_hands_over_to_whoever_catches_up() -> None:
+def test_a_leader_in_shutdown_hands_over_to_a_follower_that_catches_up() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [1, 2])
     cluster.in_sync(1)
@@ -306,7 +306,7 @@ def test_a_leader_that_is_about_to_stop_hands_over_to_whoever_catches_up() -> No
     assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
 
 
-def test_a_broker_that_is_about_to_stop_is_not_unfenced_any_more() -> None:
+def test_a_broker_in_shutdown_is_not_unfenced() -> None:
     cluster = three_replicas()
     cluster.shut_down(1)
     cluster.fence(1)
@@ -318,7 +318,7 @@ def test_a_broker_that_is_about_to_stop_is_not_unfenced_any_more() -> None:
     assert cluster.broker(1).can_lead
 
 
-def test_a_broker_leaves_the_cluster_when_it_is_stopped_and_empty() -> None:
+def test_a_stopped_broker_without_replicas_can_be_unregistered() -> None:
     cluster = three_replicas()
     cluster.start(4)
 
@@ -336,7 +336,7 @@ def test_a_broker_leaves_the_cluster_when_it_is_stopped_and_empty() -> None:
     assert cluster.handle(UnregisterBroker(1)).records == []
 
 
-def test_a_disk_of_a_broker_that_left_may_be_used_under_another_node_id() -> None:
+def test_a_disk_of_an_unregistered_broker_may_get_another_node_id() -> None:
     cluster = Cluster(1)
     cluster.fence(1)
     cluster.do(UnregisterBroker(1))
@@ -346,7 +346,7 @@ def test_a_disk_of_a_broker_that_left_may_be_used_under_another_node_id() -> Non
     assert cluster.broker(2).broker_epoch == 2
 
 
-def test_a_drained_broker_is_remembered_through_restarts_until_that_is_taken_back() -> None:
+def test_a_drained_broker_stays_drained_through_restarts_until_cancelled() -> None:
     cluster = three_replicas()
 
     cluster.do(DrainBroker(2))
@@ -360,7 +360,7 @@ def test_a_drained_broker_is_remembered_through_restarts_until_that_is_taken_bac
     assert cluster.handle(DrainBroker(2, is_drained=False)).records == []
 
 
-def test_a_broker_that_leaves_the_cluster_is_not_drained_when_it_comes_again() -> None:
+def test_a_broker_that_registers_after_unregistration_is_not_drained() -> None:
     cluster = Cluster(1, 2)
     cluster.do(DrainBroker(2))
     cluster.fence(2)
@@ -371,7 +371,7 @@ def test_a_broker_that_leaves_the_cluster_is_not_drained_when_it_comes_again() -
     assert not cluster.state.drained_node_ids
 
 
-def test_what_was_set_for_a_broker_that_leaves_is_not_in_force_when_it_comes_again() -> None:
+def test_settings_of_an_unregistered_broker_are_removed() -> None:
     cluster = Cluster(1, 2)
     both = {"log_flush_interval_ms@1": "1s", "log_flush_interval_ms@2": "2s"}
     cluster.do(AlterClusterConfig(both, []))
@@ -385,13 +385,13 @@ def test_what_was_set_for_a_broker_that_leaves_is_not_in_force_when_it_comes_aga
     assert ClusterState.from_snapshot(cluster.state.snapshot()).config == cluster.state.config
 
 
-def test_an_unknown_broker_and_the_last_one_that_takes_replicas_are_not_drained() -> None:
+def test_an_unknown_broker_and_the_last_undrained_one_are_not_drained() -> None:
     cluster = Cluster(1, 2)
 
     with pytest.raises(InvalidRequestError, match="there is no broker 9; there are 1, 2"):
         cluster.do(DrainBroker(9))
     cluster.do(DrainBroker(2))
-    with pytest.raises(InvalidRequestError, match="broker 1 is the last one that takes replicas"):
+    with pytest.raises(InvalidRequestError, match="broker 1 is the last one that is not drained"):
         cluster.do(DrainBroker(1))
 
 

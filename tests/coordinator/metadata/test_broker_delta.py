@@ -1,4 +1,4 @@
-"""A broker that acts on nothing but deltas does what the metadata says."""
+"""A broker that acts on deltas only, compared with the metadata."""
 
 from random import Random
 
@@ -17,10 +17,10 @@ ME = 1
 
 
 class Follower:
-    """An image, and what a broker does by it."""
+    """An image, and the state of a broker that follows it."""
 
     def __init__(self, node_id: int) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self.node_id = node_id
         self.state = ClusterState()
         self.leads: dict[Key, PartitionRegistration] = {}
@@ -33,7 +33,7 @@ class Follower:
         return delta
 
     def install(self, state: ClusterState) -> BrokerDelta:
-        """Take over an image that came as a snapshot."""
+        """Install an image from a snapshot."""
         delta = BrokerDelta.from_states(self.state, state, self.node_id)
         self.state = state
         self._act(delta)
@@ -57,7 +57,7 @@ class Follower:
             self.deleted.add(key)
 
     def check(self) -> None:
-        """Compare with what the image says as a whole."""
+        """Compare with the whole image."""
         there = all_partitions(self.state)
         leads = {key: part for key, part in there.items() if part.leader == self.node_id}
         has = {key: part for key, part in there.items() if self.node_id in part.replicas}
@@ -72,7 +72,7 @@ def at_broker_1(cluster: Cluster) -> Follower:
     return follower
 
 
-def test_a_broker_leads_and_follows_what_is_made() -> None:
+def test_a_broker_leads_and_follows_created_partitions() -> None:
     cluster = Cluster(1, 2, 3)
     follower = at_broker_1(cluster)
     topic_id = cluster.create("orders", [1, 2], [2, 1], [2, 3])
@@ -85,7 +85,7 @@ def test_a_broker_leads_and_follows_what_is_made() -> None:
     assert not delta.has_changed_brokers
 
 
-def test_other_replicas_in_sync_are_not_another_leadership() -> None:
+def test_an_isr_change_is_no_new_leadership() -> None:
     cluster = Cluster(1, 2)
     topic_id = cluster.create("orders", [1, 2])
     follower = at_broker_1(cluster)
@@ -98,7 +98,7 @@ def test_other_replicas_in_sync_are_not_another_leadership() -> None:
     assert delta.has_changed_brokers
 
 
-def test_a_leadership_that_went_away_and_came_back_at_once_is_another_one() -> None:
+def test_a_leadership_that_moves_and_comes_back_has_a_new_epoch() -> None:
     cluster = Cluster(1, 2)
     topic_id = cluster.create("orders", [1, 2])
     follower = at_broker_1(cluster)
@@ -126,7 +126,7 @@ def test_a_replica_that_moved_away_is_removed_and_one_of_a_deleted_topic_is_dele
     assert list(delta.delete) == [(ticks, 0)]
 
 
-def test_a_topic_that_came_and_went_meanwhile_is_only_named() -> None:
+def test_a_topic_created_and_deleted_in_one_delta_is_only_named() -> None:
     cluster = Cluster(1)
     follower = at_broker_1(cluster)
     topic_id = cluster.create("orders", [1])
@@ -135,7 +135,7 @@ def test_a_topic_that_came_and_went_meanwhile_is_only_named() -> None:
     assert follower.follow(cluster.records) == BrokerDelta(reshaped_topics={topic_id: "orders"})
 
 
-def test_topics_that_came_and_went_are_named() -> None:
+def test_created_and_deleted_topics_are_named_in_the_delta() -> None:
     cluster = Cluster(1)
     orders = cluster.create("orders", [1])
     follower = at_broker_1(cluster)
@@ -151,7 +151,7 @@ def test_topics_that_came_and_went_are_named() -> None:
     )
 
 
-def test_other_settings_of_a_topic_are_said() -> None:
+def test_changed_topic_settings_are_in_the_delta() -> None:
     cluster = Cluster(1)
     topic_id = cluster.create("orders", [1])
     follower = at_broker_1(cluster)
@@ -161,7 +161,7 @@ def test_other_settings_of_a_topic_are_said() -> None:
 
 
 @pytest.mark.invariant("I65")
-def test_what_a_snapshot_does_not_mention_is_not_deleted() -> None:
+def test_replicas_missing_in_a_snapshot_are_not_deleted() -> None:
     """I65: replicas are deleted when the log says that their topic is."""
     cluster = Cluster(1)
     cluster.create("orders", [1])
@@ -173,7 +173,7 @@ def test_what_a_snapshot_does_not_mention_is_not_deleted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_broker_that_acts_on_deltas_does_what_the_metadata_says(seed: int) -> None:
+def test_a_broker_that_applies_deltas_follows_the_metadata(seed: int) -> None:
     random = Random(seed)
     cluster = run(drawn_moves(seed)).cluster
     followers = [Follower(node_id) for node_id in range(1, NODES + 1)]

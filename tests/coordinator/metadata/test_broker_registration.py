@@ -1,4 +1,4 @@
-"""Processes of brokers register: who is let in, and who is told to stop or to ask again."""
+"""Registrations of broker processes: accepted ones, fenced ones and refused ones."""
 
 import pytest
 from msgspec.structs import replace
@@ -9,7 +9,7 @@ from tidelog.coordinator.metadata.commands import RegisterBroker, Registered
 from tidelog.wire.errors import DuplicateBrokerError, InvalidRequestError, StaleBrokerEpochError
 
 
-def test_a_broker_that_registers_is_fenced_until_it_has_caught_up() -> None:
+def test_a_registered_broker_is_fenced_until_it_has_caught_up() -> None:
     cluster = Cluster()
 
     cluster.register(1)
@@ -19,7 +19,7 @@ def test_a_broker_that_registers_is_fenced_until_it_has_caught_up() -> None:
     assert cluster.broker(1).can_lead
 
 
-def test_a_registration_that_is_given_again_is_one_registration() -> None:
+def test_a_repeated_registration_is_one_registration() -> None:
     cluster = Cluster()
     command = cluster.registration(1)
     first = cluster.answer(Registered, command)
@@ -43,7 +43,7 @@ def test_a_live_node_id_with_another_disk_is_refused() -> None:
         cluster.register(1, disk_id="another")
 
 
-def test_a_disk_of_another_broker_is_refused_whether_that_one_lives_or_not() -> None:
+def test_a_disk_of_another_broker_is_refused_alive_or_fenced() -> None:
     cluster = Cluster(1)
 
     for _ in range(2):
@@ -55,32 +55,32 @@ def test_a_disk_of_another_broker_is_refused_whether_that_one_lives_or_not() -> 
 @pytest.mark.parametrize(
     ("node_id", "disk", "process"), [(0, "disk", "process"), (1, "", "process"), (1, "disk", "")]
 )
-def test_a_broker_must_say_who_it_is(node_id: int, disk: str, process: str) -> None:
-    with pytest.raises(InvalidRequestError, match="does not say who it is"):
+def test_a_registration_must_have_node_id_disk_id_and_incarnation(
+    node_id: int, disk: str, process: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=r"registration of broker \d+ is incomplete"):
         Cluster().do(RegisterBroker(node_id, disk, process, "host", 8433))
 
 
 @pytest.mark.parametrize(("host", "port"), [("", 8433), ("host", 0), ("host", 65536)])
-def test_a_broker_must_say_where_it_can_be_reached(host: str, port: int) -> None:
-    with pytest.raises(InvalidRequestError, match="it must say a host, and a port"):
+def test_a_registration_must_have_host_and_port(host: str, port: int) -> None:
+    with pytest.raises(InvalidRequestError, match="its registration must have a host, and a port"):
         Cluster().do(RegisterBroker(1, "disk", "process", host, port))
 
 
-def test_a_registration_that_was_long_on_its_way_does_not_take_the_place_of_a_later_process() -> (
-    None
-):
-    """The process that sent it is dead, and the later one would be told to stop (seed 6100509)."""
+def test_a_delayed_registration_does_not_replace_a_later_process() -> None:
+    """The sending process is dead, and the later one would be told to stop (seed 6100509)."""
     cluster = Cluster(1)
     on_its_way = cluster.registration(1)
     cluster.start(1)
 
-    with pytest.raises(StaleBrokerEpochError, match="registered with epoch 2, of which this"):
+    with pytest.raises(StaleBrokerEpochError, match="registered with epoch 2, which this"):
         cluster.do(on_its_way)
 
     assert cluster.broker(1).can_lead
 
 
-def test_a_process_that_has_heard_of_the_registration_before_it_is_let_in() -> None:
+def test_a_process_that_knows_the_previous_registration_is_accepted() -> None:
     cluster = Cluster(1)
     refused = cluster.registration(1)
     epoch = cluster.register(1)
@@ -90,7 +90,7 @@ def test_a_process_that_has_heard_of_the_registration_before_it_is_let_in() -> N
     assert cluster.answer(Registered, again).broker_epoch == epoch + 1
 
 
-def test_a_process_that_was_replaced_cannot_take_its_place_back() -> None:
+def test_a_replaced_process_cannot_register_again() -> None:
     cluster = Cluster(1)
     old = cluster.registration(1)
     cluster.do(old)

@@ -1,4 +1,4 @@
-"""Silent brokers are found, and heartbeats turned into what they ask for."""
+"""Expiry of silent brokers, and the commands of heartbeats."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def sessions_of(cluster: Cluster, *, now_ms: int = 0) -> BrokerHeartbeatTracker:
     return BrokerHeartbeatTracker(cluster.state.brokers.values(), now_ms=now_ms)
 
 
-def test_a_broker_that_is_silent_for_a_session_is_to_be_fenced() -> None:
+def test_a_broker_that_is_silent_for_a_session_expires() -> None:
     sessions = sessions_of(Cluster(1, 2))
     sessions.touch(2, 2, now_ms=1000)
 
@@ -31,7 +31,7 @@ def test_a_broker_that_is_silent_for_a_session_is_to_be_fenced() -> None:
     assert sessions.expired(now_ms=SESSION_MS) == [FenceBroker(1, 1)]
 
 
-def test_a_broker_whose_heartbeats_come_is_never_silent() -> None:
+def test_heartbeats_renew_the_broker_session() -> None:
     sessions = sessions_of(Cluster(1))
 
     for now_ms in range(0, 10 * SESSION_MS, HEARTBEAT_INTERVAL_MS):
@@ -39,7 +39,7 @@ def test_a_broker_whose_heartbeats_come_is_never_silent() -> None:
         sessions.touch(1, 1, now_ms=now_ms)
 
 
-def test_a_silent_broker_is_named_again_until_it_is_fenced() -> None:
+def test_an_expired_broker_is_returned_again_until_it_is_fenced() -> None:
     sessions = sessions_of(Cluster(1))
     sessions.expired(now_ms=SESSION_MS)
 
@@ -54,7 +54,7 @@ def test_a_silent_broker_is_named_again_until_it_is_fenced() -> None:
     assert sessions.expired(now_ms=10**9) == []
 
 
-def test_who_begins_to_lead_gives_everybody_a_full_session() -> None:
+def test_a_new_controller_gives_every_broker_a_full_session() -> None:
     cluster = Cluster(1, 2)
     cluster.fence(2)
 
@@ -74,7 +74,7 @@ def test_a_heartbeat_of_an_earlier_process_does_not_count() -> None:
     assert sessions.expired(now_ms=SESSION_MS) == [FenceBroker(1, 5)]
 
 
-def test_a_broker_that_does_not_apply_what_it_was_told_of_is_behind_after_a_while() -> None:
+def test_a_broker_that_does_not_apply_announced_metadata_is_behind() -> None:
     sessions = sessions_of(Cluster(1))
     sessions.informed(1, 1, index=10, now_ms=0)
     sessions.informed(1, 1, index=50, now_ms=2_000)
@@ -88,7 +88,7 @@ def test_a_broker_that_does_not_apply_what_it_was_told_of_is_behind_after_a_whil
     assert sessions.is_behind(BrokerHeartbeat(1, 1, applied_index=10), now_ms=2 * BEHIND_MS)
 
 
-def test_a_time_in_which_nobody_could_be_heard_makes_nobody_be_behind() -> None:
+def test_a_pause_of_the_controller_puts_no_broker_behind() -> None:
     sessions = sessions_of(Cluster(1))
     sessions.informed(1, 1, index=10, now_ms=0)
 
@@ -99,7 +99,7 @@ def test_a_time_in_which_nobody_could_be_heard_makes_nobody_be_behind() -> None:
     )
 
 
-def test_a_process_that_has_just_started_is_not_behind_for_what_the_one_before_was_told() -> None:
+def test_a_restarted_broker_is_not_behind_for_metadata_announced_before() -> None:
     sessions = sessions_of(Cluster(1))
     sessions.informed(1, 1, index=10, now_ms=0)
 
@@ -116,7 +116,7 @@ def test_a_broker_of_an_earlier_version_is_never_behind() -> None:
     assert not sessions.is_behind(BrokerHeartbeat(1, 1), now_ms=10 * BEHIND_MS)
 
 
-def test_a_fenced_broker_that_has_caught_up_is_to_be_unfenced() -> None:
+def test_the_heartbeat_of_a_caught_up_fenced_broker_unfences_it() -> None:
     cluster = Cluster()
     epoch = cluster.register(1)
     heartbeat = BrokerHeartbeat(1, epoch)
@@ -131,7 +131,7 @@ def test_a_fenced_broker_that_has_caught_up_is_to_be_unfenced() -> None:
     )
 
 
-def test_a_broker_that_wants_to_stop_may_when_others_lead_what_they_can() -> None:
+def test_a_broker_may_stop_when_its_leaderships_have_moved() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [1, 2], [1, 2])
     cluster.in_sync(1)
@@ -157,7 +157,7 @@ def test_an_earlier_process_must_register() -> None:
         heartbeat_answer(cluster.state, BrokerHeartbeat(1, 1))
 
 
-def test_a_broker_knows_its_session_to_be_over_before_others_can() -> None:
+def test_a_broker_session_ends_at_the_broker_before_the_controller() -> None:
     own = BrokerSession()
     assert not own.is_valid(now_ms=0)
 

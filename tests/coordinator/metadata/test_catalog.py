@@ -1,4 +1,4 @@
-"""The catalog: what commands come to, and that only records change it."""
+"""The catalog: outcomes of commands, and changes by records only."""
 
 from copy import deepcopy
 
@@ -85,13 +85,13 @@ def test_a_command_changes_nothing_before_its_records_are_applied() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "x" * 250, "a\n"])
-def test_an_illegal_name_is_refused_and_the_legal_ones_are_said(name: str) -> None:
+def test_an_invalid_topic_name_is_refused_with_the_valid_characters(name: str) -> None:
     with pytest.raises(InvalidTopicError, match="1 to 249 of the characters"):
         Catalog().handle(CreateTopic(name, ID, 1, {}))
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "..."])
-def test_a_legal_name_is_taken(name: str) -> None:
+def test_a_valid_topic_name_is_accepted(name: str) -> None:
     catalog = Catalog()
 
     carry_out(catalog, CreateTopic(name, ID, 1, {}))
@@ -141,12 +141,12 @@ def test_resetting_an_unknown_setting_is_refused() -> None:
 
 
 @pytest.mark.parametrize("command", [AlterTopic("nope", {}, []), DeleteTopic("nope")])
-def test_a_topic_that_is_not_there_is_said_to_be_unknown(command: Command) -> None:
+def test_a_command_for_an_unknown_topic_is_refused(command: Command) -> None:
     with pytest.raises(UnknownTopicError, match="no topic 'nope'"):
         with_topic().handle(command)
 
 
-def test_a_topic_made_again_under_its_old_name_is_another_topic() -> None:
+def test_a_recreated_topic_is_another_topic() -> None:
     catalog = with_topic({"retention_ms": "1h"})
 
     carry_out(catalog, DeleteTopic("orders"), CreateTopic("orders", OTHER_ID, 1, {}))
@@ -174,7 +174,7 @@ def test_a_topic_that_is_created_again_with_its_id_is_created_once() -> None:
     assert catalog.handle(CreateTopic("orders", ID, 3, {})) == []
 
 
-def test_creating_a_topic_again_does_not_bring_it_back() -> None:
+def test_a_repeated_creation_does_not_restore_a_deleted_topic() -> None:
     catalog = with_topic()
     carry_out(catalog, DeleteTopic("orders"))
 
@@ -193,7 +193,7 @@ def test_a_topic_that_is_deleted_again_with_its_id_is_deleted_once() -> None:
     [DeleteTopic("orders", OTHER_ID), AlterTopic("orders", {"retention_ms": "1h"}, [], OTHER_ID)],
 )
 def test_a_command_for_another_topic_of_the_name_is_refused(command: Command) -> None:
-    with pytest.raises(UnknownTopicError, match="another one has the name now"):
+    with pytest.raises(UnknownTopicError, match="another topic has the name now"):
         with_topic().handle(command)
 
 
@@ -202,7 +202,7 @@ def test_a_topic_id_of_another_length_is_refused() -> None:
         Catalog().handle(CreateTopic("orders", b"abc", 1, {}))
 
 
-def test_more_replicas_than_there_are_cannot_be_waited_for() -> None:
+def test_min_insync_replicas_above_the_replication_factor_is_refused() -> None:
     overrides = {"min_insync_replicas": "2"}
 
     with pytest.raises(InvalidConfigError, match="2, it must be at most 1, the number of"):
@@ -232,7 +232,7 @@ def with_queues() -> Catalog:
     return catalog
 
 
-def test_journals_are_topics_that_people_do_not_see_as_such() -> None:
+def test_journals_are_internal_topics() -> None:
     catalog = with_queues()
 
     assert [topic.name for topic in catalog.record_topics] == ["orders"]
@@ -322,7 +322,7 @@ COMMANDS = st.one_of(
 
 
 @given(st.lists(COMMANDS, max_size=30))
-def test_the_catalog_is_what_its_stored_records_add_up_to(commands: list[Command]) -> None:
+def test_a_catalog_is_restored_from_its_records(commands: list[Command]) -> None:
     catalog = Catalog()
     model: dict[str, tuple[bytes, dict[str, str]]] = {}
     stored: list[bytes] = []
@@ -330,7 +330,7 @@ def test_the_catalog_is_what_its_stored_records_add_up_to(commands: list[Command
 
     for command in commands:
         if isinstance(command, CreateTopic) and command.topic_id in seen:
-            continue  # Ids are random: nobody draws one twice.
+            continue  # Ids are random: no client draws one twice.
         try:
             records = carry_out(catalog, command)
         except BrokerError:

@@ -1,4 +1,4 @@
-"""Settings of the cluster, and how many replicas must have a record."""
+"""The dynamic config of the cluster, and the number of replicas that must have a record."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_a_value_out_of_range_is_refused(text: str, reason: str) -> None:
         cluster_config({"min_insync_replicas": text})
 
 
-def test_an_unknown_setting_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_cluster_setting_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidConfigError, match="min_insync_replicas, reass"):
         setting_and_node("colour")
 
@@ -49,10 +49,10 @@ def test_an_unknown_setting_is_refused_with_those_that_there_are() -> None:
     [
         ("scrub_bytes_per_second", "did you mean scrub_max_bytes_per_second?"),
         ("scrub-bytes-per-second@1", "did you mean scrub_max_bytes_per_second?"),
-        ("retention_ms", "topics have one: tidelog topic alter TOPIC --set retention_ms=..."),
+        ("retention_ms", "it is a topic setting: tidelog topic alter TOPIC --set retention_ms=..."),
     ],
 )
-def test_a_name_that_is_nearly_right_is_refused_with_what_is_right(name: str, instead: str) -> None:
+def test_a_mistyped_setting_is_refused_with_a_suggestion(name: str, instead: str) -> None:
     with pytest.raises(InvalidConfigError) as refused:
         setting_and_node(name)
 
@@ -92,7 +92,7 @@ def test_a_setting_of_brokers_may_be_set_for_one() -> None:
         ("scrub_max_bytes_per_second@" + 5000 * "1", "1' is no node id"),
     ],
 )
-def test_what_cannot_be_set_for_one_broker_is_refused(name: str, reason: str) -> None:
+def test_an_invalid_setting_of_one_broker_is_refused(name: str, reason: str) -> None:
     with pytest.raises(InvalidConfigError, match=reason):
         cluster_config({name: "2000"})
 
@@ -118,7 +118,7 @@ def test_a_topic_gets_three_replicas_or_as_many_as_there_are_brokers(
         ({"min_insync_replicas": "4"}, ClusterConfig(), 3, 3),
     ],
 )
-def test_the_topic_says_or_the_cluster_or_two_of_three_are_enough(
+def test_min_insync_replicas_come_from_the_topic_the_cluster_or_the_default(
     overrides: dict[str, str], config: ClusterConfig, replication_factor: int, *, minimum: int
 ) -> None:
     assert min_insync_replicas(topic(**overrides), config, replication_factor) == minimum

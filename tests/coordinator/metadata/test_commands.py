@@ -1,4 +1,4 @@
-"""Commands and their answers travel between nodes as they are."""
+"""Encoding of commands and their replies."""
 
 import pytest
 
@@ -106,21 +106,21 @@ REPLIES: list[Reply] = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
-def test_a_command_arrives_as_it_was_sent(command: Command) -> None:
+def test_a_command_survives_encoding(command: Command) -> None:
     assert decode_command(encode_command(command)) == command
 
 
-def test_every_command_is_among_them() -> None:
+def test_every_command_is_encoded_in_a_test() -> None:
     assert {type(command) for command in COMMANDS} == set(Command.__args__)
 
 
 @pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: type(reply).__name__)
-def test_an_answer_arrives_as_it_was_given(reply: Reply) -> None:
+def test_a_reply_survives_encoding(reply: Reply) -> None:
     assert decode_reply(encode_reply(reply)) == reply
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"\x91\xa5other", b"\x91" * 5000])
-def test_what_is_no_command_is_refused(data: bytes) -> None:
+def test_bytes_without_a_command_are_refused(data: bytes) -> None:
     with pytest.raises(WireFormatError, match="not a command"):
         decode_command(data)
     with pytest.raises(WireFormatError, match="not a command"):

@@ -1,4 +1,4 @@
-"""What somebody may want to look at, counted and named."""
+"""Health of partitions: counts and notable partitions."""
 
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.coordinator.metadata.commands import Reassignment, ReassignReplicas
@@ -7,17 +7,17 @@ from tidelog.coordinator.metadata.state import ClusterState
 
 
 def notable(cluster: Cluster) -> list[tuple[str, int]]:
-    """Return topic and number of what there is something to say about."""
+    """Return topic and number of the notable partitions."""
     return [(each.topic.name, each.number) for each in health_of(cluster.state).notable]
 
 
-def test_of_an_empty_cluster_there_is_nothing_to_say() -> None:
+def test_an_empty_cluster_has_no_notable_partitions() -> None:
     health = health_of(ClusterState())
 
     assert (health.partition_count, health.notable) == (0, [])
 
 
-def test_of_healthy_partitions_there_is_nothing_to_say_but_how_many_they_are() -> None:
+def test_healthy_partitions_are_only_counted() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2, 3], [2, 3, 1])
 
@@ -39,7 +39,7 @@ def test_a_fenced_broker_leaves_replicas_out_of_sync_and_leaders_elsewhere() -> 
     assert notable(cluster) == [("orders", 0), ("orders", 1)]
 
 
-def test_fewer_in_sync_than_the_minimum_are_counted_by_themselves() -> None:
+def test_partitions_below_min_insync_replicas_are_counted_separately() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2, 3])
     cluster.create("single", [1])
@@ -62,7 +62,7 @@ def test_a_partition_without_a_leader_is_not_led_elsewhere() -> None:
     assert (health.unavailable_count, health.not_preferred_count) == (0, 0)
 
 
-def test_a_replica_that_is_being_brought_is_no_missing_one() -> None:
+def test_an_adding_replica_is_not_under_replicated() -> None:
     cluster = Cluster(1, 2, 3)
     topic_id = cluster.create("orders", [1, 2])
     cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [1, 3])]))

@@ -18,7 +18,7 @@ from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.wire.errors import InvalidConfigError, LeaderNotAvailableError, UnknownQueueError
 
 
-def test_a_companion_has_its_replicas_where_those_of_its_topic_are() -> None:
+def test_an_internal_topic_is_colocated_with_its_source() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2], [2, 3], [3, 1])
     topic = cluster.state.catalog.topic("orders")
@@ -32,24 +32,26 @@ def test_a_companion_has_its_replicas_where_those_of_its_topic_are() -> None:
     assert last == every[2:]
 
 
-def test_who_leads_the_topic_leads_its_companion_if_that_broker_can() -> None:
+def test_the_leader_of_the_source_leads_the_internal_partition_if_it_can() -> None:
     source = PartitionRegistration((1, 2, 3), (2, 3), leader=2)
 
     assert colocated_leader(source, (1, 2, 3)) == 2
-    assert colocated_leader(source, (1, 3)) == 3, "who is in sync before who is not"
+    assert colocated_leader(source, (1, 3)) == 3, "an ISR member before others"
     assert colocated_leader(source, (1,)) == 1
 
 
-def test_nothing_is_put_beside_a_partition_whose_replicas_are_all_dead() -> None:
+def test_an_internal_partition_without_a_live_replica_is_refused() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [2])
     cluster.fence(2)
 
-    with pytest.raises(LeaderNotAvailableError, match="belongs to partition 0 of 'orders'"):
+    with pytest.raises(
+        LeaderNotAvailableError, match="partition 0 of the internal topic of 'orders'"
+    ):
         colocated_partitions(cluster.state, cluster.state.catalog.topic("orders"))
 
 
-def test_a_journal_promises_what_its_topic_promises_and_keeps_everything() -> None:
+def test_a_journal_inherits_durability_settings_and_has_no_retention() -> None:
     overrides = journal_overrides(
         {"durability": "replicated", "min_insync_replicas": "2", "retention_ms": "1h"}
     )
@@ -63,7 +65,7 @@ def test_a_journal_promises_what_its_topic_promises_and_keeps_everything() -> No
     assert "durability" not in journal_overrides({})
 
 
-def test_the_users_of_a_dead_letter_queue_are_found_by_name() -> None:
+def test_the_source_queues_of_a_dead_letter_queue_are_listed() -> None:
     cluster = Cluster(1)
     make(cluster, creation(cluster, "dead"))
     for name in ("b", "a"):
@@ -77,7 +79,7 @@ def test_the_users_of_a_dead_letter_queue_are_found_by_name() -> None:
 
 
 @pytest.mark.statement("b58")
-def test_dead_letters_may_go_on_from_queue_to_queue_but_not_round() -> None:
+def test_the_dead_letter_graph_must_be_acyclic() -> None:
     cluster = Cluster(1)
     names = ("d", "c", "b", "a")
     for name, target in zip(names, ("none", *names), strict=False):

@@ -1,4 +1,4 @@
-"""A topic and the journals of its queues have their replicas in the same places, always."""
+"""The colocation of a topic's replicas with those of its queues' journals."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def with_queue(*brokers: int, replicas: list[int]) -> Cluster:
 
 
 def reassign(cluster: Cluster, replicas: list[int] | None, *, topic: str = "orders") -> int | None:
-    """Have a partition moved; return the code of the error, if it is one."""
+    """Reassign a partition; return the error code, if any."""
     (found,) = (each for each in cluster.state.catalog.topics if each.name == topic)
     command = ReassignReplicas([Reassignment(found.topic_id, 0, replicas)])
     (answer,) = cluster.answer(PartitionAnswers, command).answers
@@ -49,7 +49,7 @@ def test_a_journal_moves_with_its_topic_in_one_command() -> None:
 
 
 @pytest.mark.parametrize("first", ["orders", JOURNAL])
-def test_a_move_is_complete_when_topic_and_journal_are_both_there(first: str) -> None:
+def test_a_reassignment_is_complete_when_topic_and_journal_are_in_sync(first: str) -> None:
     cluster = with_queue(1, 2, 3, replicas=[1, 2])
     second = JOURNAL if first == "orders" else "orders"
     reassign(cluster, [3, 2])
@@ -63,7 +63,7 @@ def test_a_move_is_complete_when_topic_and_journal_are_both_there(first: str) ->
     assert {cluster.partition(name).leader for name in ("orders", JOURNAL)} == {3}
 
 
-def test_a_move_is_taken_back_for_both() -> None:
+def test_a_cancelled_reassignment_covers_topic_and_journal() -> None:
     cluster = with_queue(1, 2, 3, replicas=[1, 2])
     reassign(cluster, [3, 2])
     cluster.in_sync(1, 2, 3, name=JOURNAL)
@@ -74,7 +74,7 @@ def test_a_move_is_taken_back_for_both() -> None:
     assert cluster.partition(JOURNAL).in_sync_replicas == (2, 1)
 
 
-def test_another_order_holds_for_both_at_once() -> None:
+def test_a_new_replica_order_holds_for_topic_and_journal_at_once() -> None:
     cluster = with_queue(1, 2, replicas=[1, 2])
 
     assert reassign(cluster, [2, 1]) is None
@@ -90,7 +90,7 @@ def test_a_journal_is_not_moved_alone() -> None:
     assert places(cluster) == {(1, 2)}
 
 
-def test_a_move_is_not_taken_back_if_the_journal_would_lose_its_copies() -> None:
+def test_a_reassignment_is_not_cancelled_if_the_journal_would_lose_its_copies() -> None:
     cluster = with_queue(1, 2, 3, 4, replicas=[1, 2, 3])
     reassign(cluster, [4, 2, 3])
     cluster.in_sync(4, 1, name=JOURNAL)
@@ -100,7 +100,7 @@ def test_a_move_is_not_taken_back_if_the_journal_would_lose_its_copies() -> None
     assert places(cluster) == {(4, 2, 3, 1)}
 
 
-def test_a_queue_that_is_made_during_a_move_moves_on_with_its_topic() -> None:
+def test_a_queue_created_during_a_reassignment_moves_with_its_topic() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2])
     reassign(cluster, [3, 2])
@@ -113,7 +113,7 @@ def test_a_queue_that_is_made_during_a_move_moves_on_with_its_topic() -> None:
     assert places(cluster) == {(3, 2)}
 
 
-def test_a_queue_that_is_deleted_does_not_hold_up_its_topic() -> None:
+def test_a_deleted_queue_does_not_hold_up_the_reassignment_of_its_topic() -> None:
     cluster = with_queue(1, 2, 3, replicas=[1, 2])
     make(cluster, creation(cluster, "r", "orders"))
     reassign(cluster, [3, 2])
@@ -126,7 +126,7 @@ def test_a_queue_that_is_deleted_does_not_hold_up_its_topic() -> None:
     assert places(cluster) == {(3, 2)}
 
 
-def test_a_journal_is_led_by_who_has_the_messages_too() -> None:
+def test_a_journal_leader_is_in_the_isr_of_the_source_partition() -> None:
     cluster = with_queue(1, 2, 3, replicas=[1, 2, 3])
     cluster.in_sync(1, 3, name="orders")
 
@@ -137,7 +137,7 @@ def test_a_journal_is_led_by_who_has_the_messages_too() -> None:
     assert cluster.partition(JOURNAL).leader == 3
 
 
-def test_leadership_of_a_journal_goes_back_when_the_messages_are_there() -> None:
+def test_a_journal_gets_its_preferred_leader_when_the_messages_are_in_sync() -> None:
     cluster = with_queue(1, 2, 3, replicas=[1, 2, 3])
     cluster.start(1)
     cluster.in_sync(1, 2, 3, name=JOURNAL)
@@ -158,7 +158,7 @@ def test_leadership_of_a_journal_goes_back_when_the_messages_are_there() -> None
 
 
 def ready(cluster: Cluster) -> None:
-    """Let everybody be in sync everywhere."""
+    """Put all replicas into their ISRs."""
     for topic in cluster.state.catalog.topics:
         for number in range(topic.partition_count):
             partition = cluster.partition(topic.name, number)
@@ -194,13 +194,13 @@ def test_a_replacement_gets_the_journals_too() -> None:
     assert places(cluster) == {(3, 2)}
 
 
-def test_a_topic_weighs_as_much_as_its_journals_do_with_it() -> None:
+def test_a_topic_counts_with_its_journals_in_the_rebalance_plan() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [1])
     for name in ("q", "r", "s"):
         make(cluster, creation(cluster, name, "orders"))
 
-    assert plan_moves(cluster.state, moves_max=1000) == [], "that would only turn it round"
+    assert plan_moves(cluster.state, moves_max=1000) == [], "a move would only reverse it"
     cluster.create("plain", [1], [1])
     cluster.do(ReassignReplicas(plan_moves(cluster.state, moves_max=1000)))
     ready(cluster)
@@ -209,7 +209,7 @@ def test_a_topic_weighs_as_much_as_its_journals_do_with_it() -> None:
     assert sorted(loads) == [2, 4]
 
 
-def test_brokers_are_preferred_as_often_as_others_counting_journals() -> None:
+def test_preferred_leaders_are_balanced_with_journals() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [1, 2], [1, 2])
     make(cluster, creation(cluster, "q", "orders"))
@@ -219,7 +219,7 @@ def test_brokers_are_preferred_as_often_as_others_counting_journals() -> None:
     assert [cluster.state.index.load(node).preferred_count for node in (1, 2)] == [2, 2]
 
 
-def test_a_partition_without_queues_goes_its_own_way() -> None:
+def test_a_partition_without_queues_moves_alone() -> None:
     cluster = with_queue(1, 2, 3, replicas=[1, 2])
     cluster.create("other", [1, 2])
 

@@ -1,4 +1,4 @@
-"""How a partition goes on: the rules one by one, and what holds for all of them."""
+"""Leader election: each rule, and the invariants of all of them."""
 
 from collections.abc import Collection
 
@@ -39,7 +39,7 @@ def context(
     return ElectionContext(brokers, lambda factor: min(minimum, factor))
 
 
-def test_where_nothing_happens_nothing_changes() -> None:
+def test_an_election_without_an_event_changes_nothing() -> None:
     assert elect(HEALTHY, NO_EVENT, context()) is HEALTHY
 
 
@@ -71,14 +71,14 @@ def test_the_first_live_replica_in_sync_leads(
 
 
 @pytest.mark.invariant("I60")
-def test_one_in_sync_leads_before_one_that_is_eligible() -> None:
+def test_an_isr_member_leads_before_an_eligible_replica() -> None:
     partition = PartitionRegistration((1, 2, 3), (3,), (1, 2), leader=3)
 
     assert elect(partition, NO_EVENT, context()).leader == 3
     assert elect(partition, NO_EVENT, context(dead=(3,))).leader == 1
 
 
-def test_an_eligible_replica_that_leads_is_alone_in_sync_and_the_others_stay_eligible() -> None:
+def test_an_elected_eligible_replica_is_alone_in_the_isr() -> None:
     partition = PartitionRegistration((1, 2, 3), (), (2, 3), last_known_leader=1)
 
     after = elect(partition, NO_EVENT, context(dead=(2,)))
@@ -88,7 +88,7 @@ def test_an_eligible_replica_that_leads_is_alone_in_sync_and_the_others_stay_eli
     assert after.last_known_leader is None
 
 
-def test_an_eligible_replica_takes_over_from_a_leader_that_is_about_to_stop() -> None:
+def test_an_eligible_replica_takes_over_from_a_leader_in_shutdown() -> None:
     partition = PartitionRegistration((1, 2), (1,), (2,), leader=1)
 
     after = elect(partition, NO_EVENT, context(stopping=(1,)))
@@ -97,7 +97,7 @@ def test_an_eligible_replica_takes_over_from_a_leader_that_is_about_to_stop() ->
     assert after.eligible_leader_replicas == (1,)
 
 
-def test_where_all_are_about_to_stop_the_leader_stays_and_then_another_one_leads() -> None:
+def test_if_all_replicas_are_in_shutdown_the_leader_stays_until_it_is_fenced() -> None:
     both = context(stopping=(1, 2), minimum=1)
     partition = PartitionRegistration((1, 2), (1, 2), leader=1)
     assert elect(partition, NO_EVENT, both) is partition
@@ -108,7 +108,7 @@ def test_where_all_are_about_to_stop_the_leader_stays_and_then_another_one_leads
 
 
 @pytest.mark.invariant("I60")
-def test_with_enough_in_sync_nobody_is_eligible() -> None:
+def test_with_a_large_enough_isr_no_replica_is_eligible() -> None:
     partition = PartitionRegistration((1, 2, 3), (1,), (2, 3), leader=1)
 
     after = elect(partition, PartitionEvent(in_sync_replicas=(1, 3)), context())
@@ -117,7 +117,7 @@ def test_with_enough_in_sync_nobody_is_eligible() -> None:
 
 
 @pytest.mark.invariant("I60")
-def test_who_lost_something_is_neither_in_sync_nor_eligible() -> None:
+def test_a_replica_with_lost_records_is_neither_in_the_isr_nor_eligible() -> None:
     partition = PartitionRegistration((1, 2, 3), (1,), (2, 3), leader=1)
 
     after = elect(partition, PartitionEvent(lost=(1, 3)), context(dead=(1, 3)))
@@ -126,7 +126,7 @@ def test_who_lost_something_is_neither_in_sync_nor_eligible() -> None:
     assert after.eligible_leader_replicas == ()
 
 
-def test_who_lost_something_does_not_lead_though_it_is_alive() -> None:
+def test_a_live_replica_with_lost_records_does_not_lead() -> None:
     partition = PartitionRegistration((1, 2, 3), (1,), (2, 3), leader=1)
 
     after = elect(partition, PartitionEvent(lost=(1, 2)), context())
@@ -135,14 +135,14 @@ def test_who_lost_something_does_not_lead_though_it_is_alive() -> None:
     assert after.eligible_leader_replicas == ()
 
 
-def test_of_all_who_are_about_to_stop_the_leader_goes_on() -> None:
+def test_the_leader_stays_if_the_whole_isr_is_in_shutdown() -> None:
     partition = PartitionRegistration((1, 2), (1, 2), leader=2)
 
     assert elect(partition, NO_EVENT, context(stopping=(1, 2), minimum=1)) is partition
 
 
 @pytest.mark.invariant("I60")
-def test_a_last_known_leader_whose_replica_moved_away_is_not_asked_for() -> None:
+def test_a_last_known_leader_without_a_replica_is_not_elected() -> None:
     partition = PartitionRegistration((1, 2), (), (), last_known_leader=5)
 
     after = elect(partition, PartitionEvent(election=Election.UNCLEAN), context())
@@ -155,12 +155,12 @@ def test_replicas_that_are_only_being_added_do_not_raise_the_minimum() -> None:
 
     after = elect(partition, PartitionEvent(in_sync_replicas=(1,)), context(minimum=2))
 
-    assert after.eligible_leader_replicas == (), "one of one is enough"
+    assert after.eligible_leader_replicas == (), "an ISR of one is large enough"
 
 
 @pytest.mark.invariant("I60")
 @pytest.mark.parametrize(("dead", "leader"), [((), 2), ((2,), 1), ((1, 2), 3), ((1, 2, 3), None)])
-def test_an_unclean_leader_is_the_last_one_or_else_the_first_that_lives(
+def test_an_unclean_election_takes_the_last_known_leader_or_the_first_live_replica(
     dead: tuple[int, ...], leader: int | None
 ) -> None:
     partition = PartitionRegistration((1, 2, 3), (), (), last_known_leader=2, leader_epoch=4)
@@ -171,7 +171,7 @@ def test_an_unclean_leader_is_the_last_one_or_else_the_first_that_lives(
     assert after.data_loss_epoch == (None if leader is None else 5)
 
 
-def test_the_preferred_replica_is_elected_only_when_it_is_in_sync_and_stays() -> None:
+def test_the_preferred_leader_is_elected_only_in_the_isr_and_not_in_shutdown() -> None:
     preferred = PartitionEvent(election=Election.PREFERRED)
     partition = PartitionRegistration((1, 2, 3), (1, 2), leader=2)
     behind = PartitionRegistration((1, 2, 3), (2, 3), leader=2)
@@ -183,7 +183,7 @@ def test_the_preferred_replica_is_elected_only_when_it_is_in_sync_and_stays() ->
 
 @st.composite
 def partitions(draw: st.DrawFn) -> PartitionRegistration:
-    """Some partition that can be, between one change and the next."""
+    """Draw a valid partition, as it is between two changes."""
     replicas = draw(st.permutations(range(1, 6)))[:4]
     in_sync = tuple(node for node in replicas if draw(st.booleans()))
     eligible = tuple(node for node in replicas if node not in in_sync and draw(st.booleans()))
@@ -201,7 +201,7 @@ NODES = st.sets(st.integers(1, 5))
 
 @pytest.mark.invariant("I60")
 @given(partitions(), NODES, NODES, st.sampled_from(Election))
-def test_whoever_is_offline_leads_only_after_a_start(
+def test_a_replica_with_an_offline_log_leads_only_after_a_restart(
     partition: PartitionRegistration, dead: set[int], offline: set[int], election: Election
 ) -> None:
     now = context(dead=dead)
@@ -219,7 +219,7 @@ def test_whoever_is_offline_leads_only_after_a_start(
 
 
 @given(partitions(), NODES, NODES, NODES, st.sampled_from(Election), st.integers(1, 3))
-def test_once_settled_a_partition_stays_as_it_is(
+def test_a_second_election_changes_nothing(
     partition: PartitionRegistration,
     dead: set[int],
     stopping: set[int],
@@ -237,7 +237,7 @@ def test_once_settled_a_partition_stays_as_it_is(
     assert not set(after.in_sync_replicas) & set(after.eligible_leader_replicas)
 
 
-def test_a_reassignment_is_complete_when_all_who_stay_are_in_sync() -> None:
+def test_a_reassignment_is_complete_when_all_staying_replicas_are_in_sync() -> None:
     assignment = Assignment((4, 2, 3, 1), (4,), (1,))
     moving = elect(HEALTHY, PartitionEvent(assignment=assignment), context())
     assert moving.replicas == (4, 2, 3, 1)

@@ -1,4 +1,4 @@
-"""What one command changes, before anything is agreed on."""
+"""The partition changes of one command, before the commit."""
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from tidelog.coordinator.metadata.partition_changes import (
 from tidelog.coordinator.metadata.records import PartitionsChanged
 
 
-def test_a_later_change_goes_on_from_an_earlier_one_and_is_one_record() -> None:
+def test_two_changes_of_a_partition_are_one_record() -> None:
     cluster = Cluster(1, 2, 3)
     topic_id = cluster.create("orders", [1, 2, 3], [2, 3, 1])
     topic = cluster.state.catalog.topic("orders")
@@ -33,10 +33,10 @@ def test_a_later_change_goes_on_from_an_earlier_one_and_is_one_record() -> None:
     assert first is not None
     assert (first.in_sync_replicas, first.eligible_leader_replicas) == ((1,), (2,))
     assert first.partition_epoch == 1
-    assert cluster.partition().partition_epoch == 0, "nothing is agreed on yet"
+    assert cluster.partition().partition_epoch == 0, "nothing is committed yet"
 
 
-def test_where_nothing_changes_there_is_no_record() -> None:
+def test_an_unchanged_partition_has_no_record() -> None:
     cluster = Cluster(1)
     cluster.create("orders", [1])
     changes = PartitionChangeBuilder(cluster.state)
@@ -47,7 +47,7 @@ def test_where_nothing_changes_there_is_no_record() -> None:
     assert list(changes.changed()) == []
 
 
-def test_a_broker_counts_as_it_is_after_the_command() -> None:
+def test_an_election_uses_the_brokers_state_after_the_command() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [1, 2])
     fenced = replace(cluster.broker(1), is_fenced=True)
@@ -59,7 +59,7 @@ def test_a_broker_counts_as_it_is_after_the_command() -> None:
     assert (after.leader, after.in_sync_replicas) == (2, (2,))
 
 
-def test_settings_count_as_they_are_after_the_command() -> None:
+def test_an_election_uses_the_settings_after_the_command() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2, 3])
     topic = cluster.state.catalog.topic("orders")
@@ -70,7 +70,7 @@ def test_settings_count_as_they_are_after_the_command() -> None:
     assert PartitionChangeBuilder(cluster.state).minimum(topic, 3) == 2
 
 
-def test_what_is_foreseen_does_not_happen() -> None:
+def test_a_preview_changes_nothing() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [1, 2])
     changes = PartitionChangeBuilder(cluster.state)
@@ -83,7 +83,7 @@ def test_what_is_foreseen_does_not_happen() -> None:
     assert changes.records() == []
 
 
-def test_leader_changes_are_told_by_topic_and_partitions_without_a_leader_apart() -> None:
+def test_leader_changes_are_grouped_by_topic_with_leaderless_partitions_apart() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2], [2, 1], [1, 3])
     cluster.create("alone", [1])
@@ -96,7 +96,7 @@ def test_leader_changes_are_told_by_topic_and_partitions_without_a_leader_apart(
     assert found == [orders, alone]
 
 
-def test_an_unclean_leader_is_told_as_such() -> None:
+def test_an_unclean_leader_change_is_marked() -> None:
     cluster = Cluster(1, 2, 3)
     topic_id = cluster.create("orders", [1, 2, 3])
     cluster.fence(3, 2, 1)

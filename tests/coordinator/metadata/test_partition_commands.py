@@ -1,4 +1,4 @@
-"""Leaders change who is in sync; people move leaderships and replicas."""
+"""ISR changes by leaders; elections and reassignments by administrators."""
 
 from collections.abc import Sequence
 
@@ -60,7 +60,7 @@ def reassign(cluster: Cluster, replicas: list[int] | None) -> PartitionAnswer:
     return cluster.answer(PartitionAnswers, command).answers[0]
 
 
-def test_a_leader_takes_a_follower_out_and_in_again() -> None:
+def test_a_leader_removes_a_follower_from_the_isr_and_adds_it_again() -> None:
     cluster = cluster_of(1, 2, 3)
 
     assert cluster.in_sync(1, 3).in_sync_replicas == (1, 3)
@@ -70,7 +70,7 @@ def test_a_leader_takes_a_follower_out_and_in_again() -> None:
     assert (partition.leader_epoch, partition.partition_epoch) == (0, 2)
 
 
-def test_a_follower_that_a_leader_takes_out_below_the_minimum_stays_eligible() -> None:
+def test_a_follower_removed_below_min_insync_replicas_stays_eligible() -> None:
     cluster = cluster_of(1, 2, 3)
 
     assert cluster.in_sync(1, 2).eligible_leader_replicas == ()
@@ -78,7 +78,7 @@ def test_a_follower_that_a_leader_takes_out_below_the_minimum_stays_eligible() -
     assert cluster.in_sync(1, 3).eligible_leader_replicas == ()
 
 
-def test_a_change_that_was_carried_out_already_succeeds_again() -> None:
+def test_a_repeated_isr_change_succeeds() -> None:
     cluster = cluster_of(1, 2, 3)
     change = cluster.change(1, 2)
     cluster.ask(1, change)
@@ -91,8 +91,8 @@ def test_a_change_that_was_carried_out_already_succeeds_again() -> None:
 
 
 @pytest.mark.invariant("I39")
-def test_to_ask_for_what_is_so_ends_all_that_was_asked_for_before() -> None:
-    """I39: whoever lost an answer can find out for certain that nothing will come of it."""
+def test_a_request_for_the_current_isr_fences_earlier_requests() -> None:
+    """I39: a leader that lost an answer can make sure that the request has no effect any more."""
     cluster = cluster_of(1, 2, 3)
     cluster.in_sync(1, 2)
     lost = cluster.change(1, 2, 3)
@@ -106,7 +106,7 @@ def test_to_ask_for_what_is_so_ends_all_that_was_asked_for_before() -> None:
 
 
 @pytest.mark.invariant("I44")
-def test_a_change_that_was_decided_on_an_old_state_is_refused() -> None:
+def test_an_isr_change_with_a_stale_partition_epoch_is_refused() -> None:
     """I44."""
     cluster = cluster_of(1, 2, 3)
     change = cluster.change(1, 2)
@@ -115,11 +115,11 @@ def test_a_change_that_was_decided_on_an_old_state_is_refused() -> None:
     (answer,) = cluster.ask(1, replace(change, in_sync_replicas=change.in_sync_replicas[:1]))
 
     refused(answer, StalePartitionEpochError, "its partition epoch is 1, not 0")
-    assert answer.partition == cluster.partition(), "the leader hears how it is"
+    assert answer.partition == cluster.partition(), "the leader gets the current registration"
 
 
 @pytest.mark.invariant("I44")
-def test_a_leader_that_was_deposed_is_refused() -> None:
+def test_an_isr_change_of_a_deposed_leader_is_refused() -> None:
     """I44."""
     cluster = cluster_of(1, 2, 3)
     change = cluster.change(1, 2)
@@ -132,9 +132,7 @@ def test_a_leader_that_was_deposed_is_refused() -> None:
 
 
 @pytest.mark.invariant("I44")
-def test_a_leader_that_knows_more_than_this_node_is_sent_to_the_one_that_leads_the_cluster() -> (
-    None
-):
+def test_a_leader_with_newer_epochs_is_sent_to_the_controller() -> None:
     """I44."""
     cluster = cluster_of(1, 2, 3)
     change = cluster.change(1, 2)
@@ -142,10 +140,10 @@ def test_a_leader_that_knows_more_than_this_node_is_sent_to_the_one_that_leads_t
     answers = cluster.ask(1, replace(change, leader_epoch=1), replace(change, partition_epoch=1))
 
     for answer in answers:
-        refused(answer, NotControllerError, "ask the node that leads the cluster now")
+        refused(answer, NotControllerError, "send the request to the current controller")
 
 
-def test_nobody_but_the_leader_is_heard() -> None:
+def test_an_isr_change_of_a_follower_is_refused() -> None:
     cluster = cluster_of(1, 2, 3)
 
     (answer,) = cluster.ask(2, cluster.change(2))
@@ -153,7 +151,7 @@ def test_nobody_but_the_leader_is_heard() -> None:
     refused(answer, NotLeaderError, "broker 2 does not lead partition 0")
 
 
-def test_an_earlier_process_of_the_leader_is_not_heard_at_all() -> None:
+def test_an_isr_change_with_a_stale_broker_epoch_is_refused() -> None:
     cluster = cluster_of(1, 2, 3)
     change, epoch = cluster.change(1), cluster.broker(1).broker_epoch
     cluster.start(1)
@@ -163,7 +161,7 @@ def test_an_earlier_process_of_the_leader_is_not_heard_at_all() -> None:
 
 
 @pytest.mark.invariant("I42")
-def test_a_fenced_broker_is_not_brought_back_in_sync_by_a_late_change() -> None:
+def test_a_late_isr_change_does_not_add_a_fenced_broker() -> None:
     """I42, KIP-841."""
     cluster = cluster_of(1, 2, 3)
     cluster.fence(3)
@@ -174,10 +172,8 @@ def test_a_fenced_broker_is_not_brought_back_in_sync_by_a_late_change() -> None:
 
 
 @pytest.mark.invariant("I42")
-def test_a_broker_that_came_back_with_an_empty_disk_is_not_brought_in_sync_by_a_late_change() -> (
-    None
-):
-    """I42, KIP-903: 3 catches up, its leader asks, 3 loses its disk; then the word arrives."""
+def test_a_late_isr_change_does_not_add_a_broker_with_an_empty_disk() -> None:
+    """I42, KIP-903: 3 catches up, its leader asks, 3 loses its disk; then the request arrives."""
     cluster = cluster_of(1, 2, 3)
     cluster.in_sync(1, 2)
     late = cluster.change(1, 2, 3)
@@ -190,11 +186,11 @@ def test_a_broker_that_came_back_with_an_empty_disk_is_not_brought_in_sync_by_a_
     refused(answer, StalePartitionEpochError, "partition 0 was changed")
     epoch = cluster.partition().partition_epoch
     (answer,) = cluster.ask(1, replace(late, partition_epoch=epoch))
-    refused(answer, IneligibleReplicaError, "broker 3 was started anew: its epoch is 4, not 3")
+    refused(answer, IneligibleReplicaError, "broker 3 has restarted: its broker epoch is 4, not 3")
 
 
 @pytest.mark.invariant("I42")
-def test_a_broker_that_is_about_to_stop_does_not_come_in_sync() -> None:
+def test_a_broker_in_shutdown_does_not_join_the_isr() -> None:
     cluster = cluster_of(1, 2, 3)
     cluster.shut_down(3)
 
@@ -208,11 +204,11 @@ def test_a_broker_that_is_about_to_stop_does_not_come_in_sync() -> None:
     ("in_sync", "reason"),
     [
         ((2, 3), "the leader, broker 1, must be in sync with itself"),
-        ((1, 2, 2), "brokers are named twice"),
+        ((1, 2, 2), "brokers stand twice"),
         ((1, 4), "broker 4 has no replica"),
     ],
 )
-def test_what_makes_no_sense_is_refused(in_sync: tuple[int, ...], reason: str) -> None:
+def test_an_invalid_isr_is_refused(in_sync: tuple[int, ...], reason: str) -> None:
     cluster = cluster_of(1, 2, 3, brokers=(1, 2, 3, 4))
 
     (answer,) = cluster.ask(1, cluster.change(*in_sync))
@@ -220,7 +216,7 @@ def test_what_makes_no_sense_is_refused(in_sync: tuple[int, ...], reason: str) -
     refused(answer, InvalidRequestError, reason)
 
 
-def test_a_broker_that_is_not_there_has_no_replica() -> None:
+def test_an_unknown_broker_does_not_join_the_isr() -> None:
     cluster = cluster_of(1, 2, 3)
     change = replace(cluster.change(1), in_sync_replicas=[InSyncReplica(1, 1), InSyncReplica(9, 1)])
 
@@ -229,7 +225,7 @@ def test_a_broker_that_is_not_there_has_no_replica() -> None:
     refused(answer, InvalidRequestError, "broker 9 has no replica")
 
 
-def test_one_partition_that_is_refused_harms_no_other() -> None:
+def test_a_refused_partition_does_not_fail_the_others() -> None:
     cluster = Cluster(1, 2, 3)
     topic_id = cluster.create("orders", [1, 2, 3], [1, 2, 3])
     good = cluster.change(1, 2, number=1)
@@ -244,13 +240,13 @@ def test_one_partition_that_is_refused_harms_no_other() -> None:
 
     refused(answers[0], UnknownTopicIdError, "no topic has the id 3f3f")
     refused(answers[1], UnknownPartitionError, "no partition 7; topic 'orders' has partitions 0 to")
-    refused(answers[2], NotControllerError, "ask the node")
+    refused(answers[2], NotControllerError, "current controller")
     assert answers[3].error is None
     assert [(answer.topic_id, answer.number) for answer in answers][3] == (topic_id, 1)
     assert cluster.partition(number=1).in_sync_replicas == (1, 2)
 
 
-def test_two_changes_of_one_partition_in_one_command_are_one_after_the_other() -> None:
+def test_two_isr_changes_of_one_partition_in_one_command_are_applied_in_order() -> None:
     cluster = cluster_of(1, 2, 3)
     first = cluster.change(1, 2)
 
@@ -258,13 +254,15 @@ def test_two_changes_of_one_partition_in_one_command_are_one_after_the_other() -
 
     assert [answer.error for answer in answers] == [None, None]
     assert cluster.partition().in_sync_replicas == (1,)
-    assert cluster.partition().partition_epoch == 1, "one record is one step"
+    assert cluster.partition().partition_epoch == 1, "one record raises the epoch once"
 
 
-def test_the_preferred_replica_leads_again_when_it_is_in_sync() -> None:
+def test_the_preferred_leader_leads_again_when_it_is_in_the_isr() -> None:
     cluster = cluster_of(1, 2, 3)
     cluster.start(1)
-    refused(elect(cluster), LeaderNotAvailableError, "broker 1, which is to lead partition 0")
+    refused(
+        elect(cluster), LeaderNotAvailableError, "broker 1, the preferred leader of partition 0"
+    )
     assert cluster.partition().leader == 2
     cluster.in_sync(1, 2, 3)
 
@@ -272,7 +270,7 @@ def test_the_preferred_replica_leads_again_when_it_is_in_sync() -> None:
 
     assert cluster.partition().leader == 1
     assert cluster.partition().leader_epoch == 2
-    assert elect(cluster).error is None, "once more changes nothing"
+    assert elect(cluster).error is None, "a repetition changes nothing"
     assert cluster.partition().leader_epoch == 2
 
 
@@ -293,7 +291,7 @@ def test_a_loss_of_data_must_be_accepted_and_is_recorded() -> None:
     assert list(cluster.state.data_losses) == [loss]
 
 
-def test_the_last_known_leader_is_the_least_bad_choice() -> None:
+def test_an_unclean_election_prefers_the_last_known_leader() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2, 3], overrides={"durability": "replicated"})
     cluster.fence(1, 3)
@@ -307,7 +305,7 @@ def test_the_last_known_leader_is_the_least_bad_choice() -> None:
     assert cluster.partition().leader == 2
 
 
-def test_a_loss_is_accepted_once_for_what_was_seen_then() -> None:
+def test_a_data_loss_is_accepted_for_the_leader_epoch_seen_by_the_administrator() -> None:
     cluster = cluster_of(1, 2, 3)
     cluster.fence(3, 2, 1)
     cluster.start(3)
@@ -323,11 +321,11 @@ def test_a_loss_is_accepted_once_for_what_was_seen_then() -> None:
 
     (late,) = cluster.answer(PartitionAnswers, command).answers
 
-    refused(late, StalePartitionEpochError, "look at it again")
+    refused(late, StalePartitionEpochError, "check the partition again")
     assert cluster.partition() == before
 
 
-def test_accepting_a_loss_loses_nothing_where_somebody_has_everything() -> None:
+def test_an_unclean_election_is_clean_if_a_replica_has_all_records() -> None:
     cluster = cluster_of(1, 2, 3)
 
     assert elect(cluster, accept_data_loss=True).error is None
@@ -338,7 +336,7 @@ def test_accepting_a_loss_loses_nothing_where_somebody_has_everything() -> None:
 
 
 @pytest.mark.invariant("I60")
-def test_nobody_is_elected_who_is_not_alive() -> None:
+def test_an_unclean_election_without_a_live_replica_is_refused() -> None:
     cluster = cluster_of(1, 2)
     cluster.fence(1, 2)
 
@@ -348,7 +346,7 @@ def test_nobody_is_elected_who_is_not_alive() -> None:
 
 
 @pytest.mark.invariant("I61")
-def test_a_replica_moves_when_the_new_one_is_in_sync() -> None:
+def test_a_reassignment_removes_the_old_replica_when_the_new_one_is_in_sync() -> None:
     """I61, KIP-455."""
     cluster = cluster_of(1, 2, 3, brokers=(1, 2, 3, 4))
 
@@ -366,7 +364,7 @@ def test_a_replica_moves_when_the_new_one_is_in_sync() -> None:
 
 @pytest.mark.invariant("I61")
 def test_the_leader_epoch_rises_when_a_replica_is_removed_though_the_leader_stays() -> None:
-    """I61: nothing that the removed replica still asks for is heard."""
+    """I61: later requests of the removed replica are fenced."""
     cluster = cluster_of(1, 2, 3)
 
     reassign(cluster, [1, 2])
@@ -375,7 +373,7 @@ def test_the_leader_epoch_rises_when_a_replica_is_removed_though_the_leader_stay
     assert (cluster.partition().leader, cluster.partition().leader_epoch) == (1, 1)
 
 
-def test_more_replicas_than_before_do_not_stop_writes_while_they_catch_up() -> None:
+def test_adding_replicas_do_not_raise_the_minimum_during_a_reassignment() -> None:
     cluster = cluster_of(1)
 
     reassign(cluster, [1, 2, 3])
@@ -385,7 +383,7 @@ def test_more_replicas_than_before_do_not_stop_writes_while_they_catch_up() -> N
     assert cluster.partition().replication_factor == 3
 
 
-def test_a_reassignment_that_is_given_again_changes_nothing() -> None:
+def test_a_repeated_reassignment_changes_nothing() -> None:
     cluster = cluster_of(1, 2, brokers=(1, 2, 3))
     command = ReassignReplicas([Reassignment(orders(cluster), 0, [3, 2])])
     cluster.do(command)
@@ -394,7 +392,7 @@ def test_a_reassignment_that_is_given_again_changes_nothing() -> None:
     assert cluster.handle(command).records == []
 
 
-def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were() -> None:
+def test_a_cancelled_reassignment_restores_the_replicas() -> None:
     cluster = cluster_of(1, 2, 3, brokers=(1, 2, 3, 4, 5))
     reassign(cluster, [4, 5, 3])
     cluster.in_sync(1, 2, 3, 4)
@@ -420,7 +418,7 @@ def test_a_reassignment_is_not_cancelled_when_the_new_replicas_have_the_only_cop
     assert cluster.partition() == before
 
 
-def test_a_reassignment_takes_the_place_of_another() -> None:
+def test_a_reassignment_replaces_an_earlier_one() -> None:
     cluster = cluster_of(1, 2, brokers=(1, 2, 3, 4))
     reassign(cluster, [3, 2])
 
@@ -431,18 +429,18 @@ def test_a_reassignment_takes_the_place_of_another() -> None:
     assert (partition.adding_replicas, partition.removing_replicas) == ((4,), (1,))
 
 
-def test_another_order_of_the_same_replicas_is_there_at_once() -> None:
+def test_a_new_order_of_the_same_replicas_completes_at_once() -> None:
     cluster = cluster_of(1, 2, 3)
 
     reassign(cluster, [3, 2, 1])
 
     partition = cluster.partition()
     assert partition.replicas == partition.in_sync_replicas == (3, 2, 1)
-    assert (partition.leader, partition.leader_epoch) == (1, 0), "the leader moves when asked to"
+    assert (partition.leader, partition.leader_epoch) == (1, 0), "only a request moves the leader"
 
 
 def test_a_reassignment_to_one_eligible_replica_is_complete_as_soon_as_that_one_leads() -> None:
-    """Found by a random life."""
+    """Found by a random run."""
     cluster = cluster_of(1, 2, 3)
     cluster.fence(3, 2)
     reassign(cluster, [2])
@@ -463,14 +461,14 @@ def test_a_reassignment_to_one_eligible_replica_is_complete_as_soon_as_that_one_
         ([1], "1 replicas are too few: min_insync_replicas of topic 'orders' is 2"),
     ],
 )
-def test_replicas_that_cannot_be_are_refused(replicas: list[int], reason: str) -> None:
+def test_an_invalid_reassignment_is_refused(replicas: list[int], reason: str) -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2, 3], overrides={"min_insync_replicas": "2"})
 
     refused(reassign(cluster, replicas), InvalidTopicError, reason)
 
 
-def test_more_than_the_most_replicas_are_refused() -> None:
+def test_a_reassignment_above_the_maximum_replication_factor_is_refused() -> None:
     cluster = cluster_of(1, brokers=range(1, 18))
 
     answer = reassign(cluster, list(range(1, 17)))

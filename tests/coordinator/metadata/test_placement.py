@@ -1,4 +1,4 @@
-"""Where replicas are put: spread, balanced, and always the same for the same facts."""
+"""Placement of replicas: spread, balanced and deterministic."""
 
 from collections import Counter
 
@@ -31,7 +31,7 @@ def spread(counter: Counter[int], candidates: list[PlacementCandidate]) -> int:
 
 
 @given(st.integers(1, 9), st.integers(1, 40), st.data())
-def test_leaders_and_replicas_are_balanced_and_no_broker_has_two(
+def test_placement_balances_leaders_and_replicas(
     broker_count: int, partitions: int, data: st.DataObject
 ) -> None:
     candidates = brokers(*[""] * broker_count)
@@ -47,7 +47,7 @@ def test_leaders_and_replicas_are_balanced_and_no_broker_has_two(
 
 
 @given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 30))
-def test_replicas_are_in_as_many_failure_domains_as_there_are(
+def test_placement_spreads_replicas_over_racks(
     domain_count: int, brokers_each: int, partitions: int
 ) -> None:
     candidates = brokers(*[f"rack-{n % domain_count}" for n in range(domain_count * brokers_each)])
@@ -62,7 +62,7 @@ def test_replicas_are_in_as_many_failure_domains_as_there_are(
     assert spread(Counter(node for nodes in assignments for node in nodes), candidates) <= 2
 
 
-def test_brokers_without_a_failure_domain_are_each_their_own() -> None:
+def test_a_broker_without_a_rack_is_a_rack_of_its_own() -> None:
     candidates = brokers("", "", "rack", "rack")
 
     for replicas in place(candidates, 20, 3):
@@ -70,7 +70,7 @@ def test_brokers_without_a_failure_domain_are_each_their_own() -> None:
 
 
 @pytest.mark.parametrize(("count", "factor"), [(4, 2), (5, 3), (6, 3), (10, 3)])
-def test_when_a_broker_fails_many_others_take_over_from_it(count: int, factor: int) -> None:
+def test_the_leaderships_of_a_failed_broker_are_spread_over_many(count: int, factor: int) -> None:
     candidates = brokers(*[""] * count)
 
     assignments = place(candidates, 60 * count, factor)
@@ -81,7 +81,7 @@ def test_when_a_broker_fails_many_others_take_over_from_it(count: int, factor: i
         assert max(heirs.values()) <= 2 * 60 / (count - 1)
 
 
-def test_a_new_broker_gets_more_until_it_has_as_much_as_the_others() -> None:
+def test_placement_prefers_a_new_broker_until_loads_are_equal() -> None:
     old = [PlacementCandidate(node, "", replica_count=30, preferred_count=10) for node in (1, 2, 3)]
 
     assignments = place([*old, PlacementCandidate(4, "")], 40, 1)
@@ -89,7 +89,7 @@ def test_a_new_broker_gets_more_until_it_has_as_much_as_the_others() -> None:
     assert Counter(nodes[0] for nodes in assignments) == {4: 18, 1: 8, 2: 7, 3: 7}
 
 
-def test_brokers_that_are_not_alive_are_used_where_there_are_not_enough_others() -> None:
+def test_fenced_brokers_get_replicas_only_without_enough_live_ones() -> None:
     dead = PlacementCandidate(1, "", is_live=False)
     live = [PlacementCandidate(node, "") for node in (2, 3, 4)]
 
@@ -97,23 +97,23 @@ def test_brokers_that_are_not_alive_are_used_where_there_are_not_enough_others()
     assert all(nodes[-1] == 1 for nodes in place([dead, *live], 20, 4))
 
 
-def test_there_cannot_be_more_replicas_than_brokers() -> None:
+def test_more_replicas_than_brokers_are_refused() -> None:
     with pytest.raises(InvalidTopicError, match="4 replicas are not possible: there are 3 broke"):
         place(brokers("", "", ""), 1, 4)
     with pytest.raises(InvalidTopicError, match="0 replicas"):
         place(brokers(""), 1, 0)
 
 
-def test_somebody_must_be_alive() -> None:
-    with pytest.raises(LeaderNotAvailableError, match="no broker is alive"):
+def test_placement_without_a_live_broker_is_refused() -> None:
+    with pytest.raises(LeaderNotAvailableError, match="no live broker can lead"):
         place([PlacementCandidate(1, "", is_live=False)], 1, 1)
 
 
-def test_a_sound_assignment_is_taken() -> None:
+def test_a_valid_manual_assignment_is_accepted() -> None:
     check_assignment([[1, 2], [2, 1]], 2, {1: True, 2: False})
     check_replicas(0, [1, 2], {1: None, 2: None})
 
 
-def test_more_replicas_than_make_sense_are_refused() -> None:
+def test_a_manual_assignment_above_the_maximum_replication_factor_is_refused() -> None:
     with pytest.raises(InvalidTopicError, match="16 replicas are too many, 15 are the most"):
         check_replicas(0, range(16), dict.fromkeys(range(16)))

@@ -1,4 +1,4 @@
-"""Leaderships go back to the preferred replicas, a few at a time."""
+"""The return of leaderships to the preferred leaders, a few at a time."""
 
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.coordinator.metadata.preferred_leaders import PreferredLeaders
@@ -11,7 +11,7 @@ def after_a_restart(partitions: int) -> Cluster:
     return cluster
 
 
-def test_where_all_preferred_replicas_lead_there_is_nothing_to_wait_for() -> None:
+def test_without_misplaced_leaders_there_is_no_deadline() -> None:
     cluster = Cluster(1)
     cluster.create("orders", [1])
     preferred = PreferredLeaders(now_ms=0)
@@ -20,10 +20,10 @@ def test_where_all_preferred_replicas_lead_there_is_nothing_to_wait_for() -> Non
     assert preferred.due(cluster.state, now_ms=10**6) is None
 
 
-def test_a_leadership_goes_back_when_its_replica_is_in_sync() -> None:
+def test_a_leadership_returns_to_the_preferred_leader_in_the_isr() -> None:
     cluster = after_a_restart(2)
     preferred = PreferredLeaders(now_ms=0, interval_ms=1000)
-    assert preferred.due(cluster.state, now_ms=1000) is None, "nobody is in sync yet"
+    assert preferred.due(cluster.state, now_ms=1000) is None, "no preferred leader is in its ISR"
     cluster.in_sync(1, 2, number=1)
 
     command = preferred.due(cluster.state, now_ms=2000)
@@ -34,7 +34,7 @@ def test_a_leadership_goes_back_when_its_replica_is_in_sync() -> None:
     assert cluster.partition(number=1).leader == 1
 
 
-def test_no_more_than_some_move_in_an_interval() -> None:
+def test_preferred_leader_moves_are_limited_per_interval() -> None:
     cluster = after_a_restart(7)
     for number in range(7):
         cluster.in_sync(1, 2, number=number)
@@ -51,7 +51,7 @@ def test_no_more_than_some_move_in_an_interval() -> None:
     assert preferred.next_deadline_ms(cluster.state) is None
 
 
-def test_nothing_moves_to_a_broker_that_is_about_to_stop() -> None:
+def test_no_leadership_returns_to_a_broker_in_shutdown() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2, 3])
     cluster.start(1)

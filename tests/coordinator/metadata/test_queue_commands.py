@@ -1,4 +1,4 @@
-"""Queues come, change and go: where their journals are put, and what is refused."""
+"""Queue commands: creation, colocation of journals, settings and deletion."""
 
 import pytest
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from tidelog.wire.errors import (
 )
 
 
-def test_a_queue_stands_beside_its_topic_and_begins_where_it_was_told() -> None:
+def test_a_queue_is_colocated_with_its_topic_and_starts_at_its_start_offsets() -> None:
     cluster = Cluster(1, 2, 3)
     topic_id = cluster.create("orders", [1, 2, 3], [3, 1, 2])
 
@@ -46,7 +46,7 @@ def test_a_queue_stands_beside_its_topic_and_begins_where_it_was_told() -> None:
     assert all(each.in_sync_replicas == each.replicas for each in partitions)
 
 
-def test_a_queue_brings_its_topic_if_there_is_none() -> None:
+def test_a_queue_creates_its_topic_if_there_is_none() -> None:
     cluster = Cluster(1, 2, 3)
     command = replace(
         creation(cluster, "orders", partitions=4), topic_overrides={"durability": "replicated"}
@@ -63,7 +63,7 @@ def test_a_queue_brings_its_topic_if_there_is_none() -> None:
     assert topic.config.durability is journal.config.durability is Durability.REPLICATED
 
 
-def test_a_topic_that_comes_with_a_queue_keeps_what_the_queue_keeps() -> None:
+def test_a_topic_created_with_a_queue_has_the_retention_of_the_queue() -> None:
     cluster = Cluster(1)
 
     make(cluster, creation(cluster, "short", retention_ms="1min"))
@@ -76,7 +76,7 @@ def test_a_topic_that_comes_with_a_queue_keeps_what_the_queue_keeps() -> None:
     assert catalog.topic("endless").config.log.retention_ms is None
 
 
-def test_a_topic_is_compacted_or_has_queues() -> None:
+def test_a_topic_with_queues_cannot_be_compacted() -> None:
     cluster = Cluster(1)
     cluster.create("states", [1], overrides={"cleanup_policy": "compact"})
     compacted = {"cleanup_policy": "delete,compact"}
@@ -93,7 +93,7 @@ def test_a_topic_is_compacted_or_has_queues() -> None:
     make(cluster, creation(cluster, "billing", "states"))
 
 
-def test_a_topic_that_is_named_is_made_only_if_it_is_said_how_large() -> None:
+def test_a_named_topic_is_created_only_with_a_partition_count() -> None:
     cluster = Cluster(1)
 
     with pytest.raises(UnknownTopicError, match="no topic 'ordres'; create it first"):
@@ -103,7 +103,7 @@ def test_a_topic_that_is_named_is_made_only_if_it_is_said_how_large() -> None:
     assert cluster.state.catalog.topic("orders").partition_count == 2
 
 
-def test_a_creation_that_is_given_again_is_one_queue_and_never_comes_back() -> None:
+def test_a_repeated_creation_is_one_queue_and_does_not_restore_a_deleted_one() -> None:
     cluster = Cluster(1)
     command = creation(cluster, "orders")
     first = cluster.do(command)
@@ -117,7 +117,7 @@ def test_a_creation_that_is_given_again_is_one_queue_and_never_comes_back() -> N
 
 
 @pytest.mark.statement("b68")
-def test_a_queue_that_is_what_is_asked_for_is_taken_for_it() -> None:
+def test_an_existing_queue_that_matches_the_request_is_accepted() -> None:
     """Of queue semantics, statement 68."""
     cluster = Cluster(1)
     cluster.create("orders", [1])
@@ -146,7 +146,7 @@ def test_a_queue_that_is_what_is_asked_for_is_taken_for_it() -> None:
         ("orders", False, 2, {}, "and it has 1 partitions, not 2"),
     ],
 )
-def test_a_queue_that_is_something_else_is_refused_and_the_difference_is_said(
+def test_an_existing_queue_that_differs_is_refused_with_the_difference(
     topic: str, *, fifo: bool, partitions: int | None, overrides: dict[str, str], difference: str
 ) -> None:
     cluster = Cluster(1)
@@ -157,7 +157,7 @@ def test_a_queue_that_is_something_else_is_refused_and_the_difference_is_said(
         cluster.handle(creation(cluster, "q", topic, fifo=fifo, partitions=partitions, **overrides))
 
 
-def test_a_fifo_queue_is_compared_with_the_scope_that_it_got() -> None:
+def test_a_fifo_queue_is_compared_by_its_deduplication_scope() -> None:
     cluster = Cluster(1)
     cluster.create("orders", [1], [1])
     make(cluster, creation(cluster, "q", "orders", fifo=True))
@@ -175,13 +175,13 @@ def test_a_fifo_queue_is_compared_with_the_scope_that_it_got() -> None:
         cluster.handle(creation(cluster, "q", "orders"))
 
 
-def test_who_looked_at_another_topic_must_look_again() -> None:
+def test_start_offsets_from_another_topic_are_refused() -> None:
     cluster = Cluster(1)
     before = creation(cluster, "q", "orders", partitions=1)
     cluster.create("orders", [1])
     known = creation(cluster, "q", "orders")
 
-    with pytest.raises(TopicExistsError, match="has come into being meanwhile"):
+    with pytest.raises(TopicExistsError, match="was created meanwhile"):
         cluster.handle(before)
     with pytest.raises(InvalidTopicError, match="has 1 partitions, not 3"):
         cluster.handle(replace(known, partition_count=3))
@@ -193,7 +193,7 @@ def test_who_looked_at_another_topic_must_look_again() -> None:
     with pytest.raises(UnknownTopicError, match="no topic 'orders'"):
         cluster.handle(known)
     cluster.create("orders", [1])
-    with pytest.raises(UnknownTopicError, match="another one has the name now"):
+    with pytest.raises(UnknownTopicError, match="another topic has the name now"):
         cluster.handle(known)
 
 
@@ -225,7 +225,7 @@ def test_a_journal_is_led_by_the_leader_of_its_topic() -> None:
     assert partition.in_sync_replicas == (1, 2, 3)
 
 
-def test_a_journal_without_a_live_replica_is_not_made() -> None:
+def test_a_journal_without_a_live_replica_is_not_created() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [2])
     cluster.fence(2)
@@ -234,7 +234,7 @@ def test_a_journal_without_a_live_replica_is_not_made() -> None:
         cluster.handle(creation(cluster, "q", "orders"))
 
 
-def test_nothing_that_is_done_with_topics_is_done_with_a_journal() -> None:
+def test_topic_commands_refuse_a_journal() -> None:
     cluster = Cluster(1)
     make(cluster, creation(cluster, "q"))
 
@@ -259,7 +259,7 @@ def test_a_topic_with_queues_is_not_deleted() -> None:
         cluster.handle(DeleteTopic("orders"))
 
 
-def test_queues_grow_with_their_topic_and_get_all_messages_of_what_is_new() -> None:
+def test_queues_grow_with_their_topic_and_start_new_partitions_at_zero() -> None:
     cluster = Cluster(1, 2, 3)
     topic_id = cluster.create("orders", [1, 2, 3])
     before = [make(cluster, creation(cluster, name, "orders")) for name in ("b", "a")]
@@ -279,7 +279,7 @@ def test_queues_grow_with_their_topic_and_get_all_messages_of_what_is_new() -> N
     assert restored.journal("a") == cluster.state.catalog.journal("a")
 
 
-def test_a_topic_whose_groups_would_come_apart_does_not_grow() -> None:
+def test_a_topic_with_fifo_queues_gets_no_partitions() -> None:
     cluster = Cluster(1)
     cluster.create("orders", [1])
     make(cluster, creation(cluster, "any", "orders"))
@@ -293,7 +293,7 @@ def test_a_topic_whose_groups_would_come_apart_does_not_grow() -> None:
     assert cluster.handle(AddPartitions("orders", 1)).records == []
 
 
-def test_what_a_topic_promises_its_journals_promise_in_the_same_entry() -> None:
+def test_shared_topic_settings_change_with_the_journals_in_one_entry() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2, 3])
     make(cluster, creation(cluster, "q", "orders", priority_weights="2"))
@@ -318,7 +318,7 @@ def test_what_a_topic_promises_its_journals_promise_in_the_same_entry() -> None:
     assert journal.config.log.retention_ms is None
 
 
-def test_settings_of_a_queue_are_changed_and_put_back() -> None:
+def test_queue_settings_are_changed_and_reset() -> None:
     cluster = Cluster(1)
     make(cluster, creation(cluster, "q", priority_weights="2"))
 
@@ -339,16 +339,16 @@ def test_settings_of_a_queue_are_changed_and_put_back() -> None:
 @pytest.mark.parametrize(
     ("changes", "resets", "reason"),
     [
-        ({"deduplication_scope": "group"}, [], "cannot be changed: it is said when a queue"),
+        ({"deduplication_scope": "group"}, [], "cannot be changed: it is set when a queue"),
         ({}, ["deduplication_scope"], "cannot be changed"),
-        ({"fifo": "on"}, [], "whether a queue is FIFO is said when it is made"),
+        ({"fifo": "on"}, [], "fifo cannot be changed: it is set when"),
         ({"priority_weights": "2"}, ["priority_weights"], "set and reset at the same time"),
         ({"colour": "red"}, [], "no queue setting 'colour'"),
         ({}, ["colour"], "no queue setting 'colour'"),
         ({"retention_ms": "1s"}, [], "at least 60000"),
     ],
 )
-def test_what_cannot_be_changed_says_so(
+def test_an_immutable_queue_setting_is_refused(
     changes: dict[str, str], resets: list[str], reason: str
 ) -> None:
     cluster = Cluster(1)
@@ -358,7 +358,7 @@ def test_what_cannot_be_changed_says_so(
         cluster.handle(AlterQueue("q", changes, resets))
 
 
-def test_a_queue_that_is_not_there_is_said_to_be_unknown() -> None:
+def test_a_command_for_an_unknown_queue_is_refused() -> None:
     cluster = Cluster(1)
 
     for command in (AlterQueue("nope", {}, []), DeleteQueue("nope")):
@@ -367,7 +367,7 @@ def test_a_queue_that_is_not_there_is_said_to_be_unknown() -> None:
 
 
 @pytest.mark.statement("b37")
-def test_dead_letters_go_to_a_queue_of_the_same_kind() -> None:
+def test_a_dead_letter_queue_is_of_the_same_kind() -> None:
     """Of queue semantics, statement 37."""
     cluster = Cluster(1)
     make(cluster, creation(cluster, "dead"))
@@ -376,14 +376,14 @@ def test_dead_letters_go_to_a_queue_of_the_same_kind() -> None:
 
     assert journal.queue_config is not None
     assert journal.queue_config.receive_acks is ReceiveAcks.ALL
-    with pytest.raises(UnknownQueueError, match="no queue 'nope' that could take dead letters"):
+    with pytest.raises(UnknownQueueError, match="no dead-letter queue 'nope'; create"):
         cluster.handle(creation(cluster, "r", dead_letter_queue="nope"))
     with pytest.raises(InvalidConfigError, match="'r' is a FIFO queue and 'dead' is none"):
         cluster.handle(creation(cluster, "r", fifo=True, dead_letter_queue="dead"))
 
 
 @pytest.mark.statement("b58")
-def test_dead_letters_do_not_come_back() -> None:
+def test_a_cycle_of_dead_letter_queues_is_refused() -> None:
     cluster = Cluster(1)
     for topic in ("orders", "attic"):
         cluster.create(topic, [1])
@@ -396,9 +396,11 @@ def test_dead_letters_do_not_come_back() -> None:
 
     with pytest.raises(InvalidConfigError, match="of 'a' would come back: from 'a', which is on"):
         cluster.handle(loop("a", "a"))
-    with pytest.raises(InvalidConfigError, match="come back: from 'a' to 'dead', which is on the"):
+    with pytest.raises(
+        InvalidConfigError, match="would come back: from 'a' to 'dead', which is on the"
+    ):
         cluster.handle(loop("dead", "a"))
-    # Another queue on the same topic sees them again, and they die again.
+    # Another queue on the same topic sees them again, and they are dead letters again.
     with pytest.raises(InvalidConfigError, match="of 'b' would come back: from 'a', which"):
         cluster.handle(creation(cluster, "b", "orders", dead_letter_queue="a"))
     with pytest.raises(InvalidConfigError, match="of 'c' would come back: from 'a' to 'dead'"):
@@ -425,7 +427,7 @@ def test_deleting_a_queue_leaves_the_topic_and_its_other_queues() -> None:
     assert catalog.topics == []
 
 
-def test_a_late_deletion_does_not_touch_a_namesake() -> None:
+def test_a_late_deletion_does_not_delete_a_recreated_queue() -> None:
     cluster = Cluster(1)
     make(cluster, creation(cluster, "q"))
 
@@ -433,13 +435,13 @@ def test_a_late_deletion_does_not_touch_a_namesake() -> None:
         cluster.handle(DeleteQueue("q", bytes(16)))
 
 
-def test_a_dead_letter_queue_in_use_stays_unless_the_ties_are_cut() -> None:
+def test_a_dead_letter_queue_in_use_is_deleted_only_with_detach() -> None:
     cluster = Cluster(1)
     make(cluster, creation(cluster, "dead"))
     for name in ("b", "a"):
         make(cluster, creation(cluster, name, dead_letter_queue="dead", priority_weights="2"))
 
-    with pytest.raises(InvalidRequestError, match="'dead' takes the dead letters of a, b; give"):
+    with pytest.raises(InvalidRequestError, match="'dead' is the dead-letter queue of a, b; set"):
         cluster.handle(DeleteQueue("dead"))
     cluster.do(DeleteQueue("dead", detach_sources=True, with_topic=True))
 

@@ -1,4 +1,4 @@
-"""Which replicas should move: as few as are needed, and never two of a kind together."""
+"""Rebalance plans: as few moves as needed, and replicas of a partition kept apart."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ from tidelog.coordinator.metadata.rebalance_plan import plan_moves, plan_replace
 
 
 def move(cluster: Cluster, *, moves_max: int = 1000, leaving: tuple[int, ...] = ()) -> int:
-    """Carry out a plan with everybody in sync, and return how many replicas it moved."""
+    """Apply a plan with all replicas in their ISRs, and return how many replicas it moved."""
     plan = plan_moves(cluster.state, moves_max=moves_max, leaving=leaving)
     before = {
         (move.topic_id, move.partition): cluster.state.partition(move.topic_id, move.partition)
@@ -36,7 +36,7 @@ def loads(cluster: Cluster) -> dict[int, int]:
     return {node: index.load(node).replica_count for node in sorted(cluster.state.brokers)}
 
 
-def test_where_loads_are_equal_nothing_moves() -> None:
+def test_equal_loads_need_no_moves() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2], [2, 3], [3, 1])
 
@@ -68,7 +68,7 @@ def test_brokers_are_preferred_equally_afterwards() -> None:
     assert preferred(cluster) == {1: 2, 2: 2, 3: 2, 4: 2}
 
 
-def test_to_prefer_another_replica_copies_nothing() -> None:
+def test_a_preferred_leader_changes_without_a_copy() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", *([1, 2, 3] for _ in range(6)))
 
@@ -77,7 +77,7 @@ def test_to_prefer_another_replica_copies_nothing() -> None:
     assert preferred(cluster) == {1: 2, 2: 2, 3: 2}
 
 
-def test_no_more_moves_at_once_than_wanted() -> None:
+def test_a_plan_has_at_most_moves_max_moves() -> None:
     cluster = Cluster(1)
     cluster.create("orders", *([1] for _ in range(8)))
     cluster.start(2)
@@ -87,7 +87,7 @@ def test_no_more_moves_at_once_than_wanted() -> None:
     assert move(cluster) == 1
 
 
-def test_a_broker_that_shall_leave_is_emptied_and_gets_nothing() -> None:
+def test_a_leaving_broker_loses_all_replicas_and_gets_none() -> None:
     cluster = Cluster(1, 2, 3, 4)
     cluster.create("orders", *([1, 2, 3] for _ in range(5)))
 
@@ -96,14 +96,14 @@ def test_a_broker_that_shall_leave_is_emptied_and_gets_nothing() -> None:
     assert loads(cluster) == {1: 0, 2: 5, 3: 5, 4: 5}
 
 
-def test_where_there_is_no_room_a_broker_cannot_be_emptied() -> None:
+def test_a_leaving_broker_keeps_replicas_without_a_target() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [1, 2])
 
     assert move(cluster, leaving=(1,)) == 0
 
 
-def test_replicas_are_not_moved_to_the_dead() -> None:
+def test_replicas_are_not_moved_to_fenced_brokers() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", *([1] for _ in range(4)))
     cluster.fence(2)
@@ -111,7 +111,7 @@ def test_replicas_are_not_moved_to_the_dead() -> None:
     assert plan_moves(cluster.state, moves_max=10) == []
 
 
-def test_replicas_stay_in_different_failure_domains() -> None:
+def test_a_rebalance_keeps_replicas_in_different_racks() -> None:
     cluster = Cluster()
     for node, domain in ((1, "a"), (2, "b"), (3, "a"), (4, "b")):
         cluster.start(node, domain=domain)
@@ -126,7 +126,7 @@ def test_replicas_stay_in_different_failure_domains() -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.sets(st.integers(1, 4), min_size=1, max_size=3), min_size=1, max_size=12))
-def test_whatever_there_was_loads_become_equal(replicas: list[set[int]]) -> None:
+def test_a_rebalance_makes_any_loads_equal(replicas: list[set[int]]) -> None:
     cluster = Cluster(1, 2, 3, 4)
     factor = min(len(nodes) for nodes in replicas)
     cluster.create("orders", *(sorted(nodes)[:factor] for nodes in replicas))
@@ -139,7 +139,7 @@ def test_whatever_there_was_loads_become_equal(replicas: list[set[int]]) -> None
     assert (moved == 0) == (spread_before <= 1)
 
 
-def test_a_drained_broker_is_given_nothing_and_keeps_nothing() -> None:
+def test_a_drained_broker_loses_all_replicas_and_gets_none() -> None:
     cluster = Cluster(1, 2, 3, 4)
     cluster.create("orders", *([1, 2] for _ in range(8)))
     cluster.do(DrainBroker(3))
@@ -153,7 +153,7 @@ def test_a_drained_broker_is_given_nothing_and_keeps_nothing() -> None:
     assert loads(cluster) == {1: 0, 2: 8, 3: 0, 4: 8}
 
 
-def test_who_leaves_crowds_a_failure_domain_only_when_no_other_is_left() -> None:
+def test_a_leaving_broker_puts_replicas_into_one_rack_only_without_another() -> None:
     cluster = Cluster()
     for node, domain in ((1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "c")):
         cluster.start(node, domain=domain)
@@ -169,7 +169,7 @@ def test_who_leaves_crowds_a_failure_domain_only_when_no_other_is_left() -> None
     assert set(crowded or ()) < {1, 2, 3, 4}, "there is no third domain"
 
 
-def test_an_heir_gets_the_replicas_of_a_lost_broker_in_their_places() -> None:
+def test_a_replacement_gets_the_replicas_of_a_lost_broker_in_the_same_positions() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2], [3, 1], [2, 3], [3, 2])
     cluster.fence(3)
@@ -180,7 +180,7 @@ def test_an_heir_gets_the_replicas_of_a_lost_broker_in_their_places() -> None:
     assert {each.partition: each.replicas for each in plan} == {1: [4, 1], 2: [2, 4], 3: [4, 2]}
 
 
-def test_where_the_heir_has_a_replica_already_another_broker_gets_this_one() -> None:
+def test_if_the_replacement_has_a_replica_already_a_third_broker_gets_it() -> None:
     cluster = Cluster(1, 2, 3, 4)
     cluster.create("orders", [3, 4], [1, 3])
     cluster.create("wide", [1, 2, 3, 4])
@@ -189,6 +189,6 @@ def test_where_the_heir_has_a_replica_already_another_broker_gets_this_one() -> 
     plan = plan_replacement(cluster.state, 3, 4)
 
     found = {each.partition: each.replicas for each in plan}
-    assert len(plan) == 2, "nobody is left for the wide one"
+    assert len(plan) == 2, "the wide partition has no other broker left"
     assert found[0] in ([1, 4], [2, 4])
     assert found[1] == [1, 4]

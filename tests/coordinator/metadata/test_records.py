@@ -1,4 +1,4 @@
-"""What stands in the metadata log can be read for ever."""
+"""Encoding of the records in the metadata log."""
 
 from typing import get_args
 
@@ -21,13 +21,13 @@ from tidelog.coordinator.metadata.records import (
 LINES = FILE.read_text(encoding="utf-8").splitlines()
 
 
-def test_what_is_written_now_is_what_was_written_then() -> None:
+def test_metadata_records_are_encoded_as_in_the_golden_file() -> None:
     assert len(LINES) == len(RECORDS)
     for number, record in enumerate(RECORDS):
         assert (line(record) == LINES[number]) == (number not in IN_OLDER_FORM)
 
 
-def test_what_was_written_then_is_read_as_it_was_meant() -> None:
+def test_metadata_records_of_the_golden_file_are_decoded() -> None:
     stored = [bytes.fromhex(line.split(" ")[0]) for line in LINES]
 
     read = [msgspec.msgpack.decode(data, type=Record) for data in stored]
@@ -35,7 +35,7 @@ def test_what_was_written_then_is_read_as_it_was_meant() -> None:
     assert read == RECORDS
 
 
-def test_a_partition_that_was_written_before_a_field_was_appended_is_read() -> None:
+def test_a_partition_record_without_later_fields_is_decoded() -> None:
     fields = msgspec.to_builtins(LEADERLESS)
 
     for count in (10, 11, 12):
@@ -51,7 +51,7 @@ def test_every_record_is_in_the_golden_file() -> None:
     ("partition", "replication_factor", "is_reassigning"),
     [(MOVING, 3, True), (LEADERLESS, 2, False), (PartitionRegistration((1,), (1,)), 1, False)],
 )
-def test_replicas_that_are_only_being_added_do_not_count(
+def test_adding_replicas_do_not_count_for_the_replication_factor(
     partition: PartitionRegistration, replication_factor: int, *, is_reassigning: bool
 ) -> None:
     assert partition.replication_factor == replication_factor

@@ -1,4 +1,4 @@
-"""A broker gives up replicas for which it cannot vouch: damaged ones, and those on a full disk."""
+"""Removal of damaged replicas, and of those on a full disk, from the ISR."""
 
 from collections.abc import Sequence
 
@@ -45,21 +45,21 @@ def answer_to(
     return cluster.answer(PartitionAnswers, command).answers[0]
 
 
-def test_a_damaged_follower_is_in_sync_no_more() -> None:
+def test_a_damaged_follower_is_removed_from_the_isr() -> None:
     partition = give_up(cluster_of(1, 2, 3), 2)
 
     assert partition.in_sync_replicas == (1, 3)
     assert (partition.leader, partition.leader_epoch) == (1, 0)
 
 
-def test_another_one_in_sync_leads_instead_of_a_damaged_leader() -> None:
+def test_another_isr_member_leads_instead_of_a_damaged_leader() -> None:
     partition = give_up(cluster_of(1, 2, 3), 1)
 
     assert partition.in_sync_replicas == (2, 3)
     assert (partition.leader, partition.leader_epoch) == (2, 1)
 
 
-def test_a_damaged_replica_is_not_eligible_either_whatever_the_minimum_says() -> None:
+def test_a_damaged_replica_is_not_eligible_at_any_min_insync_replicas() -> None:
     cluster = cluster_of(1, 2, 3)
     cluster.in_sync(1, 2)
 
@@ -70,19 +70,19 @@ def test_a_damaged_replica_is_not_eligible_either_whatever_the_minimum_says() ->
     assert partition.leader == 2
 
 
-def test_an_eligible_replica_that_is_damaged_is_eligible_no_more() -> None:
+def test_a_damaged_replica_loses_eligibility() -> None:
     cluster = cluster_of(1, 2, 3)
     cluster.fence(3, 2)
     cluster.register(2)
     assert cluster.partition().eligible_leader_replicas == (2,)
 
-    assert give_up(cluster, 2).eligible_leader_replicas == (), "before it is let in again"
+    assert give_up(cluster, 2).eligible_leader_replicas == (), "before its broker is unfenced"
     cluster.unfence(2)
     cluster.fence(1)
     assert cluster.partition().leader is None
 
 
-def test_an_eligible_replica_leads_instead_of_a_damaged_leader_if_nobody_else_is_in_sync() -> None:
+def test_an_eligible_replica_leads_instead_of_a_damaged_leader_alone_in_the_isr() -> None:
     cluster = cluster_of(1, 2, 3)
     cluster.in_sync(1, 2)
     cluster.in_sync(1)
@@ -94,7 +94,7 @@ def test_an_eligible_replica_leads_instead_of_a_damaged_leader_if_nobody_else_is
     assert partition.eligible_leader_replicas == ()
 
 
-def test_whoever_nobody_can_stand_in_for_goes_on_to_lead_until_somebody_can() -> None:
+def test_a_damaged_leader_without_a_successor_leads_until_there_is_one() -> None:
     cluster = cluster_of(1, 2, 3)
     cluster.fence(3, 2)
     before = cluster.partition()
@@ -105,7 +105,7 @@ def test_whoever_nobody_can_stand_in_for_goes_on_to_lead_until_somebody_can() ->
     assert give_up(cluster, 1).leader == 2
 
 
-def test_the_only_replica_of_a_partition_is_never_given_up() -> None:
+def test_the_only_replica_is_never_removed_from_the_isr() -> None:
     cluster = cluster_of(1)
 
     assert give_up(cluster, 1).leader == 1
@@ -124,7 +124,7 @@ def test_a_leader_whose_disk_is_full_stays_eligible_when_too_few_are_left() -> N
     assert partition.eligible_leader_replicas == (2,)
 
 
-def test_when_all_disks_are_full_leadership_does_not_go_round() -> None:
+def test_with_all_disks_full_leadership_does_not_rotate() -> None:
     cluster = cluster_of(1, 2, 3)
     for node in (1, 2, 3):
         give_up(cluster, node, full=True)
@@ -137,21 +137,21 @@ def test_when_all_disks_are_full_leadership_does_not_go_round() -> None:
     assert cluster.partition() is settled
 
 
-def test_a_replica_that_is_given_up_again_stays_as_it_is() -> None:
+def test_a_repeated_removal_from_the_isr_changes_nothing() -> None:
     cluster = cluster_of(1, 2, 3)
     before = give_up(cluster, 1)
 
     assert give_up(cluster, 1) is before
 
 
-def test_a_replica_that_was_given_up_comes_back_as_its_leader_wishes() -> None:
+def test_a_removed_replica_rejoins_the_isr_by_its_leader() -> None:
     cluster = cluster_of(1, 2, 3)
     give_up(cluster, 1)
 
     assert cluster.in_sync(1, 2, 3).in_sync_replicas == (1, 2, 3)
 
 
-def test_nobody_gives_up_in_the_name_of_an_earlier_process() -> None:
+def test_a_removal_with_a_stale_broker_epoch_is_refused() -> None:
     cluster = cluster_of(1, 2, 3)
     replica = FailedReplica(orders(cluster), 0, may_lack_records=True)
     command = RemoveFromIsr(1, cluster.broker(1).broker_epoch, [replica])
@@ -161,7 +161,7 @@ def test_nobody_gives_up_in_the_name_of_an_earlier_process() -> None:
         cluster.do(command)
 
 
-def test_a_partition_that_is_not_there_harms_no_other_of_the_command() -> None:
+def test_an_unknown_partition_does_not_fail_other_removals() -> None:
     cluster = cluster_of(1, 2, 3)
     replicas = [FailedReplica(orders(cluster), number, may_lack_records=True) for number in (7, 0)]
     command = RemoveFromIsr(1, cluster.broker(1).broker_epoch, replicas)
@@ -174,14 +174,14 @@ def test_a_partition_that_is_not_there_harms_no_other_of_the_command() -> None:
     assert there.partition.leader == 2
 
 
-def test_who_has_no_replica_gives_up_nothing() -> None:
+def test_a_broker_without_a_replica_removes_nothing() -> None:
     cluster = cluster_of(1, 2, brokers=(1, 2, 3))
     before = cluster.partition()
 
     assert give_up(cluster, 3) is before
 
 
-def test_nobody_is_given_up_for_somebody_who_is_about_to_stop() -> None:
+def test_a_replica_is_not_removed_in_favour_of_a_broker_in_shutdown() -> None:
     cluster = cluster_of(1, 2)
     partition = PartitionRegistration((1, 2), (1, 2), leader=1)
     replica = FailedReplica(b"?" * 16, 0, may_lack_records=True)
@@ -195,7 +195,7 @@ def test_nobody_is_given_up_for_somebody_who_is_about_to_stop() -> None:
 def offline(
     cluster: Cluster, node_id: int, *, may_lack_records: bool = False
 ) -> PartitionRegistration:
-    """Let a log go offline; what is durable is in no doubt if it is not said that it is."""
+    """Take a log offline; its durable records are in no doubt unless the arguments say so."""
     replica = FailedReplica(orders(cluster), 0, may_lack_records, is_offline=True)
     command = RemoveFromIsr(node_id, cluster.broker(node_id).broker_epoch, [replica])
     (answer,) = cluster.answer(PartitionAnswers, command).answers
@@ -204,7 +204,7 @@ def offline(
 
 
 def two_in_sync(durability: str = "fsync") -> Cluster:
-    """Return a cluster in which one more that leaves is one too many."""
+    """Return a cluster in which one more removal would leave too small an ISR."""
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2, 3], overrides={"durability": durability})
     cluster.fence(3)
@@ -219,14 +219,14 @@ def test_a_replica_whose_log_is_offline_stays_eligible_when_too_few_are_left() -
     assert partition.eligible_leader_replicas == partition.offline_replicas == (1,)
 
 
-def test_with_enough_in_sync_nobody_is_eligible_whose_log_is_offline_either() -> None:
+def test_with_a_large_enough_isr_an_offline_log_is_not_eligible() -> None:
     partition = offline(cluster_of(1, 2, 3), 1)
 
     assert (partition.leader, partition.in_sync_replicas) == (2, (2, 3))
     assert partition.eligible_leader_replicas == partition.offline_replicas == ()
 
 
-def test_a_replica_whose_log_is_offline_leads_nothing_before_its_broker_is_started_anew() -> None:
+def test_a_replica_with_an_offline_log_leads_nothing_until_a_restart() -> None:
     cluster = two_in_sync()
     offline(cluster, 1)
 
@@ -242,7 +242,7 @@ def test_a_replica_whose_log_is_offline_leads_nothing_before_its_broker_is_start
     assert cluster.partition().offline_replicas == ()
 
 
-def test_when_all_logs_are_offline_leadership_does_not_go_round() -> None:
+def test_with_all_logs_offline_leadership_does_not_rotate() -> None:
     cluster = two_in_sync()
     offline(cluster, 1)
     settled = offline(cluster, 2)
@@ -296,7 +296,7 @@ def test_a_process_that_began_before_the_topic_was_on_disk_may_lack_records_when
     assert offline(cluster, 1).eligible_leader_replicas == ()
 
 
-def test_another_disk_is_not_eligible_in_the_place_of_one_that_was_offline() -> None:
+def test_a_new_disk_is_not_eligible_in_place_of_an_offline_one() -> None:
     cluster = two_in_sync()
     offline(cluster, 1)
     cluster.fence(1)
@@ -306,7 +306,7 @@ def test_another_disk_is_not_eligible_in_the_place_of_one_that_was_offline() -> 
     assert partition.eligible_leader_replicas == partition.offline_replicas == ()
 
 
-def test_an_offline_log_does_not_lead_either_when_a_loss_is_accepted() -> None:
+def test_an_unclean_election_skips_an_offline_log() -> None:
     cluster = two_in_sync()
     offline(cluster, 1)
     cluster.fence(2)
@@ -323,7 +323,7 @@ def test_an_offline_log_does_not_lead_either_when_a_loss_is_accepted() -> None:
 
 
 def lost(cluster: Cluster, node_id: int) -> PartitionRegistration:
-    """Let a broker find that files of its replica are gone."""
+    """Report lost files of a broker's replica."""
     replica = FailedReplica(orders(cluster), 0, may_lack_records=True, is_lost=True)
     command = RemoveFromIsr(node_id, cluster.broker(node_id).broker_epoch, [replica])
     (answer,) = cluster.answer(PartitionAnswers, command).answers
@@ -331,7 +331,7 @@ def lost(cluster: Cluster, node_id: int) -> PartitionRegistration:
     return cluster.partition()
 
 
-def test_a_replica_that_has_lost_its_files_is_given_up_though_nobody_else_can_lead() -> None:
+def test_a_replica_with_lost_files_is_removed_without_a_successor() -> None:
     cluster = cluster_of(1, 2, 3)
     for node_id in (3, 2, 1):
         cluster.fence(node_id)
@@ -349,7 +349,7 @@ def test_a_replica_that_has_lost_its_files_is_given_up_though_nobody_else_can_le
     assert cluster.partition().leader == 2
 
 
-def test_the_only_replica_that_has_lost_its_files_leads_when_somebody_accepts_that() -> None:
+def test_the_only_replica_with_lost_files_leads_after_an_accepted_loss() -> None:
     cluster = cluster_of(1)
 
     assert lost(cluster, 1).in_sync_or_eligible == ()
@@ -362,7 +362,7 @@ def test_the_only_replica_that_has_lost_its_files_leads_when_somebody_accepts_th
 
 
 @pytest.mark.parametrize("is_counted_on", [True, False])
-def test_when_a_loss_is_accepted_who_has_lost_its_files_leads_only_if_nobody_else_is_there(
+def test_an_unclean_election_takes_a_replica_with_lost_files_last(
     is_counted_on: bool,
 ) -> None:
     cluster = Cluster(1, 2)

@@ -1,4 +1,4 @@
-"""The fold over the records: what the random lives do not look at closely."""
+"""The metadata state: cases that the random runs do not check closely."""
 
 import msgspec
 import pytest
@@ -22,7 +22,7 @@ from tidelog.coordinator.metadata.state import DATA_LOSSES_KEPT, ClusterState
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
 
-def test_what_is_not_there_is_none_or_nothing() -> None:
+def test_an_unknown_topic_has_no_partitions() -> None:
     state = ClusterState()
 
     assert state.partition(b"?" * 16, 0) is None
@@ -39,7 +39,7 @@ def test_a_partition_number_out_of_range_is_no_partition(number: int) -> None:
     assert cluster.state.partition(topic_id, number) is None
 
 
-def test_equal_lists_of_replicas_are_one_list() -> None:
+def test_equal_replica_lists_are_shared() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", *([1, 2, 3] for _ in range(4)))
     cluster.fence(1)
@@ -54,13 +54,13 @@ def test_equal_lists_of_replicas_are_one_list() -> None:
         assert all(other.replicas is first.replicas for other in others)
 
 
-def test_a_change_that_does_not_follow_on_the_last_one_is_a_mistake() -> None:
+def test_a_skipped_partition_epoch_is_a_defect() -> None:
     cluster = Cluster(1)
     topic_id = cluster.create("orders", [1])
     ahead = PartitionRegistration((1,), (1,), leader=1, partition_epoch=2)
     record = PartitionsChanged([ChangedTopic(topic_id, [ChangedPartition(0, ahead)])])
 
-    with pytest.raises(AssertionError, match="a change was left out"):
+    with pytest.raises(AssertionError, match="a change is missing"):
         cluster.machine.apply(record)
 
 
@@ -122,7 +122,7 @@ def test_a_broker_knows_its_topics_and_its_load() -> None:
     assert list(index.not_preferred) == [(A, 0)]
 
 
-def test_what_moves_away_is_counted_elsewhere() -> None:
+def test_the_index_counts_moved_replicas_at_their_new_broker() -> None:
     index = ReplicaIndex()
     before = PartitionRegistration((1, 2), (1, 2), leader=1)
     index.moved(A, 0, NO_PARTITION, after=before)
@@ -137,7 +137,7 @@ def test_what_moves_away_is_counted_elsewhere() -> None:
     assert list(index.not_preferred) == [(A, 0)]
 
 
-def test_an_index_of_what_is_gone_is_empty() -> None:
+def test_the_index_of_deleted_topics_is_empty() -> None:
     index = ReplicaIndex()
     partition = PartitionRegistration((1, 2), (2,), leader=2)
     index.moved(A, 0, NO_PARTITION, after=partition)
@@ -150,7 +150,7 @@ def test_an_index_of_what_is_gone_is_empty() -> None:
 @pytest.mark.invariant("I45")
 @settings(max_examples=60)
 @given(MOVE_LISTS)
-def test_whatever_happens_what_holds_always_holds(moves: list[Move]) -> None:
+def test_random_commands_keep_the_metadata_invariants(moves: list[Move]) -> None:
     life = run(moves)
 
     data = life.cluster.machine.snapshot()
@@ -159,7 +159,7 @@ def test_whatever_happens_what_holds_always_holds(moves: list[Move]) -> None:
     check_same(restored.state, life.cluster.state)
 
 
-def test_damage_in_a_snapshot_is_noticed() -> None:
+def test_a_damaged_snapshot_is_refused() -> None:
     data = Cluster(1).machine.snapshot()
 
     for damaged in (data[:-1], b"", b"\x90", data + b"\x00"):

@@ -1,4 +1,4 @@
-"""What a large cluster costs. The bounds are generous: they catch another order of growth."""
+"""Costs of a large cluster. The bounds are generous: they catch another order of growth."""
 
 import gc
 import time
@@ -20,7 +20,7 @@ CREATE = CreateReplicatedTopic("orders", TOPIC_ID, PARTITIONS, {})
 
 
 def carry_out(machine: MetadataStateMachine, command: Command) -> CommandOutcome:
-    """Carry out a command as another node hears of it, by its bytes."""
+    """Apply a command on another node, by its encoded records."""
     outcome = machine.handle(command, now_ms=0)
     for record in decode_entry(encode_entry(outcome.records))[0]:
         machine.apply(record)

@@ -1,4 +1,4 @@
-"""Topics come, change and go: where their replicas are put, and what is refused."""
+"""Topic commands: creation, placement, growth, settings and deletion."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def creation(
 
 
 @pytest.mark.parametrize(("brokers", "replicas"), [(1, 1), (2, 2), (3, 3), (5, 3)])
-def test_a_topic_has_three_replicas_where_there_are_three_brokers(
+def test_a_topic_has_three_replicas_in_a_cluster_of_three_brokers(
     brokers: int, replicas: int
 ) -> None:
     cluster = Cluster(*range(1, brokers + 1))
@@ -57,7 +57,7 @@ def test_a_topic_has_three_replicas_where_there_are_three_brokers(
         assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
 
 
-def test_the_default_of_the_cluster_holds_where_a_topic_does_not_say() -> None:
+def test_the_cluster_default_replication_factor_holds_for_new_topics() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.do(AlterClusterConfig({"default_replication_factor": "2"}, []))
 
@@ -66,7 +66,7 @@ def test_the_default_of_the_cluster_holds_where_a_topic_does_not_say() -> None:
     assert len(cluster.partition().replicas) == 2
 
 
-def test_a_creation_that_is_given_again_is_one_topic_whatever_has_become_of_the_brokers() -> None:
+def test_a_repeated_creation_is_one_topic_after_broker_changes() -> None:
     cluster = Cluster(1, 2, 3)
     assert cluster.do(creation()) == TopicAnswer(ID)
     cluster.fence(1, 2, 3)
@@ -76,7 +76,7 @@ def test_a_creation_that_is_given_again_is_one_topic_whatever_has_become_of_the_
     assert (outcome.records, outcome.reply) == ([], TopicAnswer(ID))
 
 
-def test_a_creation_that_comes_after_the_deletion_does_not_bring_the_topic_back() -> None:
+def test_a_late_repeated_creation_does_not_restore_a_deleted_topic() -> None:
     cluster = Cluster(1)
     cluster.do(creation())
     cluster.do(DeleteTopic("orders", ID))
@@ -85,7 +85,7 @@ def test_a_creation_that_comes_after_the_deletion_does_not_bring_the_topic_back(
 
 
 @pytest.mark.invariant("I64")
-def test_a_name_that_is_made_again_has_nothing_of_the_old_topic() -> None:
+def test_a_recreated_topic_has_no_state_of_the_old_one() -> None:
     """I64: a topic is its id."""
     cluster = Cluster(1, 2, 3)
     cluster.do(creation(partitions=5, overrides={"retention_ms": "1h"}))
@@ -101,7 +101,7 @@ def test_a_name_that_is_made_again_has_nothing_of_the_old_topic() -> None:
     assert cluster.state.catalog.topic("orders").topic_id == OTHER_ID
 
 
-def test_a_deletion_that_is_given_again_with_the_id_succeeds_and_without_it_says_what_is() -> None:
+def test_a_repeated_deletion_succeeds_with_the_topic_id() -> None:
     cluster = Cluster(1)
     cluster.do(creation())
     cluster.do(DeleteTopic("orders", ID))
@@ -111,7 +111,7 @@ def test_a_deletion_that_is_given_again_with_the_id_succeeds_and_without_it_says
         cluster.handle(DeleteTopic("orders"))
 
 
-def test_replicas_can_be_chosen_broker_by_broker() -> None:
+def test_a_topic_can_be_created_with_a_manual_assignment() -> None:
     cluster = Cluster(1, 2, 3)
 
     cluster.do(creation(partitions=2, assignment=[[3, 1], [1, 2]]))
@@ -120,7 +120,7 @@ def test_replicas_can_be_chosen_broker_by_broker() -> None:
     assert cluster.partition(number=1) == PartitionRegistration((1, 2), (1, 2), leader=1)
 
 
-def test_a_replica_on_a_broker_that_is_fenced_is_not_in_sync_at_first() -> None:
+def test_a_replica_on_a_fenced_broker_starts_outside_the_isr() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.fence(3)
 
@@ -148,21 +148,19 @@ def test_a_replica_on_a_broker_that_is_fenced_is_not_in_sync_at_first() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_what_could(
-    command: CreateReplicatedTopic, reason: str
-) -> None:
+def test_an_invalid_topic_creation_is_refused(command: CreateReplicatedTopic, reason: str) -> None:
     with pytest.raises(InvalidTopicError, match=reason):
         Cluster(1, 2, 3).do(command)
 
 
-def test_a_topic_that_nobody_could_lead_is_refused() -> None:
+def test_a_topic_without_a_live_broker_is_refused() -> None:
     cluster = Cluster(1, 2)
     cluster.fence(1)
 
     with pytest.raises(InvalidTopicError, match="none of its replicas is alive, brokers 1"):
         cluster.do(creation(assignment=[[1]]))
     cluster.fence(2)
-    with pytest.raises(LeaderNotAvailableError, match="no broker is alive"):
+    with pytest.raises(LeaderNotAvailableError, match="no live broker can lead"):
         cluster.do(creation())
 
 
@@ -179,7 +177,7 @@ def test_a_name_that_is_taken_is_refused() -> None:
         cluster.do(CreateTopic("orders", OTHER_ID, 1, {}))
 
 
-def test_more_replicas_than_there_will_be_cannot_be_waited_for() -> None:
+def test_min_insync_replicas_above_the_replicas_of_a_new_topic_is_refused() -> None:
     cluster = Cluster(1, 2, 3)
 
     with pytest.raises(InvalidConfigError, match="is 3, it must be at most 2, the number of"):
@@ -189,7 +187,7 @@ def test_more_replicas_than_there_will_be_cannot_be_waited_for() -> None:
         cluster.do(AlterTopic("orders", {"min_insync_replicas": "3"}, []))
 
 
-def test_a_topic_grows_and_what_it_had_stays() -> None:
+def test_added_partitions_keep_the_existing_ones() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.do(creation(partitions=2, factor=2))
     before = list(cluster.state.partitions(ID))
@@ -207,8 +205,8 @@ def test_a_topic_grows_and_what_it_had_stays() -> None:
 
 
 @pytest.mark.invariant("I60")
-def test_eligible_replicas_are_not_counted_on_when_fewer_are_enough_to_commit() -> None:
-    """I60: once two of three are enough, the third may miss what those two committed."""
+def test_a_lower_min_insync_replicas_removes_eligibility() -> None:
+    """I60: once two of three are enough, the third may miss records that those two committed."""
     cluster = Cluster(1, 2, 3)
     cluster.do(creation(assignment=[[1, 2, 3]], overrides={"min_insync_replicas": "3"}))
     cluster.fence(3)
@@ -220,7 +218,7 @@ def test_eligible_replicas_are_not_counted_on_when_fewer_are_enough_to_commit() 
     assert cluster.partition().leader_epoch == 0
 
 
-def test_the_same_holds_for_the_minimum_of_the_cluster() -> None:
+def test_a_lower_cluster_min_insync_replicas_removes_eligibility() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.do(creation(assignment=[[1, 2, 3]]))
     cluster.fence(3, 2)
@@ -274,8 +272,8 @@ def test_producer_ids_are_given_in_blocks() -> None:
     assert second == ProducerIds(1 + PRODUCER_ID_BLOCK, 1 + 2 * PRODUCER_ID_BLOCK)
 
 
-def test_topics_of_a_node_that_was_alone_belong_to_the_first_broker_of_the_cluster() -> None:
-    """A log that a single node has written is the beginning of the log of a cluster."""
+def test_topics_of_a_single_node_are_assigned_to_the_first_broker_of_the_cluster() -> None:
+    """A single node's log is the start of a cluster's log."""
     cluster = Cluster()
     for machine in (cluster.machine, cluster.image, cluster.follower):
         machine.apply(TopicCreated("orders", ID, 2, {"retention_ms": "1h"}))

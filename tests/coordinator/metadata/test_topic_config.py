@@ -1,4 +1,4 @@
-"""Settings as people write them: what is taken, what is refused, and with which words."""
+"""Topic settings as text: accepted values, refused values, and the texts of the errors."""
 
 import pytest
 
@@ -48,13 +48,13 @@ def test_a_size_may_have_a_binary_or_a_decimal_unit(text: str, size: int) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "seven days", "-1", "1.5h", "5 parsecs", "h"])
-def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(InvalidConfigError, match=r"retention_ms is .*such as 7d, 12h"):
         parse_duration_ms("retention_ms", text)
 
 
 @pytest.mark.parametrize("text", ["", "big", "-1", "1.5MiB", "5 parsecs"])
-def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_size_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(InvalidConfigError, match=r"segment_bytes is .*such as 256MiB"):
         parse_size_bytes("segment_bytes", text)
 
@@ -67,7 +67,7 @@ def test_the_defaults_are_those_of_a_log() -> None:
     assert config.min_insync_replicas == 1
 
 
-def test_topics_that_are_set_alike_share_what_is_in_force() -> None:
+def test_topics_with_equal_overrides_share_their_config() -> None:
     one = topic_config({"retention_ms": "1h", "segment_ms": "1h"})
 
     assert topic_config({"segment_ms": "1h", "retention_ms": "1h"}) is one
@@ -113,7 +113,7 @@ def test_every_setting_reaches_the_configuration() -> None:
     assert not config.is_kept
 
 
-def test_a_topic_that_is_only_compacted_is_kept_whatever_its_limits_say() -> None:
+def test_a_compact_only_topic_ignores_retention_limits() -> None:
     config = topic_config({"cleanup_policy": "compact", "retention_bytes": "1GiB"})
 
     assert config.compaction == CompactionConfig()
@@ -122,7 +122,7 @@ def test_a_topic_that_is_only_compacted_is_kept_whatever_its_limits_say() -> Non
     assert topic_config({}).compaction is None
 
 
-def test_what_is_late_cannot_be_too_young() -> None:
+def test_max_compaction_lag_must_not_be_below_min_compaction_lag() -> None:
     with pytest.raises(InvalidConfigError, match="must not be below min_compaction_lag_ms, 2h"):
         check_settings(
             {
@@ -154,9 +154,7 @@ def test_what_is_late_cannot_be_too_young() -> None:
         ("segment_ms", "0", "at least 1000"),
     ],
 )
-def test_a_value_out_of_range_is_refused_and_the_range_said(
-    name: str, text: str, wanted: str
-) -> None:
+def test_a_value_out_of_range_is_refused_with_the_range(name: str, text: str, wanted: str) -> None:
     with pytest.raises(InvalidConfigError, match=f"{name} is .*{wanted}"):
         check_settings({name: text})
 
@@ -180,14 +178,14 @@ def test_settings_in_force_are_the_overrides_over_the_defaults() -> None:
     }
 
 
-def test_settings_are_listed_in_order_and_explained() -> None:
+def test_topic_settings_are_sorted_and_documented() -> None:
     assert list(SETTINGS) == sorted(SETTINGS)
     for setting in SETTINGS.values():
         assert setting.about.endswith(".")
 
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if " to " in SETTINGS[name].allowed])
-def test_the_range_that_people_are_told_is_the_one_that_is_taken(name: str) -> None:
+def test_the_documented_range_is_the_accepted_range(name: str) -> None:
     low, high = SETTINGS[name].allowed.split(" to ")
     below = parse_size_bytes(name, low) - 1
     above = parse_size_bytes(name, high) + 1
@@ -209,6 +207,6 @@ def test_the_range_that_people_are_told_is_the_one_that_is_taken(name: str) -> N
         ("segment_bytes", "1MiB\n2"),
     ],
 )
-def test_digits_that_are_none_and_endless_numbers_are_refused(name: str, text: str) -> None:
+def test_non_ascii_digits_and_huge_numbers_are_refused(name: str, text: str) -> None:
     with pytest.raises(InvalidConfigError, match=f"{name} is .*it must be"):
         check_settings({name: text})

@@ -1,4 +1,4 @@
-"""Transactions: what is decided once, what is refused, what is forgotten."""
+"""Transaction commands: begin, commit, abort, expiry."""
 
 import pytest
 
@@ -74,7 +74,7 @@ def staging(cluster: Cluster, topic: str = "orders") -> Topic:
     return found
 
 
-def test_the_first_transaction_for_a_topic_brings_a_staging_log_beside_it() -> None:
+def test_the_first_transaction_of_a_topic_creates_its_staging_log() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2, 3], [3, 1, 2], overrides={"max_message_bytes": "64KiB"})
 
@@ -91,7 +91,7 @@ def test_the_first_transaction_for_a_topic_brings_a_staging_log_beside_it() -> N
         cluster.state.catalog.topic("staged@orders")
 
 
-def test_a_staging_log_follows_its_topic_in_all_things() -> None:
+def test_a_staging_log_is_colocated_with_its_topic() -> None:
     cluster = Cluster(1, 2, 3)
     topic_id = cluster.create("orders", [1, 2])
     begin(cluster, 0, "orders")
@@ -111,7 +111,7 @@ def test_a_staging_log_follows_its_topic_in_all_things() -> None:
     assert cluster.state.catalog.was_deleted(staging_id)
 
 
-def test_a_topic_that_goes_with_its_queue_takes_its_staging_log_along() -> None:
+def test_a_topic_deleted_with_its_queue_deletes_its_staging_log() -> None:
     cluster = Cluster(1)
     make(cluster, creation(cluster, "orders", partitions=1))
     begin(cluster, 0, "orders")
@@ -121,7 +121,7 @@ def test_a_topic_that_goes_with_its_queue_takes_its_staging_log_along() -> None:
     assert cluster.state.catalog.topics == []
 
 
-def test_whoever_begins_a_transaction_again_goes_on_with_it() -> None:
+def test_a_repeated_begin_continues_the_open_transaction() -> None:
     cluster = Cluster(1)
     cluster.create("orders", [1])
 
@@ -131,7 +131,7 @@ def test_whoever_begins_a_transaction_again_goes_on_with_it() -> None:
     assert begin(cluster, 4, name="q2").number == first.number + 1
 
 
-def test_a_transaction_that_goes_on_stays_open_and_costs_a_write_only_now_and_then() -> None:
+def test_a_keep_alive_prolongs_a_transaction_with_few_writes() -> None:
     cluster = Cluster(1)
     begin(cluster, 4, timeout_ms=HOUR_MS)
     again = BeginTransaction("q1", 4, HOUR_MS, [], [])
@@ -142,7 +142,7 @@ def test_a_transaction_that_goes_on_stays_open_and_costs_a_write_only_now_and_th
     assert len(later) == 1
 
 
-def test_a_transaction_is_committed_once_and_then_says_so_for_ever() -> None:
+def test_a_repeated_commit_is_one_commit() -> None:
     cluster = Cluster(1)
     orders = cluster.create("orders", [1], [1])
     number = begin(cluster, 7, "orders").number
@@ -161,7 +161,7 @@ def test_a_transaction_is_committed_once_and_then_says_so_for_ever() -> None:
     assert cluster.state.transactions.needed_numbers() == set()
 
 
-def test_a_commit_of_nothing_is_remembered_like_any_other() -> None:
+def test_an_empty_commit_is_remembered() -> None:
     cluster = Cluster(1)
 
     answer = commit(cluster, 7, begin(cluster, 7).number)
@@ -171,7 +171,7 @@ def test_a_commit_of_nothing_is_remembered_like_any_other() -> None:
 
 
 @pytest.mark.statement("s31")
-def test_a_lower_transaction_than_the_last_one_is_refused_whatever_it_wants() -> None:
+def test_a_stale_transaction_id_is_refused() -> None:
     cluster = Cluster(1)
     commit(cluster, 7, begin(cluster, 7).number)
 
@@ -181,12 +181,12 @@ def test_a_lower_transaction_than_the_last_one_is_refused_whatever_it_wants() ->
         commit(cluster, 6, 1)
 
 
-def test_a_later_transaction_ends_an_open_one_and_fences_those_who_are_behind() -> None:
+def test_a_later_transaction_fences_an_open_one() -> None:
     cluster = Cluster(1)
     first = begin(cluster, 7).number
     second = begin(cluster, 8).number
 
-    with pytest.raises(StaleTransactionError, match="somebody else is further"):
+    with pytest.raises(StaleTransactionError, match="is open, which is above"):
         begin(cluster, 7)
     with pytest.raises(StaleTransactionError):
         commit(cluster, 7, first)
@@ -199,7 +199,7 @@ def test_a_commit_under_the_number_of_another_transaction_is_refused() -> None:
     cluster.do(AbortTransaction("q1", 7, first))
     second = begin(cluster, 7).number
 
-    with pytest.raises(TransactionGoneError, match="begin and stage anew"):
+    with pytest.raises(TransactionGoneError, match="begin and stage again"):
         commit(cluster, 7, first)
     with pytest.raises(TransactionGoneError):
         commit(cluster, 7, 99, name="never begun")
@@ -219,7 +219,7 @@ def test_an_abort_never_undoes_a_commit() -> None:
     assert cluster.state.transactions.is_pending(1, (orders, 0))
 
 
-def test_an_abort_ends_only_the_transaction_that_is_meant() -> None:
+def test_an_abort_ends_only_its_own_transaction() -> None:
     cluster = Cluster(1)
     number = begin(cluster, 7).number
 
@@ -235,7 +235,7 @@ def test_an_abort_ends_only_the_transaction_that_is_meant() -> None:
     assert cluster.state.transactions.names == {}
 
 
-def test_a_transaction_that_is_not_continued_is_dropped_and_then_never_committed() -> None:
+def test_an_expired_transaction_is_never_committed() -> None:
     cluster = Cluster(1)
     number = begin(cluster, 7, timeout_ms=1000).number
 
@@ -264,7 +264,7 @@ def test_a_name_is_remembered_for_seven_days_after_its_last_use() -> None:
     assert cluster.state.transactions.names == {}
 
 
-def test_a_commit_is_refused_as_a_whole_if_any_part_cannot_be() -> None:
+def test_a_commit_with_an_invalid_part_is_refused_as_a_whole() -> None:
     cluster = Cluster(1)
     orders, other = cluster.create("orders", [1]), cluster.create("other", [1])
     number = begin(cluster, 7, "orders").number
@@ -288,7 +288,7 @@ def test_a_commit_is_refused_as_a_whole_if_any_part_cannot_be() -> None:
     assert commit(cluster, 7, number, good).status == TransactionStatus.COMMITTED
 
 
-def test_what_was_meant_for_a_topic_that_is_deleted_is_waited_for_no_more() -> None:
+def test_parts_for_a_deleted_topic_are_dropped() -> None:
     cluster = Cluster(1)
     orders, other = cluster.create("orders", [1]), cluster.create("other", [1])
     number = begin(cluster, 7, "orders", "other").number
@@ -300,7 +300,7 @@ def test_what_was_meant_for_a_topic_that_is_deleted_is_waited_for_no_more() -> N
     assert commit(cluster, 7, number) == DONE
 
 
-def test_only_who_leads_a_partition_can_say_that_something_is_lost() -> None:
+def test_only_the_leader_of_a_partition_reports_a_lost_part() -> None:
     cluster = Cluster(1, 2)
     orders = cluster.create("orders", [1, 2])
     number = begin(cluster, 7, "orders").number
@@ -315,7 +315,7 @@ def test_only_who_leads_a_partition_can_say_that_something_is_lost() -> None:
     assert commit(cluster, 7, number) == TransactionAnswer(0, TransactionStatus.LOST)
 
 
-def test_there_is_a_limit_to_what_is_open() -> None:
+def test_the_number_of_open_transactions_is_limited() -> None:
     cluster = Cluster(1)
     for number in range(OPEN_MAX):
         for record in cluster.machine.handle(
@@ -325,7 +325,7 @@ def test_there_is_a_limit_to_what_is_open() -> None:
 
     with pytest.raises(OverloadedError, match="1000 transactions"):
         cluster.machine.handle(BeginTransaction("one more", 0, HOUR_MS, [], []), now_ms=NOW_MS)
-    # Who has one may go on with it, and begin the next.
+    # A name with an open transaction may continue it, and begin the next.
     begun = cluster.machine.handle(BeginTransaction("q0", 0, HOUR_MS, [], []), now_ms=NOW_MS)
     assert isinstance(begun.reply, TransactionAnswer)
 
@@ -343,7 +343,7 @@ def test_there_is_a_limit_to_what_is_open() -> None:
         BeginTransaction("q1", 0, HOUR_MS, ["orders"], [b"short"]),
     ],
 )
-def test_what_makes_no_sense_is_not_begun(command: BeginTransaction) -> None:
+def test_an_invalid_begin_is_refused(command: BeginTransaction) -> None:
     cluster = Cluster(1)
     cluster.create("orders", [1])
 

@@ -1,4 +1,4 @@
-"""Transactions against a model that keeps everything and computes the rest anew each time."""
+"""Transactions against a model that keeps all history and recomputes the rest each time."""
 
 import random
 from dataclasses import dataclass, field
@@ -27,18 +27,18 @@ TIMEOUT_MS = 60_000
 
 @dataclass
 class Batch:
-    """A transaction of a name, as the model knows it."""
+    """A transaction of a name in the model."""
 
     transaction_id: int
     number: int
     deadline_ms: int
     parts: list[StagedPart] | None = None
-    """What was committed."""
+    """The committed parts."""
 
 
 @dataclass
 class Model:
-    """All that ever happened."""
+    """The whole history."""
 
     open: dict[str, Batch] = field(default_factory=dict[str, Batch])
     committed: dict[str, list[Batch]] = field(default_factory=dict[str, list[Batch]])
@@ -60,7 +60,7 @@ class Model:
         return any(each is not None and transaction_id < each.transaction_id for each in known)
 
     def begin(self, name: str, transaction_id: int, now_ms: int) -> int:
-        """Return the number that is expected, 0 if it is committed already."""
+        """Return the expected number, 0 if the transaction is committed already."""
         last, opened = self.last(name), self.open.get(name)
         if last is not None and last.transaction_id == transaction_id:
             return 0
@@ -103,7 +103,7 @@ class Model:
 
 
 def check(machine: MetadataStateMachine, model: Model, topic_id: bytes) -> None:
-    """Check that both would say the same of everything."""
+    """Check that machine and model agree on everything."""
     transactions = machine.state.transactions
     assert set(transactions.open_numbers) == {each.number for each in model.open.values()}
     for partition in range(3):
@@ -115,7 +115,7 @@ def check(machine: MetadataStateMachine, model: Model, topic_id: bytes) -> None:
         }
         found = transactions.parts_of((topic_id, partition))
         assert dict(found) == expected
-        assert list(found) == sorted(expected), "commits are carried out in their order"
+        assert list(found) == sorted(expected), "commits are appended in their order"
     needed = {each.number for each in model.open.values()} | {
         each.number for at, each in enumerate(model.commits, 1) if model.undone(at)
     }
@@ -136,7 +136,7 @@ def ask(machine: MetadataStateMachine, command: Command, now_ms: int) -> Transac
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_is_asked_the_same_becomes_of_it_as_in_the_model(seed: int) -> None:
+def test_random_commands_agree_with_the_transaction_model(seed: int) -> None:
     rng = random.Random(seed)
     cluster = Cluster(1)
     topic_id = cluster.create("orders", [1], [1], [1])

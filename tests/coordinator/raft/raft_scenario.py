@@ -1,25 +1,25 @@
-"""A stage for scenarios: a few nodes, and a script that says what happens, step by step.
+"""A player of scenarios: a few nodes, and a script of commands with their expected output.
 
-A scenario file tells a story. A `#` begins a remark; a block of commands ends with `----`, and
-what is said below it, up to an empty line, is what the commands must say.
+A scenario file is a sequence of steps. A `#` begins a comment; a block of commands ends with
+`----`, and the lines below it, up to an empty line, are the expected output.
 
     nodes 1 2 3          voters of a new cluster; `spares 4 5` run and are no members
     one_entry            messages carry one entry each; comes before `nodes`
-    timeout 1            let time pass for a node until it stands for election
+    timeout 1            let time pass for a node until it campaigns
     tick 1 2 times 5     let time pass for nodes
     settle               sync and deliver until there is nothing left; `round` does it once
-    deliver [1>2] [N]    deliver messages (of one direction, N of them), and say what they say
+    deliver [1>2] [N]    deliver messages (of one direction, N of them), and print them
     lose [1>2]           lose the messages that are under way
-    cut 1 2              nothing goes between these and the others any more; `heal` ends it
+    cut 1 2              partition these nodes from the others; `heal` ends it
     hold 1 / sync 1      syncs of this disk do not return / they do
-    crash 1 / start 1    all that is not synced is lost
-    wipe 1               start with another disk, which has nothing; `damage 1`: know of the loss
+    crash 1 / start 1    all unsynced state is lost
+    wipe 1               start with another, empty disk; `damage 1`: report the disk as damaged
     propose 1 x          append a command; also: read 1, add 1 4, promote 1 4, remove 1 4,
                          transfer 1 2, snapshot 1 [KEEP]
     show                 the state of all nodes
 """
 
-# A stage shows the log of a core.
+# A scenario shows the log of a core.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ CONFIG = RaftConfig(election_ticks=5, max_promotion_lag_entries=2)
 
 @final
 class Actor:
-    """One node on the stage."""
+    """One node of a scenario."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Actor:
         )
 
     def pump(self) -> list[Message]:
-        """Do what the core says, but for the sync; return what it sends."""
+        """Execute the core's `Ready`, except the sync; return the messages to send."""
         sent: list[Message] = []
         while self.core is not None and not (ready := self.core.ready()).is_empty:
             sent += ready.messages
@@ -103,7 +103,7 @@ class Actor:
         return sent
 
     def sync(self) -> bool:
-        """Let the write return; return whether there was one."""
+        """Complete the write; return whether there was one."""
         write, self.write = self.write, None
         if write is None or self.core is None:
             return False
@@ -113,7 +113,7 @@ class Actor:
 
 
 def identity(node_id: int, disk_count: int = 1) -> Identity:
-    """Return the identity that a node has with its first, second, ... disk."""
+    """Return the identity of a node with its first, second, ... disk."""
     return Identity(node_id, b"disk %d" % disk_count)
 
 
@@ -130,7 +130,7 @@ class RaftScenario:
         self._leaders: set[tuple[int, int]] = set()
 
     def play(self, command: str) -> list[str]:
-        """Carry out one command; return what it says."""
+        """Run one command; return its output."""
         self._lines = []
         name, *words = command.split()
         try:
@@ -164,7 +164,7 @@ class RaftScenario:
         ends = {message.sender.node_id in self._sides, message.target.node_id in self._sides}
         return len(ends) > 1
 
-    # Who is there.
+    # Nodes.
 
     def _do_nodes(self, *words: str) -> None:
         membership = Membership.of_voters(identity(int(word)) for word in words)
@@ -214,7 +214,7 @@ class RaftScenario:
             core.tick()
             if core.role is not role:
                 return
-        self._say(f"{word} does not stand for election")
+        self._say(f"{word} does not campaign")
 
     def _do_settle(self) -> None:
         while self._do_round():
@@ -264,7 +264,7 @@ class RaftScenario:
         self.actors[int(word)].is_held = False
         self.actors[int(word)].sync()
 
-    # What clients and operators do.
+    # Clients and operators.
 
     def _do_propose(self, word: str, *texts: str) -> None:
         for text in texts:
@@ -318,17 +318,17 @@ def _arrow(message: Message) -> str:
 
 
 def describe(message: Message) -> str:
-    """Return a message as a person would say it."""
+    """Return a message as readable text."""
     return f"{_arrow(message)} term {message.term}: {_content(message)}"
 
 
 def _content(message: Message) -> str:
-    text = "stand for election now"
+    text = "campaign now"
     match message:
         case PreVoteRequest(last=last):
-            text = f"would you vote for me? my log ends with {last.index}.{last.term}"
+            text = f"pre-vote request, log ends with {last.index}.{last.term}"
         case VoteRequest(last=last):
-            text = f"vote for me, my log ends with {last.index}.{last.term}"
+            text = f"vote request, log ends with {last.index}.{last.term}"
         case PreVoteReply(is_granted=is_granted) | VoteReply(is_granted=is_granted):
             text = "yes" if is_granted else "no"
         case AppendRequest(previous=previous, entries=entries):
@@ -348,7 +348,7 @@ def _content(message: Message) -> str:
 
 
 def perform(text: str) -> str:
-    """Return a scenario with what its commands say now."""
+    """Return a scenario with the current output of its commands."""
     stage = RaftScenario()
     performed: list[str] = []
     is_expected = False
@@ -368,7 +368,7 @@ def perform(text: str) -> str:
 
 
 def rewrite(path: Path) -> None:
-    """Write anew what the commands of a scenario say."""
+    """Rewrite the expected output of a scenario."""
     text = path.read_text(encoding="utf-8")
     performed = perform(text)
     if performed != text:

@@ -20,14 +20,14 @@ def entries(*terms: int, first: int = 1) -> list[Entry]:
 
 
 def at(index: int, term: int) -> EntryId:
-    """Return the name of an entry."""
+    """Return the id of an entry."""
     return EntryId(index, term)
 
 
 def snapshot(index: int, term: int, membership: Membership = THREE) -> SnapshotMeta:
-    """Return what the core knows of a snapshot."""
+    """Return the core's part of a snapshot."""
     return SnapshotMeta(index, term, membership)
 
 
 NOTHING = snapshot(0, 0)
-"""What a voter of a new cluster begins with."""
+"""The first state of a voter of a new cluster."""

@@ -44,7 +44,7 @@ def stored(term: int, *terms: int, voted_for: Identity | None = None) -> StoredS
 
 
 def sync(core: RaftCore) -> list[Message]:
-    """Let all writes return; return what is sent meanwhile."""
+    """Complete all writes; return the messages that are sent meanwhile."""
     sent: list[Message] = []
     while not (ready := core.ready()).is_empty:
         sent += ready.messages

@@ -1,7 +1,7 @@
-"""Tests of one node: what it may say and when, what it takes from a leader, and as a leader.
+"""One node: durability, messages of a leader, and leadership.
 
-Elections and identities are in `test_core_elections.py`, stories of several nodes in
-`test_scenarios.py`; which test shows which numbered statement is in the table of `docs/raft.md`.
+Elections and identities are in `test_core_elections.py`, scenarios of several nodes in
+`test_scenarios.py`; the table of `docs/raft.md` has the tests of each numbered statement.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ from tidelog.coordinator.raft.role import Role
 
 @pytest.mark.invariant("I66")
 class TestDurability:
-    """What must be on disk before something is said."""
+    """State that must be on disk before a message is sent."""
 
     def test_a_vote_is_sent_when_it_is_durable(self) -> None:
         core = node()
@@ -114,7 +114,7 @@ class TestDurability:
 
         assert core.ready().messages == (AppendReply(A, B, 1, 3, 3, 0, 0),)
 
-    def test_there_is_one_write_at_a_time_and_the_next_has_all_that_came_in(self) -> None:
+    def test_there_is_one_write_at_a_time_and_the_next_has_all_later_inputs(self) -> None:
         core = node(stored(1, 1))
         core.step(append(1, (1, 1), 1))
         first = core.ready().write
@@ -139,15 +139,15 @@ class TestDurability:
         assert any(isinstance(message, AppendRequest) for message in ready.messages)
         assert ready.write is not None
 
-    def test_an_old_vote_is_remembered_after_a_restart(self) -> None:
+    def test_a_vote_survives_a_restart(self) -> None:
         core = node(stored(3, voted_for=C))
 
         core.step(VoteRequest(B, A, 3, at(9, 3), is_transfer=False))
 
         assert sync(core) == [VoteReply(A, B, 3, is_granted=False)]
 
-    def test_a_term_that_only_the_log_remembers_counts(self) -> None:
-        """The crash came between the writing of entries and of the hard state."""
+    def test_a_term_found_only_in_the_log_counts_after_a_crash(self) -> None:
+        """The crash came between the writes of entries and of the hard state."""
         core = node(stored(1, 1, 4))
 
         assert core.term == 4
@@ -156,7 +156,7 @@ class TestDurability:
         assert write.hard_state == HardState(4)
 
     @pytest.mark.invariant("I72")
-    def test_a_log_that_a_crash_left_behind_is_dropped_from_the_disk(self) -> None:
+    def test_a_log_behind_the_snapshot_is_dropped_from_the_disk(self) -> None:
         """A log that is shorter than the snapshot starts cleanly."""
         core = node(StoredState(HardState(2), snapshot(5, 2), tuple(entries(1, 1))))
 
@@ -169,9 +169,9 @@ class TestDurability:
 
 
 class TestFollowing:
-    """What the leader sends."""
+    """Messages from the leader."""
 
-    def test_a_leader_of_an_earlier_term_is_told(self) -> None:
+    def test_a_stale_leader_learns_of_the_later_term(self) -> None:
         core = node(stored(5))
 
         core.step(append(3, (4, 3)))
@@ -181,7 +181,7 @@ class TestFollowing:
         assert core.leader is None
         assert core.last == at(0, 0)
 
-    def test_a_conflict_is_answered_by_where_the_logs_may_agree(self) -> None:
+    def test_an_append_refusal_carries_a_conflict_hint(self) -> None:
         core = node(stored(2, 1, 1, 2, 2))
 
         core.step(append(3, (4, 1)))
@@ -189,8 +189,8 @@ class TestFollowing:
         assert sync(core) == [AppendRefusal(A, B, 3, 4, at(2, 1), 1, 0)]
 
     @pytest.mark.invariant("I69")
-    def test_an_installed_snapshot_is_handed_out_when_it_is_durable(self) -> None:
-        """A snapshot replaces a log that conflicts with it, as a whole."""
+    def test_an_installed_snapshot_is_delivered_when_it_is_durable(self) -> None:
+        """A snapshot replaces a conflicting log as a whole."""
         core = node(stored(2, 1, 1, 1))
         core.step(SnapshotRequest(B, A, 2, snapshot(2, 2)))
 
@@ -206,7 +206,7 @@ class TestFollowing:
         assert AppendReply(A, B, 2, 2, 2, 0, 0) in ready.messages
         assert core.last == at(2, 2)
 
-    def test_a_node_does_not_stand_while_its_snapshot_is_not_durable(self) -> None:
+    def test_a_node_does_not_campaign_before_its_snapshot_is_durable(self) -> None:
         core = node(stored(2))
         core.step(SnapshotRequest(B, A, 2, snapshot(2, 2)))
 
@@ -214,7 +214,7 @@ class TestFollowing:
 
         assert core.role is Role.FOLLOWER
 
-    def test_a_removed_follower_learns_that_it_is_no_member(self) -> None:
+    def test_a_removed_follower_learns_of_its_removal(self) -> None:
         core = node(stored(1, 1))
         removal = Entry(2, 1, EntryKind.MEMBERSHIP, encode_membership(THREE.without(1)))
 
@@ -227,11 +227,11 @@ class TestFollowing:
 
 
 class TestLeading:
-    """What a leader takes and refuses."""
+    """Inputs that a leader accepts and refuses."""
 
     @pytest.mark.invariant("I67")
-    def test_a_term_begins_with_an_entry_of_its_own(self) -> None:
-        """Committing it commits what earlier leaders have left."""
+    def test_a_new_leader_appends_an_entry_of_its_own_term(self) -> None:
+        """Its commit commits the entries of earlier leaders."""
         core = leader(term=4)
 
         assert core.last == at(1, 4)
@@ -239,7 +239,7 @@ class TestLeading:
     def test_a_proposal_returns_the_name_of_its_entry(self) -> None:
         assert leader(term=4).propose(b"x") == at(2, 4)
 
-    def test_who_does_not_lead_takes_no_proposals_and_names_the_leader(self) -> None:
+    def test_a_follower_refuses_proposals_and_names_the_leader(self) -> None:
         core = node(stored(2))
         with pytest.raises(NotRaftLeaderError, match="knows no leader"):
             core.propose(b"x")
@@ -255,7 +255,7 @@ class TestLeading:
         with pytest.raises(PayloadTooLargeError, match="of 101 bytes is too large, the limit is 1"):
             leader().propose(b"x" * 101)
 
-    def test_what_is_not_committed_is_bounded(self) -> None:
+    def test_uncommitted_bytes_are_bounded(self) -> None:
         core = leader()
         core.propose(b"x" * 90)
         with pytest.raises(UncommittedLimitError, match="wait to be committed"):
@@ -274,7 +274,7 @@ class TestLeading:
         assert core.propose(b"x" * 90) == at(2, 1)
 
     @pytest.mark.invariant("I74")
-    def test_a_leader_that_hears_of_no_majority_steps_down(self) -> None:
+    def test_a_leader_without_a_majority_steps_down(self) -> None:
         """An isolated leader steps down within one election timeout."""
         core = leader()
 
@@ -285,7 +285,7 @@ class TestLeading:
         with pytest.raises(NotRaftLeaderError):
             core.propose(b"x")
 
-    def test_a_leader_steps_down_when_a_member_knows_a_later_term(self) -> None:
+    def test_a_leader_steps_down_for_a_later_term(self) -> None:
         core = leader()
 
         core.step(AppendRefusal(B, A, 3, 1, at(0, 0), 1, 0))
@@ -294,7 +294,7 @@ class TestLeading:
         assert core.term == 3
 
     @pytest.mark.invariant("I75")
-    def test_the_messages_of_a_removed_node_do_not_reach_a_leader(self) -> None:
+    def test_a_leader_ignores_messages_of_a_removed_node(self) -> None:
         """A removed node cannot disrupt."""
         core = leader()
         core.change_membership(Remove(3))
@@ -309,7 +309,7 @@ class TestLeading:
         assert core.term == 1
 
     def test_a_leader_whose_disk_is_stuck_lets_another_voter_lead(self) -> None:
-        """The others could commit without its disk, but it applies nothing, and answers nobody."""
+        """The others could commit without its disk, but it applies and answers nothing."""
         core = leader()
         core.propose(b"x")
         core.ready()
@@ -320,7 +320,7 @@ class TestLeading:
         assert core.role is Role.FOLLOWER
         assert TimeoutNow(A, B, 1) in core.ready().messages
 
-    def test_a_node_does_not_stand_while_its_disk_is_stuck(self) -> None:
+    def test_a_node_does_not_campaign_while_its_disk_is_stuck(self) -> None:
         core = node(stored(1, 1))
         core.step(append(1, (1, 1), 1))
         write = core.ready().write
@@ -336,7 +336,7 @@ class TestLeading:
 
         assert roles == [Role.FOLLOWER, Role.PRE_CANDIDATE]
 
-    def test_a_leader_that_is_alone_waits_for_its_disk(self) -> None:
+    def test_the_only_voter_leads_on_while_its_disk_is_stuck(self) -> None:
         core = node(ALONE)
         sync(core)
         core.propose(b"x")
@@ -346,7 +346,7 @@ class TestLeading:
 
         assert core.role is Role.LEADER
 
-    def test_a_change_counts_from_the_moment_it_is_appended(self) -> None:
+    def test_a_membership_change_is_in_force_when_it_is_appended(self) -> None:
         core = leader()
 
         core.change_membership(AddLearner(D))
@@ -355,7 +355,7 @@ class TestLeading:
         with pytest.raises(MembershipRefusedError, match="is not committed"):
             core.change_membership(Remove(3))
 
-    def test_leadership_moves_to_voters_only(self) -> None:
+    def test_leadership_is_transferred_to_voters_only(self) -> None:
         core = leader()
 
         core.transfer_leadership(1)
@@ -363,7 +363,7 @@ class TestLeading:
         with pytest.raises(MembershipRefusedError, match="node 9 is no voter"):
             core.transfer_leadership(9)
 
-    def test_nothing_is_taken_while_leadership_moves(self) -> None:
+    def test_proposals_are_refused_during_a_leadership_transfer(self) -> None:
         core = leader()
         core.transfer_leadership(2)
 
@@ -375,7 +375,7 @@ class TestLeading:
         core.tick()
         assert core.propose(b"x") == at(2, 1)
 
-    def test_compacted_entries_are_gone_and_the_snapshot_stands_for_them(self) -> None:
+    def test_compacted_entries_are_replaced_by_the_snapshot(self) -> None:
         core = leader()
 
         core.compact(core.snapshot_meta(1), keep_entries=0)
@@ -387,7 +387,7 @@ class TestLeading:
         assert core.progress[3].snapshot_index == 1
 
 
-def test_ready_hands_everything_out_once() -> None:
+def test_ready_returns_everything_once() -> None:
     core = leader()
     core.propose(b"x")
 
@@ -411,7 +411,9 @@ _INPUTS: tuple[Callable[[RaftCore], object], ...] = (
 
 
 @pytest.mark.parametrize("take_input", _INPUTS)
-def test_ready_looks_again_only_after_an_input(take_input: Callable[[RaftCore], object]) -> None:
+def test_ready_is_computed_again_only_after_an_input(
+    take_input: Callable[[RaftCore], object],
+) -> None:
     core = leader()
     assert core.ready() is EMPTY_READY
 
@@ -421,7 +423,7 @@ def test_ready_looks_again_only_after_an_input(take_input: Callable[[RaftCore], 
     assert core.ready() is EMPTY_READY
 
 
-def test_ready_looks_again_when_a_write_is_durable() -> None:
+def test_ready_is_computed_again_when_a_write_is_durable() -> None:
     core = leader()
     core.propose(b"x")
     write = core.ready().write
@@ -447,7 +449,7 @@ def test_committed_entries_beyond_the_limit_come_with_the_next_ready() -> None:
     assert [len(core.ready().committed) for _ in range(4)] == [1, 1, 1, 0]
 
 
-def test_equal_dice_give_equal_lives() -> None:
+def test_equal_random_numbers_give_equal_runs() -> None:
     def life() -> list[Message]:
         core = node()
         sent: list[Message] = []

@@ -1,4 +1,4 @@
-"""Tests of one node: when it stands for election, for whom it votes, and whom it believes."""
+"""Elections and identities of one node."""
 
 import pytest
 
@@ -44,9 +44,9 @@ from tidelog.coordinator.raft.role import Role
 
 
 class TestElection:
-    """Standing and voting."""
+    """Campaigns and votes."""
 
-    def test_the_only_voter_leads_as_soon_as_its_disk_knows(self) -> None:
+    def test_the_only_voter_leads_when_its_vote_is_durable(self) -> None:
         core = node(ALONE)
 
         committed: list[Entry] = []
@@ -71,7 +71,7 @@ class TestElection:
         assert core.commit_index == 2
         assert [applied.payload for applied in core.ready().committed] == [b"x"]
 
-    def test_nobody_stands_before_the_election_timeout(self) -> None:
+    def test_no_node_campaigns_before_the_election_timeout(self) -> None:
         core = node()
 
         roles: list[Role] = []
@@ -81,7 +81,7 @@ class TestElection:
 
         assert roles == [Role.FOLLOWER, Role.PRE_CANDIDATE]
 
-    def test_learners_and_strangers_do_not_stand(self) -> None:
+    def test_learners_and_non_members_do_not_campaign(self) -> None:
         learner = StoredState(HardState(), snapshot(0, 0, Membership((B, C), (A,))))
         stranger = StoredState(HardState(), snapshot(0, 0, Membership()))
 
@@ -130,7 +130,7 @@ class TestElection:
         assert core.term == 2
 
     @pytest.mark.invariant("I74")
-    def test_a_voter_that_has_heard_of_a_leader_lately_refuses(self) -> None:
+    def test_a_voter_with_a_live_leader_refuses_its_vote(self) -> None:
         """Pre-vote and check-quorum: a healthy leader is not deposed."""
         core = node(stored(2))
         core.step(append(2, (0, 0)))
@@ -146,7 +146,7 @@ class TestElection:
         core.step(PreVoteRequest(C, A, 5, at(9, 9)))
         assert sync(core) == [PreVoteReply(A, C, 2, 5, is_granted=True)]
 
-    def test_a_vote_that_the_leader_asked_for_does_not_wait(self) -> None:
+    def test_a_transfer_vote_ignores_the_leader_lease(self) -> None:
         core = node(stored(2))
         core.step(append(2, (0, 0)))
         sync(core)
@@ -193,10 +193,11 @@ class TestElection:
         assert core.role is Role.FOLLOWER
         assert core.leader == B
 
-    def test_who_is_being_removed_stands_as_long_as_that_is_not_committed(self) -> None:
+    def test_a_voter_campaigns_until_its_removal_is_committed(self) -> None:
         """Found by the simulator: two nodes, the leader removes itself and restarts.
 
-        It has the entry, so the other cannot be elected; were it not to stand, nobody could.
+        It has the entry, so the other node cannot be elected; without its campaign there is no
+        leader.
         """
         payload = encode_membership(Membership.of_voters([B]))
         removal = Entry(1, 1, EntryKind.MEMBERSHIP, payload)
@@ -228,7 +229,7 @@ class TestIdentity:
         assert core.ready().is_empty
         assert core.term == 0
 
-    def test_what_an_id_with_another_disk_reports_is_not_counted(self) -> None:
+    def test_a_report_of_an_id_with_another_disk_is_not_counted(self) -> None:
         core = leader()
         core.propose(b"x")
         sync(core)
@@ -248,7 +249,7 @@ class TestIdentity:
 
         assert core.role is Role.CANDIDATE
 
-    def test_a_report_of_a_later_term_from_who_is_no_member_changes_nothing(self) -> None:
+    def test_a_report_of_a_later_term_from_a_non_member_changes_nothing(self) -> None:
         core = leader()
 
         core.step(AppendRefusal(D, A, 9, 1, at(0, 0), 1, 0))
@@ -263,8 +264,8 @@ class TestIdentity:
         assert core.role is Role.LEADER
 
     @pytest.mark.invariant("I71")
-    def test_a_node_with_damaged_state_says_nothing(self) -> None:
-        """It must not vote or campaign with what is left of its log."""
+    def test_a_node_with_damaged_state_sends_nothing(self) -> None:
+        """It must not vote or campaign with the remains of its log."""
         core = node(stored(1, 1, 2), is_damaged=True)
         pass_time(core, 50)
 
@@ -276,13 +277,13 @@ class TestIdentity:
         assert core.ready().is_empty
         assert core.role is Role.FOLLOWER
 
-    def test_the_only_voter_does_not_stand_when_it_is_damaged(self) -> None:
+    def test_the_only_voter_does_not_campaign_when_it_is_damaged(self) -> None:
         core = node(ALONE, is_damaged=True)
 
         pass_time(core, 50)
 
         assert core.ready().is_empty
 
-    def test_a_log_with_a_hole_is_not_taken_for_a_short_one(self) -> None:
-        with pytest.raises(DamagedLogError, match="what is between them is missing"):
+    def test_a_log_with_a_gap_is_damaged(self) -> None:
+        with pytest.raises(DamagedLogError, match="the entries between them are missing"):
             node(StoredState(HardState(1), NOTHING, tuple(entries(1, first=3))))

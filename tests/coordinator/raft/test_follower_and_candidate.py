@@ -24,8 +24,8 @@ def request(previous: tuple[int, int], *terms: int, commit_index: int = 0) -> Ap
 
 
 @pytest.mark.invariant("I66")
-def test_the_reply_tells_what_was_received_from_what_is_on_disk() -> None:
-    """An acknowledgement never says more than the disk has."""
+def test_an_append_reply_has_received_and_durable_index() -> None:
+    """An acknowledgement never claims more than the disk has."""
     log = RaftLog(NOTHING, entries(1, 1))
     follower = Follower(B, log, max_unsynced_bytes=MOST)
 
@@ -35,7 +35,7 @@ def test_the_reply_tells_what_was_received_from_what_is_on_disk() -> None:
     assert follower.report(A, 5) == AppendReply(B, A, 5, 4, 4, 0, 0)
 
 
-def test_what_is_on_disk_counts_only_as_far_as_it_agrees_with_the_leader() -> None:
+def test_the_durable_index_counts_only_up_to_the_match() -> None:
     log = RaftLog(NOTHING, entries(1, 1, 1, 1))
     follower = Follower(B, log, max_unsynced_bytes=MOST)
 
@@ -44,7 +44,7 @@ def test_what_is_on_disk_counts_only_as_far_as_it_agrees_with_the_leader() -> No
     assert reply == AppendReply(B, A, 5, 2, 2, 7, 3)
 
 
-def test_the_commit_index_is_taken_only_as_far_as_the_logs_agree() -> None:
+def test_the_commit_index_advances_only_up_to_the_match() -> None:
     log = RaftLog(NOTHING, entries(1, 1, 1, 1))
 
     Follower(B, log, max_unsynced_bytes=MOST).take_entries(request((1, 1), 1, commit_index=4))
@@ -60,7 +60,7 @@ def test_a_refusal_names_the_last_entry_that_may_agree() -> None:
     assert follower.take_entries(request((9, 3))) == AppendRefusal(B, A, 5, 9, at(5, 2), 7, 3)
 
 
-def test_a_snapshot_that_is_news_is_reported_when_it_is_durable() -> None:
+def test_a_new_snapshot_is_acknowledged_when_it_is_durable() -> None:
     log = RaftLog(NOTHING, entries(1, 1))
     follower = Follower(B, log, max_unsynced_bytes=MOST)
 
@@ -71,7 +71,7 @@ def test_a_snapshot_that_is_news_is_reported_when_it_is_durable() -> None:
     assert follower.report(A, 5) == AppendReply(B, A, 5, 9, 9, 0, 0)
 
 
-def test_a_stale_snapshot_is_answered_by_what_is_committed() -> None:
+def test_a_stale_snapshot_is_answered_with_the_commit_index() -> None:
     log = RaftLog(NOTHING, entries(1, 1, 1))
     log.commit_to(3)
 
@@ -82,7 +82,7 @@ def test_a_stale_snapshot_is_answered_by_what_is_committed() -> None:
     assert reply == AppendReply(B, A, 5, 3, 3, 0, 0)
 
 
-def test_while_the_disk_is_far_behind_nothing_more_is_taken() -> None:
+def test_no_entries_are_accepted_while_the_disk_is_far_behind() -> None:
     log = RaftLog(NOTHING, entries(1, 1))
     follower = Follower(B, log, max_unsynced_bytes=1)
     follower.take_entries(request((2, 1), 2, 2))
@@ -90,7 +90,7 @@ def test_while_the_disk_is_far_behind_nothing_more_is_taken() -> None:
     reply = follower.take_entries(request((4, 2), 2, 2, commit_index=6))
     assert reply == AppendReply(B, A, 5, 4, 2, 7, 3)
     assert log.last == at(4, 2)
-    assert follower.take_entries(request((9, 2))) == reply, "no refusal, which asks for more"
+    assert follower.take_entries(request((9, 2))) == reply, "no refusal, which requests more"
 
     log.synced(at(4, 2), None)
     assert log.unsynced_bytes == 0
@@ -115,7 +115,7 @@ def test_timeouts_are_spread_between_one_and_two_election_timeouts() -> None:
     assert set(waits) == set(range(10, 20))
 
 
-def test_the_minimum_is_the_time_in_which_nobody_can_have_timed_out() -> None:
+def test_no_timer_ends_within_the_minimum_election_timeout() -> None:
     timer = ElectionTimer(3, Random(1))
 
     within: list[bool] = []

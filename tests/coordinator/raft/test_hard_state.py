@@ -15,7 +15,7 @@ def reply(term: int, target: Identity = B) -> VoteReply:
     return VoteReply(A, target, term, is_granted=True)
 
 
-def test_in_a_quiet_term_messages_leave_at_once() -> None:
+def test_messages_of_a_durable_term_leave_at_once() -> None:
     promises = HardStateGate(HardState(3))
 
     promises.post(reply(3))
@@ -43,7 +43,7 @@ def test_a_message_waits_until_its_vote_is_durable() -> None:
     assert promises.unsynced() is None
 
 
-def test_what_was_promised_while_a_write_ran_waits_for_the_next_one() -> None:
+def test_a_promise_made_during_a_write_waits_for_the_next_one() -> None:
     promises = HardStateGate(HardState(3))
     promises.advance_term(4)
     promises.vote_for(B)
@@ -95,7 +95,7 @@ def test_a_term_never_falls() -> None:
         (HardState(4, A), HardState(5), False),
     ],
 )
-def test_a_promise_is_kept_by_the_same_vote_or_a_later_term(
+def test_a_hard_state_is_covered_by_the_same_vote_or_a_later_term(
     kept: HardState, promised: HardState, is_covered: bool
 ) -> None:
     assert kept.covers(promised) is is_covered

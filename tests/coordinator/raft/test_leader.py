@@ -1,4 +1,4 @@
-"""Tests of what a leader knows and does in one term."""
+"""The state of a leader in one term."""
 
 import pytest
 
@@ -29,7 +29,7 @@ CONFIG = RaftConfig(
 
 
 def leading(log: RaftLog) -> Leader:
-    """Return the leadership of A, which has answers from nobody and has sent its first probes."""
+    """Return A as the leader, without answers and with its first probes sent."""
     leader = Leader(A, TERM, log, config=CONFIG)
     leader.take_messages()
     return leader
@@ -59,9 +59,9 @@ def sent_to_b(leader: Leader) -> list[list[int]]:
 
 
 class TestReplication:
-    """What goes out to a follower."""
+    """Messages to a follower."""
 
-    def test_until_it_answers_a_follower_gets_one_message_for_each_heartbeat(self) -> None:
+    def test_a_silent_follower_gets_one_probe_for_each_heartbeat(self) -> None:
         leader = leading(log_of(1, 3))
 
         assert sent_to_b(leader) == []
@@ -80,7 +80,7 @@ class TestReplication:
         agree(leader, 4)
         assert sent_to_b(leader) == [[5, 6], [7]]
 
-    def test_a_commit_is_told_at_once_also_when_there_are_no_entries_to_send(self) -> None:
+    def test_a_new_commit_index_is_sent_at_once_without_entries(self) -> None:
         log = log_of(1, 3)
         leader = leading(log)
         agree(leader, 2)
@@ -90,7 +90,7 @@ class TestReplication:
         assert sent_to_b(leader) == []
 
     def test_a_refusal_skips_whole_terms(self) -> None:
-        """Conflict hints: one message for each term that differs, not one for each entry."""
+        """Conflict hints: one message for each conflicting term, not one for each entry."""
         log = log_of(1, 1, 2, 2, 2, 2, 3)
         leader = leading(log)
 
@@ -109,7 +109,7 @@ class TestReplication:
         assert to_b(leader.take_messages()) == []
 
     @pytest.mark.parametrize("how", ["report", "time"])
-    def test_a_snapshot_that_does_not_arrive_is_sent_again(self, how: str) -> None:
+    def test_a_lost_snapshot_is_sent_again(self, how: str) -> None:
         log = RaftLog(snapshot(5, 2), entries(3, first=6))
         leader = leading(log)
         leader.take_refusal(AppendRefusal(B, A, TERM, 6, at(2, 1), 1, 0))
@@ -123,7 +123,7 @@ class TestReplication:
 
         assert SnapshotRequest(A, B, TERM, snapshot(5, 2)) in to_b(leader.take_messages())
 
-    def test_a_heartbeat_finds_out_that_a_snapshot_has_arrived(self) -> None:
+    def test_a_heartbeat_reply_confirms_an_installed_snapshot(self) -> None:
         log = RaftLog(snapshot(5, 2), entries(3, first=6))
         leader = leading(log)
         leader.take_refusal(AppendRefusal(B, A, TERM, 6, at(2, 1), 1, 0))
@@ -143,7 +143,7 @@ class TestReplication:
 
         assert leader.progress[2].state is ProgressState.PROBE
 
-    def test_a_reply_that_claims_more_than_there_is_counts_for_nothing(self) -> None:
+    def test_a_reply_beyond_the_log_is_ignored(self) -> None:
         leader = leading(log_of(1, 3))
 
         agree(leader, 9)
@@ -153,9 +153,9 @@ class TestReplication:
 
 
 class TestCommit:
-    """What a majority has."""
+    """Entries on a majority."""
 
-    def test_what_a_majority_has_on_disk_can_be_committed(self) -> None:
+    def test_an_entry_on_a_majority_of_disks_can_be_committed(self) -> None:
         leader = leading(log_of(3, 3, 3))
 
         agree(leader, 3, 2)
@@ -174,7 +174,7 @@ class TestCommit:
         agree(leader, 3)
         assert leader.committable_index() == 3
 
-    def test_the_leaders_own_disk_counts_like_any_other(self) -> None:
+    def test_the_leader_counts_its_own_durable_index(self) -> None:
         log = log_of(1)
         log.append(entries(3, first=2)[0])
         leader = leading(log)
@@ -197,9 +197,9 @@ class TestCommit:
 
 
 class TestQuorum:
-    """Whether a majority is heard of."""
+    """CheckQuorum."""
 
-    def test_a_leader_counts_who_has_answered_within_an_election_timeout(self) -> None:
+    def test_check_quorum_counts_voters_active_within_an_election_timeout(self) -> None:
         leader = leading(log_of(3))
         heard: list[bool] = []
         for _ in range(CONFIG.election_ticks):
@@ -211,7 +211,7 @@ class TestQuorum:
         leader.take_refusal(AppendRefusal(B, A, TERM, 1, at(0, 0), 1, 0))
         assert leader.is_quorum_active()
 
-    def test_learners_are_no_majority(self) -> None:
+    def test_check_quorum_does_not_count_learners(self) -> None:
         log = RaftLog(snapshot(0, 0, THREE.with_learner(D)), entries(3))
         leader = leading(log)
         for _ in range(CONFIG.election_ticks):
@@ -225,7 +225,7 @@ class TestQuorum:
 class TestReads:
     """ReadIndex."""
 
-    def test_a_read_waits_for_a_majority_that_was_asked_after_it(self) -> None:
+    def test_a_read_index_waits_for_a_majority_asked_after_it(self) -> None:
         log = log_of(3)
         log.commit_to(1)
         leader = leading(log)
@@ -240,7 +240,7 @@ class TestReads:
 
     @pytest.mark.invariant("I67")
     def test_a_read_waits_until_an_entry_of_the_term_is_committed(self) -> None:
-        """Until then the leader does not know what is committed."""
+        """Until then the leader does not know the commit index."""
         log = log_of(1, 3)
         log.commit_to(1)
         leader = leading(log)
@@ -254,7 +254,7 @@ class TestReads:
 
         assert leader.take_reads() == [ReadState(7, 2)]
 
-    def test_a_round_that_was_not_begun_cannot_be_confirmed(self) -> None:
+    def test_a_read_round_of_the_future_is_not_confirmed(self) -> None:
         log = log_of(3)
         log.commit_to(1)
         leader = leading(log)
@@ -302,7 +302,7 @@ class TestMembership:
 
         assert leader.changed_membership(Promote(4)).voters == (A, B, C, D)
 
-    def test_who_is_removed_is_told_until_that_is_committed(self) -> None:
+    def test_a_removed_member_gets_entries_until_its_removal_is_committed(self) -> None:
         log = log_of(3)
         log.commit_to(1)
         leader = leading(log)
@@ -319,7 +319,7 @@ class TestMembership:
         assert sent_to_b(leader) == []
         assert 2 not in leader.progress
 
-    def test_a_leader_that_leaves_lets_the_best_voter_stand(self) -> None:
+    def test_a_removed_leader_lets_the_best_voter_campaign(self) -> None:
         log = log_of(3, 3)
         leader = leading(log)
         leader.take_reply(AppendReply(B, A, TERM, 1, 1, 1, 0))
@@ -330,9 +330,9 @@ class TestMembership:
 
 
 class TestTransfer:
-    """Handing over leader."""
+    """Leadership transfers."""
 
-    def test_the_target_stands_when_it_has_everything_and_is_told_once(self) -> None:
+    def test_a_transfer_sends_timeout_now_once_when_the_target_has_all_entries(self) -> None:
         leader = leading(log_of(3, 3))
         leader.begin_transfer(B)
         assert TimeoutNow(A, B, TERM) not in leader.take_messages()
@@ -342,7 +342,7 @@ class TestTransfer:
         assert TimeoutNow(A, B, TERM) in leader.take_messages()
         assert TimeoutNow(A, B, TERM) not in leader.take_messages()
 
-    def test_a_transfer_is_given_up_after_an_election_timeout(self) -> None:
+    def test_a_transfer_is_abandoned_after_an_election_timeout(self) -> None:
         leader = leading(log_of(3, 3))
         leader.tick()
         leader.begin_transfer(B)
@@ -355,7 +355,7 @@ class TestTransfer:
         assert targets == [B, B, B, B, None]
 
 
-def test_reads_that_come_together_share_a_round() -> None:
+def test_concurrent_reads_share_a_round() -> None:
     reads = ReadQueue()
     reads.ask(1)
     reads.ask(2)
@@ -367,7 +367,7 @@ def test_reads_that_come_together_share_a_round() -> None:
     assert reads.take_confirmed(1) == []
 
 
-def test_a_read_that_comes_after_a_round_began_waits_for_the_next() -> None:
+def test_a_read_after_the_start_of_a_round_waits_for_the_next() -> None:
     reads = ReadQueue()
     reads.ask(1)
     reads.begin_round(10)

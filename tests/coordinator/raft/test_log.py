@@ -1,4 +1,4 @@
-"""Tests of the log of one node."""
+"""The log of one node."""
 
 import pytest
 
@@ -20,29 +20,29 @@ def terms(log: RaftLog) -> list[int | None]:
 
 
 class TestAccept:
-    """Entries that come from the leader."""
+    """Entries from the leader."""
 
-    def test_entries_behind_a_known_one_are_taken(self) -> None:
+    def test_entries_behind_a_known_one_are_appended(self) -> None:
         log = RaftLog(NOTHING, entries(1, 1))
 
         assert log.accept(at(2, 1), entries(2, 2, first=3)) == 4
         assert log.last == at(4, 2)
 
     @pytest.mark.parametrize("previous", [at(3, 1), at(2, 2), at(9, 1)])
-    def test_entries_behind_an_unknown_one_are_not(self, previous: EntryId) -> None:
+    def test_entries_behind_an_unknown_one_are_refused(self, previous: EntryId) -> None:
         log = RaftLog(NOTHING, entries(1, 1))
 
         assert log.accept(previous, entries(2, first=previous.index + 1)) is None
         assert log.last == at(2, 1)
 
-    def test_the_log_is_cut_where_it_conflicts(self) -> None:
+    def test_the_log_is_truncated_at_a_conflict(self) -> None:
         log = RaftLog(NOTHING, entries(1, 1, 1, 1))
 
         assert log.accept(at(1, 1), entries(1, 3, first=2)) == 3
         assert terms(log) == [0, 1, 1, 3]
         assert log.durable_index == 2
 
-    def test_a_late_message_with_fewer_entries_cuts_nothing(self) -> None:
+    def test_a_late_append_with_fewer_entries_truncates_nothing(self) -> None:
         log = RaftLog(NOTHING, entries(1, 1, 1, 1))
 
         assert log.accept(at(1, 1), entries(1, first=2)) == 2
@@ -60,16 +60,16 @@ class TestAccept:
         assert log.accept(at(1, 1), []) == 5
         assert terms(log) == [2, 2, 3]
 
-    def test_what_is_committed_is_never_cut(self) -> None:
+    def test_committed_entries_are_never_truncated(self) -> None:
         log = RaftLog(NOTHING, entries(1, 1))
         log.commit_to(2)
 
-        with pytest.raises(AssertionError, match="never cut"):
+        with pytest.raises(AssertionError, match="never truncated"):
             log.accept(at(1, 1), entries(2, first=2))
 
 
 class TestHints:
-    """Where two logs may agree."""
+    """Conflict hints: where two logs may agree."""
 
     @pytest.mark.parametrize(
         ("limit", "expected"),
@@ -83,14 +83,12 @@ class TestHints:
             (at(9, 0), at(0, 0)),
         ],
     )
-    def test_the_last_entry_not_above_an_index_and_a_term(
-        self, limit: EntryId, expected: EntryId
-    ) -> None:
+    def test_find_conflict_by_term(self, limit: EntryId, expected: EntryId) -> None:
         log = RaftLog(NOTHING, entries(1, 2, 3, 3, 3, 5))
 
         assert log.find_conflict_by_term(limit) == expected
 
-    def test_nothing_is_below_the_compacted_point(self) -> None:
+    def test_no_conflict_hint_is_below_the_compacted_point(self) -> None:
         log = RaftLog(snapshot(5, 2), entries(3, first=6))
 
         assert log.find_conflict_by_term(at(3, 9)) == at(5, 2)
@@ -98,9 +96,9 @@ class TestHints:
 
 
 class TestDurability:
-    """What the own disk has."""
+    """Entries on the own disk."""
 
-    def test_what_is_appended_is_unsynced_until_the_disk_has_it(self) -> None:
+    def test_appended_entries_are_unsynced_until_they_are_durable(self) -> None:
         log = RaftLog(NOTHING, entries(1))
         log.append(entry(2, 1))
         log.append(entry(3, 1))
@@ -111,7 +109,7 @@ class TestDurability:
         assert [unsynced.index for unsynced in log.unsynced()] == [3]
 
     @pytest.mark.invariant("I73")
-    def test_an_acknowledgement_for_what_was_overwritten_says_nothing(self) -> None:
+    def test_a_sync_of_overwritten_entries_is_ignored(self) -> None:
         """The disk acknowledges a term and an index, not an index alone."""
         log = RaftLog(NOTHING, entries(1))
         log.append(entry(2, 2))
@@ -124,8 +122,8 @@ class TestDurability:
         assert [unsynced.term for unsynced in log.unsynced()] == [3, 3]
 
     @pytest.mark.invariant("I73")
-    def test_what_was_overwritten_and_came_back_is_on_the_disk(self) -> None:
-        """There and back again: the disk has the same entries that the log has again."""
+    def test_entries_that_were_overwritten_and_restored_are_durable(self) -> None:
+        """The disk has the entries that the log has again."""
         log = RaftLog(NOTHING, entries(1))
         log.append(entry(2, 2))
         log.accept(at(1, 1), entries(3, first=2))
@@ -135,7 +133,7 @@ class TestDurability:
 
         assert log.durable_index == 2
 
-    def test_only_what_is_committed_and_durable_is_handed_out_and_once(self) -> None:
+    def test_entries_are_delivered_once_when_committed_and_durable(self) -> None:
         log = RaftLog(NOTHING)
         for index in (1, 2, 3):
             log.append(entry(index, 1))
@@ -146,7 +144,7 @@ class TestDurability:
         assert log.take_committed(max_bytes=1000) == (entry(1, 1), entry(2, 1))
         assert log.take_committed(max_bytes=1000) == ()
 
-    def test_what_is_handed_out_at_once_is_bounded_by_bytes(self) -> None:
+    def test_delivered_entries_are_bounded_by_bytes(self) -> None:
         log = RaftLog(NOTHING, [entry(index, 1, b"x" * 100) for index in (1, 2, 3)])
         log.commit_to(3)
 
@@ -157,7 +155,7 @@ class TestDurability:
 
 @pytest.mark.invariant("I72")
 class TestStart:
-    """What a crash may have left."""
+    """The remains of a crash."""
 
     def test_entries_that_the_snapshot_covers_are_left_out(self) -> None:
         log = RaftLog(snapshot(3, 2), entries(1, 1, 2, 2, 3))
@@ -167,14 +165,14 @@ class TestStart:
         assert not log.is_snapshot_unsynced
 
     @pytest.mark.parametrize("stored", [entries(1, 1), entries(1, 1, 1, 1, 1)])
-    def test_a_log_that_does_not_reach_the_snapshot_or_differs_there_is_dropped(
+    def test_a_log_that_conflicts_with_the_snapshot_is_dropped_at_start(
         self, stored: list[Entry]
     ) -> None:
         log = RaftLog(snapshot(3, 2), stored)
 
         assert log.last == at(3, 2)
 
-    def test_what_is_dropped_must_go_from_the_disk_before_anything_is_appended(self) -> None:
+    def test_a_dropped_log_is_removed_from_disk_before_an_append(self) -> None:
         log = RaftLog(snapshot(3, 2), entries(1, 1))
 
         assert log.is_snapshot_unsynced
@@ -191,7 +189,7 @@ class TestStart:
             [Entry(4, 2, EntryKind.MEMBERSHIP, b"\xc1")],
         ],
     )
-    def test_a_log_with_a_hole_or_in_disorder_is_damaged(self, stored: list[Entry]) -> None:
+    def test_a_log_with_a_gap_or_out_of_order_is_damaged(self, stored: list[Entry]) -> None:
         with pytest.raises(DamagedLogError):
             RaftLog(snapshot(3, 2), stored)
 
@@ -203,11 +201,11 @@ class TestStart:
 
 
 class TestSnapshots:
-    """Snapshots that come from the leader, and own ones."""
+    """Snapshots from the leader, and own ones."""
 
     @pytest.mark.invariant("I69")
     def test_a_snapshot_replaces_a_log_that_conflicts_with_it(self) -> None:
-        """Rule 7 of figure 13: the whole log goes, not only what the snapshot covers."""
+        """Rule 7 of figure 13: the whole log is removed, not only the covered entries."""
         log = RaftLog(NOTHING, entries(1, 1, 1, 1, 1))
 
         assert log.install(snapshot(3, 2, FOUR))
@@ -222,8 +220,8 @@ class TestSnapshots:
         assert log.durable_index == 3
 
     @pytest.mark.invariant("I69")
-    def test_a_snapshot_that_the_log_agrees_with_cuts_nothing(self) -> None:
-        """A stale snapshot does not truncate entries that match."""
+    def test_a_matching_snapshot_truncates_nothing(self) -> None:
+        """A stale snapshot does not truncate matching entries."""
         log = RaftLog(NOTHING, entries(1, 1, 2, 2, 2))
 
         assert not log.install(snapshot(3, 2))
@@ -232,14 +230,14 @@ class TestSnapshots:
         assert log.commit_index == 3
         assert log.durable_index == 5
 
-    def test_a_snapshot_of_what_is_committed_is_no_news(self) -> None:
+    def test_a_snapshot_below_the_commit_index_is_ignored(self) -> None:
         log = RaftLog(NOTHING, entries(1, 1, 2))
         log.commit_to(3)
 
         assert not log.install(snapshot(2, 1))
         assert log.commit_index == 3
 
-    def test_nothing_is_handed_out_between_a_snapshot_and_its_sync(self) -> None:
+    def test_no_entry_is_delivered_before_an_installed_snapshot_is_durable(self) -> None:
         log = RaftLog(NOTHING, entries(1, 1))
         log.commit_to(2)
         log.install(snapshot(9, 3))
@@ -252,7 +250,7 @@ class TestSnapshots:
         assert log.take_installed() == snapshot(9, 3)
         assert log.take_committed(max_bytes=1000) == (entry(10, 3),)
 
-    def test_an_acknowledgement_without_the_snapshot_says_nothing_about_it(self) -> None:
+    def test_a_sync_without_the_snapshot_does_not_make_it_durable(self) -> None:
         log = RaftLog(NOTHING, entries(1))
         log.install(snapshot(9, 3))
 
@@ -260,7 +258,7 @@ class TestSnapshots:
 
         assert log.is_snapshot_unsynced
 
-    def test_a_snapshot_is_written_once_although_what_followed_it_is_cut_meanwhile(self) -> None:
+    def test_a_snapshot_is_written_once_despite_a_later_truncation(self) -> None:
         log = RaftLog(NOTHING, entries(1))
         log.install(snapshot(9, 3))
         log.accept(at(9, 3), entries(3, 3, first=10))
@@ -272,7 +270,7 @@ class TestSnapshots:
         assert log.durable_index == 9
         assert log.unsynced() == (entry(10, 4),)
 
-    def test_compaction_keeps_some_entries_for_followers_that_are_a_little_behind(self) -> None:
+    def test_compaction_keeps_entries_for_slow_followers(self) -> None:
         log = RaftLog(NOTHING, entries(1, 1, 2, 2, 2))
         log.commit_to(4)
         log.take_committed(max_bytes=1000)
@@ -285,9 +283,9 @@ class TestSnapshots:
 
 
 class TestMembership:
-    """The membership goes with the log."""
+    """The membership in the log."""
 
-    def test_it_is_in_force_when_appended_and_gone_when_cut(self) -> None:
+    def test_a_membership_is_in_force_when_appended_and_reverted_when_truncated(self) -> None:
         log = RaftLog(NOTHING, entries(1))
 
         log.accept(at(1, 1), [membership_entry(2, 1)])
@@ -297,7 +295,7 @@ class TestMembership:
         assert log.membership == THREE
         assert log.membership_index == 0
 
-    def test_it_is_known_at_every_entry_that_is_not_compacted(self) -> None:
+    def test_the_membership_at_every_uncompacted_entry_is_known(self) -> None:
         log = RaftLog(NOTHING, [entry(1, 1), membership_entry(2, 1), entry(3, 1)])
         log.commit_to(3)
         log.take_committed(max_bytes=1000)
@@ -308,7 +306,7 @@ class TestMembership:
         assert log.membership_at(3) == FOUR
         assert log.membership_index == 2
 
-    def test_who_is_being_removed_is_needed_until_that_is_committed(self) -> None:
+    def test_a_removed_voter_is_promotable_until_its_removal_is_committed(self) -> None:
         log = RaftLog(NOTHING)
         log.append(Entry(1, 1, EntryKind.MEMBERSHIP, encode_membership(THREE.without(1))))
 
@@ -317,7 +315,7 @@ class TestMembership:
         assert set(log.promotable_voters) == {B, C}
 
 
-def test_uncommitted_bytes_follow_appends_commits_and_cuts() -> None:
+def test_uncommitted_bytes_follow_appends_commits_and_truncations() -> None:
     log = RaftLog(NOTHING, entries(1, 1, 1))
     size = entry(1, 1).size_bytes
 

@@ -1,7 +1,7 @@
-"""A property test of the log against a naive model: a list that forgets nothing.
+"""A property test of the log against a naive model: a list that keeps all entries.
 
-A leader and a follower; the follower's log is what is tested. The model knows every entry since
-index 1 and answers each question by looking at all of them.
+A leader and a follower; the test is about the follower's log. The model has every entry since index
+1 and answers each question by a scan of all of them.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Model:
 
 
 class LogAgainstModel(RuleBasedStateMachine):
-    """Whatever a leader and a disk may do to a log."""
+    """All actions of a leader and a disk on a log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @rule(cut=st.integers(0, 4))
     def another_leader_has_another_end(self, cut: int) -> None:
-        """What is committed on the follower is in every later leader's log."""
+        """Entries committed on the follower are in every later leader's log."""
         self.term += 1
         kept = max(self.model.commit, len(self.leader) - cut)
         self.leader = self.leader[:kept]
@@ -86,7 +86,7 @@ class LogAgainstModel(RuleBasedStateMachine):
 
         self.log.synced(last, None)
 
-        # The disk has what it was given; the log is durable if all of that is still in it.
+        # The disk has the written entries; the log is durable if all of them are still in it.
         if written == self.model.entries[: len(written)]:
             self.model.durable = max(self.model.durable, len(written))
 

@@ -1,4 +1,4 @@
-"""Tests of who takes part, and of counting a majority."""
+"""The membership, and the count of a majority."""
 
 import pytest
 from hypothesis import given
@@ -64,7 +64,7 @@ def test_the_last_voter_stays() -> None:
         Membership.of_voters([A]).with_learner(B).without(1)
 
 
-def test_who_is_no_member_cannot_be_removed() -> None:
+def test_a_non_member_cannot_be_removed() -> None:
     with pytest.raises(MembershipRefusedError, match="node 4 is no member"):
         THREE.without(4)
 
@@ -76,13 +76,13 @@ def test_the_number_of_members_is_bounded() -> None:
         Membership.of_voters(voters).with_learner(Identity(1000, b"d"))
 
 
-def test_a_membership_survives_its_bytes() -> None:
+def test_a_membership_survives_encoding() -> None:
     membership = THREE.with_learner(D)
 
     assert decode_membership(encode_membership(membership)) == membership
 
 
-def test_nobody_has_a_majority_of_no_voters() -> None:
+def test_without_voters_there_is_no_majority() -> None:
     assert not Membership().is_majority([A])
 
 

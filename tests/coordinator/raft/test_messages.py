@@ -1,4 +1,4 @@
-"""Tests of the bytes of Raft's messages."""
+"""Encoding of Raft's messages."""
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ MESSAGES: list[Message] = [
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_a_message_survives_its_bytes(message: Message) -> None:
+def test_a_raft_message_survives_encoding(message: Message) -> None:
     assert decode(encode(message)) == message
 
 

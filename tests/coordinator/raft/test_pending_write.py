@@ -1,4 +1,4 @@
-"""Tests of the one write that is on its way to the disk."""
+"""The one write that is on its way to the disk."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def begun() -> tuple[HardStateGate, RaftLog, PendingWrite]:
     return promises, log, PendingWrite(promises, log, 3)
 
 
-def test_a_write_has_all_that_the_disk_does_not_know() -> None:
+def test_a_write_has_all_unsynced_state() -> None:
     promises, log, writing = begun()
     promises.advance_term(2)
     log.append(entry(2, 2))
@@ -22,13 +22,13 @@ def test_a_write_has_all_that_the_disk_does_not_know() -> None:
     assert writing.begin() == Write(HardState(2), None, (entry(2, 2),), at(2, 2))
 
 
-def test_there_is_nothing_to_write_when_the_disk_knows_it_all() -> None:
+def test_there_is_no_write_when_all_state_is_durable() -> None:
     _, _, writing = begun()
 
     assert writing.begin() is None
 
 
-def test_an_installed_snapshot_is_written_with_what_follows_it() -> None:
+def test_an_installed_snapshot_is_written_with_later_entries() -> None:
     _, log, writing = begun()
     log.install(snapshot(9, 3))
     log.accept(at(9, 3), entries(3, first=10))
@@ -38,7 +38,7 @@ def test_an_installed_snapshot_is_written_with_what_follows_it() -> None:
     assert write == Write(None, snapshot(9, 3), (entry(10, 3),), at(10, 3))
 
 
-def test_what_changes_while_a_write_is_under_way_is_in_the_next_one() -> None:
+def test_changes_during_a_write_are_in_the_next_one() -> None:
     _, log, writing = begun()
     log.append(entry(2, 1))
     first = writing.begin()

@@ -1,4 +1,4 @@
-"""Tests of what a leader knows of one follower."""
+"""The leader's state of one follower."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_a_window_is_full_by_messages_or_by_bytes() -> None:
     assert by_bytes.is_full
 
 
-def test_a_window_opens_by_one_message_with_each_answer_and_closes_when_it_is_cleared() -> None:
+def test_a_window_grows_by_one_message_for_each_answer_and_shrinks_when_cleared() -> None:
     window = Window(4, 100)
     rooms: list[int] = []
     for first in (10, 20, 30, 40):
@@ -82,7 +82,7 @@ def test_an_answer_to_an_earlier_attempt_does_not_end_probing(attempt: int) -> N
     assert (follower.match_index, follower.next_index) == (4, 8)
 
 
-def test_a_refusal_goes_back_to_the_hint_and_below_what_was_refused() -> None:
+def test_a_refusal_moves_the_next_index_back_to_the_hint() -> None:
     follower = progress()
 
     follower.refused(10, 5, 1)
@@ -128,7 +128,7 @@ def test_a_follower_leaves_the_snapshot_state_when_it_has_the_snapshot() -> None
     assert follower.next_index == 21
 
 
-def test_refusals_do_not_touch_who_waits_for_a_snapshot() -> None:
+def test_refusals_do_not_change_a_follower_that_waits_for_a_snapshot() -> None:
     follower = progress(3)
     follower.become_snapshot(20, now_ticks=5)
 

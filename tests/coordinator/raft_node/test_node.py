@@ -1,6 +1,6 @@
-"""Nodes of Raft agree, on real storage and real links, whatever the world does to them."""
+"""Raft nodes on real storage and real links, under faults."""
 
-# Looks at how far a core is.
+# Reads the state of a core.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ PATIENCE_S = 30.0
 
 
 def play(story: Callable[[World], Awaitable[None]], *, seed: int = 1) -> None:
-    """Let a story happen; it must come to its end."""
+    """Run a scenario; it must end."""
 
     async def main(world: World) -> None:
         watch_roles(world)
@@ -34,7 +34,7 @@ def play(story: Callable[[World], Awaitable[None]], *, seed: int = 1) -> None:
 
 
 async def leader_of(group: list[Host]) -> Host:
-    """Return the host that leads, when all that are up know it."""
+    """Return the leading host, when all running hosts know it."""
     found: list[Host] = []
 
     def is_agreed() -> bool:
@@ -60,7 +60,7 @@ def has_applied(host: Host, value: bytes) -> bool:
 
 
 async def commit(group: list[Host], value: bytes) -> Host:
-    """Have a value committed by whoever leads; return the host that did it."""
+    """Commit a value through the leader; return its host."""
     with trio.fail_after(PATIENCE_S):
         while True:
             leader = await leader_of(group)
@@ -76,7 +76,7 @@ def started(world: World, count: int) -> list[Host]:
     return group
 
 
-def test_one_node_alone_commits_without_waiting_for_anybody() -> None:
+def test_a_single_node_commits_without_other_nodes() -> None:
     async def story(world: World) -> None:
         (host,) = started(world, 1)
         await until(lambda: host.raft is not None and host.raft.is_leader, 0.2)
@@ -88,7 +88,7 @@ def test_one_node_alone_commits_without_waiting_for_anybody() -> None:
     play(story)
 
 
-def test_what_is_committed_is_applied_everywhere() -> None:
+def test_committed_entries_are_applied_on_all_nodes() -> None:
     async def story(world: World) -> None:
         group = started(world, 3)
         leader = await leader_of(group)
@@ -102,7 +102,7 @@ def test_what_is_committed_is_applied_everywhere() -> None:
     play(story)
 
 
-def test_after_the_leader_has_died_another_one_goes_on_with_all_that_was_committed() -> None:
+def test_a_new_leader_has_all_committed_entries_of_a_dead_one() -> None:
     async def story(world: World) -> None:
         group = started(world, 3)
         leader = await leader_of(group)
@@ -118,7 +118,7 @@ def test_after_the_leader_has_died_another_one_goes_on_with_all_that_was_committ
     play(story)
 
 
-def test_all_lose_their_power_and_nothing_committed_is_lost() -> None:
+def test_a_power_cut_of_all_nodes_loses_no_committed_entry() -> None:
     async def story(world: World) -> None:
         group = started(world, 3)
         leader = await leader_of(group)
@@ -163,7 +163,7 @@ def test_a_read_on_the_leader_sees_all_that_was_committed() -> None:
     play(story)
 
 
-def test_a_read_that_nobody_waits_for_any_more_is_no_defect(
+def test_a_cancelled_read_is_no_defect(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def story(world: World) -> None:
@@ -198,7 +198,7 @@ def test_a_leader_that_is_cut_off_serves_no_reads() -> None:
     play(story)
 
 
-def test_what_a_deposed_leader_had_appended_is_lost_and_said_to_be() -> None:
+def test_a_proposal_of_a_deposed_leader_is_reported_lost() -> None:
     async def story(world: World) -> None:
         group = started(world, 3)
         old = await leader_of(group)
@@ -214,12 +214,12 @@ def test_what_a_deposed_leader_had_appended_is_lost_and_said_to_be() -> None:
             await waiting.wait()
 
         await until(lambda: list(values_of(old).values()) == [b"kept"])
-        assert not decoded_of(old), "that of another entry"
+        assert not decoded_of(old), "the decoded form of another entry"
 
     play(story)
 
 
-def test_the_node_that_proposed_a_command_applies_it_as_it_was_decoded() -> None:
+def test_a_proposing_node_applies_its_command_without_decoding() -> None:
     async def story(world: World) -> None:
         group = started(world, 3)
         leader = await leader_of(group)
@@ -235,7 +235,7 @@ def test_the_node_that_proposed_a_command_applies_it_as_it_was_decoded() -> None
     play(story)
 
 
-def test_a_node_that_was_away_for_long_gets_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_behind_the_compacted_log_gets_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raft_node, "SNAPSHOT_AFTER_BYTES", 2000)
     monkeypatch.setattr(raft_node, "KEPT_ENTRIES", 5)
 
@@ -290,7 +290,7 @@ def test_a_cluster_grows_and_a_node_is_replaced() -> None:
     play(story)
 
 
-def test_leadership_is_handed_over_without_an_election_timeout() -> None:
+def test_a_leadership_transfer_needs_no_election_timeout() -> None:
     async def story(world: World) -> None:
         group = started(world, 3)
         leader = await leader_of(group)
@@ -304,7 +304,7 @@ def test_leadership_is_handed_over_without_an_election_timeout() -> None:
     play(story)
 
 
-def test_a_node_whose_disk_fails_says_nothing_more_and_the_others_go_on() -> None:
+def test_a_node_with_a_failed_disk_goes_silent_and_the_others_continue() -> None:
     async def story(world: World) -> None:
         group = started(world, 3)
         leader = await leader_of(group)
@@ -320,7 +320,7 @@ def test_a_node_whose_disk_fails_says_nothing_more_and_the_others_go_on() -> Non
     play(story)
 
 
-def test_a_read_waits_until_what_others_have_committed_is_applied_here() -> None:
+def test_a_read_waits_until_committed_entries_are_applied_locally() -> None:
     async def story(world: World) -> None:
         group = started(world, 3)
         leader = await leader_of(group)
@@ -361,9 +361,7 @@ def test_a_full_disk_delays_and_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_happens_all_agree_and_go_on_when_it_is_over(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_raft_nodes_agree_under_random_faults(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raft_node, "SNAPSHOT_AFTER_BYTES", 3000)
     monkeypatch.setattr(raft_node, "KEPT_ENTRIES", 10)
 

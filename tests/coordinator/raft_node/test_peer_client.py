@@ -1,4 +1,4 @@
-"""Questions to other nodes are answered, refused, or known to be lost."""
+"""Requests to other nodes: answers, refusals and losses."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -19,7 +19,7 @@ QUESTION = RaftRequest(CLUSTER_ID, [])
 
 
 def play(story: Callable[[World, PeerClient], Awaitable[None]], *, node_id: int = 2) -> None:
-    """Let a story happen on node 1, with node `node_id` on the machine of node 2."""
+    """Run a scenario on node 1, with node `node_id` on the machine of node 2."""
 
     async def far(process: Process) -> None:
         def answer(message: RaftRequest, _: memoryview) -> object:
@@ -56,7 +56,7 @@ async def ask(peers: PeerClient, node_id: int = 2, question: RaftRequest = QUEST
     return await peers.ask(node_id, api.RAFT, question, timeout_s=3)
 
 
-def test_an_answer_comes_back_and_so_does_a_refusal() -> None:
+def test_a_peer_request_returns_its_answer_or_refusal() -> None:
     async def story(_: World, peers: PeerClient) -> None:
         assert await ask(peers) == RaftReply(2)
         with pytest.raises(InvalidRequestError, match="no messages"):
@@ -66,18 +66,18 @@ def test_an_answer_comes_back_and_so_does_a_refusal() -> None:
     play(story)
 
 
-def test_an_answer_that_makes_no_sense_is_lost_with_its_connection() -> None:
-    """Else a bit that flips on its way would end whoever asked."""
+def test_an_invalid_answer_closes_the_connection() -> None:
+    """Otherwise a bit flip on the way would end the caller."""
 
     async def story(_: World, peers: PeerClient) -> None:
-        with pytest.raises(ConnectionLostError, match="what node 2 sent makes no sense"):
+        with pytest.raises(ConnectionLostError, match="node 2 sent an invalid answer"):
             await ask(peers, question=RaftRequest(CLUSTER_ID, [b"?"]))
         assert await ask(peers) == RaftReply(2)
 
     play(story)
 
 
-def test_questions_asked_at_once_share_a_connection() -> None:
+def test_concurrent_requests_share_a_connection() -> None:
     async def story(world: World, peers: PeerClient) -> None:
         closed: list[str] = []
         world.observe(lambda _node, event, _fields: closed.append(event))
@@ -93,7 +93,7 @@ def test_questions_asked_at_once_share_a_connection() -> None:
     play(story)
 
 
-def test_an_unknown_address_and_another_node_there_are_told() -> None:
+def test_an_unknown_address_or_a_wrong_node_fails_the_request() -> None:
     async def story(_: World, peers: PeerClient) -> None:
         with pytest.raises(ConnectionLostError, match="address of node 5 is not known"):
             await ask(peers, 5)
@@ -103,7 +103,7 @@ def test_an_unknown_address_and_another_node_there_are_told() -> None:
     play(story, node_id=9)
 
 
-def test_a_silent_node_is_given_up_and_asked_anew_when_it_is_back() -> None:
+def test_a_request_to_a_silent_node_times_out_and_a_later_one_reconnects() -> None:
     async def story(world: World, peers: PeerClient) -> None:
         assert await ask(peers) == RaftReply(2)
         heal = world.network.partition(["node1"], ["node2"])
@@ -118,7 +118,7 @@ def test_a_silent_node_is_given_up_and_asked_anew_when_it_is_back() -> None:
     play(story)
 
 
-def test_a_node_that_is_down_is_told_at_once() -> None:
+def test_a_request_to_a_stopped_node_fails_at_once() -> None:
     async def story(world: World, peers: PeerClient) -> None:
         world.nodes["node2"].kill()
 

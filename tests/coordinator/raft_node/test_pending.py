@@ -1,4 +1,4 @@
-"""Pending proposals and pending reads learn what became of them."""
+"""Outcomes of pending proposals and pending reads."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tidelog.coordinator.raft_node.pending_reads import PendingReads
 from tidelog.wire.errors import LogOfflineError
 
 
-async def test_an_entry_that_is_applied_is_told_to_whoever_waits_for_it() -> None:
+async def test_an_applied_entry_settles_its_proposal() -> None:
     waiting = PendingProposals()
     command = waiting.add(EntryId(7, 2))
     waiting.applied(EntryId(6, 2))
@@ -25,7 +25,7 @@ async def test_an_entry_that_is_applied_is_told_to_whoever_waits_for_it() -> Non
     assert await command.wait() == 7
 
 
-async def test_what_a_payload_says_stays_until_another_term_or_the_same_one_is_applied() -> None:
+async def test_a_decoded_payload_is_kept_until_its_index_is_applied() -> None:
     waiting = PendingProposals()
     older, newer = waiting.add(EntryId(7, 2), "older"), waiting.add(EntryId(7, 3), "newer")
 
@@ -38,7 +38,7 @@ async def test_what_a_payload_says_stays_until_another_term_or_the_same_one_is_a
     assert waiting.decoded(EntryId(7, 3)) is older.decoded is newer.decoded is None
 
 
-async def test_another_entry_in_its_place_means_that_it_never_will_be() -> None:
+async def test_another_entry_at_the_index_loses_the_proposal() -> None:
     waiting = PendingProposals()
     command = waiting.add(EntryId(7, 2))
 
@@ -48,7 +48,7 @@ async def test_another_entry_in_its_place_means_that_it_never_will_be() -> None:
         await command.wait()
 
 
-async def test_two_may_wait_at_one_index_for_entries_of_different_terms() -> None:
+async def test_two_proposals_of_different_terms_may_wait_at_one_index() -> None:
     waiting = PendingProposals()
     older, newer = waiting.add(EntryId(7, 2)), waiting.add(EntryId(7, 3))
 
@@ -59,7 +59,7 @@ async def test_two_may_wait_at_one_index_for_entries_of_different_terms() -> Non
         await older.wait()
 
 
-async def test_what_a_snapshot_covers_nobody_can_tell_and_the_rest_goes_on_waiting() -> None:
+async def test_a_snapshot_fails_covered_proposals_and_keeps_later_ones() -> None:
     waiting = PendingProposals()
     covered, behind = waiting.add(EntryId(7, 2)), waiting.add(EntryId(8, 2))
 
@@ -70,7 +70,7 @@ async def test_what_a_snapshot_covers_nobody_can_tell_and_the_rest_goes_on_waiti
     assert not behind.is_settled
 
 
-async def test_an_end_is_told_to_everybody() -> None:
+async def test_the_end_of_a_node_fails_all_proposals() -> None:
     waiting = PendingProposals()
     commands = [waiting.add(EntryId(index, 2)) for index in (7, 7, 9)]
 
@@ -81,7 +81,7 @@ async def test_an_end_is_told_to_everybody() -> None:
             await command.wait()
 
 
-def test_a_read_is_over_when_it_is_confirmed_and_its_index_is_applied() -> None:
+def test_a_read_ends_when_it_is_confirmed_and_its_index_is_applied() -> None:
     reads = PendingReads()
     first, second = reads.add(), reads.add()
 
@@ -92,10 +92,10 @@ def test_a_read_is_over_when_it_is_confirmed_and_its_index_is_applied() -> None:
 
     reads.applied(11)
     assert first.is_over.is_set()
-    assert not second.is_over.is_set(), "nobody has confirmed it"
+    assert not second.is_over.is_set(), "no majority has confirmed it"
 
 
-def test_a_read_of_which_nobody_waits_any_more_is_forgotten() -> None:
+def test_a_cancelled_read_is_removed() -> None:
     reads = PendingReads()
     read = reads.add()
 
@@ -106,7 +106,7 @@ def test_a_read_of_which_nobody_waits_any_more_is_forgotten() -> None:
     assert not read.is_over.is_set()
 
 
-def test_who_leads_no_more_keeps_nobody_waiting() -> None:
+def test_a_deposed_leader_wakes_all_reads() -> None:
     reads = PendingReads()
     read = reads.add()
 

@@ -1,4 +1,4 @@
-"""What a voter stores survives any crash, and what is damaged is not taken for less."""
+"""The durable state of a voter, under crashes and damage."""
 
 # Empties the cache of open files.
 # pyright: reportPrivateUsage=false
@@ -74,13 +74,13 @@ def founded(disk: FaultyDisk | None = None) -> tuple[FaultyDisk, RaftStorage]:
     return disk, reopen(disk)[0]
 
 
-def test_a_founded_voter_has_a_membership_and_no_entries() -> None:
+def test_a_new_voter_has_a_membership_and_no_entries() -> None:
     disk, _ = founded()
 
     assert reopen(disk.power_cut(Random(0)))[1] == Stored(vote(0), snapshot(0, 0), [])
 
 
-def test_a_directory_is_founded_when_its_vote_is_there() -> None:
+def test_a_voter_directory_is_initialized_by_its_vote() -> None:
     disk = FaultyDisk()
     assert not is_founded(disk, DIRECTORY)
 
@@ -103,7 +103,7 @@ def test_votes_and_entries_are_durable_when_the_call_returns(seed: int) -> None:
     )
 
 
-def test_entries_take_the_place_of_what_was_there() -> None:
+def test_appended_entries_replace_conflicting_ones() -> None:
     disk, storage = founded()
     storage.append(entries(1, 10, term=1), now_ms=NOW_MS)
 
@@ -114,7 +114,7 @@ def test_entries_take_the_place_of_what_was_there() -> None:
 
 
 @pytest.mark.invariant("I69")
-def test_a_snapshot_of_the_leader_takes_the_place_of_the_log() -> None:
+def test_an_installed_snapshot_replaces_the_log() -> None:
     disk, storage = founded()
     storage.append(entries(1, 10), now_ms=NOW_MS)
 
@@ -127,7 +127,7 @@ def test_a_snapshot_of_the_leader_takes_the_place_of_the_log() -> None:
     assert stored.entries == entries(8, 9, term=2)
 
 
-def test_a_snapshot_of_its_own_lets_old_entries_go_and_keeps_all_behind() -> None:
+def test_an_own_snapshot_removes_old_entries_and_keeps_later_ones() -> None:
     disk, storage = founded()
     large = [entry(index, 1, b"x" * (1 << 20)) for index in range(1, 61)]
     storage.append(large, now_ms=NOW_MS)
@@ -157,22 +157,22 @@ def test_a_snapshot_may_cover_the_whole_log() -> None:
 
 @dataclass
 class Told:
-    """What a voter has done, and what it was told to be durable."""
+    """The history of a voter, with the state that it was told to be durable."""
 
     disk: FaultyDisk
     storage: RaftStorage
     states: list[Stored] = field(default_factory=list[Stored])
-    """What may be found: the last one promised, and those under way."""
+    """The states that a start may find: the last durable one, and those under way."""
 
     def doing(self, do: Callable[[], None], *after: Stored) -> None:
-        """Carry out a call that leads to the last of `after`, maybe over the others."""
+        """Make a call that leads to the last of `after`, maybe over the others."""
         self.states += after
         do()
         self.states = [after[-1]]
 
 
 def life(told: Told) -> None:
-    """Do all that a voter does, once."""
+    """Make every call of a voter, once."""
     storage = told.storage
     old = Stored(vote(0), snapshot(0, 0), [])
     told.states = [old]
@@ -189,7 +189,7 @@ def life(told: Told) -> None:
         replaced[-1], snapshot=snapshot(3), entries=entries(4, 5, term=2)
     )
     told.doing(lambda: storage.compact(snapshot(3), keep_entries=1, now_ms=NOW_MS), compacted)
-    # The leader has 4 and 5 in another term: nothing of them may be left.
+    # The leader has 4 and 5 in another term: no part of them may be left.
     installed = msgspec.structs.replace(compacted, snapshot=snapshot(4, term=3), entries=[])
     told.doing(lambda: storage.install(snapshot(4, term=3), now_ms=NOW_MS), installed)
     further = msgspec.structs.replace(installed, snapshot=snapshot(90, term=3))
@@ -209,7 +209,7 @@ def crashed_lives() -> Iterator[Told]:
 
 @pytest.mark.invariant("I66", "I72")
 @pytest.mark.parametrize("seed", [None, *POWER_CUTS])
-def test_after_a_crash_at_any_call_to_the_disk_what_was_promised_is_there(
+def test_a_crash_at_any_disk_call_loses_no_durable_raft_state(
     seed: int | None,
 ) -> None:
     for told in crashed_lives():
@@ -224,7 +224,7 @@ def test_after_a_crash_at_any_call_to_the_disk_what_was_promised_is_there(
 
 
 @pytest.mark.parametrize("seed", POWER_CUTS)
-def test_a_crash_while_a_voter_is_founded_leaves_none_or_all_of_it(seed: int) -> None:
+def test_a_crash_during_the_initialization_leaves_no_voter_or_a_whole_one(seed: int) -> None:
     for number in count():
         disk = FaultyDisk()
         found = partial(found_raft_storage, disk, DIRECTORY, vote(0), snapshot=snapshot(0, 0))
@@ -247,7 +247,7 @@ def written() -> FaultyDisk:
 
 @pytest.mark.invariant("I71")
 @pytest.mark.parametrize("name", ["vote", "snapshot"])
-def test_a_small_file_that_is_damaged_or_missing_is_no_empty_one(name: str) -> None:
+def test_a_damaged_or_missing_vote_or_snapshot_is_refused(name: str) -> None:
     disk = written()
     path = f"{DIRECTORY}/{name}"
     disk.damage(path, 20, b"??")
@@ -260,7 +260,7 @@ def test_a_small_file_that_is_damaged_or_missing_is_no_empty_one(name: str) -> N
 
 
 @pytest.mark.invariant("I71")
-def test_a_damaged_entry_is_no_shorter_log() -> None:
+def test_a_damaged_entry_does_not_truncate_the_log() -> None:
     disk = written()
     disk.damage(segment_path(DIRECTORY, 0), 300, b"damage")
 
@@ -280,7 +280,7 @@ def test_a_log_that_begins_behind_its_snapshot_is_refused() -> None:
 # Bad disks
 
 
-def test_when_the_disk_is_full_the_same_call_may_come_again() -> None:
+def test_an_append_to_a_full_disk_can_be_retried() -> None:
     disk, storage = founded()
     storage.append(entries(1, 3), now_ms=NOW_MS)
     names = disk.list_directory(DIRECTORY)
@@ -294,7 +294,7 @@ def test_when_the_disk_is_full_the_same_call_may_come_again() -> None:
     assert reopen(disk.power_cut(Random(3)))[1].entries == entries(1, 6)
 
 
-def test_without_descriptors_the_same_call_may_come_again() -> None:
+def test_an_append_without_file_descriptors_can_be_retried() -> None:
     disk, storage = founded()
     storage.append(entries(1, 3), now_ms=NOW_MS)
     disk.fail("open", error_number=errno.EMFILE, count=2)
@@ -307,7 +307,7 @@ def test_without_descriptors_the_same_call_may_come_again() -> None:
     assert reopen(disk.power_cut(Random(3)))[1].entries == entries(1, 6)
 
 
-def test_a_snapshot_that_finds_no_room_at_any_call_may_be_installed_again() -> None:
+def test_a_snapshot_install_on_a_full_disk_can_be_retried() -> None:
     first, has_failed = 0, True
     while has_failed:
         disk, storage = founded()
@@ -337,7 +337,7 @@ def test_a_snapshot_that_finds_no_room_at_any_call_may_be_installed_again() -> N
     assert first > 4
 
 
-def test_after_a_failed_sync_nothing_is_promised_any_more() -> None:
+def test_a_failed_fsync_takes_the_storage_offline() -> None:
     disk, storage = founded()
     disk.fail("sync")
 
@@ -347,10 +347,10 @@ def test_after_a_failed_sync_nothing_is_promised_any_more() -> None:
         storage.append(entries(1, 3), now_ms=NOW_MS)
 
 
-# Logs of before
+# Logs of earlier versions
 
 
-def test_a_log_from_before_there_were_entries_is_read() -> None:
+def test_a_log_with_catalog_records_only_is_read() -> None:
     disk = FaultyDisk()
     record = TopicCreated("orders", b"0123456789abcdef", 3, {})
     log, _ = open_log(DIRECTORY, OWNER, FileCache(disk), config=CONFIG, now_ms=NOW_MS)
@@ -371,7 +371,7 @@ def test_a_log_from_before_there_were_entries_is_read() -> None:
     assert msgspec.msgpack.decode(stored.entries[0].payload, type=list[TopicCreated]) == [record]
 
 
-def test_an_entry_of_a_newer_version_is_refused_and_not_taken_for_damage() -> None:
+def test_an_entry_of_a_newer_version_is_refused_and_is_no_damage() -> None:
     disk, storage = founded()
     storage.close()
     log, _ = open_log(DIRECTORY, OWNER, FileCache(disk), config=CONFIG, now_ms=NOW_MS)

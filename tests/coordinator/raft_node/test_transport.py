@@ -1,4 +1,4 @@
-"""Messages of Raft find their way again after whatever was in it."""
+"""The transport of Raft messages, under partitions and restarts."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, cast, final
@@ -47,7 +47,7 @@ class Far:
         self.machine = world.add_node("node2")
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         self.machine.start(self._run)
 
     def received(self, message: Message, data: bytes | None = None) -> None:
@@ -95,7 +95,7 @@ def play(story: Callable[[World, RaftTransport, Far], Awaitable[None]]) -> None:
     Simulation(1).run(main)
 
 
-def test_messages_arrive_in_their_order() -> None:
+def test_raft_messages_arrive_in_order() -> None:
     async def story(_: World, links: RaftTransport, far: Far) -> None:
         far.start()
 
@@ -107,7 +107,7 @@ def test_messages_arrive_in_their_order() -> None:
     play(story)
 
 
-def test_what_cannot_be_sent_is_dropped_and_later_messages_arrive() -> None:
+def test_unsendable_messages_are_dropped_and_later_ones_arrive() -> None:
     async def story(_: World, links: RaftTransport, far: Far) -> None:
         links.send([message(1)])
         await trio.sleep(5)
@@ -122,7 +122,7 @@ def test_what_cannot_be_sent_is_dropped_and_later_messages_arrive() -> None:
     play(story)
 
 
-def test_a_connection_that_is_silent_is_given_up_for_a_new_one() -> None:
+def test_a_silent_connection_is_replaced() -> None:
     async def story(world: World, links: RaftTransport, far: Far) -> None:
         far.start()
         links.send([message(1)])
@@ -143,7 +143,7 @@ def test_a_connection_that_is_silent_is_given_up_for_a_new_one() -> None:
     play(story)
 
 
-def test_an_answer_is_asked_for_now_and_then_only() -> None:
+def test_only_some_messages_request_an_answer() -> None:
     async def story(_: World, links: RaftTransport, far: Far) -> None:
         far.start()
         for number in range(30):
@@ -156,7 +156,7 @@ def test_an_answer_is_asked_for_now_and_then_only() -> None:
     play(story)
 
 
-def test_it_is_known_since_when_nothing_listens_where_a_node_should_be() -> None:
+def test_the_time_of_refused_connections_is_known() -> None:
     async def story(world: World, links: RaftTransport, far: Far) -> None:
         async def send_for(seconds: float) -> None:
             for _ in range(int(seconds * 10)):
@@ -179,7 +179,7 @@ def test_it_is_known_since_when_nothing_listens_where_a_node_should_be() -> None
         await send_for(2)
         assert links.refused_since(2) is None
 
-        # A machine that is silent may be alive behind a partition.
+        # A silent machine may be alive behind a partition.
         world.network.partition(["node1"], ["node2"])
         await send_for(5)
         assert links.refused_since(2) is None
@@ -203,7 +203,7 @@ def test_a_snapshot_arrives_whole_beside_messages() -> None:
     play(story)
 
 
-def test_whoever_sends_a_snapshot_learns_that_it_did_not_arrive() -> None:
+def test_a_lost_snapshot_is_reported_to_its_sender() -> None:
     async def story(_: World, links: RaftTransport, far: Far) -> None:
         failures: list[int] = []
         links.send_snapshot(offer(7), b"state", on_failed=lambda: failures.append(7))
@@ -220,7 +220,7 @@ def test_whoever_sends_a_snapshot_learns_that_it_did_not_arrive() -> None:
     play(story)
 
 
-def test_a_snapshot_that_arrived_may_be_lost_with_the_process_that_took_it() -> None:
+def test_a_received_snapshot_is_reported_lost_with_its_process() -> None:
     async def story(_: World, links: RaftTransport, far: Far) -> None:
         failures: list[int] = []
         far.start()
@@ -239,7 +239,7 @@ def test_a_snapshot_that_arrived_may_be_lost_with_the_process_that_took_it() -> 
     play(story)
 
 
-def test_messages_go_to_nobody_but_the_node_that_they_are_for() -> None:
+def test_raft_messages_reach_only_their_target() -> None:
     async def story(_: World, links: RaftTransport, far: Far) -> None:
         far.identity = Identity(3, b"a third")
         far.start()
@@ -253,7 +253,7 @@ def test_messages_go_to_nobody_but_the_node_that_they_are_for() -> None:
     play(story)
 
 
-def test_messages_travel_together_only_as_far_as_every_node_takes_the_frame() -> None:
+def test_messages_are_grouped_up_to_the_frame_size_limit() -> None:
     messages = [b"a" * 5, b"b" * 5, b"c", b"d" * 20, b"e"]
 
     assert list(in_requests(messages, 10)) == [messages[:2], messages[2:3], messages[3:4], [b"e"]]

@@ -77,7 +77,7 @@ WRONG = {
     "dead-letter queue that is not there": (
         ["alter", "{q}", "--set", "dead_letter_queue=nope"],
         1,
-        "there is no queue 'nope' that could take dead letters; create it first",
+        "there is no dead-letter queue 'nope'; create it first",
     ),
     "FIFO without group": (
         ["send", "{q}-fifo", "v"],
@@ -89,7 +89,11 @@ WRONG = {
         1,
         "have no delays of their own; the queue can have one",
     ),
-    "kind": (["alter", "{q}", "--set", "is_fifo=on"], 1, "whether a queue is FIFO is said when it"),
+    "kind": (
+        ["alter", "{q}", "--set", "is_fifo=on"],
+        1,
+        "fifo cannot be changed: it is set when a",
+    ),
     "scope": (
         ["alter", "{q}-fifo", "--set", "deduplication_scope=queue"],
         1,
