@@ -80,7 +80,7 @@ async def test_staging_for_an_ended_transaction_or_outside_a_staging_log_is_refu
         assert not aborted.is_committed
         with pytest.raises(TransactionGoneError, match="is over"):
             await stage(client, replica(broker, "staged@orders"), number, b"a")
-        with pytest.raises(TransactionGoneError, match="was or will be committed"):
+        with pytest.raises(TransactionGoneError, match="begin and stage again"):
             await commit(client, number)
 
 
