@@ -63,7 +63,7 @@ async def test_the_only_broker_can_neither_be_emptied_nor_taken_out(
 ) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
-        with pytest.raises(InvalidRequestError, match="the last one that takes replicas"):
+        with pytest.raises(InvalidRequestError, match="the last one that is not drained"):
             await client.admin.drain(1)
         with pytest.raises(InvalidRequestError, match="is alive"):
             await client.admin.unregister_broker(1)

@@ -79,7 +79,7 @@ def test_replicas_are_moved_by_name_or_by_plan(client: blocking.Client) -> None:
 
 
 def test_brokers_are_drained_replaced_and_taken_out(client: blocking.Client) -> None:
-    with pytest.raises(InvalidRequestError, match="the last one that takes replicas"):
+    with pytest.raises(InvalidRequestError, match="the last one that is not drained"):
         client.admin.drain(1)
     client.admin.end_drain(1)
     with pytest.raises(InvalidRequestError, match="a replacement names one lost broker"):
