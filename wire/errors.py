@@ -3,18 +3,18 @@
 Pure: no clock, no I/O.
 
     TidelogError
-    ├── BrokerError                       a broker said no; has .code and .is_retriable
+    ├── BrokerError                       a broker refused; has .code and .is_retriable
     │   ├── RetriableError                the same request may succeed later, unchanged
     │   │   ├── NotLeaderError            refresh metadata, ask the leader
     │   │   ├── UnknownTopicIdError       refresh metadata: the topic was deleted or is not here yet
     │   │   ├── DiskFullError             the partition is read-only until there is room
     │   │   ├── OverloadedError           a limit of the broker is reached; back off
-    │   │   ├── ThrottledError            .retry_after_ms: more was sent than the queue takes
-    │   │   ├── ShuttingDownError         the broker is going away
+    │   │   ├── ThrottledError            .retry_after_ms: the queue's send rate is exceeded
+    │   │   ├── ShuttingDownError         the broker shuts down
     │   │   ├── RequestTimedOutError      not acknowledged in time; it may still happen
-    │   │   ├── CorruptBatchError         the batch was damaged on its way to the broker
-    │   │   ├── NotControllerError        ask the node that decides for the cluster now
-    │   │   ├── BrokerNotReadyError       wait: it has started and does not serve clients yet
+    │   │   ├── CorruptBatchError         the batch was damaged in transit to the broker
+    │   │   ├── NotControllerError        ask the present controller
+    │   │   ├── BrokerNotReadyError       wait: the broker starts and does not serve clients yet
     │   │   ├── LeaderNotAvailableError   no live replica has all committed records
     │   │   ├── NotEnoughReplicasError    too few replicas are in sync
     │   │   ├── NotEnoughReplicasAfterAppendError  appended, then too few were; outcome unknown
@@ -28,7 +28,7 @@ Pure: no clock, no I/O.
     │   ├── UnknownTopicError / TopicExistsError / UnknownPartitionError
     │   ├── UnknownQueueError / QueueExistsError
     │   ├── InvalidReceiptError           forged, damaged, or of other messages
-    │   ├── ReceiptExpiredError           somebody else has the message, or may have it by now
+    │   ├── ReceiptExpiredError           another consumer has the message, or may have it
     │   ├── MessageGoneError              the message is deleted, expired or a dead letter
     │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
     │   ├── OutOfOrderSequenceError       .expected_sequence
@@ -36,27 +36,28 @@ Pure: no clock, no I/O.
     │   ├── UnknownGroupError / GroupNotEmptyError
     │   ├── UnknownMemberError            fenced or gone: join again under a new member id
     │   ├── FencedInstanceError           .incarnation of the process that took over
-    │   ├── StaleMemberEpochError         .member_epoch from which on the partition is the member's
-    │   ├── PartitionNotOwnedError        the member was not given the partition, or let go of it
+    │   ├── StaleMemberEpochError         .member_epoch from which the partition is the member's
+    │   ├── PartitionNotOwnedError        the partition is not assigned, or was revoked
     │   ├── StaleTransactionError         a later batch of this name is open or committed
-    │   ├── TransactionGoneError          the batch is not open any more: begin and stage anew
-    │   ├── StagedRecordsLostError        committed, and some of it was lost before it was appended
+    │   ├── TransactionGoneError          the batch is not open any more: begin and stage again
+    │   ├── StagedRecordsLostError        committed, but staged records were lost before the append
     │   ├── FencedLeaderEpochError / StalePartitionEpochError / StaleBrokerEpochError
     │   ├── DuplicateBrokerError          the node id or the disk belongs to another broker
     │   ├── CorruptRecordError            stored bytes are damaged: .offset, .next_offset
     │   ├── LogOfflineError               the disk failed under this partition
-    │   ├── PartitionFullError            it is as large as its topic allows
+    │   ├── PartitionFullError            the partition is as large as its topic allows
     │   └── UnexpectedServerError         a defect of the broker; its log has the details
     ├── WireFormatError                   the peer sent bytes that are not this protocol
     ├── ConnectionLostError               the request may or may not have been executed
     │   └── ConnectError                  no connection could be made; the request was not sent
     ├── DeliveryTimeoutError              a record was not acknowledged in time; outcome unknown
     ├── MessageBodyLostError              the topic has deleted chunks of a large message
-    ├── BatchError                        .errors: some of what one call was to do failed
-    ├── NoPositionError                   a consumer was not told where to start
+    ├── BatchError                        .errors: a part of one call failed
+    ├── NoPositionError                   a consumer has no position to start from
     └── ConfigError / DataDirectoryError  start-up: settings; a directory in use or unreadable
 
-World errors are exceptions, programming errors are assertions, expected absence is `None`.
+Errors of the environment are exceptions, programming errors are assertions, and expected absence
+is `None`.
 """
 
 from collections.abc import Mapping
@@ -124,29 +125,29 @@ class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
     """An error as it travels: in an error reply, or beside one partition's result."""
 
     code: int
-    """An `ErrorCode`; a number this side does not know is read as an unexpected server error."""
+    """An `ErrorCode`; an unknown number is read as an unexpected server error."""
     message: str
-    """One line for people: what is wrong and what would be right."""
+    """One readable line: what is wrong and what would be right."""
     details: dict[str, int] = {}
     """The attributes of the exception, such as `log_start_offset`."""
 
 
 class TidelogError(Exception):
-    """The root of everything tidelog raises on purpose."""
+    """The root of all exceptions that tidelog raises on purpose."""
 
 
 class BrokerError(TidelogError):
     """A broker refused or failed a request.
 
-    Numbers that a program may want are attributes of the subclasses, `None` when the broker did
-    not say them; they travel in `ErrorDetail.details` under the names listed in `detail_names`.
+    The numbers of an error are attributes of its subclass, `None` when the broker did not send
+    them. They travel in `ErrorDetail.details` under the names listed in `detail_names`.
     """
 
     code: ClassVar[ErrorCode]
     is_retriable: ClassVar[bool] = False
     detail_names: ClassVar[tuple[str, ...]] = ()
     at: tuple[str, int] | None = None
-    """Topic and partition that a consumer could not read, `None` where no consumer raised it."""
+    """Topic and partition that a consumer could not read; `None` if no consumer raised it."""
 
     def __init__(self, message: str, **details: int) -> None:
         assert details.keys() <= set(self.detail_names), f"{type(self).__name__} takes {details}"
@@ -156,12 +157,12 @@ class BrokerError(TidelogError):
             setattr(self, name, details.get(name))
 
     def detail(self, name: str) -> int | None:
-        """Return one number that came with the error, `None` when the broker did not say it."""
+        """Return one number of the error, `None` when the broker did not send it."""
         return self._details.get(name)
 
     def to_wire(self) -> ErrorDetail:
-        """Return what travels; `from_wire` is the inverse."""
-        # A file name that is not UTF-8 must not make its own error impossible to send.
+        """Return the error as an `ErrorDetail`; `from_wire` is the inverse."""
+        # An error that names a file whose name is not UTF-8 must still be sendable.
         message = str(self).encode("utf-8", "backslashreplace").decode("utf-8")
         return ErrorDetail(int(self.code), message, self._details)
 
@@ -181,14 +182,14 @@ class NotLeaderError(RetriableError):
 
 @final
 class UnknownTopicIdError(RetriableError):
-    """No topic has this id here: it was deleted, or this broker has not heard of it yet."""
+    """No topic has this id here: it was deleted, or this broker's metadata is behind."""
 
     code = ErrorCode.UNKNOWN_TOPIC_ID
 
 
 @final
 class DiskFullError(RetriableError):
-    """The disk is full; the partition is read-only and comes back by itself."""
+    """The disk is full; the partition is read-only until there is room."""
 
     code = ErrorCode.DISK_FULL
 
@@ -202,38 +203,38 @@ class OverloadedError(RetriableError):
 
 @final
 class ThrottledError(RetriableError):
-    """More was sent to the queue than its `send_rate` allows; nothing of this was taken."""
+    """The queue's `send_rate` is exceeded; no message of the request was accepted."""
 
     code = ErrorCode.THROTTLED
     detail_names = ("retry_after_ms",)
     retry_after_ms: int | None
-    """Not sooner may it be sent again."""
+    """Earliest time of a retry, in ms from now."""
 
 
 @final
 class ShuttingDownError(RetriableError):
-    """The broker is shutting down and takes no new work."""
+    """The broker is shutting down and accepts no new requests."""
 
     code = ErrorCode.SHUTTING_DOWN
 
 
 @final
 class RequestTimedOutError(RetriableError):
-    """The request was not completed in its time; it may still take effect."""
+    """The request was not completed within its timeout; it may still take effect."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
 
 @final
 class CorruptBatchError(RetriableError):
-    """A record batch arrived with a wrong checksum: it was damaged on its way."""
+    """A record batch arrived with a wrong checksum: it was damaged in transit."""
 
     code = ErrorCode.CORRUPT_BATCH
 
 
 @final
 class NotControllerError(RetriableError):
-    """This node does not decide for the cluster, or knows less than the one that asks."""
+    """This node is not the controller, or its metadata is behind that of the requester."""
 
     code = ErrorCode.NOT_CONTROLLER
 
@@ -247,28 +248,28 @@ class BrokerNotReadyError(RetriableError):
 
 @final
 class LeaderNotAvailableError(RetriableError):
-    """No replica that may lead is alive: those that may have all committed records."""
+    """No live replica may lead: none in the ISR, and no eligible replica."""
 
     code = ErrorCode.LEADER_NOT_AVAILABLE
 
 
 @final
 class NotEnoughReplicasError(RetriableError):
-    """Fewer replicas are in sync, or would be, than `min_insync_replicas`."""
+    """The ISR has, or would have, fewer replicas than `min_insync_replicas`."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 @final
 class NotEnoughReplicasAfterAppendError(RetriableError):
-    """Too few replicas are in sync since the records were appended; they may still be kept."""
+    """The ISR became too small after the records were appended; they may still be kept."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 @final
 class IneligibleReplicaError(RetriableError):
-    """A replica cannot be in sync now: fenced, stopping, or started anew meanwhile."""
+    """A replica cannot be in the ISR now: its broker is fenced, stopping or restarted meanwhile."""
 
     code = ErrorCode.INELIGIBLE_REPLICA
 
@@ -281,14 +282,14 @@ class InvalidRequestError(BrokerError):
 
 @final
 class UnsupportedVersionError(InvalidRequestError):
-    """The API or its version is not spoken by this broker."""
+    """This broker does not support the API or its version."""
 
     code = ErrorCode.UNSUPPORTED_VERSION
     detail_names = ("min_version", "max_version")
     min_version: int | None
-    """Lowest version that the broker speaks (inclusive)."""
+    """Lowest version that the broker supports (inclusive)."""
     max_version: int | None
-    """Highest version that the broker speaks (inclusive)."""
+    """Highest version that the broker supports (inclusive)."""
 
 
 @final
@@ -345,28 +346,28 @@ class UnknownQueueError(BrokerError):
 
 @final
 class QueueExistsError(BrokerError):
-    """A queue of this name exists already, and is not what was asked for."""
+    """A queue of this name exists already, with other settings than requested."""
 
     code = ErrorCode.QUEUE_EXISTS
 
 
 @final
 class InvalidReceiptError(BrokerError):
-    """The receipt was forged or damaged, or is not one of these messages."""
+    """The receipt handle is forged or damaged, or belongs to other messages."""
 
     code = ErrorCode.INVALID_RECEIPT
 
 
 @final
 class ReceiptExpiredError(BrokerError):
-    """The lease is over: somebody else has the message, or may have it by now."""
+    """The lease has expired: another consumer has the message, or may have it by now."""
 
     code = ErrorCode.RECEIPT_EXPIRED
 
 
 @final
 class MessageGoneError(BrokerError):
-    """The message is deleted, expired or a dead letter; nothing can be done to it any more."""
+    """The message is deleted, expired or a dead letter; it cannot be settled any more."""
 
     code = ErrorCode.MESSAGE_GONE
 
@@ -380,7 +381,7 @@ class UnknownPartitionError(BrokerError):
 
 @final
 class OffsetOutOfRangeError(BrokerError):
-    """The offset is not in the log: readable are `log_start_offset <= o < log_end_offset`."""
+    """The offset is not in the log, which has `log_start_offset <= o < log_end_offset`."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
     detail_names = ("log_start_offset", "log_end_offset")
@@ -399,14 +400,14 @@ class OutOfOrderSequenceError(BrokerError):
 
 @final
 class DuplicateSequenceError(BrokerError):
-    """The batch was appended before, too long ago to say at which offset."""
+    """The batch was appended before; the log no longer knows at which offset."""
 
     code = ErrorCode.DUPLICATE_SEQUENCE
 
 
 @final
 class FencedProducerError(BrokerError):
-    """A newer producer with the same id has taken over."""
+    """A newer producer with the same id has fenced this one."""
 
     code = ErrorCode.FENCED_PRODUCER
 
@@ -420,7 +421,7 @@ class UnknownGroupError(BrokerError):
 
 @final
 class GroupNotEmptyError(BrokerError):
-    """Members are at work whose positions would be changed under their hands."""
+    """The group has members; their committed offsets cannot be changed from outside."""
 
     code = ErrorCode.GROUP_NOT_EMPTY
 
@@ -443,17 +444,17 @@ class FencedInstanceError(BrokerError):
 
 @final
 class StaleMemberEpochError(BrokerError):
-    """The commit was made before something that overtook it, and counts no more."""
+    """The commit carries a stale member epoch and is ignored."""
 
     code = ErrorCode.STALE_MEMBER_EPOCH
     detail_names = ("member_epoch",)
     member_epoch: int | None
-    """Commits for this partition count from this epoch of the member on."""
+    """First member epoch whose commits for this partition count."""
 
 
 @final
 class PartitionNotOwnedError(BrokerError):
-    """The member was not given the partition, or has let go of it."""
+    """The partition is not assigned to the member, or was revoked."""
 
     code = ErrorCode.PARTITION_NOT_OWNED
 
@@ -467,21 +468,21 @@ class FencedLeaderEpochError(BrokerError):
 
 @final
 class StalePartitionEpochError(BrokerError):
-    """The partition was changed meanwhile; take over its state, then decide again."""
+    """The partition was changed meanwhile; fetch its state, then decide again."""
 
     code = ErrorCode.STALE_PARTITION_EPOCH
 
 
 @final
 class StaleBrokerEpochError(BrokerError):
-    """The broker was registered anew since, or is not registered; it must register."""
+    """The broker was registered again since, or is not registered; it must register."""
 
     code = ErrorCode.STALE_BROKER_EPOCH
 
 
 @final
 class DuplicateBrokerError(BrokerError):
-    """The node id or the disk belongs to another broker, or a newer process took over."""
+    """The node id or the disk belongs to another broker, or to a newer process."""
 
     code = ErrorCode.DUPLICATE_BROKER
 
@@ -495,7 +496,7 @@ class PartitionFullError(BrokerError):
 
 @final
 class CorruptRecordError(BrokerError):
-    """Stored bytes are damaged from `offset` up to, not including, `next_offset`."""
+    """Stored bytes are damaged from `offset` to `next_offset` (exclusive)."""
 
     code = ErrorCode.CORRUPT_RECORD
     detail_names = ("offset", "next_offset")
@@ -522,7 +523,7 @@ class WireFormatError(TidelogError):
 
 
 class ConnectionLostError(TidelogError):
-    """The connection broke; a request under way may or may not have been executed."""
+    """The connection broke; a request in flight may or may not have been executed."""
 
 
 @final
@@ -530,40 +531,40 @@ class ConnectError(ConnectionLostError):
     """No connection could be made: which address, what failed, what to try."""
 
     def __init__(self, message: str, *, is_refused: bool = False) -> None:
-        """Say why; `is_refused`: the machine is there and nothing listens at the port."""
+        """Create the error; `is_refused`: the host is up, but no process listens on the port."""
         super().__init__(message)
         self.is_refused = is_refused
 
 
 @final
 class DeliveryTimeoutError(TidelogError):
-    """A record was not acknowledged in `delivery_timeout`; it may or may not be in the log."""
+    """A record was not acknowledged within `delivery_timeout`; it may or may not be in the log."""
 
 
 @final
 class MessageBodyLostError(TidelogError):
-    """The topic has deleted chunks of a large message: nobody can read it any more."""
+    """The topic has deleted chunks of a large message; the message is unreadable."""
 
 
 @final
 class BatchError(TidelogError):
-    """Some of what was asked for in one call failed; the rest is done."""
+    """A part of one call failed; the rest is done."""
 
     def __init__(self, message: str, errors: Mapping[int, TidelogError]) -> None:
-        """Say in one line what failed."""
+        """Create the error with one line about what failed."""
         super().__init__(message)
         self.errors = dict(sorted(errors.items()))
-        """Why, by the place in what was given."""
+        """The failures by index in the call's arguments."""
 
 
 @final
 class NoPositionError(TidelogError):
-    """A consumer was not told where to start in a partition."""
+    """A consumer has no position to start from in a partition."""
 
 
 @final
 class ConfigError(TidelogError):
-    """Start-up settings are wrong; the message lists every problem."""
+    """Settings of the start are wrong; the message lists every problem."""
 
 
 @final
@@ -580,14 +581,14 @@ class StaleTransactionError(BrokerError):
 
 @final
 class TransactionGoneError(BrokerError):
-    """The batch is not open: aborted, replaced or too old. Nothing of it was or will be visible."""
+    """The batch is not open: aborted, replaced or too old. None of its records becomes visible."""
 
     code = ErrorCode.TRANSACTION_GONE
 
 
 @final
 class StagedRecordsLostError(BrokerError):
-    """The batch is committed, and some of it is missing: somebody accepted a loss of records."""
+    """The batch is committed, but records are missing: an operator accepted a loss of records."""
 
     code = ErrorCode.STAGED_RECORDS_LOST
 
@@ -605,11 +606,11 @@ def _concrete_broker_errors() -> dict[int, type[BrokerError]]:
 
 
 ERROR_CLASSES = _concrete_broker_errors()
-"""The one table from `ErrorCode` to exception; the other direction is the class's `code`."""
+"""Exceptions by `ErrorCode`; the other direction is the class's `code`."""
 
 
 def from_wire(detail: ErrorDetail) -> BrokerError:
-    """Return the exception for an error that came over the wire.
+    """Return the exception for a received error.
 
     A code of a newer version becomes `UnexpectedServerError`; unknown details are dropped.
     """

@@ -1,6 +1,6 @@
-"""Decoding the payload of a record batch: all of its columns, or those that are wanted.
+"""Decoder of a record batch's payload: all of its columns, or the requested ones.
 
-Pure: no clock, no I/O. Whoever calls has checked both checksums: see `wire.batch.record_batch`.
+Pure: no clock, no I/O. The caller has checked both checksums: see `wire.batch.record_batch`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,7 +31,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "headers": list[Headers] | None,
     "offset_deltas": list[int] | None,
 }
-"""By the names that `Columns` gives them, in the order in which they are written."""
+"""Types of the columns by the names in `Columns`, in the order of the format."""
 _timestamp_decoder = msgspec.msgpack.Decoder(
     tuple[list[_TimestampDelta] | None, _Skipped, _Skipped, _Skipped, _Skipped]
 )
@@ -39,18 +39,18 @@ _timestamp_decoder = msgspec.msgpack.Decoder(
 
 @final
 class ColumnDecoder:
-    """Decodes some columns of batches; no object is made for a record of another one.
+    """Decodes some columns of batches; skipped columns create no objects.
 
-    Of a column that is passed over it is checked that it is whole and well-formed MessagePack, and
-    nil or as long as the header says; not what its elements are: to know that costs what decoding
-    them costs, and nobody reads them (`docs/decisions/0019-column-projection.md`).
+    A skipped column must be complete, well-formed MessagePack, and nil or as long as the header
+    says. Its elements are not checked: that costs as much as decoding them, and they are not read
+    (`docs/decisions/0019-column-projection.md`).
     """
 
     def __init__(self, wanted: Collection[str]) -> None:
         """Decode these columns, by the names of `Columns`, and always the offset deltas."""
         assert not set(wanted) - _TYPES.keys(), f"no columns: {wanted}"
         self.columns: frozenset[str] = frozenset(wanted) | {"offset_deltas"}
-        """Those that are decoded; the others are `None` in what comes out."""
+        """Names of the decoded columns; the others are `None` in the result."""
         types = tuple(_TYPES[name] if name in self.columns else _Skipped for name in _TYPES)
         self._decoder = msgspec.msgpack.Decoder[tuple[Any, ...]](tuple[types])  # type: ignore[valid-type]
 
@@ -67,8 +67,8 @@ class ColumnDecoder:
         try:
             found = self._decoder.decode(plain)
         except (ValueError, RecursionError) as error:
-            # A MsgspecError, or a UnicodeDecodeError in a header's name; arrays in arrays in a
-            # column that is passed over.
+            # A MsgspecError, a UnicodeDecodeError in a header's name, or a RecursionError from
+            # nested arrays in a skipped column.
             raise WireFormatError(f"the payload is not five columns: {error}") from error
         _check_lengths(header, found)
         kept = [None if isinstance(column, _Skipped) else column for column in found]
@@ -95,9 +95,9 @@ def decode_columns(
 def decode_timestamp_deltas(
     header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
 ) -> Sequence[int] | None:
-    """Return only the first column of a batch; the others are passed over.
+    """Return the first column of a batch; the others are skipped.
 
-    For brokers, which search by time: it takes a fraction of the memory.
+    Brokers use it for searches by time: it takes a fraction of the memory.
 
     Raises:
         WireFormatError: As for `ColumnDecoder.decode`, as far as the column is concerned.
@@ -116,25 +116,25 @@ def decode_timestamp_deltas(
 
 
 class EvenBytes(NamedTuple):
-    """Keys or values that seem to be equally long, as they stand in a payload."""
+    """Packed keys or values that seem to be equally long."""
 
     head: bytes
-    """What stands before each of them, if they are."""
+    """MessagePack head of each element, if all are equally long."""
     value_bytes: int
-    """Of each of them; not 0."""
+    """Bytes of each element without its head; not 0."""
     content: memoryview
-    """One after the other, each with its head."""
+    """All elements in order, each with its head."""
 
     @property
     def stride(self) -> int:
-        """Bytes from the beginning of one to that of the next."""
+        """Bytes from the start of one element to the start of the next."""
         return len(self.head) + self.value_bytes
 
     def copy_to(self, buffer: bytearray, start: int) -> bool:
-        """Copy the content to a place in a buffer; return whether they are equally long indeed.
+        """Copy the content into a buffer; return whether all elements are equally long.
 
-        Where the head of the first one stands again and again, at equal distances up to the end,
-        nothing but bytes of its length can stand between.
+        They are if the head of the first element repeats at equal distances up to the end: only
+        bytes of its length fit between two heads.
         """
         end = start + len(self.content)
         buffer[start:end] = self.content
@@ -147,11 +147,10 @@ class EvenBytes(NamedTuple):
 
 @final
 class PackedColumns:
-    """The columns of one batch as they stand in its payload, each decoded when it is asked for.
+    """The packed columns of one batch, each decoded on first use.
 
-    What is checked at first is what `ColumnDecoder` checks of columns that it passes over; the
-    elements of one are checked when it is decoded. Keeps a view of the batch, if that is not
-    compressed.
+    The constructor checks what `ColumnDecoder` checks of skipped columns; decoding a column checks
+    its elements. The object keeps a view of the batch if the batch is not compressed.
     """
 
     __slots__ = ("_columns", "_header")
@@ -159,7 +158,7 @@ class PackedColumns:
     def __init__(
         self, header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
     ) -> None:
-        """Take apart one whole batch whose checksums have been checked.
+        """Split one whole batch whose checksums have been checked into its columns.
 
         Raises:
             WireFormatError: As for `ColumnDecoder.decode`.
@@ -174,7 +173,7 @@ class PackedColumns:
         self._columns = dict(zip(_TYPES, found, strict=True))
 
     def size_of(self, name: str) -> int | None:
-        """Return how many bytes a column takes, by the names of `Columns`; `None` if it is nil."""
+        """Return the bytes of a column, by its name in `Columns`; `None` if it is nil."""
         column = memoryview(self._columns[name])
         return None if column[0] == _NIL else len(column)
 
@@ -182,7 +181,7 @@ class PackedColumns:
         """Return one column as `ColumnDecoder` does; timestamp deltas may be `bytes`.
 
         Raises:
-            WireFormatError: It is not what the header says.
+            WireFormatError: The column contradicts the header.
         """
         packed = self._columns[name]
         if name == "timestamp_deltas" and (small := self._small_deltas(packed)) is not None:
@@ -198,7 +197,7 @@ class PackedColumns:
         return column
 
     def even_bytes(self, name: str) -> EvenBytes | None:
-        """Return all keys, or values, unless they cannot be equally long, or are empty."""
+        """Return all keys or values; `None` if they cannot be equally long, or are empty."""
         elements = _elements(self._columns[name])
         count = self._header.record_count
         length_bytes = _LENGTH_BYTES.get(elements[0]) if count and elements else None
@@ -210,7 +209,7 @@ class PackedColumns:
         return even if is_possible else None
 
     def _small_deltas(self, packed: msgspec.Raw) -> bytes | None:
-        """Return deltas that take one byte each: from 0 to 127, and as they are."""
+        """Return deltas that take one byte each, from 0 to 127; `None` if a delta is longer."""
         deltas = bytes(_elements(packed))
         header = self._header
         if len(deltas) != header.record_count or not deltas.isascii():
@@ -226,13 +225,13 @@ _DECODERS: Final[Mapping[str, msgspec.msgpack.Decoder[Any]]] = {
     name: msgspec.msgpack.Decoder(kind) for name, kind in _TYPES.items()
 }
 _LENGTH_BYTES: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
-"""Of byte strings, by the first byte of their heads."""
+"""Bytes of the length field of a byte string, by the first byte of its head."""
 _SMALL_END: Final = 0x80
-"""MessagePack has numbers below it as themselves, in one byte; whatever else takes one is above."""
+"""MessagePack encodes numbers below it as themselves, in one byte; other bytes are above."""
 
 
 def _elements(column: msgspec.Raw) -> memoryview:
-    """Return what stands behind the head of an array that is well-formed; nothing of nil."""
+    """Return the bytes after the head of a well-formed array; nothing for nil."""
     view = memoryview(column)
     if view[0] == _ARRAY_16:
         return view[3:]
@@ -240,11 +239,11 @@ def _elements(column: msgspec.Raw) -> memoryview:
 
 
 def _unpack(header: BatchHeader, batch: BytesLike, length_max: int) -> bytes | memoryview:
-    """Return the payload before compression, after checking what can be known before it."""
+    """Check the header's version, flags and length; return the decompressed payload."""
     if header.format_version != FORMAT_VERSION or header.flags & ~KNOWN_FLAGS:
         raise WireFormatError(
             f"a batch of format version {header.format_version} with flags {header.flags:#06x}"
-            f" is of a newer version; upgrade this side"
+            f" is of a newer version; upgrade this process"
         )
     if header.uncompressed_length > length_max:
         raise WireFormatError(
@@ -262,7 +261,7 @@ def _check_lengths(
     if any(length != count for length in lengths):
         raise WireFormatError(f"columns of {lengths} records under a header of {count}")
     if count and not lengths:
-        # Six bytes would announce millions of records.
+        # Otherwise six bytes could announce millions of records.
         raise WireFormatError(f"a header of {count} records over a payload without columns")
 
 
@@ -273,7 +272,7 @@ _ARRAY_32: Final = 0xDD
 
 
 def _length(column: Sequence[object] | msgspec.Raw | None) -> int | None:
-    """Return how many elements a column has, decoded or not; `None` for nil."""
+    """Return the number of elements of a column, decoded or not; `None` for nil."""
     if column is None:
         return None
     if not isinstance(column, msgspec.Raw):

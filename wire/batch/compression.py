@@ -1,7 +1,7 @@
 """Compression codecs of a batch payload.
 
-Pure: no clock, no I/O. Decompression is bounded by a length that is known beforehand, so a
-small payload cannot blow up in memory.
+Pure: no clock, no I/O. The header's uncompressed length bounds decompression, so that a small
+payload cannot exhaust memory.
 """
 
 from enum import IntEnum
@@ -13,7 +13,7 @@ from tidelog.wire.errors import WireFormatError
 
 
 class Codec(IntEnum):
-    """How a payload is compressed; the number stands in the flags of the batch header."""
+    """Compression of a payload; the flags of the batch header hold the number."""
 
     NONE = 0
     LZ4 = 1
@@ -25,11 +25,11 @@ class Codec(IntEnum):
 
 
 CODEC_NAMES = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
-"""The names that users write, in the order in which they are shown."""
+"""Codecs by their names in settings, in the order of display."""
 
 _ZSTD_LEVEL = 3
 _LZ4_BLOCK_MAX = 0x7E00_0000
-"""The format's own limit; the library takes no larger number."""
+"""The format's own limit; the library accepts no larger number."""
 
 
 def compress(codec: Codec, payload: bytes | memoryview) -> bytes | memoryview:
@@ -39,15 +39,15 @@ def compress(codec: Codec, payload: bytes | memoryview) -> bytes | memoryview:
     if codec is Codec.LZ4:
         return lz4.block.compress(payload, store_size=False)
     assert codec is Codec.ZSTD, f"cannot compress with {codec!r}"
-    # A context holds state and must not be shared between threads; making one costs
-    # microseconds and happens once for each batch.
+    # A context holds state and must not be shared between threads. Creating it costs
+    # microseconds, once per batch.
     return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(payload)
 
 
 def decompress(
     codec: int, payload: bytes | memoryview, *, uncompressed_length: int
 ) -> bytes | memoryview:
-    """Return the payload as it was before `compress`, exactly `uncompressed_length` bytes.
+    """Return the decompressed payload, exactly `uncompressed_length` bytes.
 
     Raises:
         WireFormatError: The payload is damaged, of another length, or of an unknown codec.
@@ -73,7 +73,7 @@ def decompress(
 
 
 def _decompress_zstd(payload: bytes | memoryview, uncompressed_length: int) -> bytes:
-    # The library trusts a size in the frame over `max_output_size`, so it is compared first.
+    # The library trusts the size in the frame more than `max_output_size`, so check it first.
     declared = zstandard.frame_content_size(payload)
     if declared not in (uncompressed_length, -1):
         raise WireFormatError(

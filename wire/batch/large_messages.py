@@ -1,8 +1,8 @@
-"""Messages that are longer than one record may be: chunks, and the message that names them.
+"""Large messages: chunks, and the message that names them (SQS: Extended Client Library).
 
-Pure: no clock, no I/O. `docs/formats/large_message.md` is the page of the format. The chunks are
-records of the same partition, each with a `CHUNK_HEADER`; behind them stands the message, whose
-value is empty and whose `CHUNKS_HEADER` says where they are.
+Pure: no clock, no I/O. `docs/formats/large_message.md` describes the format. The chunks are
+records of the same partition, each with a `CHUNK_HEADER`. The message follows them: its value is
+empty, and its `CHUNKS_HEADER` holds the offsets of the chunks.
 """
 
 from collections.abc import Iterable
@@ -15,35 +15,35 @@ from tidelog.wire.errors import WireFormatError
 from tidelog.wire.messages.queues import CHUNK_HEADER, CHUNKS_HEADER, Run
 
 LARGE_MESSAGE_BYTES_MAX: Final = 1 << 30
-"""Bytes of all chunks of a message together."""
+"""Maximum bytes of all chunks of a message together."""
 _ID_DIGITS: Final = 16
 _OFFSET_DIGITS_MAX: Final = 19
 
 
 @final
 class ChunkMap(msgspec.Struct, frozen=True):
-    """Where the chunks of a large message are, in its partition."""
+    """The offsets of a large message's chunks in its partition."""
 
     body_id: str
-    """Which all chunks name as well: 16 hexadecimal digits."""
+    """The id in the headers of all chunks: 16 hexadecimal digits."""
     length: int
     """Bytes of all chunks together; above 0."""
     runs: tuple[Run, ...]
-    """The chunks in their order, as offsets that follow each other; none if they are lost."""
+    """Offsets of the chunks in order, as runs of consecutive offsets; empty if they are lost."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether the message was moved when its chunks were not there any more."""
+        """Whether the message was moved after its chunks had been deleted."""
         return not self.runs
 
     @property
     def chunk_count(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return sum(count for _, count in self.runs)
 
 
 def chunk_header(body_id: str, index: int) -> tuple[str, bytes]:
-    """Return the header of a chunk, the first of which has index 0."""
+    """Return the header of a chunk; the first chunk has index 0."""
     return CHUNK_HEADER, f"{body_id} {index}".encode()
 
 
@@ -54,7 +54,7 @@ def chunks_header(chunks: ChunkMap) -> tuple[str, bytes]:
 
 
 def is_chunk(headers: Iterable[tuple[str, bytes]]) -> bool:
-    """Return whether a record is a part of a message, and none itself."""
+    """Return whether a record is a chunk of a message and no message itself."""
     return any(name == CHUNK_HEADER for name, _ in headers)
 
 
@@ -64,10 +64,10 @@ def is_chunk_of(
     """Return whether a record is the chunk of this index, and ends within the message.
 
     Args:
-        chunks: What the message says of its chunks.
-        headers: Those of the record.
-        index: How many chunks come before it.
-        end: How many bytes the chunks up to and with this one have.
+        chunks: The chunk map of the message.
+        headers: The headers of the record.
+        index: The number of chunks before it.
+        end: Bytes of the chunks up to and including this chunk.
     """
     return end <= chunks.length and chunk_header(chunks.body_id, index) in headers
 
@@ -78,10 +78,10 @@ def is_large(headers: Iterable[tuple[str, bytes]]) -> bool:
 
 
 def chunks_of(headers: Iterable[tuple[str, bytes]]) -> ChunkMap | None:
-    """Return where the chunks of a message are, `None` if its body is its value.
+    """Return the chunk map of a message, `None` if its body is its value.
 
     Raises:
-        WireFormatError: The header is not what it should be.
+        WireFormatError: The header is malformed.
     """
     for name, value in headers:
         if name == CHUNKS_HEADER:
@@ -90,7 +90,7 @@ def chunks_of(headers: Iterable[tuple[str, bytes]]) -> ChunkMap | None:
 
 
 def length_of(value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> int:
-    """Return how long the value of a message is, in chunks or not."""
+    """Return the bytes of a message's value, in chunks or not."""
     if not value:
         try:
             chunks = chunks_of(headers)
@@ -102,13 +102,13 @@ def length_of(value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> int:
 
 
 def with_chunks(headers: Headers, chunks: ChunkMap) -> Headers:
-    """Return headers that say where the chunks of a message are now."""
+    """Return headers with the chunk map replaced."""
     kept = [each for each in headers if each[0] != CHUNKS_HEADER]
     return (*kept, chunks_header(chunks))
 
 
 def runs_of(offsets: Iterable[int]) -> tuple[Run, ...]:
-    """Return offsets in their order, those that follow each other as one run."""
+    """Return offsets in order, with consecutive offsets merged into runs."""
     runs: list[Run] = []
     for offset in offsets:
         if runs and sum(runs[-1]) == offset:
@@ -144,4 +144,4 @@ def _is_number(digits: bytes) -> bool:
 
 
 def _not_understood(value: bytes) -> WireFormatError:
-    return WireFormatError(f"this says nothing of the chunks of a message: {value[:80]!r}")
+    return WireFormatError(f"malformed {CHUNKS_HEADER} header of a large message: {value[:80]!r}")

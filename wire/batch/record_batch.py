@@ -3,7 +3,7 @@
 Pure: no clock, no I/O. `docs/formats/record_batch.md` has a worked example, byte by byte.
 
 The batch is the unit of append, checksum, replication, deduplication, indexing and fetch.
-A broker reads the fixed header with one `struct` call and never looks into the payload.
+A broker reads the fixed header with one `struct` call and does not decode the payload.
 
     offset size field               decided by   covered by
          0    4 sync marker         format       equality
@@ -25,17 +25,16 @@ A broker reads the fixed header with one `struct` call and never looks into the 
         80    8 base sequence       producer     both CRCs
         88      payload             producer     batch CRC
 
-All integers are little-endian. The batch CRC covers everything from byte 32 on, in one piece:
-what the producer decides travels end to end under one checksum, and a leader can stamp offset
-and epoch without touching it. The header CRC covers bytes 8 to 88, so that no bit on disk is
-unprotected (in Kafka, base offset, length, epoch and magic are covered by nothing). The sync
-marker lets recovery find the next batch behind a damaged one. The durable position says how
-many bytes of this segment file the replica knew to be on disk when it wrote the batch; it is
-what tells damage from a torn tail.
+All integers are little-endian. The batch CRC covers everything from byte 32 on: the producer's
+fields travel end to end under one checksum, and a leader stamps offset and epoch without touching
+it. The header CRC covers bytes 8 to 88, so that no bit on disk is unprotected (in Kafka, no
+checksum covers base offset, length, epoch and magic). The sync marker lets recovery find the next
+batch after a damaged batch. The durable position is the number of bytes of this segment file that
+the replica knew to be on disk when it wrote the batch; it tells damage from a torn tail.
 
 The payload is a msgpack array of columns, then compressed:
-`[timestamp_deltas, keys, values, headers, offset_deltas]`, each an array with one element for
-each record, or nil when it is absent or trivial. `wire.batch.batch_columns` decodes it.
+`[timestamp_deltas, keys, values, headers, offset_deltas]`, each an array with one element per
+record, or nil when it is absent or trivial. `wire.batch.batch_columns` decodes it.
 """
 
 import struct
@@ -73,27 +72,27 @@ FLAG_LOG_APPEND_TIME = 0x0010
 FLAG_TRANSACTIONAL = 0x0020
 FLAG_CONTROL = 0x0040
 FLAG_QUEUE_FIELDS = 0x0080
-"""Some record has a header that means something to queues (`queues.HEADER_PREFIX`): whoever
-serves a queue looks into the payload only then."""
+"""A record has a header for queues (`queues.HEADER_PREFIX`): the queue's broker decodes the payload
+only then."""
 FLAG_CHUNKS = 0x0100
-"""Every record is a chunk of a large message (`queues.CHUNK_HEADER`): whoever serves a queue
-passes over the batch without looking into it."""
+"""Every record is a chunk of a large message (`queues.CHUNK_HEADER`): the queue's broker skips the
+batch without decoding it."""
 FLAG_SPARSE = 0x0200
-"""Compaction took records out, maybe all: not every offset of the batch has a record. Whoever
-counts records by their offsets looks into the payload."""
+"""Compaction removed records, maybe all: not every offset of the batch has a record. A count of
+records by offsets must decode the payload."""
 KNOWN_FLAGS = 0x03FF
-"""A batch with another one is of a newer version."""
+"""All flags of this version; another flag means a newer version."""
 _KNOWN_CODECS = frozenset(map(int, (Codec.NONE, Codec.LZ4, Codec.ZSTD)))
 _UNCOMPRESSED = int(Codec.NONE)
 _BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL | FLAG_SPARSE
 """Set by brokers only."""
 
 RECORD_COUNT_MAX = 1 << 24
-"""More records than this in one batch are refused."""
+"""Maximum records in one batch."""
 SEQUENCE_END = 1 << 63
-"""Sequences are below it, so that they fit into signed integers everywhere."""
+"""Exclusive end of sequences; they fit into signed integers everywhere."""
 TIMESTAMP_END_MS = 1 << 62
-"""Timestamps are below it, so that a first timestamp plus a delta fits into 64 bits."""
+"""Exclusive end of timestamps; a first timestamp plus a delta fits into 64 bits."""
 
 
 class BatchHeader(msgspec.Struct, frozen=True, gc=False):
@@ -147,12 +146,12 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def has_queue_fields(self) -> bool:
-        """Whether some record has a header that means something to queues."""
+        """Whether a record has a header for queues."""
         return bool(self.flags & FLAG_QUEUE_FIELDS)
 
     @property
     def has_append_time(self) -> bool:
-        """Whether a broker gave all records the time at which it appended them."""
+        """Whether all records carry the broker's append time."""
         return bool(self.flags & FLAG_LOG_APPEND_TIME)
 
     @property
@@ -162,37 +161,37 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether compaction took records out, maybe all."""
+        """Whether compaction removed records, maybe all."""
         return bool(self.flags & FLAG_SPARSE)
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds markers for brokers instead of records for people."""
+        """Whether the batch holds markers for brokers instead of records."""
         return bool(self.flags & FLAG_CONTROL)
 
     @property
     def is_sequenced(self) -> bool:
-        """Whether a log remembers it of an idempotent producer."""
+        """Whether a log tracks the batch for an idempotent producer."""
         return self.producer_id != 0 and not self.is_control
 
     @property
     def was_staged(self) -> bool:
-        """Whether a broker appends it because it was staged, and that is committed now."""
+        """Whether a broker appends the batch from a committed transaction's staging log."""
         return self.producer_id == STAGED_PRODUCER_ID
 
 
 Headers = tuple[tuple[str, bytes], ...]
-"""The headers of one record, in the order in which they were given."""
+"""The headers of one record, in the producer's order."""
 
 _column_encoder = msgspec.msgpack.Encoder()
 
 
 class Columns(msgspec.Struct, frozen=True, gc=False):
-    """The records of one batch, column by column; all columns that are there are equally long."""
+    """The records of one batch, column by column; all columns that are present are equally long."""
 
     record_count: int
     timestamp_deltas: Sequence[int] | None = None
-    """Milliseconds after the first timestamp, negative before it; `None` when all have that one."""
+    """Milliseconds after the first timestamp, negative before it; `None` when all are 0."""
     keys: Sequence[bytes | None] | None = None
     """`None` when no record has a key."""
     values: Sequence[bytes | None] | None = None
@@ -251,7 +250,7 @@ def encode_stored(
     first_timestamp_ms: int,
     max_timestamp_ms: int,
 ) -> bytearray:
-    """Return a batch that takes the place of one in a log, with durable position 0.
+    """Return a batch that replaces a batch of a log, with durable position 0.
 
     Args:
         columns: Its records; there may be none.
@@ -288,16 +287,16 @@ def encode_stored(
 
 
 def _pack(columns: Columns, codec: Codec) -> tuple[bytearray, Codec, int]:
-    """Return a batch whose header is still to be written, its codec, and its length before."""
+    """Return a batch without its header, its codec, and its uncompressed payload length."""
     keys, values = columns.keys, columns.values
     if keys is None and values is None and columns.record_count:
-        # Spelled out, so that a few bytes can never announce millions of records.
+        # An explicit array: a few bytes must never announce millions of records.
         values = [None] * columns.record_count
     batch = bytearray(HEADER_SIZE)
     _column_encoder.encode_into(
         (columns.timestamp_deltas, keys, values, columns.headers, columns.offset_deltas),
         batch,
-        HEADER_SIZE,  # In place: to copy the whole payload takes longer than to encode it.
+        HEADER_SIZE,  # In place: copying the payload takes longer than encoding it.
     )
     length = len(batch) - HEADER_SIZE
     if codec is not Codec.NONE:
@@ -310,7 +309,7 @@ def _pack(columns: Columns, codec: Codec) -> tuple[bytearray, Codec, int]:
 
 
 def queue_flags(headers: Sequence[Headers] | None) -> int:
-    """Return the flags of a batch with these headers: what they mean to queues."""
+    """Return the queue flags of a batch with these headers."""
     if headers is None or not any(
         name.startswith(HEADER_PREFIX) for of_record in headers for name, _ in of_record
     ):
@@ -329,10 +328,10 @@ _BASE_SEQUENCE_AT = 80
 def restamp_producer(
     batch: bytearray, *, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> BatchHeader:
-    """Give an encoded batch to another producer identity, in place; return its new header.
+    """Change the producer id, epoch and sequence of an encoded batch in place; return its header.
 
-    Only for a batch that was never appended under the old identity: under the new one a
-    broker cannot know it again.
+    Only for a batch that was never appended under the old producer id: brokers cannot detect it
+    as a duplicate under the new id.
     """
     _PRODUCER_FIELDS.pack_into(batch, _PRODUCER_FIELDS_AT, producer_id, producer_epoch)
     _BASE_SEQUENCE.pack_into(batch, _BASE_SEQUENCE_AT, base_sequence)
@@ -347,9 +346,9 @@ _TIMESTAMPS_AT = 48
 
 
 def stamp_append_time(batch: memoryview, now_ms: int) -> BatchHeader:
-    """Give all records of a batch the time at which they are appended, in place.
+    """Set the append time of all records of a batch, in place.
 
-    Only for a batch that was checked, whose records have no timestamps of their own.
+    Only for a checked batch whose records have no timestamps of their own.
     """
     (flags,) = _FLAGS.unpack_from(batch, _FLAGS_AT)
     _FLAGS.pack_into(batch, _FLAGS_AT, flags | FLAG_LOG_APPEND_TIME)
@@ -368,12 +367,12 @@ def _seal_header(batch: memoryview) -> None:
 
 
 def stamp_leader(batch: memoryview, *, base_offset: int, leader_epoch: int) -> None:
-    """Write what the leader decides, in place. `stamp_replica` must follow: it seals the header."""
+    """Write the leader's fields in place. `stamp_replica` must follow: it seals the header."""
     _LEADER_FIELDS.pack_into(batch, _LEADER_FIELDS_AT, base_offset, leader_epoch)
 
 
 def stamp_replica(batch: memoryview, *, durable_position: int) -> None:
-    """Write what this replica decides and renew the header CRC, in place."""
+    """Write this replica's durable position and the header CRC, in place."""
     _DURABLE_POSITION.pack_into(batch, _DURABLE_POSITION_AT, durable_position)
     _seal_header(batch)
 
@@ -381,8 +380,8 @@ def stamp_replica(batch: memoryview, *, durable_position: int) -> None:
 def parse_header(buffer: BytesLike, position: int = 0) -> BatchHeader | None:
     """Return the header at `position` when its marker and header CRC are right, else `None`.
 
-    `None` is the answer to "is there a batch here?", which recovery and readers ask all the
-    time; it is not an error. The payload is not looked at and may not be there.
+    `None` means "no batch here", which is normal for recovery and readers, and no error. The
+    payload is not read and may be missing.
     """
     end = position + HEADER_SIZE
     if end > len(buffer):
@@ -401,17 +400,17 @@ def has_valid_payload(header: BatchHeader, batch: BytesLike) -> bool:
 
 
 def check_produced(batch: memoryview) -> BatchHeader:
-    """Check one batch that a producer sent, and return its header.
+    """Check one batch from a producer, and return its header.
 
-    Everything that can be known without decoding the payload is checked: lengths, counts,
-    timestamps, version, flags, both checksums.
+    The checks need no decoding of the payload: lengths, counts, timestamps, version, flags, both
+    checksums.
 
     Raises:
         InvalidBatchError: The header contradicts itself or the length of `batch`.
-        CorruptBatchError: A checksum is wrong: the batch was damaged on its way.
+        CorruptBatchError: A checksum is wrong: the batch was damaged in transit.
     """
     if len(batch) < HEADER_SIZE:
-        raise InvalidBatchError(f"a batch of {len(batch)} bytes has no whole header")
+        raise InvalidBatchError(f"a batch of {len(batch)} bytes has no complete header")
     header = BatchHeader(*_HEADER.unpack_from(batch))
     if header.sync_marker != SYNC_MARKER:
         raise InvalidBatchError(f"not a record batch: it starts with {header.sync_marker:#010x}")
@@ -419,7 +418,7 @@ def check_produced(batch: memoryview) -> BatchHeader:
         raise CorruptBatchError("the header of the batch does not match its CRC-32C")
     if header.size != len(batch):
         raise InvalidBatchError(
-            f"the header says {header.size} bytes, the request brought {len(batch)}"
+            f"the header says {header.size} bytes, the request has {len(batch)}"
         )
     check_header(header)
     if not has_valid_payload(header, batch):
@@ -428,7 +427,7 @@ def check_produced(batch: memoryview) -> BatchHeader:
 
 
 def header_of(batch: bytearray | memoryview) -> BatchHeader:
-    """Return the header of a batch that this process has encoded; nothing is checked."""
+    """Return the header of a batch that this process encoded, without checks."""
     return BatchHeader(*_HEADER.unpack_from(batch))
 
 
@@ -436,7 +435,7 @@ def check_header(header: BatchHeader) -> None:
     """Check that the header of a produced batch does not contradict itself.
 
     Raises:
-        InvalidBatchError: It does.
+        InvalidBatchError: The header contradicts itself.
     """
     problem = _contradiction(header)
     if problem is not None:
@@ -444,14 +443,14 @@ def check_header(header: BatchHeader) -> None:
 
 
 def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one return for each rule
-    """Return what is wrong with a produced batch's header, `None` when nothing is."""
+    """Return the contradiction in a produced batch's header, `None` if there is none."""
     count = header.record_count
     if header.format_version != FORMAT_VERSION:
         return f"batch format version {header.format_version}, this broker knows {FORMAT_VERSION}"
     if header.flags & ~KNOWN_FLAGS or header.codec not in _KNOWN_CODECS:
         return f"batch flags {header.flags:#06x} are not known to this broker"
     if header.flags & _BROKER_FLAGS:
-        return f"batch flags {header.flags:#06x} are for brokers to set, not for producers"
+        return f"batch flags {header.flags:#06x} are set by brokers only, not by producers"
     if not 0 < count <= RECORD_COUNT_MAX or header.last_offset_delta != count - 1:
         return f"{count} records cannot end at offset delta {header.last_offset_delta}"
     # A record takes at least the byte of a nil value.
@@ -462,5 +461,5 @@ def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one re
     if not 0 <= header.first_timestamp_ms <= header.max_timestamp_ms < TIMESTAMP_END_MS:
         return f"timestamps run from {header.first_timestamp_ms} to {header.max_timestamp_ms}"
     if header.next_sequence > SEQUENCE_END:
-        return f"{count} records from sequence {header.base_sequence} on are beyond the last one"
+        return f"{count} records from sequence {header.base_sequence} on exceed the last sequence"
     return None

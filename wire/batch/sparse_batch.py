@@ -1,7 +1,7 @@
-"""Encoding batches of which compaction took records out: sparse ones, and empty ones.
+"""Encoder of the sparse and empty batches that compaction leaves.
 
-Pure: no clock, no I/O. Batches follow each other without a gap in a log, also when records are
-gone: what is left of a batch still stands for all of its offsets, and takes its sequences.
+Pure: no clock, no I/O. The batches of a log cover its offsets without a gap, also after
+compaction: a sparse batch still covers all offsets and sequences of the original batch.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ from tidelog.wire.batch.record_batch import (
 )
 
 SPAN_MAX: Final = 1 << 32
-"""So many offsets one batch can stand for."""
+"""Maximum offsets that one batch can cover."""
 _KEPT_FLAGS: Final = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL
 _Item = TypeVar("_Item")
 
 
 def encode_sparse(header: BatchHeader, columns: Columns, places: Sequence[int]) -> bytearray:
-    """Return what is left of a batch in a log, with durable position 0.
+    """Return a batch of a log with only its kept records, with durable position 0.
 
     Args:
-        header: Of the batch as it is.
-        columns: All of its records.
-        places: Which of them are left: their places in the columns, growing. If there are none, no
-            time is in the batch either, so that nobody who looks for a time stops there.
+        header: Header of the original batch.
+        columns: All records of the original batch.
+        places: Indexes of the kept records in the columns, growing. Without kept records the
+            batch has no timestamps either, so that a search by time does not stop there.
     """
     deltas = columns.offset_deltas or range(columns.record_count)
     left = Columns(
@@ -55,13 +55,13 @@ def encode_sparse(header: BatchHeader, columns: Columns, places: Sequence[int]) 
 
 
 def encode_empty(*, base_offset: int, end_offset: int, leader_epoch: int) -> bytearray:
-    """Return a batch without records that stands for offsets of one epoch, with durable position 0.
+    """Return a batch without records that covers offsets of one epoch, with durable position 0.
 
     It belongs to no producer.
     """
     span = end_offset - base_offset
     assert 0 < span <= SPAN_MAX, f"a batch of {span} offsets"
-    nobody = BatchHeader(
+    without_producer = BatchHeader(
         sync_marker=0,
         header_crc=0,
         base_offset=base_offset,
@@ -80,11 +80,11 @@ def encode_empty(*, base_offset: int, end_offset: int, leader_epoch: int) -> byt
         uncompressed_length=0,
         base_sequence=0,
     )
-    return encode_sparse(nobody, Columns(0), ())
+    return encode_sparse(without_producer, Columns(0), ())
 
 
 def _times(header: BatchHeader, left: Columns) -> tuple[int, int]:
-    """Return from when on times are counted, and the latest one of what is left."""
+    """Return the first timestamp of the batch and the largest of the kept records."""
     if not left.record_count:
         return 0, 0
     if header.has_append_time:

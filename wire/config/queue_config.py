@@ -1,7 +1,7 @@
-"""Settings of a queue: names, values as people write them, ranges, defaults.
+"""Settings of a queue: names, parsers, ranges, defaults (SQS: queue attributes).
 
 Pure: no clock, no I/O. Coordinator and queue layer share them. Whether a queue is FIFO is no
-setting: it is fixed when a queue is created, and some settings and defaults depend on it.
+setting: creation fixes it, and some settings and defaults depend on it.
 """
 
 import re
@@ -25,7 +25,7 @@ from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 
 PRIORITY_COUNT_MAX = 16
 NO_QUEUE = "none"
-"""What stands for no dead-letter queue."""
+"""Value of `dead_letter_queue` for none."""
 
 _AUTO = "auto"
 _ON, _OFF = "on", "off"
@@ -33,28 +33,29 @@ _SWITCH = {_ON: True, "true": True, _OFF: False, "false": False}
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
 _HORIZON_MS = 36_500 * _DAY_MS
-"""Delays that are longer are typing errors, and would not fit into a timestamp for ever."""
+"""Maximum of a delay: longer ones are typing errors and would overflow timestamps."""
 _QUEUE_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _WEIGHT = re.compile(r"[1-9][0-9]{0,2}")
 DEDUPLICATION_WINDOW_MS_MAX = 7 * _DAY_MS
 
 
 class ReceiveAcks(StrEnum):
-    """What a receive waits for."""
+    """Acknowledgement that a receive waits for."""
 
     ALL = "all"
-    """Until it is committed: leases and receive counts survive whatever records survive."""
+    """The receive is committed: leases and receive counts survive every fault that records survive.
+    """
     LEADER = "leader"
-    """Until it is in the journal of the leader."""
+    """The receive is in the leader's journal."""
 
 
 class DeduplicationScope(StrEnum):
-    """Among which messages a deduplication id is unique."""
+    """Scope in which a deduplication id is unique."""
 
     QUEUE = "queue"
-    """Those of one partition."""
+    """The messages of one partition."""
     GROUP = "group"
-    """Those of one message group."""
+    """The messages of one message group."""
 
 
 RANGES: Final = {
@@ -68,7 +69,7 @@ RANGES: Final = {
     "send_rate": (1, 1_000_000_000),
     "visibility_timeout_ms": (0, VISIBILITY_TIMEOUT_MS_MAX),
 }
-"""The smallest and the largest value of each setting that is a number."""
+"""Minimum and maximum of each numeric setting."""
 
 
 @final
@@ -77,13 +78,13 @@ class QueueConfig:
     """The values in force for one queue; `QUEUE_SETTINGS` says what each setting means."""
 
     is_fifo: bool = False
-    """No setting: groups are in order, and receipts count only while their lease lasts."""
+    """No setting: groups are in order, and a receipt handle is valid only during its lease."""
     visibility_timeout_ms: int = 30_000
     delivery_delay_ms: int = 0
     retention_ms: int | None = 4 * _DAY_MS
-    """`None`: as long as the topic keeps them."""
+    """`None`: as long as the topic keeps the records."""
     max_receive_count: int | None = None
-    """`None` for no limit. Of no effect without a target for dead letters."""
+    """`None` for no limit. No effect without a dead-letter target."""
     dead_letter_queue: str | None = None
     dead_letter_target: Target | None = None
     """No setting: topic id and partition of `dead_letter_queue` for one partition."""
@@ -95,7 +96,7 @@ class QueueConfig:
     deduplication_scope: DeduplicationScope = DeduplicationScope.QUEUE
     content_based_deduplication: bool = False
     priority_weights: tuple[int, ...] = ()
-    """Weights of the priorities, the most urgent first; empty if there are none."""
+    """Weights of the priorities, the most urgent first; empty without priorities."""
     fair_delivery: bool = False
     send_rate: int | None = None
     """Messages a second; `None` for no limit."""
@@ -112,7 +113,7 @@ class QueueConfig:
         if self.is_fifo and (self.priority_weights or self.fair_delivery):
             name = "priority_weights" if self.priority_weights else "fair_delivery"
             raise InvalidConfigError(
-                f"{name} is not for FIFO queues: their messages do not overtake"
+                f"{name} is not for FIFO queues: their messages keep their order"
             )
         if self.priority_weights and self.fair_delivery:
             raise InvalidConfigError(
@@ -121,20 +122,20 @@ class QueueConfig:
 
     @property
     def max_deliveries(self) -> int | None:
-        """After how many receives a message is dead-lettered, `None` if it is not."""
+        """Receives after which a message is dead-lettered; `None` without a dead-letter queue."""
         return None if self.dead_letter_target is None else self.max_receive_count
 
     @property
     def is_fenced(self) -> bool:
-        """Whether only the latest receipt of a message settles it."""
+        """Whether only the latest receipt handle of a message settles it."""
         return self.is_fifo or self.require_latest_receipt
 
 
 def check_queue_name(name: str) -> None:
-    """Check that a queue may have this name.
+    """Check the name of a queue.
 
     Raises:
-        InvalidRequestError: Saying what a name may look like.
+        InvalidRequestError: The name is not legal.
     """
     if not _is_queue_name(name):
         raise InvalidRequestError(
@@ -148,10 +149,10 @@ def _is_queue_name(name: str) -> bool:
 
 
 def parse_priority_weights(name: str, text: str) -> tuple[int, ...]:
-    """Return the weights of priorities, none for `none`.
+    """Return the weights of priorities, an empty tuple for `none`.
 
     Raises:
-        InvalidConfigError: The text means none.
+        InvalidConfigError: The text is not a list of weights.
     """
     if text.strip().lower() == "none":
         return ()
@@ -174,7 +175,7 @@ def _parse_dead_letter_queue(name: str, text: str) -> str | None:
 
 
 def _parse_switch(name: str, text: str) -> bool:
-    """Return whether it is `on`, or `off`; programs may say `true` or `false`."""
+    """Return whether a switch is `on` or `off`; `true` and `false` are accepted too."""
     wanted = text.strip().lower()
     if wanted not in _SWITCH:
         raise InvalidConfigError(f"{name} is {text!r}, it must be on or off")
@@ -199,76 +200,75 @@ QUEUE_SETTINGS: Final = {
             _parse_switch,
             _OFF,
             "on, off",
-            "FIFO: a message that is sent without a deduplication id gets a hash of its value as"
-            " one.",
+            "FIFO: a message without a deduplication id gets a hash of its value as its id.",
         ),
         Setting(
             "dead_letter_queue",
             _parse_dead_letter_queue,
             NO_QUEUE,
             "a queue, none",
-            "Where messages go that were rejected, or received `max_receive_count` times. It must"
-            " be there, be FIFO if this one is, and lead nowhere back.",
+            "The queue for messages that were rejected, or received `max_receive_count` times. It"
+            " must exist, be FIFO if this queue is, and not lead back to this queue.",
         ),
         Setting(
             "deduplication_scope",
             parse_choice(*DeduplicationScope),
             _AUTO,
             "queue, group",
-            "FIFO: whether an id is given once in the queue or once in each group; cannot be"
-            " changed. `queue` needs a single partition (auto: `queue` with one, else `group`).",
+            "FIFO: whether an id is unique in the queue or in its group; cannot be changed. `queue`"
+            " needs a single partition (auto: `queue` with one partition, else `group`).",
         ),
         Setting(
             "deduplication_window_ms",
             _parse_duration("deduplication_window_ms"),
             "5min",
             "1s to 7d",
-            "FIFO: how long after a message another one with its deduplication id is not kept.",
+            "FIFO: how long a message's deduplication id refuses further messages with this id.",
         ),
         Setting(
             "delivery_delay_ms",
             _parse_duration("delivery_delay_ms"),
             "0",
             "0 to 36500d",
-            "How long a message is invisible at first, if its sender does not say.",
+            "Initial delay of a message that is sent without a delay of its own.",
         ),
         Setting(
             "fair_delivery",
             _parse_switch,
             _OFF,
             "on, off",
-            "Fair queues: groups with many messages in flight wait behind others. Not for FIFO"
-            " queues, nor with `priority_weights`.",
+            "Fair queues: groups with many messages in flight wait behind other groups. Not for"
+            " FIFO queues, nor with `priority_weights`.",
         ),
         Setting(
             "history_retention_ms",
             _parse_duration("history_retention_ms"),
             "1d",
             "0 or more",
-            "For how long at least it can be read what happened to messages (`tidelog queue"
-            " history`); 0: only what the queue itself needs is kept.",
+            "Minimum time that the history of messages stays readable (`tidelog queue history`); 0"
+            " keeps only the entries that the queue itself needs.",
         ),
         Setting(
             "max_in_flight",
             _parse_count("max_in_flight"),
             "120000",
             "1 to 10000000",
-            "Messages of one partition that may be received and not settled at a time.",
+            "Maximum messages in flight per partition.",
         ),
         Setting(
             "max_receive_count",
             parse_or_unlimited(_parse_count("max_receive_count")),
             "unlimited",
             "1 to 1000, unlimited",
-            "How often a message is handed out before it is a dead letter; without a dead-letter"
-            " queue it is handed out on and on.",
+            "Maximum receives of a message before it becomes a dead letter; no limit without a"
+            " dead-letter queue.",
         ),
         Setting(
             "priority_weights",
             parse_priority_weights,
             "none",
             f"none, up to {PRIORITY_COUNT_MAX} weights",
-            "Priorities, the most urgent (0) first: how many messages of each are handed out in"
+            "Weights of the priorities, the most urgent (0) first: messages delivered of each in"
             " turn, such as 8,4,1. Not for FIFO queues.",
         ),
         Setting(
@@ -277,7 +277,7 @@ QUEUE_SETTINGS: Final = {
             _AUTO,
             "all, leader",
             "Whether a receive waits until it is committed, so that leases and receive counts"
-            " outlive the leader (auto: all for FIFO queues and with a dead-letter queue, else"
+            " survive the leader (auto: all for FIFO queues and with a dead-letter queue, else"
             " leader).",
         ),
         Setting(
@@ -285,65 +285,65 @@ QUEUE_SETTINGS: Final = {
             _parse_duration("receive_message_wait_time_ms"),
             "0",
             "0 to 10min",
-            "How long a receive that does not say waits for messages when there are none.",
+            "Wait time for messages of a receive without a wait time of its own (long polling).",
         ),
         Setting(
             "require_latest_receipt",
             _parse_switch,
             _AUTO,
             "on, off",
-            "Whether only the last receipt of a message can settle it (auto: on for FIFO queues,"
-            " which must have it, off for others).",
+            "Whether only the last receipt handle of a message can settle it (auto: on for FIFO"
+            " queues, where it is required, off for others).",
         ),
         Setting(
             "retention_ms",
             parse_or_unlimited(_parse_duration("retention_ms")),
             "4d",
             "1min or more, unlimited",
-            "How long after it was sent (or, if it was delayed, became visible) a message is handed"
-            " out; never longer than the topic keeps it.",
+            "How long a message is delivered after its send (if delayed, after it became visible);"
+            " never longer than the topic keeps it.",
         ),
         Setting(
             "retry_backoff",
             parse_backoff,
             "none",
             BACKOFFS.replace("`", ""),
-            "How long a message that was released without a delay is invisible, by its deliveries;"
-            " with jitter, half of that or more.",
+            "Delay of a message that is released without a delay of its own, by its receive count;"
+            " with jitter, half of it or more.",
         ),
         Setting(
             "send_rate",
             parse_or_unlimited(_parse_count("send_rate")),
             "unlimited",
             "1 or more, unlimited",
-            "Messages a second that may be sent to the queue, shared equally by its partitions.",
+            "Maximum messages a second sent to the queue, shared equally by its partitions.",
         ),
         Setting(
             "visibility_timeout_ms",
             _parse_duration("visibility_timeout_ms"),
             "30s",
             "0 to 12h",
-            "How long a message that was received is invisible, if the receive does not say.",
+            "Visibility timeout of a receive without a timeout of its own.",
         ),
     )
 }
-"""Every setting of a queue, by name, sorted."""
+"""The settings of a queue by name, sorted."""
 
 FROZEN_SETTINGS: Final = ("deduplication_scope",)
-"""Decided when a queue is made, and never changed."""
+"""Settings fixed by the creation of a queue."""
 FIFO_SETTINGS: Final = (
     "content_based_deduplication",
     "deduplication_scope",
     "deduplication_window_ms",
 )
-"""Of no use for others, and refused there."""
+"""Settings that standard queues refuse."""
 
 
 def check_queue_setting_name(name: str) -> None:
-    """Check that there is a setting of this name.
+    """Check that a queue has a setting of this name.
 
     Raises:
-        InvalidConfigError: Listing the settings that there are.
+        InvalidConfigError: The setting is unknown; the message lists all settings.
     """
     if name not in QUEUE_SETTINGS:
         known = ", ".join(QUEUE_SETTINGS)
@@ -351,29 +351,31 @@ def check_queue_setting_name(name: str) -> None:
 
 
 def check_queue_settings(overrides: Mapping[str, str], *, is_fifo: bool) -> None:
-    """Check names and values that somebody wants to set, and whether they go together.
+    """Check names and values of settings, and their combination.
 
     Raises:
-        InvalidConfigError: Saying which setting is wrong and what would be right.
+        InvalidConfigError: A setting is wrong; the message says what would be right.
     """
     for name in overrides:
         check_queue_setting_name(name)
         if name in FIFO_SETTINGS and not is_fifo:
-            raise InvalidConfigError(f"{name} is a setting of FIFO queues, and this is none")
+            raise InvalidConfigError(
+                f"{name} is a setting of FIFO queues, and this queue is not FIFO"
+            )
     config = queue_config(overrides, is_fifo=is_fifo)
     if is_fifo and not config.require_latest_receipt:
         raise InvalidConfigError(
-            "require_latest_receipt is off, it must be on: a FIFO queue keeps no order else"
+            "require_latest_receipt is off, it must be on: a FIFO queue cannot keep order otherwise"
         )
 
 
 def frozen_settings(
     overrides: Mapping[str, str], *, is_fifo: bool, partition_count: int
 ) -> dict[str, str]:
-    """Return the settings that a new queue has for ever.
+    """Return the settings that the creation of a queue fixes.
 
     Raises:
-        InvalidConfigError: It cannot have what was asked for.
+        InvalidConfigError: The requested settings do not fit the partition count.
     """
     if not is_fifo:
         return {}
@@ -390,7 +392,7 @@ def frozen_settings(
 
 
 def effective_queue_settings(overrides: Mapping[str, str], *, is_fifo: bool) -> dict[str, str]:
-    """Return every setting that a queue can have with its value in force, as text."""
+    """Return the effective value of every setting of a queue, as text."""
     texts = {
         name: overrides.get(name, setting.default)
         for name, setting in QUEUE_SETTINGS.items()
@@ -407,19 +409,19 @@ def effective_queue_settings(overrides: Mapping[str, str], *, is_fifo: bool) -> 
 
 
 def queue_config(overrides: Mapping[str, str], *, is_fifo: bool) -> QueueConfig:
-    """Return what is in force under these overrides, the frozen settings among them.
+    """Return the effective settings under these overrides, the frozen settings included.
 
     Raises:
         InvalidConfigError: A value is not legal.
     """
-    # Queues that are set alike share what is in force: there may be thousands of them.
+    # Queues with equal settings share one object: there may be thousands of them.
     return _queue_config(tuple(sorted(overrides.items())), is_fifo)
 
 
 def first_difference(
     asked: Mapping[str, str], there: Mapping[str, str], *, is_fifo: bool
 ) -> str | None:
-    """Return the first setting that is not the same under both, as a sentence; `None` if all are.
+    """Return the first setting that differs, as a sentence; `None` if all are equal.
 
     Raises:
         InvalidConfigError: A value is not legal.

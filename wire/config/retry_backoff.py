@@ -1,4 +1,4 @@
-"""Retry backoff: how long a message that was released without a delay stays invisible.
+"""Retry backoff: delays of messages that are released without a delay of their own.
 
 Pure: no clock, no I/O.
 """
@@ -14,9 +14,9 @@ from tidelog.wire.errors import InvalidConfigError
 from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 
 BACKOFFS = "`none`, delays such as `1s,10s,1min`, or `exponential(1s,2,5min,jitter)`"
-"""What may be written, for people."""
+"""Legal values, for error texts and help."""
 BACKOFF_DELAYS_MAX = 100
-"""Delays in one list."""
+"""Maximum delays in one list."""
 
 _EXPONENTIAL = re.compile(r"exponential\(([^()]*)\)", re.IGNORECASE)
 _FACTOR = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3})?")
@@ -33,7 +33,7 @@ def _require(holds: bool, message: str) -> None:
 @final
 @dataclass(frozen=True, slots=True)
 class FixedBackoff:
-    """A list of delays, one for each receive; the last one counts for all later receives."""
+    """A list of delays, one per receive; the last one holds for all later receives."""
 
     delays_ms: Sequence[int]
 
@@ -57,8 +57,8 @@ class FixedBackoff:
 class ExponentialBackoff:
     """Delays that grow: `base_ms * factor ** (receives - 1)`, at most `cap_ms`.
 
-    Of each a random part up to `jitter` is taken off, so that messages that failed together do
-    not return together. The part follows from the lease and the offset: it is the same each time.
+    Jitter shortens each delay by a random part up to `jitter`, so that messages that failed
+    together do not return together. Lease id and offset determine the part: a replay repeats it.
     """
 
     base_ms: int
@@ -99,10 +99,10 @@ NO_BACKOFF: Final = FixedBackoff((0,))
 
 
 def parse_backoff(name: str, text: str) -> RetryBackoff:
-    """Return the delays that a text means.
+    """Return the backoff in a text.
 
     Raises:
-        InvalidConfigError: It means none, or too long or too many ones.
+        InvalidConfigError: The text is no backoff, or has too long or too many delays.
     """
     wanted = text.strip().lower()
     if wanted == "none":
@@ -113,7 +113,7 @@ def parse_backoff(name: str, text: str) -> RetryBackoff:
     delays = [_delay_ms(name, text, part) for part in wanted.split(",")]
     if len(delays) > BACKOFF_DELAYS_MAX:
         raise InvalidConfigError(
-            f"{name} is {text!r}, {len(delays)} delays; {BACKOFF_DELAYS_MAX} are the most"
+            f"{name} has {len(delays)} delays, it may have at most {BACKOFF_DELAYS_MAX}: {text!r}"
         )
     return FixedBackoff(tuple(delays))
 

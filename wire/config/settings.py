@@ -1,4 +1,4 @@
-"""Settings as people write them: a name, a parser of the text, a default.
+"""Settings as text: a name, a parser, a default; and parsers of durations, sizes and counts.
 
 Pure: no clock, no I/O.
 """
@@ -36,24 +36,24 @@ _QUANTITY = re.compile(r"([0-9]{1,18}) ?([a-z]*)", re.IGNORECASE)
 _COUNT = re.compile(r"[0-9]{1,18}")
 
 Value = object
-"""What a text means; of equal texts equal."""
+"""The parsed value of a setting; equal texts have equal values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: how it is read, what it means when it is not set."""
+    """One setting: its parser, default and help text."""
 
     name: str
     parse: Callable[[str, str], Value]
     default: str
     allowed: str
-    """What may be written, for people."""
+    """Legal values, for help texts."""
     about: str
     """One sentence for help texts and `docs/configuration.md`."""
 
 
 def parse_duration_ms(name: str, text: str) -> int:
-    """Return milliseconds for `7d`, `12h`, `30min`, `5s`, `250ms` or a plain number of them.
+    """Return milliseconds for `7d`, `12h`, `30min`, `5s`, `250ms` or a plain number.
 
     Raises:
         InvalidConfigError: The text is none of these.
@@ -62,7 +62,7 @@ def parse_duration_ms(name: str, text: str) -> int:
 
 
 def parse_size_bytes(name: str, text: str) -> int:
-    """Return bytes for `256MiB`, `1GB` or a plain number of them.
+    """Return bytes for `256MiB`, `1GB` or a plain number.
 
     Raises:
         InvalidConfigError: The text is none of these.
@@ -81,7 +81,7 @@ def _parse_quantity(name: str, text: str, units: Mapping[str, int], *, wanted: s
 def parse_bounded(
     parse: Callable[[str, str], int], *, low: int, high: int | None = None
 ) -> Callable[[str, str], int]:
-    """Return a parser that refuses what is below `low` or above `high`."""
+    """Return a parser that refuses values below `low` or above `high`."""
 
     def parse_in_bounds(name: str, text: str) -> int:
         value = parse(name, text)
@@ -95,7 +95,7 @@ def parse_bounded(
 
 
 def parse_or_unlimited(parse: Callable[[str, str], Value]) -> Callable[[str, str], Value]:
-    """Return a parser of what `parse` reads, and of `unlimited`, which is `None`."""
+    """Return a parser that also accepts `unlimited`, which is `None`."""
 
     def parse_either(name: str, text: str) -> Value:
         return None if text.strip().lower() == UNLIMITED else parse(name, text)
@@ -135,7 +135,7 @@ def parse_bytes_or_unlimited(*, low: int) -> Callable[[str, str], Value]:
 
 
 def parse_choice(*allowed: str) -> Callable[[str, str], Value]:
-    """Return a parser of one of some words."""
+    """Return a parser that accepts one of these words."""
 
     def parse_word(name: str, text: str) -> str:
         if text not in allowed:

@@ -1,11 +1,11 @@
-"""What to tell people when a connection cannot be made.
+"""Error texts of failed connection attempts.
 
 Pure: no clock, no I/O.
 """
 
 
 def diagnose(host: str, port: int, error: OSError) -> str:
-    """Return one line that says which address, what failed and what to try."""
+    """Return one line with the address, the failure and a remedy."""
     if isinstance(error, ConnectionRefusedError):
         advice = "nothing listens there; is the broker running (`tidelog serve`)?"
     elif type(error).__name__ == "gaierror":

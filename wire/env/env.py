@@ -1,8 +1,8 @@
-"""The seams: everything of the outside world that tidelog touches, except the disk.
+"""Interfaces to clock, network, randomness and threads; the disk is in `logstore.disk.disk`.
 
-Pure: declarations. `wire.env.real_env` has the real world, the simulator has its own; the disk is
-declared in `logstore.disk.disk`. Monotonic time and timeouts are trio's, whose clock is pluggable.
-Nothing else may reach clocks, sockets, entropy or threads.
+Pure: declarations. `wire.env.real_env` implements them on the operating system, the simulator has
+its own. Monotonic time and timeouts are trio's, whose clock is pluggable. No other code may reach
+clocks, sockets, entropy or threads.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ BytesLike = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
-    """The wall clock. It may be wrong and may jump; no safety rests on it."""
+    """The wall clock. It may be wrong and may jump; safety never depends on it."""
 
     def now_ms(self) -> int:
         """Return Unix time in milliseconds."""
@@ -35,10 +35,10 @@ class FileRegionSource(Protocol):
 
 
 class Stream(Protocol):
-    """One TCP connection. Calls that move bytes never wait; the waits are apart.
+    """One TCP connection. Calls that move bytes never wait; waiting has its own calls.
 
-    That lets the shells try first and wait only when there is nothing to do, and hold no
-    buffer while they wait.
+    So the shells try first, wait only when there is nothing to do, and hold no buffer while they
+    wait.
     """
 
     @property
@@ -52,7 +52,7 @@ class Stream(Protocol):
         ...
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
-        """Receive into `buffer`; return how much, 0 at the end, `None` when nothing is there.
+        """Receive into `buffer`; return the bytes, 0 at the end, `None` when none are available.
 
         Raises:
             ConnectionLostError: The connection is broken.
@@ -60,7 +60,7 @@ class Stream(Protocol):
         ...
 
     def send_nowait(self, pieces: Sequence[BytesLike]) -> int:
-        """Send from the start of `pieces`; return how many bytes were taken, maybe 0.
+        """Send from the start of `pieces`; return the number of accepted bytes, maybe 0.
 
         Raises:
             ConnectionLostError: The connection is broken.
@@ -68,7 +68,7 @@ class Stream(Protocol):
         ...
 
     def send_file_nowait(self, source: FileRegionSource, position: int, length: int) -> int:
-        """Send bytes of a file; return how many were taken, maybe 0.
+        """Send bytes of a file; return the number of accepted bytes, maybe 0.
 
         Raises:
             ConnectionLostError: The connection is broken, or the file is shorter.
@@ -80,7 +80,7 @@ class Stream(Protocol):
         ...
 
     async def wait_writable(self) -> None:
-        """Wait until `send_nowait` would take something; a checkpoint, cancel-safe."""
+        """Wait until `send_nowait` would accept bytes; a checkpoint, cancel-safe."""
         ...
 
     def close(self) -> None:
@@ -93,20 +93,20 @@ class Listener(Protocol):
 
     @property
     def address(self) -> tuple[str, int]:
-        """The host and port listened on, the real port when 0 was asked for."""
+        """The host and port of the socket; the real port when 0 was requested."""
         ...
 
     async def accept(self) -> Stream:
         """Wait for the next connection.
 
         Raises:
-            OSError: The operating system refuses, for instance for want of file descriptors;
+            OSError: The operating system refuses, for instance without free file descriptors;
                 a later call may succeed.
         """
         ...
 
     def close(self) -> None:
-        """Stop listening; whoever waits in `accept` must have been cancelled before."""
+        """Stop listening; calls of `accept` must have been cancelled before."""
         ...
 
 
@@ -125,37 +125,36 @@ class Network(Protocol):
         """Connect to an address.
 
         Raises:
-            OSError: The name is unknown, nobody listens, or the network is unreachable.
+            OSError: The name is unknown, no process listens, or the network is unreachable.
         """
         ...
 
 
 class ThreadPool(Protocol):
-    """Run blocking or heavy work without holding up the loop."""
+    """Executor of blocking or heavy work outside the event loop."""
 
     async def __call__(self, work: Callable[[], Result], *, is_brief: bool = False) -> Result:
-        """Return what `work` returns. If cancelled, the work runs to its end before that.
+        """Return the result of `work`. A cancellation waits until the work has ended.
 
-        `is_brief` says that it takes no longer than to wake up a thread, as a rule. Then it may be
-        done in the loop, as long as that is so.
+        `is_brief` says that the work usually takes no longer than the wake-up of a thread. Such
+        work may run in the event loop, as long as it stays brief.
         """
         ...
 
 
 class Probe(Protocol):
-    """Told of semantic events: logs and metrics in production, trace and checkers in simulation."""
+    """Sink of semantic events: logs and metrics in production, trace and checkers in simulation."""
 
     def __call__(self, event: str, **fields: object) -> None:
-        """Take note of one event; never raises in production.
+        """Record one event; never raises in production.
 
-        The field `severity` says how urgent it is to people: `debug`, `info` (which need not be
-        said), `warning` or `error`.
+        The field `severity` is the urgency: `debug`, `info` (the default), `warning` or `error`.
         """
         ...
 
 
 class Buggify(Protocol):
-    """Asked at places where a rare branch may be forced."""
+    """Switch of rare branches that a simulation may force."""
 
     def __call__(self, site: str) -> bool:
         """Return whether to take the rare branch at `site`; always `False` in production."""
@@ -164,12 +163,12 @@ class Buggify(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """One process's world."""
+    """The environment of one process."""
 
     clock: Clock
     network: Network
     random: Random
-    """The only entropy: identities, jitter, shuffles."""
+    """The only source of entropy: ids, jitter, shuffles."""
     run_in_thread: ThreadPool
     probe: Probe
     buggify: Buggify

@@ -1,4 +1,4 @@
-"""The real world: the operating system's clock, network, entropy and threads.
+"""The production environment: the operating system's clock, network, entropy and threads.
 
 Shell: the only module below the command line that reads a clock or entropy.
 """
@@ -18,12 +18,13 @@ from tidelog.wire.env.tcp import TcpNetwork
 Result = TypeVar("Result")
 
 _BRIEF_S: Final = 0.0005
-"""Waking up a thread and being woken up by it takes about as long, if both are cold."""
+"""About the time of a thread's wake-up and its answer, if both are cold."""
 _LATELY: Final = 8
-"""So many pieces of work say how long one takes."""
+"""Number of recent calls in the moving average of the duration."""
 _DISTRUST_S: Final = 0.1
 _DISTRUST_MAX_S: Final = 60.0
-"""A slow disk holds up the loop for a few syncs, so seldom; one fast for so long is none."""
+"""Longest time without trust: a slow disk blocks the loop for a few syncs only so often.
+A disk that was fast for so long counts as fast again."""
 
 _log = logging.getLogger("tidelog.event")
 _LEVELS = {
@@ -48,11 +49,10 @@ async def run_in_thread(
 ) -> Result:
     """Run `work` in a thread; see `wire.env.env.ThreadPool`.
 
-    There are as many at a time as `limiter` says, by default that of trio.
+    `limiter` bounds the number of threads; the default is trio's limiter.
 
-    As `trio.to_thread.run_sync` does it, which also names the thread, carries context variables
-    over, and lets the loop turn once more before it begins. A sync of a fast disk takes less time
-    than all that.
+    `trio.to_thread.run_sync` also names the thread, copies context variables, and takes one more
+    turn of the loop before it begins. A sync of a fast disk takes less time than all that.
     """
     await trio.lowlevel.checkpoint_if_cancelled()
     limiter = limiter or trio.to_thread.current_default_thread_limiter()
@@ -75,19 +75,19 @@ async def run_in_thread(
 
 @final
 class AdaptiveThreadPool:
-    """Threads for what takes long, and the loop for what is brief.
+    """Thread pool that runs brief work in the event loop.
 
-    See decision 0022. Whether brief work is brief is seen when it is done. If it has not been
-    lately, it goes to threads for a while, for twice as long if it was so the last time as well.
+    See decision 0022. The pool measures brief work. If the recent average is too long, brief work
+    goes to threads for a while, and for twice as long if that happens again soon.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.perf_counter) -> None:
-        """Believe that brief work is brief; `now_s` tells seconds."""
+        """Trust that brief work is brief; `now_s` returns seconds."""
         self._now_s = now_s
         self._usual_s = 0.0
-        """How long it took lately, on average."""
+        """Moving average of the duration of brief work in the loop."""
         self._trusted_from_s = -math.inf
-        """When it may hold up the loop again."""
+        """Time from which brief work may run in the loop again."""
         self._distrust_s = _DISTRUST_S
 
     async def __call__(self, work: Callable[[], Result], *, is_brief: bool = False) -> Result:
@@ -133,11 +133,11 @@ def never(site: str) -> bool:
 
 
 def real_env() -> Env:
-    """Return the world as it is."""
+    """Return the environment of the operating system."""
     return Env(
         clock=RealClock(),
         network=TcpNetwork(),
-        # Keys of receipts are drawn from it, too: nobody may guess them from names that he sees.
+        # It also draws the keys of receipt handles: clients must not be able to guess them.
         random=random.SystemRandom(),
         run_in_thread=AdaptiveThreadPool(),
         probe=log_event,

@@ -39,8 +39,8 @@ class TcpStream:
         try:
             peer = sock.getpeername()
             self._peer = f"{peer[0]}:{peer[1]}"
-        except OSError:  # It went away between accept and here; the next call says so.
-            self._peer = "a peer that is gone"
+        except OSError:  # The peer disconnected after accept; the next call raises.
+            self._peer = "a disconnected peer"
 
     @property
     def peer(self) -> str:
@@ -88,7 +88,7 @@ class TcpStream:
         except OSError as error:
             raise self._lost(error) from error
         if sent == 0:
-            # The frame is announced and cannot be completed: only breaking off is honest.
+            # The frame's length is sent already, so the frame cannot be completed.
             raise ConnectionLostError("a file ends before the region that was to be sent")
         return sent
 
@@ -115,8 +115,8 @@ class TcpStream:
             self._sock.close()
 
     def _check_open(self) -> None:
-        # Trio takes the first who waits for a closed socket for somebody who waits for ever, and
-        # calls all others, of whatever closed socket, a second one that waits for the same.
+        # On a closed socket (descriptor -1) trio lets the first waiter wait for ever, and refuses
+        # every further waiter of any closed socket as a second waiter of the same one.
         if self._sock.fileno() == -1:
             raise self._lost(trio.ClosedResourceError())
 
@@ -128,7 +128,7 @@ class TcpStream:
 
 
 def _notice_dead_peers(sock: socket.socket) -> None:
-    """Let an idle connection break two minutes after the other machine has gone without a word."""
+    """Let an idle connection break two minutes after the peer's machine vanished."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_INTERVAL_S)
@@ -195,7 +195,7 @@ class TcpNetwork:
                 await sock.connect(address)
             except OSError as error:
                 sock.close()
-                # trio's message repeats the address; who reports the failure says it once.
+                # trio's message repeats the address; the caller adds it once.
                 failure = OSError(error.errno, os.strerror(error.errno)) if error.errno else error
             except BaseException:
                 sock.close()
@@ -208,7 +208,7 @@ class TcpNetwork:
 async def _addresses(
     host: str, port: int, *, flags: int = 0
 ) -> Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, str, _SocketAddress]]:
-    if not 0 <= port <= _PORT_MAX:  # The name service would take it modulo 65,536.
+    if not 0 <= port <= _PORT_MAX:  # The resolver would take it modulo 65,536.
         raise OSError(errno.EINVAL, f"port {port} is not between 0 and {_PORT_MAX}")
     try:
         return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)

@@ -1,53 +1,53 @@
-"""Messages between the brokers of a cluster: who is there, and what Raft says.
+"""Messages between the brokers of a cluster: peer status, Raft, heartbeats, joins.
 
-Pure: declarations. They are spoken on the same port as everything else. No client needs them.
+Pure: declarations. They use the same port as client requests. No client needs them.
 """
 
 import msgspec
 
 
 class PeerStatusRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask a node who it is, before there is a cluster."""
+    """Ask a node for its identity, before the cluster is formed."""
 
     node_id: int
-    """Who asks."""
+    """The sender."""
 
 
 class Peer(msgspec.Struct, frozen=True, array_like=True):
-    """A node with its metadata directory; with another directory it is another peer."""
+    """A node and its metadata directory; with another directory it is another peer."""
 
     node_id: int
     disk_id: bytes
-    """Drawn when the directory was made."""
+    """Random id from the creation of the directory."""
 
 
 class PeerStatusReply(msgspec.Struct, frozen=True, array_like=True):
-    """What a node says of itself."""
+    """The identity of a node."""
 
     peer: Peer
     peer_ids: list[int]
-    """Node ids that it was started with, itself included, ascending."""
+    """Node ids in the node's settings, its own included, ascending."""
     cluster_id: str | None
-    """Of the cluster that it belongs to, `None` as long as it belongs to none."""
+    """The node's cluster, `None` before it belongs to one."""
     first_voters: list[Peer]
-    """With whom the cluster began; empty without a cluster, or when nobody needs to know any more,
-    because a snapshot has taken the place of the beginning."""
+    """The first voters of the cluster; empty without a cluster, or when no node needs them any more
+    because a snapshot has replaced the start of the metadata log."""
 
 
 class RaftRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Messages of Raft; what they are answered with comes in requests the other way."""
+    """Raft messages; their answers travel as requests in the other direction."""
 
     cluster_id: str
     """Refused by a node of another cluster."""
     messages: list[bytes]
-    """In the order in which they were sent; each is a message of `coordinator.raft.messages`."""
+    """Messages of `coordinator.raft.messages`, in the order of sending."""
     is_answered: bool = True
-    """Whether the sender wants to know that they have arrived; a refusal is sent in any case.
+    """Whether the sender wants an acknowledgement of arrival; a refusal is sent in any case.
     Since version 2."""
 
 
 class RaftReply(msgspec.Struct, frozen=True, array_like=True):
-    """The messages have arrived, which says nothing of what becomes of them."""
+    """The messages have arrived; their outcome is open."""
 
     node_id: int
 
@@ -57,87 +57,86 @@ class RaftSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
 
     cluster_id: str
     message: bytes
-    """The message of Raft that offers the snapshot; the same with every piece."""
+    """The Raft message that offers the snapshot; the same with every piece."""
     position: int
-    """Of the first byte of the piece; 0 begins anew."""
+    """Position of the first byte of the piece; 0 restarts the transfer."""
     total_bytes: int
-    """Length of the whole snapshot; with the last piece the message takes effect."""
+    """Bytes of the whole snapshot; the message takes effect with the last piece."""
 
 
 class RaftSnapshotReply(msgspec.Struct, frozen=True, array_like=True):
-    """How far the snapshot has come."""
+    """Progress of a snapshot transfer."""
 
     received_bytes: int
 
 
 class ForwardCommandRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Have a command about the cluster's metadata carried out by the node that leads it."""
+    """Forward a metadata command to the controller."""
 
     cluster_id: str
     """Refused by a node of another cluster."""
     command: bytes
-    """See `coordinator.metadata.commands`. Giving it again does no harm."""
+    """See `coordinator.metadata.commands`. Commands are idempotent."""
 
 
 class ForwardCommandReply(msgspec.Struct, frozen=True, array_like=True):
-    """It is committed."""
+    """The command is committed."""
 
     reply: bytes
     """See `coordinator.metadata.commands`."""
     index: int
-    """Whoever has applied the metadata up to here, inclusive, sees what came of it."""
+    """Index of the metadata log at which the command's effect is applied (inclusive)."""
 
 
 class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A broker tells the node that leads the cluster that it lives."""
+    """A broker's heartbeat to the controller."""
 
     cluster_id: str
     """Refused by a node of another cluster."""
     node_id: int
     broker_epoch: int
-    """Of its registration; an older one is refused."""
+    """Epoch of the broker's registration; an older epoch is refused."""
     is_caught_up: bool
-    """Whether it has applied the metadata up to its own registration."""
+    """Whether the broker has applied the metadata up to its own registration."""
     wants_to_stop: bool
-    """Whether others are to take over what it leads."""
+    """Whether other brokers are to take over its partitions (controlled shutdown)."""
     applied_index: int | None = None
-    """Up to which entry it has applied the metadata; `None` from one that does not say so.
-    Since version 2."""
+    """Index of the broker's last applied metadata entry; `None` before version 2."""
 
 
 class BrokerHeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
-    """How the broker stands."""
+    """State of a broker's session."""
 
     is_fenced: bool
-    """It may not lead, nor be in sync."""
+    """The broker may neither lead partitions nor be in an ISR."""
     may_stop: bool
-    """It leads nothing any more that others could."""
+    """The broker leads no partition any more that another broker could lead."""
     metadata_index: int
-    """Up to which entry the broker must have applied the metadata before it may lead."""
+    """Metadata index that the broker must have applied before it may lead."""
     is_counted: bool = True
-    """Whether it counts as heard of; not while it is long behind with the metadata.
+    """Whether the heartbeat renews the session; not while the broker's metadata is far behind.
     Since version 2."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True, array_like=True):
-    """A node that has started asks to be sent the metadata, as one of the cluster's nodes."""
+    """A node that has started asks to join the cluster and receive its metadata."""
 
     cluster_id: str
     """Refused by a node of another cluster."""
     peer: Peer
     host: str
     port: int
-    """Where it is reached now."""
+    """Present port of the node."""
     is_passed_on: bool = False
-    """Whether a node that does not lead sends it on; it is passed on once only."""
+    """Whether a node that is not the controller forwards the request; it is forwarded once only."""
 
 
 class JoinReply(msgspec.Struct, frozen=True, array_like=True):
     """The node is a member of the cluster."""
 
     leader_id: int
-    """Who leads the cluster."""
+    """The controller."""
     host: str
-    """Where that one is reached; empty if it is the one that was asked."""
+    """Host of the controller; empty if the replying node is the controller."""
     port: int
-    """The same; 0 if it is the one that was asked."""
+    """Port of the controller; 0 if the replying node is the controller."""

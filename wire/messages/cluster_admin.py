@@ -1,4 +1,4 @@
-"""Messages about the cluster as a whole: how it stands, its settings, who leads its partitions.
+"""Messages about the whole cluster: its state, its settings, elections of leaders.
 
 Pure: declarations.
 """
@@ -9,10 +9,10 @@ from tidelog.wire.errors import ErrorDetail
 
 
 class DescribeClusterRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask how the cluster stands, as far as the broker that is asked knows."""
+    """Ask for the state of the cluster, as known to the asked broker."""
 
     with_partitions: bool
-    """Whether to list the partitions that somebody may want to look at, besides counting them."""
+    """Whether to list the unhealthy partitions, besides counting them."""
 
 
 class NodeDescription(msgspec.Struct, frozen=True, array_like=True):
@@ -20,49 +20,49 @@ class NodeDescription(msgspec.Struct, frozen=True, array_like=True):
 
     node_id: int
     host: str
-    """Where it is reached; empty when nobody has said."""
+    """Host of the node; empty if unknown."""
     port: int
-    """The same; 0 when nobody has said."""
+    """Port of the node; 0 if unknown."""
     rack: str
-    """What fails together with it; empty for a rack of its own."""
+    """Failure domain of the node; empty for a rack of its own."""
     role: str
-    """`voter`, `learner`, which is sent the metadata and does not vote, or `none`."""
+    """`voter`, `learner` (receives the metadata and does not vote) or `none`."""
     status: str
-    """`alive`, `fenced`, which is silent or has not caught up yet and leads nothing, `stopping`, or
-    `unknown`: it is not registered, as far as the broker that is asked knows."""
+    """`alive`, `fenced` (sends no heartbeats or has not caught up yet, and leads no partition),
+    `stopping` or `unknown` (not registered, as far as the asked broker knows)."""
     leader_count: int
-    """Partitions that it leads."""
+    """Partitions that the node leads."""
     replica_count: int
     is_drained: bool = False
-    """Whether it is to have no replicas, and gets none. Since version 2."""
+    """Whether the node gets no replicas and its replicas are to move. Since version 2."""
 
 
 class PartitionState(msgspec.Struct, frozen=True, array_like=True):
-    """Who has a partition, and who leads it. Replicas are node ids, the preferred leader first."""
+    """Replicas and leader of a partition. Replicas are node ids, the preferred leader first."""
 
     topic: str
     partition: int
     leader_id: int | None
-    """`None` while nobody leads it."""
+    """`None` while the partition has no leader."""
     leader_epoch: int
     replicas: list[int]
     in_sync_replicas: list[int]
     eligible_leader_replicas: list[int]
-    """Not in sync, but known to have all committed records."""
+    """Replicas outside the ISR that are known to have all committed records."""
     adding_replicas: list[int]
-    """Those that a reassignment brings."""
+    """Replicas that a reassignment adds."""
     removing_replicas: list[int]
-    """Those that leave when the reassignment is complete."""
+    """Replicas that leave when the reassignment is complete."""
     last_known_leader: int | None
-    """Who led last, while nobody does."""
+    """The last leader, while the partition has none."""
     offline_replicas: list[int] = []
-    """Eligible ones that cannot lead before their broker is started anew. Since version 3."""
+    """Eligible replicas that cannot lead before their broker restarts. Since version 3."""
     wiped_replicas: list[int] = []
-    """Those that have lost files, and were not in sync since. Since version 3."""
+    """Replicas that have lost files and were not in the ISR since. Since version 3."""
 
 
 class AcceptedLoss(msgspec.Struct, frozen=True, array_like=True):
-    """Somebody had a leader elected that may lack committed records."""
+    """An unclean election: an operator accepted a leader that may lack committed records."""
 
     topic: str
     """Empty when the topic is deleted."""
@@ -70,46 +70,46 @@ class AcceptedLoss(msgspec.Struct, frozen=True, array_like=True):
     """16 bytes."""
     partition: int
     leader_id: int
-    """Who was elected."""
+    """The elected leader."""
     leader_epoch: int
     last_known_leader: int | None
-    """Who led before."""
+    """The leader before."""
     eligible_leader_replicas: list[int]
-    """Who had all committed records, and was given up."""
+    """The eligible replicas that the election removed."""
     accepted_at_ms: int
     """Unix milliseconds."""
 
 
 class DescribeClusterReply(msgspec.Struct, frozen=True, array_like=True):
-    """How the cluster stands, as far as the broker that answers knows."""
+    """State of the cluster, as known to the replying broker."""
 
     cluster_id: str
     node_id: int
-    """Who answers."""
+    """The replying broker."""
     controller_id: int | None
-    """The node that decides for the cluster, `None` while none does that this one has heard of."""
+    """The controller; `None` while the replying broker knows of none."""
     term: int
-    """Raft's count of those who were elected to decide."""
+    """Raft term of the metadata quorum."""
     nodes: list[NodeDescription]
     """By node id."""
     partition_count: int
     leaderless_count: int
-    """Partitions that nobody leads."""
+    """Partitions without a leader."""
     unavailable_count: int
     """Partitions with a leader, but fewer in-sync replicas than `min_insync_replicas`."""
     under_replicated_count: int
-    """Partitions with fewer in-sync replicas than replicas; the two above are in it as well."""
+    """Partitions with fewer in-sync replicas than replicas, including the two counts above."""
     not_preferred_count: int
-    """Partitions that another broker leads than the preferred one."""
+    """Partitions whose leader is not the preferred leader."""
     reassigning_count: int
-    """Partitions whose replicas are being moved."""
+    """Partitions in reassignment."""
     data_losses: list[AcceptedLoss]
     """The last 100, oldest first."""
     partitions: list[PartitionState]
-    """Those that have no leader, too few replicas in sync, not the preferred leader, or that are
-    being moved; empty unless asked for."""
+    """Partitions without a leader, with too few in-sync replicas, with another leader than the
+    preferred one, or in reassignment; empty unless requested."""
     config: dict[str, str] | None = None
-    """Every setting of the cluster with its value in force. Since version 2; `None` before."""
+    """Effective value of every setting of the cluster. Since version 2; `None` before."""
 
 
 class TopicToElect(msgspec.Struct, frozen=True, array_like=True):
@@ -121,32 +121,32 @@ class TopicToElect(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ElectLeadersRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Let the preferred replicas lead, or anybody who can. Asking again does no harm."""
+    """Elect the preferred leaders, or any eligible replica. The request is idempotent."""
 
     topics: list[TopicToElect] | None
-    """`None` for all partitions of the cluster for which there is something to do."""
+    """`None` for all partitions of the cluster that need an election."""
     accept_data_loss: bool = False
-    """Where nobody is left who has all committed records, take somebody who may not. Partitions
-    that have a leader keep it."""
+    """Whether unclean elections are allowed: if no replica with all committed records is left,
+    elect a replica that may lack some. Partitions with a leader keep it."""
 
 
 class LeaderElected(msgspec.Struct, frozen=True, array_like=True):
-    """Who leads one partition now."""
+    """Result of an election for one partition."""
 
     topic: str
     partition: int
     previous_leader_id: int | None
-    """Before the election, as far as the broker that was asked knew."""
+    """The leader before the election, as known to the asked broker."""
     leader_id: int | None
-    """Now; `None` with an error, when nobody leads."""
+    """The leader now; `None` with an error, when the partition has no leader."""
     may_have_lost_data: bool = False
-    """Whether this leader was elected although it may lack committed records."""
+    """Whether the election was unclean."""
     error: ErrorDetail | None = None
-    """Why nothing was changed."""
+    """The reason if no leader changed."""
 
 
 class ElectLeadersReply(msgspec.Struct, frozen=True, array_like=True):
-    """One result for each partition: in the order asked, or by topic and number."""
+    """One result per partition, in the order of the request, or by topic and number."""
 
     results: list[LeaderElected]
 
@@ -157,18 +157,18 @@ class AlterClusterConfigRequest(msgspec.Struct, frozen=True, array_like=True):
     set_config: dict[str, str]
     """Settings to set: `NAME` for the cluster, `NAME@NODE` for one broker."""
     reset_config: list[str]
-    """Settings to put back to their defaults."""
+    """Settings to reset to their defaults."""
 
 
 class AlterClusterConfigReply(msgspec.Struct, frozen=True, array_like=True):
     """The settings after the change."""
 
     config: dict[str, str]
-    """Every setting with its value in force, and what is set for single brokers."""
+    """Effective value of every setting, and the settings of single brokers."""
 
 
 class DescribeConfigRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask for the settings of the broker at the other end, as they are now."""
+    """Ask a broker for its present settings."""
 
 
 class BrokerSetting(msgspec.Struct, frozen=True, array_like=True):
@@ -176,12 +176,12 @@ class BrokerSetting(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     value: str
-    """What is in force now; sizes in bytes, durations in milliseconds."""
+    """Effective value; sizes in bytes, durations in milliseconds."""
     source: str
-    """Who gave it: `default`, the name of a file, of a variable of the environment or of a flag;
-    `cluster` or `broker` if it was set while brokers ran, for all of them or for this one."""
+    """Source of the value: `default`, the name of a file, of an environment variable or of a flag;
+    `cluster` or `broker` for dynamic config of all brokers or of this broker."""
     is_dynamic: bool
-    """Whether `ALTER_CLUSTER_CONFIG` sets it without a restart."""
+    """Whether `ALTER_CLUSTER_CONFIG` changes the setting without a restart."""
 
 
 class DescribeConfigReply(msgspec.Struct, frozen=True, array_like=True):
@@ -192,16 +192,16 @@ class DescribeConfigReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UnregisterBrokerRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Take a node that is gone for good out of the cluster. Asking again does no harm.
+    """Remove a node that will not return from the cluster. The request is idempotent.
 
-    Only when it is fenced and has no replicas. It votes no more either.
+    The node must be fenced and have no replicas. A removed node does not vote any more.
     """
 
     node_id: int
 
 
 class UnregisterBrokerReply(msgspec.Struct, frozen=True, array_like=True):
-    """The node belongs to the cluster no more."""
+    """The node is removed from the cluster."""
 
     was_member: bool
-    """Whether it was known at all."""
+    """Whether the cluster knew the node."""

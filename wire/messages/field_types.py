@@ -1,4 +1,4 @@
-"""Types of message fields for which `int` says too little. Decoding checks them.
+"""Types of message fields that are narrower than `int`. Decoding checks them.
 
 Pure: declarations.
 """
@@ -11,17 +11,17 @@ ByteCount = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A number of bytes."""
 
 ProducerEpoch = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
-"""As wide as in the header of a record batch."""
+"""A producer epoch, as wide as in the header of a record batch."""
 
 ProducerId = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-"""An identity, or 0 for none."""
+"""A producer id, or 0 for none."""
 
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A length of time."""
 
 LIST_LENGTH_MAX = 100_000
-"""What one request may name, of anything. It is more than one broker has of topics or partitions,
-and little enough that nobody else notices while it is worked through."""
+"""Maximum items of a list in one request. It exceeds the topics and partitions of one broker, and
+the broker processes so many without delaying other requests."""
 
 _Item = TypeVar("_Item")
 

@@ -11,14 +11,14 @@ from tidelog.wire.errors import ErrorDetail
 from tidelog.wire.messages.field_types import Listed, Milliseconds
 
 JOIN_EPOCH = 0
-"""As the member epoch of a heartbeat: the member wants to join."""
+"""Member epoch of a heartbeat that joins."""
 LEAVE_EPOCH = -1
-"""As the member epoch of a heartbeat: the member leaves for good and has let go of everything."""
+"""Member epoch of a heartbeat of a member that leaves for good and has revoked all partitions."""
 STATIC_LEAVE_EPOCH = -2
-"""As the member epoch of a heartbeat: a static member goes away and comes back within its session;
-it has let go of everything, and its partitions wait for it."""
+"""Member epoch of a heartbeat of a static member that restarts and returns within its session; it
+has revoked all partitions, and the group keeps them for it."""
 NO_MEMBER_EPOCH = -1
-"""As the member epoch of a commit: whoever commits is no member of the group."""
+"""Member epoch of a commit by a client that is no member of the group."""
 
 
 class TopicPartitions(msgspec.Struct, frozen=True, array_like=True):
@@ -30,17 +30,17 @@ class TopicPartitions(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AssignedTopic(msgspec.Struct, frozen=True, array_like=True):
-    """What a member is to read of one topic."""
+    """A member's assigned partitions of one topic."""
 
     topic: str
-    """The name, which a member that subscribes by pattern has no other way to know."""
+    """The name; a member that subscribes by pattern learns it here."""
     topic_id: bytes
     partitions: list[int]
     """Numbers, ascending."""
 
 
 class Subscription(msgspec.Struct, frozen=True, array_like=True):
-    """What a member wants to read: names, or a pattern for names."""
+    """A member's subscription: names of topics, or a pattern for names."""
 
     topics: Listed[str] = []
     """Names; topics that do not exist yet are read as soon as they do."""
@@ -50,91 +50,91 @@ class Subscription(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
-    """All that a member ever says to its group: I am here, this I want, this I have."""
+    """A member's heartbeat: its session, its subscription and its owned partitions (KIP-848)."""
 
     group_id: str
     """1 to 249 characters."""
     member_id: str
-    """1 to 64 characters, random, drawn by the member; used for one membership: who was fenced
-    joins again under a new one."""
+    """1 to 64 characters, random, drawn by the member. It serves one membership: a fenced member
+    joins again under a new id."""
     member_epoch: int
-    """As in the last reply; `JOIN_EPOCH`, `LEAVE_EPOCH` or `STATIC_LEAVE_EPOCH`."""
+    """Epoch of the last reply, or `JOIN_EPOCH`, `LEAVE_EPOCH` or `STATIC_LEAVE_EPOCH`."""
     assignment_revision: int = 0
     """Revision of the last assignment that the member has seen; 0 before the first. The member has
-    let go of whatever that assignment took away once it is missing in `owned`."""
+    revoked the partitions that this assignment removed and that are missing in `owned`."""
     owned: Listed[TopicPartitions] | None = None
-    """All that the member reads or has not finished with; `None`: as in the heartbeat before."""
+    """Partitions that the member reads or has not finished; `None`: as in the heartbeat before."""
     subscription: Subscription | None = None
-    """What the member wants to read; `None`: as before. Required to join."""
+    """The member's subscription; `None`: as before. Required to join."""
     subscription_version: int = 0
-    """Grows with each change of the subscription; an older one, which was delayed, is ignored."""
+    """Grows with each change of the subscription; a delayed older version is ignored."""
     assignor: str = "uniform"
-    """The assignor that the member prefers: `uniform` or `range`. What most members prefer is
-    used. Counts together with a subscription."""
+    """The assignor that the member prefers: `uniform` or `range`. The group uses the preference of
+    most members. Read only together with a subscription."""
     rebalance_timeout_ms: Milliseconds = 300_000
-    """How long the member may take to let go of partitions before it is fenced. Counts together
-    with a subscription."""
+    """Maximum time to revoke partitions before the member is fenced. Read only together with a
+    subscription."""
     busy_for_ms: Milliseconds = 0
-    """The application is at work on records and asks not to be missed for so long, even if no
-    heartbeat can be sent or nothing can be let go of; 0 when it is not."""
+    """Extension of the poll interval: so long the application works on records, and the member may
+    neither send heartbeats nor revoke partitions; 0 without an extension."""
     instance_id: str | None = None
     """Name of a static member, the same after each restart of its process; 1 to 249 characters."""
     incarnation: int = 0
-    """Grows with each start of the process of a static member: a higher one takes over at once from
-    a lower one, such as the wall clock in milliseconds at start."""
+    """Grows with each start of a static member's process, such as the wall clock in milliseconds at
+    start: a higher incarnation takes over from a lower one at once."""
     client_id: str = ""
-    """For people, in descriptions."""
+    """Name of the client in descriptions."""
 
 
 class GroupHeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
-    """All that a group ever says to its member."""
+    """The group's answer to a heartbeat: epoch, lease and assignment."""
 
     member_epoch: int
-    """To be sent with the next heartbeat and with commits; -1 after the member has left."""
+    """Epoch for the next heartbeat and for commits; -1 after the member has left."""
     assignment_revision: int
-    """Revision of the member's assignment. A lower one than seen before is an old reply."""
+    """Revision of the member's assignment. A lower revision than before means an old reply."""
     heartbeat_interval_ms: Milliseconds
-    """Send the next heartbeat after this time, or as soon as something was let go of."""
+    """Time to the next heartbeat; it is due earlier after a revocation."""
     lease_ms: Milliseconds
-    """Counted from when the heartbeat was sent: for so long nobody else is given the member's
-    partitions, unless a newer incarnation takes over or a timeout for letting go runs out."""
+    """Time from the sending of the heartbeat in which no other member is assigned the member's
+    partitions, unless a newer incarnation takes over or a rebalance timeout expires."""
     assignment: list[AssignedTopic] | None = None
-    """All that the member is to read from now on; `None` when it has seen this revision. What is
-    missing must be let go of: finish, commit, and leave it out of `owned`."""
+    """All partitions of the member from now on; `None` if it has seen this revision. The member
+    must revoke missing partitions: finish, commit, and leave them out of `owned`."""
 
 
 class PartitionCommit(msgspec.Struct, frozen=True, array_like=True):
-    """How far a group is in one partition."""
+    """An offset to commit in one partition."""
 
     topic_id: bytes
     partition: int
     offset: int
-    """Offset of the next record to process (exclusive end of what is done)."""
+    """Offset of the next record to process (exclusive end of processed records)."""
     leader_epoch: int | None = None
     """Leader epoch of the last record processed, `None` if not known."""
     metadata: str = ""
-    """For the application; at most 4096 bytes of UTF-8."""
+    """Metadata of the application; at most 4096 bytes of UTF-8."""
 
 
 class CommitOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Store how far a group is; durable on a majority when the reply comes."""
+    """Commit offsets of a group; durable on a majority when the reply comes."""
 
     group_id: str
     member_id: str
-    """Empty for a program that is no member; such may commit while the group has no members."""
+    """Empty for a client that is no member; it may commit while the group has no members."""
     member_epoch: int
-    """Of the member when it commits; `NO_MEMBER_EPOCH` for a program that is no member."""
+    """Epoch of the member at the commit; `NO_MEMBER_EPOCH` for a client that is no member."""
     sequence: int
-    """Grows from commit to commit of one member, and stays when a commit is sent again. A commit
-    that was overtaken by a later one is refused, so that delays never move a group back."""
+    """Grows with each commit of a member, and stays the same for a retry. A commit that a later one
+    overtook is refused, so that delays never move a group back."""
     offsets: Listed[PartitionCommit]
 
 
 class PartitionCommitted(msgspec.Struct, frozen=True, array_like=True):
-    """What became of the commit of one partition."""
+    """Result of the commit of one partition."""
 
     previous_offset: int | None
-    """What was committed before; `None` if nothing was, or with an error."""
+    """The committed offset before; `None` without one, or with an error."""
     has_moved_back: bool = False
     """The new offset is lower than the one before: records will be processed again."""
     error: ErrorDetail | None = None
@@ -147,20 +147,20 @@ class CommitOffsetsReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FetchOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask how far a group is."""
+    """Ask for the committed offsets of a group."""
 
     group_id: str
     partitions: Listed[TopicPartitions] | None = None
-    """`None` asks for all partitions that something was committed for."""
+    """`None` asks for all partitions with a committed offset."""
 
 
 class PartitionCommittedOffset(msgspec.Struct, frozen=True, array_like=True):
-    """How far a group is in one partition."""
+    """The committed offset of a group in one partition."""
 
     topic_id: bytes
     partition: int
     offset: int | None
-    """Offset of the next record to process; `None` when nothing was committed."""
+    """Offset of the next record to process; `None` without a commit."""
     leader_epoch: int | None = None
     metadata: str = ""
     commit_time_ms: int = 0
@@ -186,7 +186,7 @@ class GroupListing(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ListGroupsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask which groups there are."""
+    """List the groups."""
 
     states: Listed[str] | None = None
     """Only groups in one of these states; `None`: all."""
@@ -213,33 +213,33 @@ class DescribedMember(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int
     member_epoch: int
     state: str
-    """`stable`, `unrevoked` (has to let go of partitions), `unreleased` (waits for partitions that
-    others have not let go of) or `away` (a static member between two processes)."""
+    """`stable`, `unrevoked` (must revoke partitions), `unreleased` (waits for partitions that other
+    members have not revoked yet) or `away` (a static member between two processes)."""
     subscription: Subscription
     assigned: list[TopicPartitions]
-    """What it may read."""
+    """Partitions that the member may read."""
     revoking: list[TopicPartitions]
-    """What it has to let go of and has not yet."""
+    """Partitions that the member must revoke and has not revoked yet."""
     target: list[TopicPartitions]
-    """What it will read when all have reconciled."""
+    """Partitions of the member when all members have reconciled."""
 
 
 class PartitionProgress(msgspec.Struct, frozen=True, array_like=True):
-    """How far a group is in one partition, and how far behind."""
+    """The committed offset and the lag of a group in one partition."""
 
     topic_id: bytes
     partition: int
     member_id: str | None
-    """Who reads it; `None` if nobody does."""
+    """The member that reads the partition; `None` without one."""
     offset: int | None
-    """Committed; `None` when nothing was."""
+    """Committed offset; `None` without a commit."""
     log_start_offset: int | None
-    """`None` when the leader of the partition could not be asked, as the three below."""
+    """`None` if the leader of the partition did not answer, as for the three fields below."""
     high_watermark: int | None
     lag_records: int | None
     """Records from the committed offset to the high watermark; `None` also without an offset."""
     lag_ms: int | None
-    """Age of the first record that is not processed; 0 when there is none."""
+    """Age of the first unprocessed record in ms; 0 without one."""
     commit_time_ms: int | None
     """Unix milliseconds of the last commit."""
     metadata: str = ""
@@ -268,7 +268,7 @@ class DescribeGroupsReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ResetTo(IntEnum):
-    """Where a reset moves a group."""
+    """Target of an offset reset."""
 
     OFFSET = 0
     """To the offset in `value`."""
@@ -283,7 +283,7 @@ class ResetTo(IntEnum):
 
 
 class PartitionReset(msgspec.Struct, frozen=True, array_like=True):
-    """Where to move a group in one partition."""
+    """Target of an offset reset in one partition."""
 
     topic_id: bytes
     partition: int
@@ -294,38 +294,38 @@ class PartitionReset(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ResetOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Move a group that does not read these topics now to other offsets."""
+    """Reset the committed offsets of a group that does not read these topics now."""
 
     group_id: str
     partitions: Listed[PartitionReset]
     validate_only: bool = False
-    """Say what would happen and change nothing."""
+    """Whether to return the result without a change."""
 
 
 class PartitionWasReset(msgspec.Struct, frozen=True, array_like=True):
-    """Where a group was and is in one partition."""
+    """Committed offsets before and after a reset in one partition."""
 
     previous_offset: int | None
-    """`None` if nothing was committed, or with an error."""
+    """`None` without a commit, or with an error."""
     offset: int | None
     """`None` with an error."""
     error: ErrorDetail | None = None
 
 
 class ResetOffsetsReply(msgspec.Struct, frozen=True, array_like=True):
-    """The results, in the order of the request; all are carried out, or none."""
+    """The results, in the order of the request; either all resets apply, or none."""
 
     results: list[PartitionWasReset]
 
 
 class DeleteGroupRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Forget a group without members, and all its offsets."""
+    """Delete a group without members, and its committed offsets."""
 
     group_id: str
 
 
 class DeleteGroupReply(msgspec.Struct, frozen=True, array_like=True):
-    """The group is gone."""
+    """The group is deleted."""
 
     was_there: bool
-    """False when there was no such group, perhaps because this is not the first attempt."""
+    """False if no such group existed, perhaps because the request is a retry."""

@@ -9,32 +9,32 @@ from tidelog.wire.messages.field_types import ByteCount
 
 
 class ApiVersions(msgspec.Struct, frozen=True, array_like=True):
-    """The versions of one API that a broker speaks."""
+    """The versions of one API that a broker supports."""
 
     api_key: int
     min_version: int
-    """Lowest version spoken (inclusive)."""
+    """Lowest supported version (inclusive)."""
     max_version: int
-    """Highest version spoken (inclusive)."""
+    """Highest supported version (inclusive)."""
 
 
 class HelloRequest(msgspec.Struct, frozen=True, array_like=True):
-    """The first request on every connection; it is the same in all versions for ever."""
+    """The first request on every connection; it never changes between versions."""
 
     client_id: str
-    """What asks, for logs: a program or library name."""
+    """Name of the program or library, for logs."""
     client_version: str
 
 
 class HelloReply(msgspec.Struct, frozen=True, array_like=True):
-    """Who answers, and what it speaks."""
+    """The identity of a broker and its API versions (Kafka: ApiVersions)."""
 
     broker_version: str
     cluster_id: str
     node_id: int
     apis: list[ApiVersions]
-    """Every API that may be asked; the client uses the highest version both sides know."""
+    """Every supported API; the client uses the highest version that both sides support."""
     max_frame_bytes: ByteCount
     """Longer frames are refused and end the connection."""
     max_in_flight_requests_per_connection: int
-    """The broker reads no further request while so many of this connection are unanswered."""
+    """Maximum unanswered requests of this connection; the broker reads no further request then."""

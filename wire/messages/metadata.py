@@ -1,4 +1,4 @@
-"""Messages that tell where brokers, topics and partitions are.
+"""Messages about the addresses of brokers and the leaders of partitions.
 
 Pure: declarations.
 """
@@ -10,7 +10,7 @@ from tidelog.wire.messages.field_types import Listed
 
 
 class MetadataRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask where topics are."""
+    """Ask for topics and the leaders of their partitions."""
 
     topics: Listed[str] | None
     """Names; `None` asks for all topics."""
@@ -23,38 +23,38 @@ class BrokerAddress(msgspec.Struct, frozen=True, array_like=True):
     host: str
     port: int
     rack: str = ""
-    """What fails together with it; empty for a rack of its own. Since version 3."""
+    """Failure domain of the broker; empty for a rack of its own. Since version 3."""
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True, array_like=True):
-    """Where one partition is led."""
+    """Leader and ISR of one partition."""
 
     partition: int
     leader_id: int | None
-    """The node that leads, `None` while nobody does."""
+    """The leader, `None` while the partition has none."""
     leader_epoch: int
     in_sync_replicas: list[int] | None = None
-    """Node ids of those that have what is committed. Since version 3; `None` before."""
+    """Node ids of the ISR. Since version 3; `None` before."""
 
 
 class TopicMetadata(msgspec.Struct, frozen=True, array_like=True):
-    """One topic, or why it is not there."""
+    """One topic, or an error."""
 
     name: str
     topic_id: bytes
-    """16 bytes, never used again for another topic; empty with an error."""
+    """16 bytes, never reused for another topic; empty with an error."""
     partitions: list[PartitionMetadata]
-    """One for each partition, in order."""
+    """All partitions, in order."""
     error: ErrorDetail | None = None
 
 
 class MetadataReply(msgspec.Struct, frozen=True, array_like=True):
-    """The cluster as this broker knows it."""
+    """The cluster, as known to the replying broker."""
 
     cluster_id: str
     brokers: list[BrokerAddress]
     topics: list[TopicMetadata]
-    """In the order asked; sorted by name when all were asked."""
+    """In the order of the request; sorted by name if the request was for all."""
     controller_id: int | None = None
-    """The node that leads the coordinator, where requests about groups go; `None` while none is
-    known. Since version 2."""
+    """The controller, which serves requests about groups; `None` while none is known. Since version
+    2."""

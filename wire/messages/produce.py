@@ -18,16 +18,16 @@ from tidelog.wire.messages.field_types import (
 )
 
 BROKER_PRODUCER_IDS_FROM: Final = 1 << 62
-"""Producer ids from here on are those of brokers, which have one batch under way at a time.
-Those that are given to clients are counted from 1, and never get here."""
+"""First producer id of brokers, which have one batch in flight at a time. Producer ids of clients
+count from 1 and never reach it."""
 
 STAGED_PRODUCER_ID: Final = (1 << 63) - 1
-"""The producer as which leaders append what was staged and is committed. Its sequences may leave
-some out: they begin anew, higher, with each commit."""
+"""Producer id under which leaders append committed staged records. Its sequences may have gaps:
+each commit starts at a higher sequence."""
 
 
 class Acks(IntEnum):
-    """Who must have the records before the broker answers; see `docs/guarantees.md`."""
+    """Replicas that must have the records before the broker answers; see `docs/guarantees.md`."""
 
     NONE = 0
     """The broker does not answer at all."""
@@ -38,7 +38,7 @@ class Acks(IntEnum):
 
 
 class AckLevel(IntEnum):
-    """What is true of acknowledged records at the moment of the reply."""
+    """Durability of acknowledged records at the moment of the reply."""
 
     APPENDED = 1
     """In the memory (page cache) of the leader."""
@@ -51,19 +51,19 @@ class AckLevel(IntEnum):
 
 
 class InitProducerRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask for a producer identity."""
+    """Ask for a producer id and epoch."""
 
     producer_id: ProducerId = 0
     """0 asks for a new id; an own id asks for its next epoch, which fences the old one."""
     producer_epoch: ProducerEpoch = 0
-    """The epoch held now, when `producer_id` is not 0."""
+    """The present epoch, if `producer_id` is not 0."""
 
 
 class InitProducerReply(msgspec.Struct, frozen=True, array_like=True):
-    """A producer identity; under it, sequences start at 0 in each partition."""
+    """A producer id and epoch; their sequences start at 0 in each partition."""
 
     producer_id: ProducerId
-    """Never 0, never given to anyone else."""
+    """Never 0, and unique to the producer."""
     producer_epoch: ProducerEpoch
 
 
@@ -77,21 +77,21 @@ class PartitionBatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Append one batch to each of some partitions; each succeeds or fails on its own."""
+    """Append one batch per partition; each append succeeds or fails on its own."""
 
     acks: int
     """An `Acks`."""
     timeout_ms: Milliseconds
-    """How long the broker may wait for `acks` before it answers `REQUEST_TIMED_OUT`."""
+    """Maximum wait for `acks` before the broker answers `REQUEST_TIMED_OUT`."""
     batches: Listed[PartitionBatch]
     """At most one for each partition."""
 
 
 class PartitionAppended(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one batch."""
+    """Result of one append."""
 
     base_offset: int
-    """Offset of its first record; the original one when the batch is a duplicate."""
+    """Offset of the first record; the original offset if the batch is a duplicate."""
     ack_level: int
     """An `AckLevel`; 0 with an error."""
     log_start_offset: int
@@ -105,7 +105,7 @@ class ProduceReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DescribeProducerRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask the leader of a partition how far an idempotent producer is there."""
+    """Ask the leader of a partition for the state of an idempotent producer."""
 
     topic_id: bytes
     partition: int
@@ -113,9 +113,9 @@ class DescribeProducerRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DescribeProducerReply(msgspec.Struct, frozen=True, array_like=True):
-    """How far the producer is, as far as it is committed."""
+    """Committed state of a producer in the partition."""
 
     producer_epoch: ProducerEpoch | None
-    """The newest one; nil if the partition knows nothing of the producer."""
+    """The newest epoch; nil if the partition does not know the producer."""
     next_sequence: int | None
-    """What follows its last record; nil if no record of that epoch is known."""
+    """The sequence after its last record; nil if no record of that epoch is known."""

@@ -9,31 +9,31 @@ from tidelog.wire.messages.field_types import Listed
 
 
 class CreateQueueRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Create one queue, and its topic if there is none; durable when the reply comes.
+    """Create one queue, and its topic if it is missing; durable when the reply comes.
 
-    A queue of this name that is what is asked for already is no error.
+    An existing queue of this name with the same settings is no error.
     """
 
     name: str
     """1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'; not '.', '..' or 'none'."""
     topic: str
-    """Whose records are the messages."""
+    """The topic whose records are the messages."""
     topic_id: bytes | None
-    """Of the topic in which `start_offsets` were looked up; nil if there is none of this name."""
+    """The topic of `start_offsets`; nil if no topic has this name."""
     start_offsets: Listed[int]
-    """Where the queue begins in each partition; empty if there is no topic."""
+    """First offset of the queue in each partition; empty without a topic."""
     is_fifo: bool
     config: dict[str, str]
     """Settings that differ from the defaults, by name; see `docs/configuration.md`."""
     topic_config: dict[str, str]
-    """Settings of the topic if it has to be made."""
+    """Settings of the topic if the request creates it."""
     partition_count: int | None = None
-    """Of the topic; nil for what it has, or one. Without it, only a topic of the queue's own name
-    is made."""
+    """Partitions of the topic; nil for its present count, or 1. With nil, the request creates a
+    topic of the queue's own name only."""
 
 
 class CreateQueueReply(msgspec.Struct, frozen=True, array_like=True):
-    """The queue, made now or before."""
+    """The queue, created now or before."""
 
     queue_id: bytes
     """The topic id of its journal."""
@@ -41,29 +41,29 @@ class CreateQueueReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DescribeQueuesRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask for settings and places of queues."""
+    """Ask for the settings and leaders of queues."""
 
     queues: Listed[str] | None
     """Names; `None` asks for all queues."""
 
 
 class QueuePartitionDescription(msgspec.Struct, frozen=True, array_like=True):
-    """Where one partition of a queue is served."""
+    """Leader and replicas of one partition of a queue."""
 
     partition: int
     leader_id: int | None
-    """Who serves the queue: the leader of the journal; `None` while nobody does."""
+    """The leader of the journal, which serves the queue; `None` without a leader."""
     leader_epoch: int
     start_offset: int
     """Records of the topic below it were never messages of this queue."""
     replicas: list[int]
-    """Nodes that have a replica of the topic and the journal, first the preferred leader."""
+    """Nodes with a replica of the topic and the journal, the preferred leader first."""
     in_sync_replicas: list[int]
-    """Those of them without which nothing is committed in the journal."""
+    """The ISR of the journal."""
 
 
 class QueueDescription(msgspec.Struct, frozen=True, array_like=True):
-    """One queue: identity, settings, places."""
+    """One queue: identity, settings, partitions."""
 
     name: str
     queue_id: bytes
@@ -71,18 +71,18 @@ class QueueDescription(msgspec.Struct, frozen=True, array_like=True):
     topic_id: bytes
     is_fifo: bool
     created_at_ms: int
-    """Unix milliseconds, by the clock of the broker that was asked to create it."""
+    """Unix milliseconds, by the clock of the broker that received the request."""
     config: dict[str, str]
-    """Every setting with its value in force."""
+    """Effective value of every setting."""
     config_overrides: list[str]
-    """Names of the settings that were set for this queue, sorted; the others are defaults."""
+    """Names of the settings that are set for this queue, sorted; the others are defaults."""
     dead_letters_of: list[str]
-    """Queues whose dead-letter queue it is, sorted."""
+    """Queues that use this queue as their dead-letter queue, sorted."""
     partitions: list[QueuePartitionDescription]
 
 
 class DescribeQueuesReply(msgspec.Struct, frozen=True, array_like=True):
-    """The queues in the order asked; sorted by name when all were asked."""
+    """The queues in the order of the request; sorted by name if it was for all."""
 
     queues: list[QueueDescription]
 
@@ -94,7 +94,7 @@ class AlterQueueRequest(msgspec.Struct, frozen=True, array_like=True):
     set_config: dict[str, str]
     """Settings to set."""
     reset_config: Listed[str]
-    """Settings to put back to their defaults."""
+    """Settings to reset to their defaults."""
 
 
 class AlterQueueReply(msgspec.Struct, frozen=True, array_like=True):
@@ -104,17 +104,17 @@ class AlterQueueReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeleteQueueRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Delete one queue, its leases and counts; the records stay. Durable when the reply comes."""
+    """Delete one queue with its leases and receive counts; the records stay. Durable on reply."""
 
     name: str
     with_topic: bool = False
-    """Delete the topic and all of its records, too; refused if other queues stand on it."""
+    """Whether to delete the topic and its records too; refused if other queues use the topic."""
     detach_sources: bool = False
-    """Queues whose dead-letter queue it is have none any more; without this it is not deleted while
-    there are such."""
+    """Whether to unset the dead-letter queue of queues that use this queue as theirs. Without it,
+    the deletion is refused while such queues exist."""
 
 
 class DeleteQueueReply(msgspec.Struct, frozen=True, array_like=True):
-    """The queue that is no more."""
+    """The deleted queue."""
 
     queue_id: bytes

@@ -1,9 +1,9 @@
-"""Entries of a queue's journal: what was decided about messages, as it stands in the log.
+"""Entries of a queue journal: the decisions about a queue's messages (KIP-932: share-group state).
 
-Pure: declarations and their encoding; `docs/formats/queue_journal.md` is the page of the format.
-A record of the journal holds one frame. New fields are appended, with defaults that mean what was
-meant before; numbers of entries are never used again. An entry that this version does not know is
-an error: without it the state would be a guess.
+Pure: declarations and their encoding; `docs/formats/queue_journal.md` describes the format.
+A record of the journal holds one frame. New fields are appended, with defaults that keep the
+meaning of older entries; numbers of entries are never reused. An unknown entry is an error: the
+state without it would be wrong.
 """
 
 from enum import IntEnum
@@ -22,69 +22,69 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Target = tuple[bytes, int]
 """Topic id and partition to which dead letters go."""
 NO_TARGET: Final[Target] = (b"", 0)
-"""Of dead letters that are kept because there is no dead-letter queue."""
+"""Target of dead letters that stay because there is no dead-letter queue."""
 
 
 class BackgroundWork(IntEnum):
-    """What a partition of a queue has to do by itself, though nobody asks for it."""
+    """Pending background work of a queue partition, without a request."""
 
     NOTHING = 0
     KEPT = 1
-    """Dead letters have no place to go to: it has something to do as soon as there is one."""
+    """Dead letters have no target: the work begins as soon as there is one."""
     MOVES = 2
-    """Messages are to be moved, or a redrive runs."""
+    """Moves of messages are pending, or a redrive runs."""
 
 
 class JournalEntry(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
-    """What all entries have in common: a number in front that says which one it is."""
+    """Base of all entries: a number in front names the kind."""
 
 
 @final
 class Seeked(JournalEntry, frozen=True, tag=1):
-    """Everything from an offset on is there, as if never received; what is below is done.
+    """Messages from an offset on are visible, as if never received; messages below are deleted.
 
-    The first entry of a journal. Leases and pending moves of before are void.
+    The first entry of a journal. Earlier leases and pending moves are void.
     """
 
     offset: Offset
     void_below_lease_id: int = 0
-    """Leases below it are void that this journal says nothing of, for they were lost; 0 if it knows
+    """Leases below it that are not in this journal are void, because it lost them; 0 if it has
     all."""
 
 
 @final
 class Received(JournalEntry, frozen=True, tag=2):
-    """Messages were handed out, all under one lease, once more each."""
+    """Messages were received under one lease; the receive count of each grows by one."""
 
     lease_id: int
-    """From 1 on, and larger than all before, also those that were lost: see `QueueState`."""
+    """From 1 on, and larger than all earlier ids, lost ones included: see `QueueState`."""
     runs: list[Run]
-    """What lies between the cursor and a run beyond it is passed over: there, never received."""
+    """Messages between the cursor and a run beyond it become unreceived: visible, not received."""
     visible_at_ms: TimeMs
     """When the lease ends."""
     holder: str = ""
     attempt_id: bytes | None = None
-    """FIFO queues: the same id within five minutes gets the same messages again."""
+    """Receive attempt id of FIFO queues: within five minutes it returns the same messages again."""
 
 
 @final
 class Delayed(JournalEntry, frozen=True, tag=3):
-    """The cursor passes messages whose time has not come."""
+    """The cursor passes delayed messages."""
 
     runs: list[tuple[int, int, int]]
-    """First offset, count, and when they are visible, in Unix milliseconds."""
+    """First offset, count, and the time at which they become visible, in Unix milliseconds."""
 
 
 @final
 class Deleted(JournalEntry, frozen=True, tag=4):
-    """Messages are done."""
+    """Messages are deleted from the queue."""
 
     runs: list[Run]
 
 
 @final
 class Extended(JournalEntry, frozen=True, tag=5):
-    """Leases end at another time, or begin again."""
+    """Leases get another end, or begin again."""
 
     lease_id: int
     runs: list[Run]
@@ -93,17 +93,17 @@ class Extended(JournalEntry, frozen=True, tag=5):
 
 @final
 class Released(JournalEntry, frozen=True, tag=6):
-    """Others may have messages, from a time on."""
+    """Messages become visible again at a time."""
 
     runs: list[Run]
     visible_at_ms: TimeMs
     reason: str = ""
-    """What the consumer said; the reason of before stays if it said nothing."""
+    """The consumer's reason; without one the earlier reason stays."""
 
 
 @final
 class Returned(JournalEntry, frozen=True, tag=7):
-    """Nobody saw messages: others may have them, and this delivery does not count."""
+    """Messages were not processed: they become visible again, and this delivery does not count."""
 
     runs: list[Run]
     visible_at_ms: TimeMs
@@ -111,7 +111,7 @@ class Returned(JournalEntry, frozen=True, tag=7):
 
 @final
 class DeadLettered(JournalEntry, frozen=True, tag=8):
-    """Messages are dead letters: nobody gets them here, and they are to be moved."""
+    """Messages are dead letters: the queue no longer delivers them and moves them."""
 
     runs: list[Run]
     target: Target
@@ -120,18 +120,18 @@ class DeadLettered(JournalEntry, frozen=True, tag=8):
 
 @final
 class Moved(JournalEntry, frozen=True, tag=9):
-    """The first pending moves to a target are done: the messages are there, and gone here."""
+    """The first pending moves to a target are complete: the messages are there and deleted here."""
 
     target: Target
     epoch: int
     sequence: int
-    """Of the first of them."""
+    """Sequence of the first of them."""
     count: Count
 
 
 @final
 class MoveFailed(JournalEntry, frozen=True, tag=10):
-    """The first pending moves to a target cannot be done: the messages are visible again."""
+    """The first pending moves to a target failed: the messages become visible again."""
 
     target: Target
     epoch: int
@@ -139,12 +139,12 @@ class MoveFailed(JournalEntry, frozen=True, tag=10):
     count: Count
     reason: str = ""
     visible_at_ms: TimeMs = 0
-    """0 for at once."""
+    """0: at once."""
 
 
 @final
 class TargetChanged(JournalEntry, frozen=True, tag=11):
-    """All that was to go to one target goes to another one."""
+    """All pending moves to one target go to another target."""
 
     source: Target
     target: Target
@@ -152,41 +152,41 @@ class TargetChanged(JournalEntry, frozen=True, tag=11):
 
 @final
 class LogStartAdvanced(JournalEntry, frozen=True, tag=12):
-    """The log begins at an offset: what is below it is gone, leased or not."""
+    """The log starts at an offset: messages below it are gone, in flight or not."""
 
     offset: Offset
 
 
 @final
 class Expired(JournalEntry, frozen=True, tag=13):
-    """Messages were there for longer than the queue keeps any."""
+    """Messages exceeded the retention of the queue."""
 
     runs: list[Run]
 
 
 @final
 class Purged(JournalEntry, frozen=True, tag=14):
-    """All messages below an offset are done away with, dead letters too."""
+    """All messages below an offset are purged, dead letters included."""
 
     end: Offset
 
 
 @final
 class RedriveStarted(JournalEntry, frozen=True, tag=15):
-    """Messages below an offset are being moved elsewhere, in the order of offsets."""
+    """A redrive of messages below an offset, in the order of offsets, has started."""
 
     end: Offset
     to_move: Count
-    """How many there are, filtered or not."""
+    """Number of these messages before filters."""
     destination: bytes | None = None
-    """Topic id; `None` for where each message came from."""
+    """Topic id; `None` for each message's source."""
     messages_per_s: int | None = None
     origin_queue: str | None = None
 
 
 @final
 class Redriven(JournalEntry, frozen=True, tag=16):
-    """Messages are taken out and to be moved to a target."""
+    """The redrive removes messages from the queue; their moves to a target are pending."""
 
     runs: list[Run]
     target: Target
@@ -194,17 +194,16 @@ class Redriven(JournalEntry, frozen=True, tag=16):
 
 @final
 class RedriveProgressed(JournalEntry, frozen=True, tag=17):
-    """The redrive has looked at all below an offset."""
+    """The redrive has checked all messages below an offset."""
 
     next_offset: Offset
     skipped: Count = 0
-    """How many messages it has left where they are: it is not for them, or they have no place to
-    go to."""
+    """Messages that stay: they do not match the filter, or have no target."""
 
 
 @final
 class RedriveEnded(JournalEntry, frozen=True, tag=18):
-    """The redrive is over: by itself, or because somebody wanted it or something failed."""
+    """The redrive has ended: completed, cancelled or failed."""
 
     status: int
     """A `RedriveStatus`."""
@@ -212,54 +211,53 @@ class RedriveEnded(JournalEntry, frozen=True, tag=18):
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A receive that may be repeated."""
+    """A receive that its receive attempt id can repeat."""
 
     attempt_id: bytes
     lease_id: int
     runs: tuple[Run, ...]
-    """The messages that it was given; never empty, for an empty answer is not worth repeating."""
+    """The received messages; never empty, because an empty answer needs no repetition."""
     received_ms: int
-    """When it was made first; repetitions do not change that."""
+    """Time of the first attempt; repetitions do not change it."""
     deadline_ms: int
-    """When the leases end: something happened to the messages then."""
+    """End of the leases; the messages change their state then."""
 
 
 class SnapshotRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Messages that follow each other and are in the same state.
+    """Consecutive messages in the same state.
 
     Times are differences to the time of the snapshot, in milliseconds, so that they are short.
     """
 
     gap: int
-    """From the end of the run before, or from offset 0."""
+    """Offsets from the end of the run before, or from offset 0."""
     count: int
     kind: int
     visible_in_ms: int
-    """Negative if that has passed; the whole time, not a difference, if `receive_count` is 0."""
+    """Negative if the time has passed; an absolute time if `receive_count` is 0."""
     receive_count: int
     first_received_ago_ms: int
     last_received_ago_ms: int
     lease_ago: int
-    """How many leases ago it was received."""
+    """Leases since the lease of its receive."""
     text: int
-    """Place of holder and reason in the table of texts."""
+    """Index of holder and reason in the table of texts."""
 
 
 class SnapshotMoves(msgspec.Struct, frozen=True, array_like=True):
-    """What is to be moved to one target."""
+    """Pending moves to one target."""
 
     target: Target
     epoch: int
     sequence: int
-    """Of the first message."""
+    """Sequence of the first message."""
     batches: list[list[Run]]
     redrives: list[int] = []
-    """For each batch the number of the redrive that took it out, 0 for dead letters; empty if they
-    are all 0."""
+    """For each batch the number of its redrive, 0 for dead letters; empty if all are 0."""
 
 
 class SnapshotRedrive(msgspec.Struct, frozen=True, array_like=True):
-    """The redrive that runs or ran last."""
+    """The running redrive, or the last one."""
 
     status: int
     end: int
@@ -280,9 +278,9 @@ class SnapshotRedrive(msgspec.Struct, frozen=True, array_like=True):
 
 @final
 class SnapshotStarted(JournalEntry, frozen=True, tag=19):
-    """The state follows: this, then moves, attempts and runs in parts, then the end.
+    """First entry of a snapshot: moves, attempts and runs follow in parts, then the end.
 
-    Nothing else in between.
+    No other entries are in between.
     """
 
     cursor: Offset
@@ -291,7 +289,7 @@ class SnapshotStarted(JournalEntry, frozen=True, tag=19):
     moves: list[SnapshotMoves]
     redrive: SnapshotRedrive | None = None
     attempts: list[Attempt] = []
-    """Receives that may be repeated."""
+    """Receives that can be repeated."""
     purged_below: Offset = 0
     """See `QueueState.purged_below`."""
 
@@ -301,21 +299,21 @@ class SnapshotRuns(JournalEntry, frozen=True, tag=20):
     """A part of the runs."""
 
     texts: list[tuple[str, str]]
-    """Pairs of holder and reason that the runs of this part speak of."""
+    """Pairs of holder and reason that the runs of this part refer to."""
     runs: list[SnapshotRun]
 
 
 @final
 class SnapshotEnded(JournalEntry, frozen=True, tag=21):
-    """The state is complete, and replaces whatever was before."""
+    """The snapshot is complete and replaces the state before."""
 
     run_count: Count
-    """Of all parts."""
+    """Runs of all parts."""
 
 
 @final
 class ReceiveRepeated(JournalEntry, frozen=True, tag=22):
-    """A receive was made again, because its answer was lost: its leases end at another time."""
+    """A receive was repeated because its answer was lost: its leases get another end."""
 
     attempt_id: bytes
     visible_at_ms: TimeMs
@@ -323,15 +321,15 @@ class ReceiveRepeated(JournalEntry, frozen=True, tag=22):
 
 @final
 class SnapshotMoreMoves(JournalEntry, frozen=True, tag=23):
-    """Pending moves of a snapshot that were too many for its first entry."""
+    """Pending moves of a snapshot that do not fit into its first entry."""
 
     moves: list[SnapshotMoves]
-    """Batches for a target that was spoken of before come behind the ones there."""
+    """Batches for a target of an earlier entry follow the earlier batches."""
 
 
 @final
 class SnapshotMoreAttempts(JournalEntry, frozen=True, tag=24):
-    """Receives of a snapshot that may be repeated, of which its first entry has not all."""
+    """Repeatable receives of a snapshot that do not fit into its first entry."""
 
     attempts: list[Attempt]
 
@@ -366,18 +364,17 @@ AnyEntry = (
 
 @final
 class JournalFrame(msgspec.Struct, frozen=True, array_like=True):
-    """Entries that were decided at once; the value of one record of the journal."""
+    """Entries of one decision; the value of one record of the journal."""
 
     now_ms: TimeMs
-    """When they were decided, by the queue's time, which never runs backwards."""
+    """Time of the decision, by the queue's time, which never runs backwards."""
     entries: list[AnyEntry]
     background_work: int | None = None
-    """A `BackgroundWork`, after these entries; `None` if that is not said. So a new leader of the
-    journal sees by its last frame whether it has to read the others."""
+    """The `BackgroundWork` after these entries; `None` if it is not stored. A new leader of the
+    journal sees in the last frame whether it must read the others."""
     snapshot_offset: Offset | None = None
-    """Offset in the journal at which the last whole snapshot begins, of which this frame may be the
-    last; `None` if there is none before it, or that is not said. Whoever reads from there on knows
-    what all frames up to this one come to."""
+    """Offset of the journal at which the last complete snapshot begins; this frame may be its last.
+    `None` if there is no snapshot, or it is not stored. Reading from there restores the state."""
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -385,7 +382,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(JournalFrame)
 
 
 def encode(frame: JournalFrame) -> bytes:
-    """Return the value of a record."""
+    """Return the value of a journal record."""
     if frame.snapshot_offset is not None:
         return _ENCODER.encode(frame)
     if frame.background_work is not None:
@@ -394,15 +391,15 @@ def encode(frame: JournalFrame) -> bytes:
 
 
 def size(entry: AnyEntry) -> int:
-    """Return how many bytes of a frame an entry is."""
+    """Return the bytes of an entry in a frame."""
     return len(_ENCODER.encode(entry))
 
 
 def decode(value: bytes | memoryview) -> JournalFrame:
-    """Return the frame in the value of a record.
+    """Return the frame in the value of a journal record.
 
     Raises:
-        WireFormatError: These are not bytes of a journal, or a newer version wrote them.
+        WireFormatError: The bytes are no journal frame, or a newer version wrote them.
     """
     try:
         return _DECODER.decode(value)

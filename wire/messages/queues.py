@@ -1,10 +1,10 @@
-"""Messages of queues: receiving, settling, looking at messages, purging, seeking.
+"""Requests of queues: send, receive, settle, peek, count, purge, seek, redrive.
 
 Pure: declarations.
 
 A queue is known by its id, the topic id of its journal. Offsets are those of the records in the
-partition of the topic that the queue stands on; runs of them are pairs of a first offset and a
-count, ascending, without overlap.
+partition of the queue's topic. Runs of offsets are pairs of a first offset and a count,
+ascending, without overlap.
 """
 
 from enum import IntEnum
@@ -15,121 +15,122 @@ from tidelog.wire.errors import ErrorDetail
 from tidelog.wire.messages.field_types import ByteCount, Listed, Milliseconds
 
 Run = tuple[int, int]
-"""The first of some offsets that follow each other, and how many there are."""
+"""The first of consecutive offsets, and their count."""
 
 VISIBILITY_TIMEOUT_MS_MAX = 12 * 60 * 60 * 1000
-"""No message stays invisible for longer, from the receive on, however often that is extended."""
+"""Maximum time that a message stays invisible after a receive, extensions included."""
 RECEIVE_COUNT_MAX = 1000
-"""Messages in one receive."""
+"""Maximum messages in one receive."""
 
 HEADER_PREFIX = "tidelog."
-"""Headers of records whose names begin so mean something to queues; people cannot set others."""
+"""Prefix of the headers that queues interpret; other headers with this prefix are refused."""
 DELIVER_AT_HEADER = "tidelog.deliver_at_ms"
-"""No queue hands the message out before this time: Unix milliseconds, in decimal."""
+"""Time before which no queue delivers the message: Unix milliseconds, in decimal."""
 PRIORITY_HEADER = "tidelog.priority"
 """The priority of the message, in decimal; 0 is the most urgent."""
 DEDUPLICATION_ID_HEADER = "tidelog.deduplication_id"
-"""A message with an id that was sent within the window is not appended again."""
+"""The deduplication id: a second message with it within the window is not appended."""
 DEDUPLICATION_ID_BYTES_MAX = 128
 SENT_TO_HEADER = "tidelog.sent_to"
-"""Id of the FIFO queue that the message was sent to: its duplicates are looked for among these
-messages, and among no others of the topic."""
+"""Id of the FIFO queue of the send: the search for duplicates covers the messages of this queue,
+and no other records of the topic."""
 CHUNK_HEADER = "tidelog.chunk"
-"""The record is a part of a large message, and no message: which one, and its place in it."""
+"""Id of the large message of which the record is a chunk, and the chunk's index. A chunk is no
+message."""
 CHUNKS_HEADER = "tidelog.chunks"
-"""Of a large message: its length, and where its chunks are; see `wire.batch.large_messages`."""
+"""Length and chunk offsets of a large message; see `wire.batch.large_messages`."""
 ORIGIN_QUEUE_HEADER = "tidelog.origin.queue"
 ORIGIN_TOPIC_HEADER = "tidelog.origin.topic"
 ORIGIN_PARTITION_HEADER = "tidelog.origin.partition"
 ORIGIN_OFFSET_HEADER = "tidelog.origin.offset"
-"""Where a dead letter comes from."""
+"""Source of a dead letter."""
 RECEIVE_COUNT_HEADER = "tidelog.receive_count"
 FIRST_RECEIVED_HEADER = "tidelog.first_received_ms"
 LAST_RECEIVED_HEADER = "tidelog.last_received_ms"
 FIRST_SENT_HEADER = "tidelog.first_sent_ms"
-"""Of a message that was moved, as a dead letter or back: the time that its first record had, in
-decimal Unix milliseconds. Its own time is that of the last move."""
+"""Timestamp of the first record of a message that was moved, as a dead letter or back, in decimal
+Unix milliseconds. The timestamp of its present record is that of the last move."""
 REASON_HEADER = "tidelog.reason"
-"""Why it was given up: what the consumer said, or `max_receive_count`."""
+"""Reason of the dead letter: the consumer's text, or `max_receive_count`."""
 
 
 class SendRequest(msgspec.Struct, frozen=True, array_like=True):
     """Send messages to one partition of a queue; the attachment is one record batch of them.
 
-    Asked of whoever leads the partition of the topic. It gives all of them the time at which it
-    takes them, and leaves out those that were sent before: so that other messages, too, may be
-    sent again when an answer was lost, the batch has the sequence of a producer. Of one producer
-    only one request for a partition may be under way.
+    The request goes to the leader of the topic's partition. The leader sets the append time of all
+    messages, and drops those with a known deduplication id. The batch has a producer's sequence, so
+    that messages without such an id can be retried too. A producer may have one request per
+    partition in flight.
     """
 
     queue_id: bytes
     partition: int
     timeout_ms: Milliseconds
-    """How long the broker may wait for the commit before it answers `REQUEST_TIMED_OUT`."""
+    """Maximum wait for the commit before the broker answers `REQUEST_TIMED_OUT`."""
 
 
 class SendReply(msgspec.Struct, frozen=True, array_like=True):
-    """Where the messages are: all of them are committed, duplicates and their originals too."""
+    """Offsets of the messages; all are committed, the originals of duplicates included."""
 
     offsets: list[int | None]
-    """Of each message, in the order of the request; of a duplicate that of the original. `None` if
-    the request was repeated so late that this is not known any more."""
+    """Offset per message, in the order of the request; for a duplicate the offset of its original.
+    `None` if the request was repeated so late that the broker does not know it any more."""
     duplicates: list[int]
-    """Places, in the request, of messages that were left out, ascending."""
+    """Indexes, in the request, of dropped duplicates, ascending."""
     ack_level: int
     """A `wire.messages.produce.AckLevel`."""
     timestamp_ms: int
-    """The time that the messages were given."""
+    """Append time of the messages."""
     throttle_ms: Milliseconds = 0
-    """Send no more to this partition for so long: the queue has a `send_rate`."""
+    """Time to wait before the next send to this partition, because of the queue's `send_rate`."""
 
 
 class ReceiveRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Take messages: nobody else gets them until they are settled or their time is over."""
+    """Receive messages: they are in flight until a settlement or the visibility timeout."""
 
     queue_id: bytes
     partitions: Listed[int]
-    """All led by this broker; served in this order, put one last that was served first before."""
+    """Partitions that the broker leads, read in this order; rotate them between requests."""
     max_messages: int
     """1 to `RECEIVE_COUNT_MAX`, over all partitions."""
     max_bytes: ByteCount
-    """Stop at about so many bytes of records; at least one message is returned if there is one."""
+    """Approximate limit of record bytes; at least one message is returned if there is one."""
     max_wait_ms: Milliseconds
-    """Wait for so long if there is none; 0 to answer at once."""
+    """Maximum wait for a message (long polling); 0 to answer at once."""
     visibility_timeout_ms: Milliseconds | None = None
-    """For these messages; `None` for what the queue says. 0 shows them without taking them, but
-    counts."""
+    """Visibility timeout of these messages; `None` for the queue's setting. 0 leaves them visible,
+    but the receive counts."""
     holder: str = ""
-    """Who takes them, for people; at most 128 characters."""
+    """Name of the receiver, for display; at most 128 characters."""
     attempt_id: bytes | None = None
-    """FIFO queues: the same id within five minutes gets the same messages again under the same
-    receipt, if nothing happened to them meanwhile. At most 16 bytes."""
+    """Receive attempt id of FIFO queues: within five minutes the same id gets the same messages
+    under the same receipt, unless their state changed meanwhile. At most 16 bytes."""
 
 
 class ReceivedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Messages that follow each other and were received equally often."""
+    """Consecutive messages with the same receive count."""
 
     first_offset: int
     count: int
     receive_count: int
     """Deliveries up to and including this one."""
     first_received_ms: int
-    """Time of the first of them."""
+    """Time of the first delivery."""
 
 
 class PartitionReceived(msgspec.Struct, frozen=True, array_like=True):
-    """What one partition had."""
+    """The received messages of one partition."""
 
     partition: int
     receipt: bytes = b""
-    """Proves who was given these messages; opaque, the same for all of them, and of no use for
-    others. Together with an offset it is a receipt handle."""
+    """Proof of the receive of these messages; opaque, the same for all of them, and invalid for
+    other messages. Together with an offset it is a receipt handle."""
     runs: list[ReceivedRun] = []
     batch_bytes: ByteCount = 0
     """Length of its batches in the attachment, in the order of this list. They are whole and may
     hold records that were not received."""
     deadline_ms: int = 0
-    """Until when nobody else gets the messages, by the clock of the broker."""
+    """End of the visibility timeout, by the clock of the broker."""
     error: ErrorDetail | None = None
 
 
@@ -138,26 +139,26 @@ class ReceiveReply(msgspec.Struct, frozen=True, array_like=True):
 
     results: list[PartitionReceived]
     now_ms: int
-    """The time at the broker, to make something of deadlines."""
+    """Time of the broker, the reference of the deadlines."""
 
 
 class SettleAction(IntEnum):
-    """What becomes of messages that somebody received."""
+    """The end of a delivery (SQS: DeleteMessage, ChangeMessageVisibility)."""
 
     DELETE = 0
-    """They are done."""
+    """The messages are deleted."""
     EXTEND = 1
-    """They stay invisible for `delay_ms` from now on, however long it was to be."""
+    """The messages stay invisible for `delay_ms` from now on, instead of the time left."""
     RELEASE = 2
-    """Others may have them, after `delay_ms`; with `None`, as the queue's backoff says."""
+    """The messages become visible after `delay_ms`; with `None`, after the queue's backoff."""
     REJECT = 3
-    """They are dead letters, whatever their receive count."""
+    """The messages become dead letters, whatever their receive count."""
     RETURN = 4
-    """Nobody saw them: as `RELEASE` without delay, and this delivery does not count."""
+    """The messages were not processed: `RELEASE` without delay, but the delivery does not count."""
 
 
 class Settlement(msgspec.Struct, frozen=True, array_like=True):
-    """What becomes of some messages of one receive."""
+    """A settle action for messages of one receive."""
 
     partition: int
     receipt: bytes
@@ -166,7 +167,7 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
     """A `SettleAction`."""
     delay_ms: Milliseconds | None = None
     reason: str = ""
-    """With `REJECT` or `RELEASE`: one line or more, at most 8,192 characters."""
+    """Reason of a `REJECT` or `RELEASE`: one line or more, at most 8,192 characters."""
 
 
 class SettleRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -177,18 +178,18 @@ class SettleRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
-    """Messages of a settlement that it did not apply to."""
+    """Messages of a settlement that were refused."""
 
     runs: list[Run]
     error: ErrorDetail
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one settlement; what is not refused is done, and durable."""
+    """Result of one settlement; the messages that are not refused are settled durably."""
 
     refused: list[Refused] = []
     error: ErrorDetail | None = None
-    """Of the settlement as a whole: nothing was done."""
+    """Error of the whole settlement: no message was settled."""
 
 
 class SettleReply(msgspec.Struct, frozen=True, array_like=True):
@@ -198,34 +199,34 @@ class SettleReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MessageState(IntEnum):
-    """Where a message of a queue is."""
+    """State of a message in a queue."""
 
     VISIBLE = 0
     IN_FLIGHT = 1
     DELAYED = 2
-    """By its sender, or by a release with a delay."""
+    """Delayed by its sender, or by a release with a delay."""
     DEAD = 3
-    """On its way to the dead-letter queue, or kept because there is none that takes it."""
+    """A dead letter: its move is pending, or no dead-letter queue accepts it."""
     BLOCKED = 4
     """FIFO: an earlier message of its group is not visible."""
 
 
 class PeekRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Look at messages of one partition without taking them."""
+    """Read messages of one partition without receiving them."""
 
     queue_id: bytes
     partition: int
     states: Listed[int]
-    """Of these `MessageState`s only; empty for all."""
+    """Filter by `MessageState`; empty for all."""
     from_offset: int
     max_messages: int
     """1 to `RECEIVE_COUNT_MAX`."""
     max_bytes: ByteCount
-    """About so many bytes of records; 0 for states only."""
+    """Approximate limit of record bytes; 0 for states only."""
 
 
 class PeekedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Messages that follow each other and are in the same state."""
+    """Consecutive messages in the same state."""
 
     first_offset: int
     count: int
@@ -233,23 +234,23 @@ class PeekedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A `MessageState`."""
     receive_count: int
     visible_at_ms: int
-    """When a lease or a delay ends; 0 otherwise."""
+    """End of the lease or the delay; 0 without one."""
     holder: str
-    """Who has them, if anybody has."""
+    """Name of the receiver, if the messages are in flight."""
     reason: str
 
 
 class PeekReply(msgspec.Struct, frozen=True, array_like=True):
-    """What was found, in the order of offsets; the attachment has the batches."""
+    """The messages, in the order of offsets; the attachment has the batches."""
 
     runs: list[PeekedRun]
     next_offset: int | None
-    """Where to go on; `None` at the end."""
+    """Offset of the next request; `None` at the end."""
     now_ms: int
 
 
 class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
-    """How many messages of one partition are in which state; exact."""
+    """Exact counts of one partition's messages by state."""
 
     partition: int
     visible: int
@@ -257,12 +258,12 @@ class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
     delayed: int
     dead: int
     oldest_offset: int
-    """Nothing below it is left (low-water mark)."""
+    """Offset below which all messages are deleted (low-water mark)."""
     oldest_timestamp_ms: int | None = None
-    """Of the oldest message that is left."""
+    """Timestamp of the oldest message that is not deleted."""
     error: ErrorDetail | None = None
     oldest_age_ms: int | None = None
-    """Its age by the broker's clock (SQS: ApproximateAgeOfOldestMessage)."""
+    """Age of this message by the broker's clock (SQS: ApproximateAgeOfOldestMessage)."""
 
 
 class CountMessagesRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -279,28 +280,28 @@ class CountMessagesReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PurgeRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Do away with every message that is there now: visible, leased, delayed or dead."""
+    """Purge all present messages: visible, in flight, delayed or dead."""
 
     queue_id: bytes
     partitions: Listed[int]
 
 
 class GetPurgeOffsetRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask whoever serves a partition of a queue when it was purged last: for brokers."""
+    """A broker's question for the offset of a queue partition's last purge."""
 
     queue_id: bytes
     partition: int
 
 
 class GetPurgeOffsetReply(msgspec.Struct, frozen=True, array_like=True):
-    """What is committed of it."""
+    """The committed purge offset."""
 
     below_offset: int
-    """Messages below it are no originals of duplicates. 0 if it was never purged."""
+    """Messages below it do not count as originals of duplicates. 0 without a purge."""
 
 
 class CancelScheduledRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Do not deliver messages that are delayed still."""
+    """Cancel messages that are still delayed."""
 
     queue_id: bytes
     partition: int
@@ -308,13 +309,13 @@ class CancelScheduledRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CancelScheduledReply(msgspec.Struct, frozen=True, array_like=True):
-    """What is not refused is cancelled, and durable."""
+    """The messages that are not refused are cancelled durably."""
 
     refused: list[Refused]
 
 
 class QueueSeekRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Hand out again everything from an offset on; what lies below it counts as done."""
+    """Make all messages from an offset on visible again; messages below it are deleted."""
 
     queue_id: bytes
     partition: int
@@ -322,27 +323,27 @@ class QueueSeekRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RedriveRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Bring dead letters back, or stop doing so; goes on whatever happens to brokers."""
+    """Start or cancel a redrive of dead letters; it survives failures of brokers."""
 
     queue_id: bytes
-    """Of the dead-letter queue."""
+    """Id of the dead-letter queue."""
     partitions: Listed[int]
     destination: bytes | None = None
-    """Topic id; `None` for where each message came from."""
+    """Topic id; `None` for each message's source."""
     messages_per_s: int | None = None
-    """For each partition."""
+    """Maximum messages a second per partition."""
     origin_queue: str | None = None
-    """Only messages from this queue."""
+    """Filter: only messages from this queue."""
     is_cancelled: bool = False
-    """Stop the one that runs."""
+    """Whether to cancel the running redrive."""
 
 
 class QueuePartitionDone(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one partition of a purge, seek or redrive."""
+    """Result of a purge, seek or redrive of one partition."""
 
     partition: int
     count: int = 0
-    """Messages it applies to."""
+    """Number of affected messages."""
     error: ErrorDetail | None = None
 
 

@@ -1,4 +1,4 @@
-"""Messages that move replicas of partitions from broker to broker.
+"""Messages of reassignments: moves of replicas between brokers.
 
 Pure: declarations.
 """
@@ -10,95 +10,95 @@ from tidelog.wire.messages.field_types import Listed
 
 
 class PartitionMove(msgspec.Struct, frozen=True, array_like=True):
-    """Where the replicas of one partition shall be."""
+    """The target replicas of one partition."""
 
     topic: str
     partition: int
     replicas: list[int] | None
-    """Node ids, first the preferred leader; `None` cancels a move that is under way."""
+    """Node ids, the preferred leader first; `None` cancels a running reassignment."""
 
 
 class ReassignRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Move replicas. What is under way or done already succeeds again."""
+    """Move replicas. A move that runs or is complete already succeeds again."""
 
     moves: Listed[PartitionMove]
-    """Empty to have moves planned, such that brokers have as much to do as others."""
+    """The moves; empty to let the cluster plan moves that balance the brokers' load."""
     leaving: list[int]
-    """Nodes that shall have no replicas any more, when moves are planned."""
+    """Nodes from which planned moves remove all replicas."""
     max_replicas: int = 100
-    """How many replicas may be planned to move: each is copied as a whole."""
+    """Maximum replicas in planned moves: each is copied completely."""
     plan_only: bool = False
-    """Say what would be done, and change nothing."""
+    """Whether to return the plan without a change."""
     replacement: int | None = None
-    """Who gets what the leaving node, a single one that is not alive, has; `None` to spread it.
-    Since version 2."""
+    """Node that gets all replicas of the single leaving node, which is not alive; `None` to spread
+    them. Since version 2."""
 
 
 class PartitionMoved(msgspec.Struct, frozen=True, array_like=True):
-    """What becomes of one partition."""
+    """Result of the reassignment of one partition."""
 
     topic: str
     partition: int
     replicas_before: list[int]
     replicas: list[int]
-    """Where they shall be; copies that are not needed any more go when the new ones are in sync."""
+    """Target replicas; the surplus replicas are removed when the new ones are in the ISR."""
     is_under_way: bool
-    """Whether replicas must be copied before it is so."""
+    """Whether replicas must be copied first."""
     error: ErrorDetail | None = None
-    """Why nothing was changed."""
+    """The reason if nothing was changed."""
 
 
 class ReassignReply(msgspec.Struct, frozen=True, array_like=True):
-    """One result for each partition, in the order asked; none when nothing needs to move.
+    """One result per partition, in the order of the request; none if nothing needs to move.
 
-    The copies go on when this is there; DESCRIBE_CLUSTER counts the partitions that move.
+    Copying continues after the reply; DESCRIBE_CLUSTER counts the partitions in reassignment.
     """
 
     results: list[PartitionMoved]
 
 
 class DrainBrokerRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Let a broker get no more replicas. Those that it has are moved by REASSIGN."""
+    """Exclude a broker from new replicas. REASSIGN moves the replicas that it has."""
 
     node_id: int
     is_drained: bool
-    """False lets it get replicas again."""
+    """False allows new replicas again."""
 
 
 class DrainBrokerReply(msgspec.Struct, frozen=True, array_like=True):
-    """It is so."""
+    """The change is committed."""
 
     replica_count: int
-    """Replicas that the broker has now."""
+    """Present replicas of the broker."""
 
 
 class ListReassignmentsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask how far replicas are that are being added to partitions which this broker leads."""
+    """Ask for the progress of adding replicas in the partitions that the broker leads."""
 
     topics: Listed[str] | None
-    """Only of these; `None` for all."""
+    """Names of topics; `None` for all."""
 
 
 class ReplicaProgress(msgspec.Struct, frozen=True, array_like=True):
-    """How far one replica is that is being added."""
+    """Progress of one adding replica."""
 
     topic: str
     partition: int
     node_id: int
-    """Who gets the replica."""
+    """The broker of the new replica."""
     record_count: int
-    """Records that the leader has."""
+    """Records of the leader."""
     records_left: int
-    """Of these, the new replica does not have so many."""
+    """Records of the leader that the new replica lacks."""
     size_bytes: int
-    """What the leader's records take on its disk."""
+    """Bytes of the leader's records on its disk."""
     bytes_left: int
-    """About so many of these bytes are left to be copied."""
+    """Approximate bytes that the new replica lacks."""
     is_in_sync: bool
-    """Whether this replica is done; the move is when all new ones are."""
+    """Whether this replica is in the ISR; the move is complete when all new replicas are."""
 
 
 class ListReassignmentsReply(msgspec.Struct, frozen=True, array_like=True):
-    """Replicas that are being added, by topic and partition."""
+    """Adding replicas, by topic and partition."""
 
     replicas: list[ReplicaProgress]

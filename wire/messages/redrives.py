@@ -1,6 +1,6 @@
-"""Messages about redrives: how far they are.
+"""Messages about the progress of redrives (SQS: ListMessageMoveTasks).
 
-Pure: declarations. What begins and ends a redrive is in `wire.messages.queues`.
+Pure: declarations. The request that starts and cancels a redrive is in `wire.messages.queues`.
 """
 
 from enum import IntEnum
@@ -12,54 +12,54 @@ from tidelog.wire.messages.field_types import Listed
 
 
 class RedriveStatus(IntEnum):
-    """How far a redrive is."""
+    """Status of a redrive."""
 
     RUNNING = 0
     COMPLETED = 1
-    """It has looked at all messages; some may be on their way."""
+    """The redrive has checked all messages; some moves may be pending."""
     CANCELLED = 2
-    """What was already taken out is moved nevertheless."""
+    """No more messages are removed; pending moves complete nevertheless."""
     FAILED = 3
 
 
 class DescribeRedriveRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask how far the redrive of partitions is that this broker leads."""
+    """Ask for the redrives of partitions that the broker leads."""
 
     queue_id: bytes
-    """Of the dead-letter queue."""
+    """Id of the dead-letter queue."""
     partitions: Listed[int]
 
 
 class RedriveDescription(msgspec.Struct, frozen=True, array_like=True):
-    """The redrive of one partition that runs, or ran last."""
+    """The running redrive of one partition, or the last one."""
 
     partition: int
     status: int | None = None
-    """A `RedriveStatus`; nil if there never was one."""
+    """A `RedriveStatus`; nil if there was no redrive."""
     started_ms: int = 0
-    """Unix milliseconds, by the clock of the broker that began."""
+    """Unix milliseconds, by the clock of the broker that started it."""
     ended_ms: int | None = None
-    """When it had looked at all, or was cancelled; nil while it runs."""
+    """Time at which all messages were checked, or of the cancellation; nil while it runs."""
     to_move: int = 0
-    """Messages that were there when it began."""
+    """Messages in the queue at the start."""
     moved: int = 0
-    """Messages that are where they were to go."""
+    """Messages that arrived at their target."""
     on_the_way: int = 0
-    """Messages that it has taken out, and that are not there yet."""
+    """Messages that are removed here and have not arrived yet."""
     left: int = 0
-    """Messages that it has not looked at."""
+    """Messages that are not checked yet."""
     skipped: int = 0
-    """Messages that stay because they are not from `origin_queue`, or have no place to go to."""
+    """Messages that stay because they are not from `origin_queue`, or have no target."""
     failed: int = 0
-    """Messages that were refused where they were to go, and are in this queue again."""
+    """Messages that their target refused, and that are in this queue again."""
     destination: bytes | None = None
-    """Topic id; nil for where each message came from."""
+    """Topic id; nil for each message's source."""
     messages_per_s: int | None = None
-    """At most so many; nil for as fast as it goes."""
+    """Maximum messages a second; nil for no limit."""
     origin_queue: str | None = None
-    """Only messages from this queue."""
+    """Filter: only messages from this queue."""
     reason: str = ""
-    """Why it failed, or was cancelled."""
+    """Reason of the failure or cancellation."""
     error: ErrorDetail | None = None
 
 
@@ -68,4 +68,4 @@ class DescribeRedriveReply(msgspec.Struct, frozen=True, array_like=True):
 
     redrives: list[RedriveDescription]
     now_ms: int
-    """The time at the broker, to make something of `started_ms`."""
+    """Time of the broker, the reference of `started_ms`."""

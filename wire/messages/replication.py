@@ -1,8 +1,7 @@
-"""Messages by which a broker follows the partitions that another one leads.
+"""Replication messages of followers and leaders (Kafka: replica fetch, fetch sessions, KIP-227).
 
-Pure: declarations. They are spoken between brokers only. A session belongs to one connection: what
-was said of a partition counts until something else is said, so a request and its reply hold only
-what has changed, however many partitions are followed.
+Pure: declarations. Only brokers use them. A session belongs to one connection and keeps the state
+of each partition. A request and its reply hold only changes, however many partitions are followed.
 """
 
 import msgspec
@@ -12,144 +11,146 @@ from tidelog.wire.messages.field_types import ByteCount, Milliseconds
 
 
 class ReplicaIdentity(msgspec.Struct, frozen=True, array_like=True):
-    """Which process of which broker follows; refused if it is not as in the metadata."""
+    """Process and broker of a follower; refused if the metadata disagrees."""
 
     cluster_id: str
     node_id: int
     broker_epoch: int
-    """Of its registration."""
+    """Epoch of the broker's registration."""
     incarnation_id: str
-    """Drawn at its start, and told to brokers only: no client can claim to be a replica."""
+    """Random id of the process, known to brokers only: no client can pretend to be a replica."""
 
 
 class FollowedPartition(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that the session is about from now on."""
+    """A partition that is added to the session."""
 
     number_in_session: int
-    """By which everything else refers to it. Never used again in this session."""
+    """Number of the partition in other messages. Never reused in this session."""
     topic_id: bytes
     partition: int
     leader_epoch: int
-    """In which the follower knows the leader; refused in another."""
+    """Leader epoch that the follower knows; another epoch is refused."""
     leader_epochs: list[tuple[int, int]] = []
-    """Which epochs wrote the follower's log, each with the offset of its first record; the last
-    ones, if there are many. Empty when it should not be compared: while the cluster counts on it,
-    or records of it are damaged. Since version 4."""
+    """Epochs of the follower's log, each with the offset of its first record; only the last ones if
+    there are many. Empty if the logs should not be compared: while the follower is in the ISR, or
+    records of it are damaged. Since version 4."""
 
 
 class ReplicaPosition(msgspec.Struct, frozen=True, array_like=True):
-    """Where the log of a follower ends now."""
+    """Present end of a follower's log."""
 
     number_in_session: int
     fetch_offset: int
-    """Its log end: the first offset wanted."""
+    """The follower's log end offset: the first requested offset."""
     last_fetched_epoch: int | None
-    """Leader epoch of the last record below, `None` when the log is empty."""
+    """Leader epoch of the last record below, `None` if the log is empty."""
     durable_end_offset: int
-    """Below it everything is on its disk (exclusive end)."""
+    """Exclusive end of the records on the follower's disk."""
     is_whole: bool = True
-    """Since version 2: whether the replica may be in sync. It may not while records of it are known
-    to be damaged, and while its disk is full or does not answer."""
+    """Since version 2: whether the replica may be in the ISR. It may not while its records are
+    known to be damaged, and while its disk is full or does not answer."""
     is_suspect: bool = False
-    """Since version 2: whether the batch that came last from `fetch_offset` had a wrong checksum.
-    The leader then looks at its own bytes."""
+    """Since version 2: whether the last batch from `fetch_offset` arrived with a wrong checksum.
+    The leader then verifies its own bytes."""
 
 
 class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Report positions, and get what comes behind them, waiting for data if there is none."""
+    """Report positions and fetch the records after them, waiting for data if there are none."""
 
     identity: ReplicaIdentity
     begins_session: bool
-    """All that was said on this connection before is forgotten."""
+    """Whether to discard the earlier session of this connection."""
     max_wait_ms: Milliseconds
-    """Answer after this time at the latest."""
+    """Latest time of the answer."""
     max_bytes: ByteCount
-    """Stop at about so many bytes in all; at least one batch is returned if there is one."""
+    """Approximate limit of all partitions; at least one batch is returned if there is one."""
     followed: list[FollowedPartition]
-    """Each with a position in the same request."""
+    """New partitions, each with a position in the same request."""
     positions: list[ReplicaPosition]
-    """Of new partitions, of those that have moved, and of those in the last reply."""
+    """Positions of new partitions, of changed partitions, and of those in the last reply."""
     unfollowed: list[int]
-    """Numbers in the session of partitions that it is not about any more."""
+    """Numbers of partitions that leave the session."""
     has_readers: bool = False
-    """Whether clients read at the follower: it wants to know at once what is committed. Since
+    """Whether clients read from the follower, so that it needs each high watermark at once. Since
     version 3."""
 
 
 class Diverging(msgspec.Struct, frozen=True, array_like=True):
-    """The logs of leader and follower part at `end_offset` at the latest."""
+    """The logs of leader and follower diverge at `end_offset` at the latest (KIP-595)."""
 
     epoch: int | None
-    """The latest epoch of the leader's log that is not after the follower's last one; `None` when
-    all of its epochs are later, or when `end_offset` is where the logs part."""
+    """The leader's latest epoch that is not after the follower's last epoch. `None` if all of its
+    epochs are later, or if the logs diverge exactly at `end_offset`."""
     end_offset: int
-    """Where that epoch ends in the leader's log (exclusive)."""
+    """Exclusive end of that epoch in the leader's log."""
 
 
 class ReplicaFetched(msgspec.Struct, frozen=True, array_like=True):
-    """What the leader says of one partition."""
+    """The leader's answer for one partition."""
 
     number_in_session: int
     batch_bytes: ByteCount
     """Length of its batches in the attachment, in the order of this list. The first batch begins
     at the position; every batch is whole."""
     high_watermark: int
-    """Records below it are committed (exclusive end)."""
+    """Exclusive end of committed records."""
     log_start_offset: int
     diverging: Diverging | None = None
-    """The follower's log has records that the leader's does not have: nothing else counts."""
+    """Set if the follower's log has records that the leader's lacks; the other fields then do not
+    count."""
     error: ErrorDetail | None = None
 
 
 class ReplicaFetchReply(msgspec.Struct, frozen=True, array_like=True):
-    """What is new; of partitions that are not in here, nothing is."""
+    """The partitions with changes; the others have none."""
 
     results: list[ReplicaFetched]
 
 
 class ReplicaDurable(msgspec.Struct, frozen=True, array_like=True):
-    """More of what a follower has reported is on its disk."""
+    """A new durable end offset of a follower."""
 
     number_in_session: int
     durable_end_offset: int
 
 
 class ReplicaDurableRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Report what is on disk, in the session of this connection, while a fetch of it waits."""
+    """Report durable end offsets in the session of this connection, while its fetch waits."""
 
     identity: ReplicaIdentity
     partitions: list[ReplicaDurable]
     ends_wait: bool
-    """Answer the fetch at once with what there is: the follower has more to say."""
+    """Whether to answer the fetch at once: the follower has more to report."""
 
 
 class ReplicaDurableReply(msgspec.Struct, frozen=True, array_like=True):
-    """The leader has taken note."""
+    """The leader has recorded the offsets."""
 
     known_count: int
-    """How many of the partitions the session knows."""
+    """Number of the partitions that are in the session."""
 
 
 class ReplicaReadRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Get batches again that are damaged at a follower."""
+    """Fetch batches again that are damaged on a follower (range repair)."""
 
     identity: ReplicaIdentity
     topic_id: bytes
     partition: int
     leader_epoch: int
-    """In which the follower knows the leader, and was found to have a beginning of its log."""
+    """Leader epoch that the follower knows, and in which its log was found to be a prefix of the
+    leader's."""
     offset: int
-    """The first offset wanted."""
+    """The first requested offset."""
     end_offset: int
-    """Where to stop (exclusive); not above the end of the leader's log."""
+    """Exclusive end; not above the end of the leader's log."""
     max_bytes: ByteCount
-    """Stop at about so many bytes; at least one batch is returned if there is one."""
+    """Approximate limit; at least one batch is returned if there is one."""
 
 
 class ReplicaReadReply(msgspec.Struct, frozen=True, array_like=True):
-    """The attachment has whole batches, as the leader has them, one after the other.
+    """The attachment has whole batches in order, with the leader's bytes.
 
-    The first may begin below the offset that was asked for. None when the leader has deleted them.
+    The first may begin below the requested offset. It is empty if the leader has deleted them.
     """
 
     log_start_offset: int

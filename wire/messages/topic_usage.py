@@ -1,4 +1,4 @@
-"""The message that says what the partitions of topics take on disk, and how fast that grows.
+"""Messages about the disk usage of topics and its growth.
 
 Pure: declarations.
 """
@@ -9,49 +9,49 @@ from tidelog.wire.messages.field_types import Listed
 
 
 class TopicUsageRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask what the partitions of topics take."""
+    """Ask for the disk usage of topics."""
 
     topics: Listed[str] | None
     """Names; `None` asks for all topics."""
     is_local: bool = False
-    """Whether only what the asked broker leads is wanted; other partitions are left out then."""
+    """Whether to report only partitions that the asked broker leads."""
 
 
 class PartitionUsage(msgspec.Struct, frozen=True, array_like=True):
-    """What the leader's replica of one partition takes."""
+    """Disk usage of the leader's replica of one partition."""
 
     partition: int
     leader_id: int
     size_bytes: int
-    """Of the segments of the log, with their headers and footers; without indexes."""
+    """Bytes of the log's segments with headers and footers, without indexes."""
     segment_count: int
     log_start_offset: int
-    """First offset still readable."""
+    """First readable offset."""
     high_watermark: int
-    """Consumers read below it (exclusive end)."""
+    """Exclusive end of the records that consumers read."""
     oldest_ms: int | None
-    """Timestamp of the oldest readable record; `None` when there is none, or it cannot be read."""
+    """Timestamp of the oldest readable record; `None` without one, or if it cannot be read."""
     ingest_bytes_per_day: int | None
-    """What came in of late, by when segments were sealed; `None` when that is too short ago."""
+    """Recent ingest, from the seal times of segments; `None` if their history is too short."""
     ingest_offsets_per_day: int | None
-    """The same in offsets, of which each record takes one."""
+    """Recent ingest in offsets; each record takes one."""
     dirty_ratio: float | None = None
-    """How much of what can be compacted is not, from 0 to 1; `None` for what is not compacted."""
+    """Uncompacted part of the compactable log, from 0 to 1; `None` without compaction."""
 
 
 class TopicUsage(msgspec.Struct, frozen=True, array_like=True):
-    """What one topic takes; of a partition with several replicas, each takes about as much."""
+    """Disk usage of one topic; each replica of a partition takes about as much as the leader's."""
 
     name: str
     topic_id: bytes
     partition_count: int
     replication_factor: int
-    """How many replicas each partition has; the smallest number if they differ."""
+    """Replicas per partition; the smallest number if they differ."""
     partitions: list[PartitionUsage]
-    """Those whose leaders answered, in order."""
+    """Partitions whose leaders answered, in order."""
 
 
 class TopicUsageReply(msgspec.Struct, frozen=True, array_like=True):
-    """The topics in the order asked; sorted by name when all were asked."""
+    """The topics in the order of the request; sorted by name if it was for all."""
 
     topics: list[TopicUsage]

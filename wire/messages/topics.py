@@ -17,9 +17,9 @@ class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
     config: dict[str, str]
     """Settings that differ from the broker's defaults, by name; see `docs/configuration.md`."""
     validate_only: bool = False
-    """Say what would happen and change nothing."""
+    """Whether to return the result without a change."""
     replication_factor: int | None = None
-    """Replicas of each partition; `None` for the cluster's default. Since version 2."""
+    """Replicas per partition; `None` for the cluster's default. Since version 2."""
 
 
 class CreateTopicReply(msgspec.Struct, frozen=True, array_like=True):
@@ -29,7 +29,7 @@ class CreateTopicReply(msgspec.Struct, frozen=True, array_like=True):
     """16 bytes; empty after `validate_only`."""
     partition_count: int
     config: dict[str, str]
-    """Every setting with its value in force."""
+    """Effective value of every setting."""
 
 
 class DescribeTopicsRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -38,8 +38,8 @@ class DescribeTopicsRequest(msgspec.Struct, frozen=True, array_like=True):
     topics: Listed[str] | None
     """Names; `None` asks for all topics."""
     is_local: bool = False
-    """Whether only what the asked broker leads is wanted; of other partitions the offsets are zero.
-    Since version 2."""
+    """Whether to report only partitions that the asked broker leads; the offsets of others are
+    zero. Since version 2."""
 
 
 class PartitionDescription(msgspec.Struct, frozen=True, array_like=True):
@@ -49,20 +49,21 @@ class PartitionDescription(msgspec.Struct, frozen=True, array_like=True):
     leader_id: int | None
     leader_epoch: int
     log_start_offset: int
-    """First offset still readable."""
+    """First readable offset."""
     high_watermark: int
-    """Consumers read below it (exclusive end)."""
+    """Exclusive end of the records that consumers read."""
     log_end_offset: int
-    """Offset that the next record will get (exclusive end)."""
+    """Offset of the next record (exclusive end)."""
     size_bytes: int
     """Bytes of the log's segments on disk."""
     status: str = "online"
     """`online`, `read-only` (the disk is full), `offline` (the disk failed), `damaged`; or
-    `unknown`: nobody leads it, or its leader does not answer. The offsets are zero then."""
+    `unknown`: the partition has no leader, or its leader does not answer. Then the offsets are
+    zero."""
     replicas: list[int] = []
-    """Nodes that have a replica, first the preferred leader. Since version 2."""
+    """Nodes with a replica, the preferred leader first. Since version 2."""
     in_sync_replicas: list[int] = []
-    """Those of them without which nothing is committed. Since version 2."""
+    """Nodes of the ISR. Since version 2."""
 
 
 class TopicDescription(msgspec.Struct, frozen=True, array_like=True):
@@ -71,17 +72,17 @@ class TopicDescription(msgspec.Struct, frozen=True, array_like=True):
     name: str
     topic_id: bytes
     config: dict[str, str]
-    """Every setting with its value in force."""
+    """Effective value of every setting."""
     config_overrides: list[str]
-    """Names of the settings that were set for this topic, sorted; the others are defaults."""
+    """Names of the settings that are set for this topic, sorted; the others are defaults."""
     partitions: list[PartitionDescription]
     config_of_cluster: list[str] = []
-    """Names of those whose value in force is set for the cluster, for topics that do not say;
-    sorted. Since version 3."""
+    """Names of the settings whose effective value is the cluster's default for topics, sorted.
+    Since version 3."""
 
 
 class DescribeTopicsReply(msgspec.Struct, frozen=True, array_like=True):
-    """The topics in the order asked; sorted by name when all were asked."""
+    """The topics in the order of the request; sorted by name if it was for all."""
 
     topics: list[TopicDescription]
 
@@ -93,7 +94,7 @@ class AlterTopicRequest(msgspec.Struct, frozen=True, array_like=True):
     set_config: dict[str, str]
     """Settings to set."""
     reset_config: list[str]
-    """Settings to put back to the broker's default."""
+    """Settings to reset to the broker's default."""
 
 
 class AlterTopicReply(msgspec.Struct, frozen=True, array_like=True):
@@ -109,7 +110,7 @@ class DeleteTopicRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeleteTopicReply(msgspec.Struct, frozen=True, array_like=True):
-    """The topic that is no more."""
+    """The deleted topic."""
 
     topic_id: bytes
 
@@ -130,25 +131,25 @@ class DeleteRecordsReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AddPartitionsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Let one topic have more partitions; durable when the reply comes. Again does no harm.
+    """Add partitions to one topic; durable when the reply comes. The request is idempotent.
 
-    Records stay where they are; those with a key may go to another partition from now on.
+    Existing records stay; new records with a key may go to another partition than before.
     """
 
     name: str
     partition_count: int
-    """Of the topic afterwards."""
+    """New partition count of the topic."""
     validate_only: bool = False
-    """Say what would happen and change nothing."""
+    """Whether to return the result without a change."""
 
 
 class AddPartitionsReply(msgspec.Struct, frozen=True, array_like=True):
-    """The topic that has grown, or would."""
+    """The topic with its new partitions, or the plan."""
 
     topic_id: bytes
     partition_count: int
-    """Afterwards."""
+    """New partition count."""
     added: int
-    """How many of them are new."""
+    """Number of new partitions."""
     queues: list[str]
-    """The queues on the topic, sorted: they have as many partitions as the topic."""
+    """The queues on the topic, sorted; they have as many partitions as the topic."""

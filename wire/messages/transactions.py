@@ -1,7 +1,7 @@
-"""Messages that stage records, and let them become visible together.
+"""Messages of transactions: staged records that become visible together.
 
-Pure: declarations. A transaction has a name and a transaction id; `docs/transactions.md` says what
-they promise.
+Pure: declarations. A transaction has a name (Kafka: `transactional.id`) and a transaction id;
+`docs/transactions.md` describes the guarantees.
 """
 
 from enum import IntEnum
@@ -17,100 +17,100 @@ STAGING_PREFIX: Final = "staged@"
 
 
 class TransactionStatus(IntEnum):
-    """How a transaction of a name stands."""
+    """Status of a transaction."""
 
     OPEN = 1
-    """Records may be staged for it, and nobody sees them."""
+    """Records may be staged; consumers do not see them."""
     COMMITTED = 2
-    """It is decided; some of it may not be readable yet."""
+    """The commit is decided; some records may not be readable yet."""
     COMPLETE = 3
-    """All of it is readable."""
+    """All records are readable."""
     LOST = 4
-    """It is decided, and some of it is not there: somebody accepted a loss of records."""
+    """The commit is decided, but records are missing: an operator accepted a loss of records."""
 
 
 class BeginTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Begin a transaction, go on with it, or keep it open for longer; any broker can be asked."""
+    """Begin a transaction, resume it, or keep it alive; any broker accepts the request."""
 
     name: str
-    """1 to 200 characters; of a name one transaction is open at a time."""
+    """1 to 200 characters; a name has one open transaction at a time."""
     transaction_id: int
-    """Not below 0. A transaction with a higher id than the open one ends that one."""
+    """Not below 0. A transaction with a higher id ends the open transaction."""
     topics: list[str]
-    """To which something is to be staged; their staging logs are there when the reply comes."""
+    """Topics of the staged records; their staging logs exist when the reply comes."""
     timeout_ms: Milliseconds
-    """It is dropped if nobody has said for so long that it goes on; 1 s to 24 h."""
+    """The transaction is aborted after so long without a keep-alive; 1 s to 24 h."""
 
 
 class BeginTransactionReply(msgspec.Struct, frozen=True, array_like=True):
-    """The transaction, if there is still something to do."""
+    """The transaction, unless it is committed already."""
 
     number: int
-    """Of this transaction in the cluster: to be given with all that is staged; 0 if the
-    transaction is committed already."""
+    """Number of this transaction in the cluster, for each stage request; 0 if the transaction is
+    committed already."""
     status: int
     """A `TransactionStatus`."""
     topic_ids: list[bytes]
-    """Of the topics, in the order of the request."""
+    """Ids of the topics, in the order of the request."""
 
 
 class StageRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Append one batch to each of some staging logs; each succeeds or fails on its own.
+    """Append one batch per staging log; each append succeeds or fails on its own.
 
-    Answered like a PRODUCE with acks all: what is acknowledged is as safe as the topic says.
+    Answered like a PRODUCE with acks all: acknowledged batches are as durable as the topic says.
     """
 
     number: int
-    """Of the transaction."""
+    """Number of the transaction."""
     timeout_ms: Milliseconds
-    """How long the broker may wait before it answers `REQUEST_TIMED_OUT`."""
+    """Maximum wait before the broker answers `REQUEST_TIMED_OUT`."""
     batches: list[PartitionBatch]
     """At most one for each partition; topic ids are those of staging logs."""
 
 
 class StagedPiece(msgspec.Struct, frozen=True, array_like=True):
-    """What one producer staged for one partition: all of its batches in a range of offsets."""
+    """All batches of one producer in a range of a staging log's offsets."""
 
     producer_id: ProducerId
     first_offset: int
-    """In the staging log."""
+    """First offset in the staging log."""
     end_offset: int
-    """Exclusive. Other producers may have written in between."""
+    """Exclusive end. Other producers may have written in between."""
     record_count: int
-    """Its records in this range."""
+    """The producer's records in this range."""
 
 
 class StagedPart(msgspec.Struct, frozen=True, array_like=True):
-    """What is to be appended to one partition, in this order."""
+    """Staged records to append to one partition, in this order."""
 
     topic_id: bytes
-    """Of the topic, not of its staging log."""
+    """Id of the topic, not of its staging log."""
     partition: int
     pieces: list[StagedPiece]
 
 
 class CommitTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Let what was staged be appended: all of the parts, or nothing if it is refused."""
+    """Commit a transaction: append all of the parts, or none if the commit is refused."""
 
     name: str
     transaction_id: int
     number: int
     parts: list[StagedPart]
-    """At most one for each partition; what is not named is dropped."""
+    """At most one for each partition; other staged records are dropped."""
     timeout_ms: Milliseconds
-    """How long the broker may wait until all is readable before it answers `REQUEST_TIMED_OUT`;
-    the transaction is committed then, or not, and the same request says which."""
+    """Maximum wait until all records are readable, before the broker answers `REQUEST_TIMED_OUT`.
+    The outcome is then unknown, and a retry of the request returns it."""
 
 
 class CommitTransactionReply(msgspec.Struct, frozen=True, array_like=True):
-    """The transaction is committed, and all of it readable."""
+    """The transaction is committed, and all of its records are readable."""
 
     was_committed: bool
-    """Whether it was before this request; then nothing of `parts` counted."""
+    """Whether it was committed before this request; `parts` was then ignored."""
 
 
 class AbortTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Drop what was staged; nothing happens to a transaction that is committed, or not open."""
+    """Drop the staged records; a transaction that is committed or not open stays unchanged."""
 
     name: str
     transaction_id: int
@@ -119,36 +119,36 @@ class AbortTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AbortTransactionReply(msgspec.Struct, frozen=True, array_like=True):
-    """The transaction will never be committed, unless it was before."""
+    """The transaction is aborted, unless it was committed before."""
 
     is_committed: bool
 
 
 class ListTransactionsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask for the names that the cluster remembers."""
+    """List the transaction names that the cluster knows."""
 
     names: list[str] | None
     """`None` asks for all."""
 
 
 class TransactionDescription(msgspec.Struct, frozen=True, array_like=True):
-    """One name."""
+    """Transactions of one name."""
 
     name: str
     open_transaction_id: int | None
-    """`None` if none is open."""
+    """`None` without an open transaction."""
     begun_at_ms: int | None
-    """Of the open one."""
+    """Start of the open transaction."""
     expires_at_ms: int | None
-    """When it is dropped unless somebody says that it goes on."""
+    """End of the timeout of the open transaction, unless a keep-alive extends it."""
     last_transaction_id: int | None
-    """The last one that was committed, `None` if none was."""
+    """The last committed transaction, `None` without one."""
     last_status: int | None
-    """Its `TransactionStatus`."""
+    """`TransactionStatus` of the last committed transaction."""
     last_used_ms: int
 
 
 class ListTransactionsReply(msgspec.Struct, frozen=True, array_like=True):
-    """The names, sorted; those that are not known are left out."""
+    """The names, sorted; unknown names are left out."""
 
     transactions: list[TransactionDescription]

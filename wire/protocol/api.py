@@ -1,4 +1,4 @@
-"""The register of APIs: number, versions, message types; and the codec of messages.
+"""Registry of APIs with number, versions and message types, and the codec of messages.
 
 Pure: no clock, no I/O.
 
@@ -107,7 +107,7 @@ class ApiKey(IntEnum):
 
 @final
 class Api(Generic[Request, Reply]):
-    """One API: what is asked, what is answered, in which versions."""
+    """One API: request type, reply type and versions."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Api(Generic[Request, Reply]):
         min_version: int = 1,
         max_version: int = 1,
     ) -> None:
-        """Versions from `min_version` to `max_version`, both inclusive, are spoken here."""
+        """Support the versions from `min_version` to `max_version`, both inclusive."""
         self.key = key
         self.min_version = min_version
         self.max_version = max_version
@@ -172,9 +172,9 @@ def _decode(decoder: msgspec.msgpack.Decoder[Message], header: memoryview) -> Me
     try:
         return decoder.decode(header)
     except (ValueError, RecursionError) as error:
-        # Beside the errors of its own, all of them ValueErrors, the decoder raises
+        # Besides its own errors, all of them ValueErrors, the decoder raises
         # UnicodeDecodeError, and RecursionError while it skips fields of a newer peer.
-        raise WireFormatError(f"a message cannot be understood: {error}") from error
+        raise WireFormatError(f"a message cannot be decoded: {error}") from error
 
 
 HELLO = Api(ApiKey.HELLO, handshake.HelloRequest, handshake.HelloReply)
@@ -358,10 +358,10 @@ def decode_error(header: memoryview) -> ErrorDetail:
 
 
 def choose_version(api: Api[Request, Reply], offered: Sequence[handshake.ApiVersions]) -> int:
-    """Return the highest version of `api` that this side and the offering broker know.
+    """Return the highest version of `api` that this client and the broker support.
 
     Raises:
-        UnsupportedVersionError: There is none.
+        UnsupportedVersionError: They share no version.
     """
     for versions in offered:
         if versions.api_key == api.key:
@@ -369,7 +369,7 @@ def choose_version(api: Api[Request, Reply], offered: Sequence[handshake.ApiVers
             if version >= max(api.min_version, versions.min_version):
                 return version
             raise UnsupportedVersionError(
-                f"the broker speaks {api.key.name} {versions.min_version} to"
+                f"the broker supports {api.key.name} {versions.min_version} to"
                 f" {versions.max_version}, this client {api.min_version} to {api.max_version};"
                 f" upgrade the older of the two",
                 min_version=versions.min_version,

@@ -1,8 +1,8 @@
-"""The two ends of a connection, without the connection: bytes in, events out.
+"""Sans-I/O state machines of both ends of a connection: bytes in, requests and replies out.
 
 Pure: no clock, no I/O. `ServerConnection` turns received bytes into requests,
-`ClientConnection` into replies. Both count what is unanswered. The caller
-carries the bytes, over a socket or otherwise:
+`ClientConnection` turns them into replies. The caller carries the bytes, over a
+socket or otherwise:
 
 >>> from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 >>> def carry(frame: bytes, to: FrameDecoder) -> None:
@@ -44,7 +44,7 @@ _ReplyType = TypeVar("_ReplyType")
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """A request to be answered. The attachment is valid until the next `get_buffer`."""
+    """A received request. The attachment is valid until the next `get_buffer`."""
 
     api_key: int
     version: int
@@ -54,7 +54,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class RefusedRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request that can be answered with an error at once; the connection goes on."""
+    """A refused request with its encoded error reply; the connection stays open."""
 
     reply: bytes
     error: BrokerError
@@ -64,8 +64,7 @@ class RefusedRequest(msgspec.Struct, frozen=True, gc=False):
 class ServerConnection:
     """The broker's end: received bytes in, requests out.
 
-    The first request must be a hello; that turns away peers which only happen to send
-    something that looks like a frame.
+    The first request must be a hello. This rejects peers whose bytes look like a frame by accident.
     """
 
     def __init__(self, apis: Sequence[api.AnyApi], *, max_frame_bytes: int) -> None:
@@ -92,7 +91,7 @@ class ServerConnection:
             known = ", ".join(str(key) for key in sorted(self._apis))
             return _refuse(
                 frame,
-                UnsupportedVersionError(f"API {frame.api_key} is unknown here; known are {known}"),
+                UnsupportedVersionError(f"API {frame.api_key} is unknown; the broker has {known}"),
             )
         if not served.min_version <= frame.api_version <= served.max_version:
             return _refuse(frame, _unsupported_version(served, frame.api_version))
@@ -108,8 +107,8 @@ class ServerConnection:
 
 def _unsupported_version(served: api.AnyApi, version: int) -> UnsupportedVersionError:
     return UnsupportedVersionError(
-        f"version {version} of {served.key.name} is not spoken here,"
-        f" versions {served.min_version} to {served.max_version} are",
+        f"version {version} of {served.key.name} is not supported;"
+        f" this broker supports versions {served.min_version} to {served.max_version}",
         min_version=served.min_version,
         max_version=served.max_version,
     )
@@ -126,17 +125,17 @@ def _refuse(frame: Frame, error: BrokerError) -> RefusedRequest:
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """An answer. The attachment is valid until the next `get_buffer`."""
+    """A received reply. The attachment is valid until the next `get_buffer`."""
 
     correlation_id: int
     message: object
-    """The reply message, or the `BrokerError` that came instead."""
+    """The reply message, or a `BrokerError`."""
     attachment: memoryview
 
 
 @final
 class ClientConnection:
-    """The asking end: requests in, frames out; received bytes in, replies out.
+    """The client's end: requests in, frames out; received bytes in, replies out.
 
     Invariant: every correlation id in `_pending` was sent and not yet answered.
     """
@@ -150,18 +149,18 @@ class ClientConnection:
 
     @property
     def in_flight_count(self) -> int:
-        """Requests that wait for their reply."""
+        """Number of requests that wait for their reply."""
         return len(self._pending)
 
     def set_offered(self, offered: Sequence[ApiVersions]) -> None:
-        """Take note of the versions that the broker's hello offered."""
+        """Set the versions that the broker's hello offered."""
         self._offered = offered
 
     def version_of(self, api_: Api[_RequestType, _ReplyType]) -> int:
         """Return in which version an API is asked for.
 
         Raises:
-            UnsupportedVersionError: The broker and this side share no version of the API.
+            UnsupportedVersionError: The broker and this client share no version of the API.
         """
         return api.choose_version(api_, self._offered)
 
@@ -176,7 +175,7 @@ class ClientConnection:
         """Return the correlation id and the frame to send, up to its attachment.
 
         Raises:
-            UnsupportedVersionError: The broker and this side share no version of the API.
+            UnsupportedVersionError: The broker and this client share no version of the API.
         """
         version = 1
         if api_.key is not ApiKey.HELLO:
@@ -220,5 +219,5 @@ class ClientConnection:
         return Reply(frame.correlation_id, message, frame.attachment)
 
     def _is_unasked_refusal(self, frame: Frame) -> bool:
-        # A broker that refuses a request as a whole says so even if no reply is expected.
+        # A broker reports the refusal of a whole request even if no reply is expected.
         return frame.kind is FrameKind.ERROR and frame.correlation_id not in self._pending

@@ -1,10 +1,10 @@
-"""Length-prefixed frames: the only thing that crosses a connection.
+"""Length-prefixed frames: the unit of transfer on a connection.
 
 Pure: no clock, no I/O.
 
     offset size field
          0    4 length of what follows this prefix: header and attachment
-         4    4 correlation id, chosen by the side that asks, repeated in the reply
+         4    4 correlation id, chosen by the client, repeated in the reply
          8    1 kind: 1 request, 2 reply, 3 error reply
          9    1 reserved, 0
         10    2 API key
@@ -15,8 +15,8 @@ Pure: no clock, no I/O.
         24      header: one msgpack message
                 attachment: record batches, which carry their own checksums
 
-All integers are little-endian. The CRC is there because TCP's 16-bit checksum lets damage
-through, and a flipped bit in a partition number would put records into the wrong place.
+All integers are little-endian. The CRC is needed because TCP's 16-bit checksum misses some
+corruption, and a flipped bit in a partition number would append records to the wrong partition.
 """
 
 import struct
@@ -40,7 +40,7 @@ _READ_AHEAD = 128 * KiB
 
 
 class FrameKind(IntEnum):
-    """What a frame is."""
+    """The kind of a frame."""
 
     REQUEST = 1
     REPLY = 2
@@ -87,11 +87,11 @@ def encode_frame(
 
 @final
 class FrameDecoder:
-    """Bytes in, frames out.
+    """Incremental decoder: bytes in, frames out.
 
-    The shell asks for free space with `get_buffer`, receives into it, says how much came with
-    `bytes_received`, and takes whole frames with `next_frame`. Frames are views of the buffer:
-    nothing is copied between the socket and whoever uses the frame.
+    The shell gets free space with `get_buffer`, receives into it, reports the number of bytes with
+    `bytes_received`, and takes whole frames with `next_frame`. Frames are views of the buffer: no
+    byte is copied between the socket and the consumer of the frame.
 
     Invariant: 0 <= start <= end <= len(buffer); unread bytes are buffer[start:end]. The next
     step needs `wanted` of them: a prefix, then prefix and header, then the whole frame.
@@ -118,15 +118,15 @@ class FrameDecoder:
 
     @property
     def capacity_wanted(self) -> int:
-        """The buffer size that the frame under way is known to need, its prefix at least."""
+        """Known buffer size of the incomplete frame, its prefix at least."""
         return self._wanted
 
     def get_buffer(self) -> memoryview:
         """Return writable space for received bytes, at least one byte; ends all frames' views.
 
-        Call it when `next_frame` has returned `None`. The buffer grows to what the frame under
-        way needs, which `max_frame_bytes` bounds; for an attachment it grows only when the CRC
-        has shown that its length is not damaged.
+        Call it after `next_frame` has returned `None`. The buffer grows to the size of the
+        incomplete frame, which `max_frame_bytes` bounds. For an attachment it grows only after the
+        CRC has verified the length.
         """
         if self._start == self._end:
             self._start = self._end = 0
@@ -141,13 +141,13 @@ class FrameDecoder:
         return free
 
     def shrink(self) -> None:
-        """Give back memory that holds nothing; `get_buffer` grows the buffer again."""
+        """Release unused memory; `get_buffer` grows the buffer again."""
         needed = max(self._end - self._start, _BUFFER_INITIAL)
         if len(self._buffer) > needed:
             self._move_to(bytearray(needed))
 
     def bytes_received(self, count: int) -> None:
-        """Say that `count` bytes were written to the start of the last `get_buffer`."""
+        """Report `count` bytes that were written to the start of the last `get_buffer`."""
         assert 0 < count <= len(self._buffer) - self._end, f"{count} bytes received"
         self._end += count
 
@@ -174,7 +174,7 @@ class FrameDecoder:
         if self._end < header_end:
             self._wanted = PREFIX_SIZE + header_length
             return None
-        # Before the attachment is waited for, because its length may be what is damaged.
+        # Checked before waiting for the attachment, because its length may be corrupt.
         header = self._view[header_start:header_end]
         (crc,) = _CRC.unpack_from(self._view, start + _CRC_AT)
         if crc32c(header, crc32c(self._view[start : start + _CRC_AT])) != crc:

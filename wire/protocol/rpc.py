@@ -1,6 +1,6 @@
-"""One connection to a broker with many requests under way.
+"""RPC connection to a broker with many requests in flight.
 
-Shell: owns one stream. Used by clients, and by brokers that ask other brokers.
+Shell: owns one stream. Clients use it, and brokers use it for requests to other brokers.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -23,11 +23,11 @@ ReplyType = TypeVar("ReplyType")
 Result = TypeVar("Result")
 
 FRAME_BYTES_MAX = 256 << 20
-"""A client takes longer frames than a broker: it asked for what it gets."""
+"""Maximum frame of a client. It exceeds a broker's, because the client requested the data."""
 
 Outcome = tuple[object, memoryview] | Exception
-"""A reply message and its attachment, or why there is none: the broker's refusal, or what became
-of the connection. The view is only valid during the call that hands it over."""
+"""A reply message and its attachment, or an error: the broker's refusal, or the failure of the
+connection. The view is only valid during the callback."""
 
 _NOTHING = memoryview(b"")
 
@@ -37,32 +37,32 @@ class RpcConnection:
     """Requests on one stream; replies may come in any order."""
 
     def __init__(self, stream: Stream) -> None:
-        """Speak over `stream`; `run` must run in a task of its own."""
+        """Use `stream`; `run` must run in a task of its own."""
         self._stream = stream
         self._core = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
         self._write_buffer = WriteBuffer(stream)
         self._callbacks: dict[int, Callable[[Outcome], None]] = {}
         self._kept_until: dict[int, float] = {}
-        """Until when the broker may keep requests, by their numbers; seconds of trio's clock."""
+        """Time until which the broker may hold a request, by correlation id; in trio's seconds."""
         self._failure: ConnectionLostError | WireFormatError | None = None
-        """Why it is lost. Nobody is told of this very one: see `_another`."""
+        """Error that ended the connection. Callers get a copy: see `_another`."""
         self.reply_count = 0
-        """Replies that have come; while requests wait and it stands still, the broker is silent."""
+        """Number of replies; if it does not grow while requests wait, the broker is silent."""
         self.hello: HelloReply | None = None
-        """What the broker said of itself; `None` before `introduce`."""
+        """The broker's hello; `None` before `introduce`."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection is of no further use."""
+        """Whether the connection has ended."""
         return self._failure is not None
 
     @property
     def in_flight_count(self) -> int:
-        """Requests that wait for their reply."""
+        """Number of requests that wait for their reply."""
         return len(self._callbacks)
 
     def is_owed_a_reply(self, now: float) -> bool:
-        """Return whether some request waits that the broker was not told to keep until later."""
+        """Return whether a request waits that the broker may not hold any longer."""
         if not self._kept_until:
             return bool(self._callbacks)
         kept_count = sum(until > now for until in self._kept_until.values())
@@ -81,8 +81,8 @@ class RpcConnection:
 
         `on_outcome` is called exactly once, from the connection's own task (or at once when
         the connection is lost already); `None` says that no reply will come. The attachment's
-        buffers must not change until then. Use `wait_sent` to bound what is buffered. A broker that
-        was told to wait for something owes no reply before `kept_until`, in trio's seconds.
+        buffers must not change until then. Use `wait_sent` to bound the buffered bytes. A request
+        with a wait at the broker expects no reply before `kept_until`, in trio's seconds.
         """
         if self._failure is not None:
             if on_outcome is not None:
@@ -114,7 +114,7 @@ class RpcConnection:
         take: Callable[[ReplyType, memoryview], Result],
         attachment: Sequence[BytesLike] = (),
     ) -> Result:
-        """Send a request and return what `take` makes of the reply and its attachment.
+        """Send a request and return the result of `take` on the reply and its attachment.
 
         If cancelled, the request may or may not be executed; its reply is dropped.
 
@@ -157,7 +157,7 @@ class RpcConnection:
         """Return in which version an API is asked for.
 
         Raises:
-            UnsupportedVersionError: The broker and this side share no version of the API.
+            UnsupportedVersionError: The broker and this client share no version of the API.
         """
         return self._core.version_of(api_)
 
@@ -166,7 +166,7 @@ class RpcConnection:
         await self._write_buffer.wait_below(limit_bytes)
 
     async def run(self) -> None:
-        """Receive replies and send what is queued until the connection is lost or closed."""
+        """Receive replies and send queued bytes until the connection is lost or closed."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._write_buffer.run)
             try:
@@ -178,7 +178,7 @@ class RpcConnection:
                 nursery.cancel_scope.cancel()
 
     def close(self) -> None:
-        """Close the connection; requests under way fail with `ConnectionLostError`."""
+        """Close the connection; requests in flight fail with `ConnectionLostError`."""
         self._fail(ConnectionLostError(f"connection to {self._stream.peer} was closed"))
 
     async def _receive(self) -> None:
@@ -192,7 +192,7 @@ class RpcConnection:
             if received == 0:
                 raise ConnectionLostError(f"{self._stream.peer} closed the connection")
             decoder.bytes_received(received)
-            # Whoever is told may close the connection: those behind it have their outcome then.
+            # A callback may close the connection; the later requests then have their outcome.
             while self._failure is None and (reply := self._core.next_reply()) is not None:
                 self.reply_count += 1
                 callback = self._callbacks.pop(reply.correlation_id)
@@ -203,7 +203,7 @@ class RpcConnection:
                 else:
                     callback((message, reply.attachment))
             if received < len(buffer):
-                # There is no more. To be told so would cost a call and a turn of the loop.
+                # The socket is drained. Another receive would cost a call and a turn of the loop.
                 await self._stream.wait_readable()
             else:
                 await trio.lowlevel.checkpoint()
@@ -212,14 +212,14 @@ class RpcConnection:
         if self._failure is not None:
             return
         self._failure = failure
-        self._write_buffer.close()  # Not only the stream: somebody may be in `wait_sent`.
+        self._write_buffer.close()  # Not only the stream: a task may be in `wait_sent`.
         callbacks, self._callbacks = self._callbacks, {}
         for callback in callbacks.values():
             callback(_another(failure))
 
 
 def _another(failure: ConnectionLostError | WireFormatError) -> Exception:
-    """Return an error that somebody may raise; one that is shared would grow with each raise."""
+    """Return a copy for one caller: the traceback of a shared error would grow with each raise."""
     another = type(failure)(*failure.args)
     another.__cause__ = failure.__cause__
     return another
@@ -263,5 +263,5 @@ async def open_rpc(
             connection.close()
             nursery.cancel_scope.cancel()
     if failure is not None:
-        # Not from within the nursery, which would wrap it into an ExceptionGroup.
+        # Outside of the nursery, which would wrap it into an ExceptionGroup.
         raise failure

@@ -1,7 +1,7 @@
-"""What waits to be sent on one stream.
+"""Write buffer of one stream.
 
-Shell: owns the sending side of a stream. Whoever has something to send puts it here and
-flushes, from any task, without waiting; what the stream does not take at once is sent by `run`.
+Shell: owns the sending side of a stream. Any task puts pieces here and flushes without waiting;
+`run` sends the bytes that the stream does not accept at once.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ class FileRegion:
     __slots__ = ("length", "position", "source")
 
     def __init__(self, source: FileRegionSource, position: int, length: int) -> None:
-        """The `length` bytes from `position` on must be in the file already."""
+        """Refer to `length` bytes from `position` on, which must be in the file already."""
         self.source = source
         self.position = position
         self.length = length
@@ -47,24 +47,24 @@ class WriteBuffer:
         self._is_broken = False
         self._blocked = trio.Event()
         self._progress: trio.Event | None = None
-        """Made by whoever waits for progress."""
+        """Created by the first task that waits for progress."""
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes put and not yet taken by the stream."""
+        """Bytes that were put and not yet accepted by the stream."""
         return self._pending_bytes
 
     def put(self, piece: BytesLike | FileRegion) -> None:
         """Queue a piece; nothing is sent before `flush`. Buffers must not change until sent."""
         length = piece.length if isinstance(piece, FileRegion) else len(piece)
-        # An empty piece is left out: sending it would look like a stream that takes nothing.
+        # An empty piece is skipped: sending it would look like a blocked stream.
         if self._is_broken or length == 0:
             return
         self._pending_bytes += length
         self._queue.append(piece if isinstance(piece, FileRegion) else memoryview(piece))
 
     def flush(self) -> None:
-        """Send what the stream takes now; the rest follows from `run`. Never raises."""
+        """Send the bytes that the stream accepts now; `run` sends the rest. Never raises."""
         if self._is_blocked or self._is_broken:
             return
         try:
@@ -73,7 +73,7 @@ class WriteBuffer:
             self.close()
 
     async def run(self) -> None:
-        """Send what `flush` could not, until cancelled or the connection is lost."""
+        """Send the remaining bytes of `flush` until cancelled or the connection is lost."""
         await self._blocked.wait()
         while not self._is_broken:
             try:
@@ -93,7 +93,7 @@ class WriteBuffer:
             await self._progress.wait()
 
     def close(self) -> None:
-        """Drop what is queued, end all waits and close the stream. Closing twice is allowed."""
+        """Drop queued pieces, end all waits and close the stream. Closing twice is allowed."""
         self._is_broken = True
         self._queue.clear()
         self._pending_bytes = 0

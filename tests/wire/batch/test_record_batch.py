@@ -186,7 +186,7 @@ def test_a_batch_cut_off_anywhere_is_refused() -> None:
 
 
 def test_trailing_bytes_are_refused() -> None:
-    with pytest.raises(InvalidBatchError, match=r"the header says .* bytes, the request brought"):
+    with pytest.raises(InvalidBatchError, match=r"the header says .* bytes, the request has"):
         check_produced(memoryview(sample_batch() + b"\0"))
 
 
@@ -282,13 +282,13 @@ LIES: dict[str, tuple[dict[str, int], str]] = {
     "a newer format": ({"format_version": 2}, "format version 2"),
     "no format": ({"format_version": 0}, "format version 0"),
     "a reserved flag": ({"flags": 0x0400}, "flags 0x0400 are not known"),
-    "a batch with gaps": ({"flags": record_batch.FLAG_SPARSE}, "for brokers to set"),
+    "a batch with gaps": ({"flags": record_batch.FLAG_SPARSE}, "set by brokers only"),
     "the last flag": ({"flags": 0x8000}, "flags 0x8000 are not known"),
     "an unknown codec": ({"flags": 3}, "flags 0x0003 are not known"),
     "the reserved codec": ({"flags": 15}, "flags 0x000f are not known"),
-    "a control batch": ({"flags": record_batch.FLAG_CONTROL}, "for brokers to set"),
-    "a transactional batch": ({"flags": record_batch.FLAG_TRANSACTIONAL}, "for brokers to set"),
-    "log append time": ({"flags": record_batch.FLAG_LOG_APPEND_TIME}, "for brokers to set"),
+    "a control batch": ({"flags": record_batch.FLAG_CONTROL}, "set by brokers only"),
+    "a transactional batch": ({"flags": record_batch.FLAG_TRANSACTIONAL}, "set by brokers only"),
+    "log append time": ({"flags": record_batch.FLAG_LOG_APPEND_TIME}, "set by brokers only"),
     "no records": ({"record_count": 0, "last_offset_delta": 0}, "0 records cannot end"),
     "more records than offsets": ({"record_count": 4}, "4 records cannot end at offset delta 2"),
     "more offsets than records": ({"last_offset_delta": 3}, "3 records cannot end at .* delta 3"),
@@ -312,8 +312,8 @@ LIES: dict[str, tuple[dict[str, int], str]] = {
         "timestamps run from",
     ),
     "the end of time": ({"max_timestamp_ms": TIMESTAMP_END_MS}, "timestamps run from"),
-    "the last sequence": ({"base_sequence": SEQUENCE_END - 2}, "beyond the last one"),
-    "sequences around the world": ({"base_sequence": 2**64 - 1}, "beyond the last one"),
+    "the last sequence": ({"base_sequence": SEQUENCE_END - 2}, "exceed the last sequence"),
+    "sequences around the world": ({"base_sequence": 2**64 - 1}, "exceed the last sequence"),
     "another marker": ({"sync_marker": 0x2054_4547}, "not a record batch"),
 }
 

@@ -101,7 +101,7 @@ def test_settings_are_listed_by_name() -> None:
         ("receive_message_wait_time_ms", "11min", "at most 600000"),
         ("retry_backoff", "often", "it must be `none`, delays such as"),
         ("colour", "red", "there is no queue setting 'colour'; there are content_based"),
-        ("deduplication_window_ms", "5min", "a setting of FIFO queues, and this is none"),
+        ("deduplication_window_ms", "5min", "a setting of FIFO queues, and this queue is not FIFO"),
         ("content_based_deduplication", "on", "a setting of FIFO queues"),
     ],
 )

@@ -134,7 +134,7 @@ def test_a_message_cut_off_anywhere_is_refused(exchange: Exchange) -> None:
         (reply_header(exchange), exchange.api.decode_reply),
     ):
         for length in range(len(header)):
-            with pytest.raises(WireFormatError, match="a message cannot be understood"):
+            with pytest.raises(WireFormatError, match="a message cannot be decoded"):
                 decode(memoryview(header)[:length])
 
 
@@ -187,7 +187,7 @@ NOT_MESSAGES = {
 def test_what_is_not_a_message_is_refused(name: str) -> None:
     header = memoryview(NOT_MESSAGES[name])
 
-    with pytest.raises(WireFormatError, match="a message cannot be understood"):
+    with pytest.raises(WireFormatError, match="a message cannot be decoded"):
         api.HELLO.decode_request(header)
 
 
@@ -266,7 +266,7 @@ def test_sides_without_a_common_version_say_what_each_speaks(
         choose_version(spoken(*ours), [ApiVersions(ApiKey.FETCH, *theirs)])
 
     assert str(caught.value) == (
-        f"the broker speaks FETCH {theirs[0]} to {theirs[1]},"
+        f"the broker supports FETCH {theirs[0]} to {theirs[1]},"
         f" this client {ours[0]} to {ours[1]}; upgrade the older of the two"
     )
     assert (caught.value.min_version, caught.value.max_version) == theirs

@@ -160,7 +160,7 @@ def test_an_unknown_api_is_refused_and_the_connection_goes_on() -> None:
 
     assert detail.code == ErrorCode.UNSUPPORTED_VERSION
     known = ", ".join(str(int(key)) for key in ApiKey)
-    assert detail.message == (f"API 999 is unknown here; known are {known}")
+    assert detail.message == (f"API 999 is unknown; the broker has {known}")
     assert isinstance(server.next_request(), Request)
 
 
@@ -174,7 +174,7 @@ def test_an_unknown_version_is_refused_with_the_known_ones(version: int) -> None
     assert detail.code == ErrorCode.UNSUPPORTED_VERSION
     assert detail.details == {"min_version": 1, "max_version": 3}
     assert detail.message == (
-        f"version {version} of METADATA is not spoken here, versions 1 to 3 are"
+        f"version {version} of METADATA is not supported; this broker supports versions 1 to 3"
     )
     assert isinstance(server.next_request(), Request)
 
@@ -205,7 +205,7 @@ def test_a_malformed_message_in_a_good_frame_is_refused_and_the_connection_goes_
     refused, metadata = answers
     detail = refusal(refused)
     assert detail.code == ErrorCode.INVALID_REQUEST
-    assert detail.message.startswith("METADATA: a message cannot be understood: ")
+    assert detail.message.startswith("METADATA: a message cannot be decoded: ")
     assert isinstance(refused, RefusedRequest)
     assert isinstance(refused.error, InvalidRequestError)
     assert isinstance(metadata, Request)
@@ -217,7 +217,7 @@ def test_a_server_serves_only_the_apis_that_it_was_given() -> None:
     receive(server.decoder, HELLO + frame())
     server.next_request()
 
-    assert refusal(server.next_request()).message == "API 1 is unknown here; known are 0"
+    assert refusal(server.next_request()).message == "API 1 is unknown; the broker has 0"
 
 
 # The asking end
@@ -375,7 +375,7 @@ def test_a_malformed_reply_ends_the_connection(kind: FrameKind) -> None:
 
     receive(client.decoder, frame(kind, correlation_id=correlation_id, header=b"\x91\xa1\xff"))
 
-    with pytest.raises(WireFormatError, match="a message cannot be understood"):
+    with pytest.raises(WireFormatError, match="a message cannot be decoded"):
         client.next_reply()
 
 
