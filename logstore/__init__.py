@@ -1,4 +1,4 @@
 """One partition's log on one disk: segments, indexes, append, read, recovery, retention.
 
-Synchronous, and never imports trio; files are reached only through `logstore.disk.disk`.
+Synchronous, without trio; all file access goes through `logstore.disk.disk`.
 """

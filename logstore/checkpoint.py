@@ -1,7 +1,7 @@
-"""Small files that are replaced as a whole.
+"""Checkpoints and other small files with atomic replacement.
 
-Written as temporary file, sync, rename, sync of the directory, with a version and a CRC-32C: a
-reader gets the old content or the new one, or learns that the file is damaged.
+A write is a temporary file, sync, rename and sync of the directory, with a version and a CRC-32C.
+A reader gets the old content or the new content, or an error that the file is damaged.
 `docs/formats/checkpoint.md` has a worked example.
 
      0   4 magic "TLCP"
@@ -11,8 +11,8 @@ reader gets the old content or the new one, or learns that the file is damaged.
     12   4 CRC-32C of all other bytes
     16     content, MessagePack
 
-All integers of the prefix are little-endian. It stays as it is in every later version, so that an
-older tidelog can tell a newer file from a damaged one.
+All integers of the prefix are little-endian. Every later version keeps the prefix, so that an
+older tidelog can tell a newer file from a damaged file.
 """
 
 import struct
@@ -37,46 +37,46 @@ CHECKPOINT_NAME = "checkpoint"
 
 
 class DamagedFileError(Exception):
-    """A small file exists, but is not what was written."""
+    """A small file exists, but its content is damaged."""
 
 
 class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
-    """What a start needs to know of a log without reading it.
+    """State of a log for a start that does not read all of it.
 
-    Everything describes the log up to `recovery_offset`; what lies behind is scanned.
+    It describes the log up to `recovery_offset`; recovery scans the log from there on.
     """
 
     log_start_offset: int
-    """First offset still readable."""
+    """First readable offset."""
     recovery_offset: int
     """All records below it are on disk (exclusive end)."""
     recovery_base_offset: int
-    """The segment that was active at `recovery_offset`; those before it are wholly on disk."""
+    """Base offset of the active segment at `recovery_offset`; earlier ones are fully on disk."""
     recovery_position: int
     """Position of `recovery_offset` in that segment."""
     max_timestamp_ms: int
     """Largest timestamp in that segment below `recovery_position`."""
     first_append_ms: int | None
-    """When that segment got its first record."""
+    """Time of the first append to that segment."""
     index: bytes
-    """Its index, as far as `recovery_position`."""
+    """Index of that segment up to `recovery_position`."""
     leader_epochs: list[tuple[int, int]]
     producers: list[ProducerState]
     damage: list[DamagedRange]
     high_watermark: int = 0
-    """First offset not known to be committed (exclusive end); maybe more is."""
+    """Exclusive end of the records known to be committed; more may be."""
     has_deletion_markers: bool = False
-    """Whether segments are missing below `recovery_base_offset` only if that, or a deletion marker,
-    says so; versions before removed them without a mark."""
+    """Whether every deletion of segments below `recovery_base_offset` is in a checkpoint or in a
+    deletion marker; earlier versions deleted segments without a mark."""
     clean_offset: int = 0
-    """Compaction has left no record below it that a later one below it supersedes."""
+    """Compaction checkpoint: no record below it is superseded by a later record below it."""
 
 
 def write_small_file(disk: Disk, path: str, content: object) -> None:
     """Replace the file at `path`, durably; blocks.
 
     Raises:
-        OSError: The disk is full or failed; a reader gets the old content or the new one.
+        OSError: The disk is full or failed; a reader gets the old content or the new content.
     """
     body = msgspec.msgpack.encode(content)
     prefix = _PREFIX.pack(_MAGIC, FORMAT_VERSION, 0, len(body))
@@ -92,7 +92,7 @@ def write_small_file(disk: Disk, path: str, content: object) -> None:
             file.close()
         disk.rename(temporary, path)
     except OSError:
-        disk.remove(temporary)  # A full disk needs the room.
+        disk.remove(temporary)  # Frees its room on a full disk.
         raise
     disk.sync_directory(path.rpartition("/")[0])
 
@@ -102,7 +102,7 @@ def read_small_file(disk: ReadableDisk, path: str, content_type: type[Content]) 
 
     Raises:
         OSError: The disk failed.
-        DamagedFileError: The file is not what was written.
+        DamagedFileError: The file is damaged.
         DataDirectoryError: The file was written by a newer version.
     """
     try:
@@ -120,8 +120,8 @@ def parse_small_file(data: bytes, name: str, content_type: type[Content]) -> Con
     """Return the content of a file with these bytes; `name` is for messages.
 
     Raises:
-        DamagedFileError: They are not what was written.
-        DataDirectoryError: A newer version wrote them.
+        DamagedFileError: The bytes are damaged.
+        DataDirectoryError: A newer version wrote the file.
     """
     if len(data) < _PREFIX_SIZE:
         raise DamagedFileError(f"{name} is only {len(data)} bytes long")
@@ -140,4 +140,4 @@ def parse_small_file(data: bytes, name: str, content_type: type[Content]) -> Con
     try:
         return msgspec.msgpack.decode(body, type=content_type)
     except msgspec.MsgspecError as error:
-        raise DamagedFileError(f"{name} cannot be understood: {error}") from error
+        raise DamagedFileError(f"{name} cannot be decoded: {error}") from error

@@ -16,35 +16,35 @@ SEGMENT_BYTES_LIMIT = 2 * GiB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """How one log is cut into segments, kept and recovered."""
+    """Settings of one log: segments, retention, recovery."""
 
     segment_bytes: int = 256 * MiB
-    """Roll to a new segment before this size would be passed. Smaller segments make retention
-    finer, larger ones need fewer files."""
+    """Maximum size of a segment, above which the log rolls. Smaller segments make retention finer,
+    larger segments need fewer files."""
 
     segment_ms: int = 7 * 24 * 3600 * 1000
-    """Roll a segment this long after its first append, so that retention can reach it."""
+    """Maximum age of the active segment since its first append, so that retention can reach it."""
 
     index_interval_bytes: int = 4 * KiB
-    """Distance of index entries. A read may begin this much too early."""
+    """Distance of index entries. A read may begin this many bytes too early."""
 
     max_message_bytes: int = 1 * MiB
-    """Larger batches are refused before a byte is written."""
+    """Maximum size of a batch; a larger batch is refused before a write."""
 
     max_partition_bytes: int | None = None
-    """Refuse a batch before the segments would take more than this together; `None` never does."""
+    """Maximum size of all segments, above which batches are refused; `None` for no limit."""
 
     retention_ms: int | None = 7 * 24 * 3600 * 1000
-    """Delete segments whose newest record is older; `None` keeps them."""
+    """Maximum age of a segment's newest record before deletion; `None` for no limit."""
 
     retention_bytes: int | None = None
-    """Delete the oldest segments while the log is larger than this; `None` keeps them."""
+    """Maximum size of the log before the oldest segments are deleted; `None` for no limit."""
 
     checkpoint_bytes: int = 64 * MiB
-    """Write a checkpoint after so many bytes; a start after a crash scans at most about that."""
+    """Bytes between checkpoints; a start after a crash scans about that much at most."""
 
     producer_expiry_ms: int = 24 * 3600 * 1000
-    """Forget the sequences of a producer that was silent for so long."""
+    """Time after the last append at which the log forgets a producer."""
 
     def __post_init__(self) -> None:
         """Check the relations between settings."""
@@ -59,7 +59,7 @@ class LogConfig:
         """Check that a batch is not too large.
 
         Raises:
-            RecordTooLargeError: It is.
+            RecordTooLargeError: The batch exceeds `max_message_bytes`.
         """
         if size_bytes > self.max_message_bytes:
             raise RecordTooLargeError(
@@ -70,22 +70,22 @@ class LogConfig:
             )
 
     def require_room(self, size_bytes: int, log_bytes: int) -> None:
-        """Check that a log of `log_bytes` may grow by so much.
+        """Check that a log of `log_bytes` may grow by `size_bytes`.
 
         Raises:
-            PartitionFullError: It may not.
+            PartitionFullError: The log would exceed `max_partition_bytes`.
         """
         limit = self.max_partition_bytes
         if limit is not None and log_bytes + size_bytes > limit:
             raise PartitionFullError(
-                f"the partition takes {log_bytes} bytes, and {size_bytes} more would be above this"
-                f" topic's limit of {limit} bytes (max_partition_bytes); there is room when"
-                " retention or `tidelog topic delete-records` has freed some"
+                f"the partition has {log_bytes} bytes, and {size_bytes} more would exceed this"
+                f" topic's limit of {limit} bytes (max_partition_bytes); wait for retention, or"
+                " free room with `tidelog topic delete-records`"
             )
 
     @property
     def roll_after_ms(self) -> int:
-        """Age at which the active segment is rolled: retention must be able to reach it."""
+        """Age at which the active segment rolls, so that retention can reach it."""
         if self.retention_ms is None:
             return self.segment_ms
         return min(self.segment_ms, self.retention_ms)

@@ -1,4 +1,4 @@
-"""Which records of a log are damaged.
+"""Damaged ranges of a log.
 
 Pure: no clock, no I/O.
 """
@@ -14,18 +14,18 @@ class DamagedRange(msgspec.Struct, frozen=True, array_like=True):
 
     offset: int
     end_offset: int
-    """Exclusive end: the first offset behind the damage."""
+    """Exclusive end: the first offset after the damage."""
 
 
 @final
 class DamagedRanges:
     """All known damage of one log.
 
-    Invariant: in order; no range is empty, and none touches another.
+    Invariant: ranges are in order, not empty, and do not touch each other.
     """
 
     def __init__(self, ranges: Iterable[DamagedRange] = ()) -> None:
-        """Start with what a checkpoint kept."""
+        """Start with the ranges of a checkpoint."""
         self._ranges: list[DamagedRange] = []
         for damaged in ranges:
             self.add(damaged.offset, damaged.end_offset)
@@ -39,7 +39,7 @@ class DamagedRanges:
         return len(self._ranges)
 
     def add(self, offset: int, end_offset: int) -> bool:
-        """Take note of damage; return whether any of it is news."""
+        """Add damage; return whether any of it is new."""
         if offset >= end_offset:
             return False
         touched = [
@@ -58,7 +58,7 @@ class DamagedRanges:
         return True
 
     def remove(self, offset: int, end_offset: int) -> None:
-        """Take note that the records from `offset` to `end_offset` (exclusive) are good again."""
+        """Remove the records from `offset` to `end_offset` (exclusive): they are repaired."""
         parts = [
             part
             for each in self._ranges
@@ -75,7 +75,7 @@ class DamagedRanges:
         return behind if behind is not None and behind.offset <= offset else None
 
     def first_ending_above(self, offset: int) -> DamagedRange | None:
-        """Return the damage that covers `offset` or else comes next behind it."""
+        """Return the damage that covers `offset`, or else the next damage after it."""
         return next((damaged for damaged in self._ranges if damaged.end_offset > offset), None)
 
     def touches(self, offset: int, end_offset: int) -> bool:
@@ -84,7 +84,7 @@ class DamagedRanges:
         return behind is not None and max(behind.offset, offset) < end_offset
 
     def truncate_start(self, log_start_offset: int) -> None:
-        """Forget what lies below the new start of the log."""
+        """Remove damage below the new start of the log."""
         self._ranges = [
             DamagedRange(max(each.offset, log_start_offset), each.end_offset)
             for each in self._ranges
@@ -92,7 +92,7 @@ class DamagedRanges:
         ]
 
     def truncate_end(self, log_end_offset: int) -> None:
-        """Forget what lies at or above the new end of the log."""
+        """Remove damage at or above the new end of the log."""
         self._ranges = [
             DamagedRange(each.offset, min(each.end_offset, log_end_offset))
             for each in self._ranges

@@ -1,6 +1,6 @@
-"""Flushes of one log: how far it is durable, what is not yet, and the job that syncs it.
+"""Flushes of one log: its durable end, its dirty files, and the job that syncs them.
 
-Group commit: one flush serves every append that arrived while the last one ran. `FlushState`
+Group commit: one flush serves every append that arrived during the flush before. `FlushState`
 decides and never blocks; a `FlushJob` blocks and decides nothing, so it may run in a thread.
 """
 
@@ -20,29 +20,29 @@ _SMALL_BYTES: Final = 64 << 10
 
 
 class FlushWork(msgspec.Struct, frozen=True):
-    """What a flush makes durable."""
+    """Work of one flush."""
 
     files: Mapping[str, File]
     """Files with unsynced bytes, by path."""
     end: LogPosition
-    """Everything below it is durable once the work is done."""
+    """New durable end of the log after the flush."""
     syncs_directory: bool
     """Whether the directory may have names that are not durable."""
     checkpoint: LogCheckpoint | None
-    """To be written when all else is durable; describes the log as far as `end`."""
+    """Checkpoint up to `end`, to write when all else is durable."""
     bytes_since_checkpoint: int
     """Bytes that a start need not scan once the checkpoint is written."""
     defers_checkpoint: bool = False
-    """Whether the checkpoint is written later, by a job of its own: nothing is lost without it."""
+    """Whether a later job writes the checkpoint: its loss only costs a longer scan."""
 
 
 @final
 class FlushJob:
-    """The blocking part of a flush; touches nothing but files.
+    """The blocking part of a flush; touches only files.
 
-    `run` may be called in another thread while the log goes on; then pass the job to
-    `PartitionLog.end_flush`, or call `PartitionLog.fail`. One flush of a log at a time. The job
-    keeps its outcome, so that the log learns of it even if the caller was cancelled.
+    `run` may run in another thread while the log is in use. Pass the job to
+    `PartitionLog.end_flush` afterwards, or call `PartitionLog.fail`. A log has one flush at a time.
+    The job keeps its outcome, so that the log gets it even if the caller was cancelled.
     """
 
     def __init__(
@@ -53,23 +53,23 @@ class FlushJob:
         self._directory = directory
         self.work = work
         self.is_small = is_small
-        """Whether it is one sync of a few bytes."""
+        """Whether the job is one sync of a few bytes."""
         self.is_running = False
         """Whether `run` was called and has not returned."""
         self.is_done = False
-        """Whether all is durable."""
+        """Whether the work is durable."""
         self.error: OSError | None = None
-        """Why the log must go offline."""
+        """The error for which the log must go offline."""
         self.had_no_room = False
-        """Whether the checkpoint could not be written for now: the disk was too full, or no more
-        files could be open. The old one is still right."""
+        """Whether the checkpoint failed for now: the disk was full, or no file descriptor was free.
+        The old checkpoint is still valid."""
 
     def run(self) -> None:
         """Sync; blocks.
 
         Raises:
-            OSError: The disk failed; the log must go offline. Or no more files could be open
-                (`NO_DESCRIPTOR_ERRNOS`), and it was as if this had never begun.
+            OSError: The disk failed; the log must go offline. Or no file descriptor was free
+                (`NO_DESCRIPTOR_ERRNOS`), and the job had no effect.
         """
         self.is_running = True
         try:
@@ -103,10 +103,10 @@ class FlushJob:
 
 @final
 class FlushState:
-    """What of one log is durable, what is dirty, and the jobs under way.
+    """Durable end, dirty files and running jobs of one log.
 
-    Invariant: whatever is not durable is in the dirty state or in a job. One flush is under way at
-    a time, and one deferred checkpoint; other flushes go on while that is written.
+    Invariant: all bytes and names that are not durable are in the dirty state or in a job. One
+    flush runs at a time, and one deferred checkpoint; other flushes may run beside the checkpoint.
     """
 
     def __init__(
@@ -120,34 +120,34 @@ class FlushState:
         is_checkpoint_due: bool,
         dir_sync_pending: bool = False,
     ) -> None:
-        """Begin with a log in `directory` that is durable up to `durable`."""
+        """Start with a log in `directory` that is durable up to `durable`."""
         self._disk = disk
         self._directory = directory
         self._availability = availability
         self.durable = durable
-        """Everything below it is on disk."""
+        """Durable end: all records below it are on disk."""
         self.checkpoint_base_offset = checkpoint_base_offset
-        """Segments below it are wholly on disk, and the checkpoint on disk says so."""
+        """Base offset below which segments are fully on disk; the checkpoint on disk has it."""
         self.is_checkpoint_due = is_checkpoint_due
-        """Whether the checkpoint on disk does not say all that it must."""
+        """Whether the checkpoint on disk lacks something that it must have."""
         self.dir_sync_pending = dir_sync_pending
-        """Whether a process before this one may have ended before its names were durable. The next
-        flush syncs the directory; none is begun for that alone."""
+        """Whether an earlier process may have ended before its names were durable. The next flush
+        syncs the directory; this alone starts no flush."""
         self.bytes_since_checkpoint = 0
-        """How many bytes a start after a crash would have to scan."""
+        """Bytes that a start after a crash would scan."""
         self._dirty_files: dict[str, File] = {}
         self._is_dir_dirty = False
         self._is_checkpoint_useful = False
         self._is_room_for_checkpoint = True
         self._job: FlushJob | None = None
         self._deferred: FlushWork | None = None
-        """The checkpoint that a flush has deferred, while that is not written."""
+        """The work of a deferred checkpoint that is not written yet."""
         self._checkpoint_job: FlushJob | None = None
         """The job that writes `_deferred`."""
 
     @property
     def is_checkpoint_useful(self) -> bool:
-        """Whether another checkpoint would let a start scan less, and none is deferred."""
+        """Whether a checkpoint would shorten the scan of a start, and none is deferred."""
         return self._is_checkpoint_useful and self._deferred is None
 
     def mark_dirty(self, path: str, file: File, size: int = 0) -> None:
@@ -160,12 +160,12 @@ class FlushState:
         self._is_dir_dirty = True
 
     def on_roll(self) -> None:
-        """Let the next flush write a checkpoint: a start need not scan the sealed segments."""
+        """Let the next flush write a checkpoint, so that a start need not scan sealed segments."""
         self._is_checkpoint_useful = True
         self._is_room_for_checkpoint = True
 
     def request_checkpoint(self) -> None:
-        """Let the next flush write a checkpoint: the one on disk does not say all that it must."""
+        """Let the next flush write a checkpoint: the checkpoint on disk lacks something."""
         self.is_checkpoint_due = True
         self._is_room_for_checkpoint = True
 
@@ -177,7 +177,7 @@ class FlushState:
         make_checkpoint: Callable[[], LogCheckpoint],
         may_defer_checkpoint: bool = False,
     ) -> FlushJob | None:
-        """Return the job that makes the log durable up to `end`, `None` if it is or is offline."""
+        """Return the job that makes the log durable up to `end`; `None` if it is, or is offline."""
         self._settle_flush()
         if not may_defer_checkpoint:
             self._settle_checkpoint()
@@ -195,7 +195,7 @@ class FlushState:
         return self._job
 
     def end(self, job: FlushJob) -> None:
-        """Move the durable end, for `job` has run, unless its outcome was settled meanwhile."""
+        """Move the durable end after `job` has run, unless its outcome was settled meanwhile."""
         if job is not self._job or self._availability.failure is not None:
             return
         assert job.is_done
@@ -207,7 +207,7 @@ class FlushState:
                 work, files={}, syncs_directory=False, defers_checkpoint=False
             )
             return
-        # Not tried again before there is more to flush, or it is requested.
+        # The next attempt waits for more to flush, or for a request.
         self._is_room_for_checkpoint = not job.had_no_room
         if job.had_no_room:
             self.is_checkpoint_due = True
@@ -215,7 +215,7 @@ class FlushState:
             self._on_checkpoint_written(work)
 
     def begin_checkpoint(self) -> FlushJob | None:
-        """Return the job that writes the checkpoint a flush has deferred, `None` if none is."""
+        """Return the job that writes the deferred checkpoint, `None` without one."""
         if self._deferred is None or self._checkpoint_job is not None:
             return None
         if self._availability.failure is not None:
@@ -224,7 +224,7 @@ class FlushState:
         return self._checkpoint_job
 
     def end_checkpoint(self, job: FlushJob) -> None:
-        """Count the checkpoint of `job`, which has run, unless its outcome was settled."""
+        """Apply the checkpoint of `job`, which has run, unless its outcome was settled."""
         if job is not self._checkpoint_job or self._availability.failure is not None:
             return
         assert job.is_done
@@ -242,18 +242,18 @@ class FlushState:
         self._settle_checkpoint()
 
     def durable_position_in(self, segment: Segment) -> int:
-        """Return how many bytes of a segment are known to be on disk, 0 if it is not the last."""
+        """Return the durable bytes of a segment, 0 if it is not the last one."""
         is_last = self.durable.segment_base_offset == segment.base_offset
         return self.durable.position if is_last else 0
 
     def reset(self, end: LogPosition) -> None:
-        """Begin again with a log that was cut at `end`, durably, with a checkpoint that says so."""
+        """Restart with a log that was truncated at `end` durably, with a matching checkpoint."""
         self.durable = end
         self.checkpoint_base_offset = end.segment_base_offset
         self._forget_dirty()
 
     def close(self) -> None:
-        """Forget what is dirty and all jobs."""
+        """Drop the dirty state and all jobs."""
         self._forget_dirty()
         self._job = self._checkpoint_job = None
 
@@ -265,7 +265,7 @@ class FlushState:
         make_checkpoint: Callable[[], LogCheckpoint],
         may_defer_checkpoint: bool,
     ) -> FlushWork | None:
-        """Take over all that is dirty, `None` if nothing is."""
+        """Move the dirty state into a work, `None` if there is nothing to do."""
         assert self._deferred is None or not self.is_checkpoint_due, "one checkpoint at a time"
         is_useful = self._deferred is None and (
             self._is_checkpoint_useful or self.bytes_since_checkpoint >= checkpoint_bytes
@@ -326,7 +326,7 @@ class FlushState:
         self._cancel_checkpoint()
 
     def _cancel(self, work: FlushWork) -> None:
-        """Take back work that was never begun."""
+        """Return the work of a job that never ran to the dirty state."""
         self._dirty_files = {**work.files, **self._dirty_files}
         self._is_dir_dirty |= work.syncs_directory
         if work.defers_checkpoint:

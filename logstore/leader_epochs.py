@@ -1,6 +1,6 @@
-"""Which leader epoch wrote which offsets.
+"""Leader epochs of a log with their start offsets (Kafka: LeaderEpochFileCache).
 
-Pure: no clock, no I/O. KIP-101 and KIP-279: a replica finds where its log parts from its
+Pure: no clock, no I/O. KIP-101 and KIP-279: a replica finds where its log diverges from its
 leader's by comparing epochs, never by comparing high watermarks.
 """
 
@@ -43,16 +43,16 @@ class LeaderEpochs:
         return self._entries[found][0] if found >= 0 else 0
 
     def wrote(self, epoch: int, offset: int) -> bool:
-        """Return whether the record at `offset` is one of `epoch`; true when nothing is known."""
+        """Return whether `epoch` wrote the record at `offset`; true if its epoch is unknown."""
         found = bisect_right(self._entries, offset, key=lambda entry: entry[1]) - 1
         return found < 0 or self._entries[found][0] == epoch
 
     def may_assign(self, epoch: int) -> bool:
-        """Return whether no later epoch has written."""
+        """Return whether the log has no record of a later epoch."""
         return not self._entries or epoch >= self._entries[-1][0]
 
     def assign(self, epoch: int, offset: int) -> None:
-        """Take note that the record at `offset`, the log's end, is written by `epoch`."""
+        """Assign `epoch` to the record at `offset`, the log's end."""
         if self._entries:
             latest, start = self._entries[-1]
             if epoch == latest:
@@ -63,10 +63,10 @@ class LeaderEpochs:
         self._entries.append((epoch, offset))
 
     def fits(self, epoch: int, offset: int) -> bool:
-        """Return whether a record at `offset` may be of `epoch`, for all that is known of others.
+        """Return whether a record at `offset` may be of `epoch`, as far as other epochs are known.
 
-        Less than all is known when the records at the begin of an epoch were lost, and nothing
-        else told of them.
+        The entries are incomplete if the first records of an epoch were lost, and no checkpoint
+        had the epoch.
         """
         behind = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         return (behind == 0 or self._entries[behind - 1][0] <= epoch) and (
@@ -74,7 +74,7 @@ class LeaderEpochs:
         )
 
     def learn(self, epoch: int, offset: int) -> None:
-        """Take note that the record at `offset`, which was missing, is of `epoch`; it `fits`."""
+        """Assign `epoch` to the repaired record at `offset`; it must satisfy `fits`."""
         assert self.fits(epoch, offset), f"epoch {epoch} does not fit at offset {offset}"
         found = bisect_left(self._entries, epoch, key=lambda entry: entry[0])
         if found == len(self._entries) or self._entries[found][0] > epoch:
@@ -83,9 +83,9 @@ class LeaderEpochs:
             self._entries[found] = (epoch, offset)
 
     def end_offset_for(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset | None:
-        """Return the largest known epoch up to `epoch`, and where it ends.
+        """Return the largest known epoch up to `epoch` with its end offset.
 
-        `None` when every known epoch is larger.
+        `None` if every known epoch is larger.
         """
         found = bisect_right(self._entries, epoch, key=lambda entry: entry[0]) - 1
         if found < 0:
@@ -95,12 +95,12 @@ class LeaderEpochs:
         return EpochEndOffset(self._entries[found][0], end)
 
     def truncate_end(self, log_end_offset: int) -> None:
-        """Forget epochs that begin at or above the new end of the log."""
+        """Remove epochs that begin at or above the new end of the log."""
         while self._entries and self._entries[-1][1] >= log_end_offset:
             self._entries.pop()
 
     def truncate_start(self, log_start_offset: int) -> None:
-        """Forget epochs that end at or below the new start of the log."""
+        """Remove epochs that end at or below the new start of the log."""
         while len(self._entries) > 1 and self._entries[1][1] <= log_start_offset:
             self._entries.pop(0)
         if self._entries and self._entries[0][1] < log_start_offset:

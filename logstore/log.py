@@ -1,8 +1,8 @@
 """One partition's log: an append-only sequence of record batches on one disk.
 
-Synchronous. Appends go to the page cache and return at once; `begin_flush` hands out the
-blocking part of making them durable, which a shell runs elsewhere. `logstore.recovery.recovery`
-opens a log; `logstore.segments.segment_list` knows where things are.
+Synchronous. Appends go to the page cache and return at once; `begin_flush` returns the blocking
+part of the flush, which a shell runs elsewhere. `logstore.recovery.recovery` opens a log;
+`logstore.segments.segment_list` locates offsets and times.
 """
 
 from collections.abc import Sequence
@@ -34,32 +34,32 @@ __all__ = ["Appended", "LogState", "LogStatus", "PartitionLog"]
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch is."""
+    """Offsets of an appended batch."""
 
     base_offset: int
     next_offset: int
     """Offset after its last record."""
     is_duplicate: bool
-    """Whether it was there before."""
+    """Whether the log had the batch already."""
 
 
 class LogState(msgspec.Struct, frozen=True):
-    """What `logstore.recovery.recovery` hands over to a log; all of it is on disk."""
+    """State that `logstore.recovery.recovery` passes to a log; all of it is on disk."""
 
     segments: SegmentList
     log_start_offset: int
     leader_epochs: LeaderEpochs
     producers: ProducerStates
     checkpoint_base_offset: int
-    """Segments below it are wholly on disk, and the checkpoint on disk says so."""
+    """Base offset below which segments are fully on disk, according to the checkpoint on disk."""
     is_checkpoint_due: bool
-    """Whether the checkpoint on disk does not say all that was found."""
+    """Whether the checkpoint on disk lacks something that recovery found."""
     dir_sync_pending: bool
-    """Whether names in the directory, the checkpoint's too, may go away with the power."""
+    """Whether a power failure may still lose names in the directory, the checkpoint's too."""
     high_watermark: int = 0
-    """All below it was committed; maybe more is."""
+    """Exclusive end of the records known to be committed; more may be."""
     clean_offset: int = 0
-    """How far compaction had come."""
+    """Compaction checkpoint."""
 
 
 @final
@@ -67,13 +67,13 @@ class PartitionLog:
     """An append-only sequence of record batches.
 
     Invariant: durable_end_offset <= log_end_offset and log_start_offset <= log_end_offset;
-    an offset that was given is never given again, except after `truncate`.
+    an assigned offset is never assigned again, except after `truncate`.
     """
 
     def __init__(
         self, directory: str, files: FileCache, config: LogConfig, *, state: LogState
     ) -> None:
-        """Take over what recovery found in `directory`; all of it is on disk."""
+        """Start with the state that recovery found in `directory`; all of it is on disk."""
         self.directory = directory
         self._files = files
         self.config = config
@@ -82,7 +82,7 @@ class PartitionLog:
         self._log_start_offset = state.log_start_offset
         self.leader_epochs = state.leader_epochs
         self.high_watermark = state.high_watermark
-        """All below it is committed; told by whoever knows, and kept in checkpoints."""
+        """Exclusive end of committed records; the replica sets it, and checkpoints keep it."""
         self.producers = state.producers
         self._availability = Availability(directory, files.disk)
         self._flush_state = FlushState(
@@ -104,12 +104,12 @@ class PartitionLog:
 
     @property
     def log_start_offset(self) -> int:
-        """First offset still readable."""
+        """First readable offset."""
         return self._log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """Offset that the next record will get (exclusive end)."""
+        """Offset of the next record (exclusive end)."""
         return self._segments.active.end_offset
 
     @property
@@ -119,7 +119,7 @@ class PartitionLog:
 
     @property
     def bytes_since_checkpoint(self) -> int:
-        """How many bytes a start after a crash would have to scan."""
+        """Bytes that a start after a crash would scan."""
         return self._flush_state.bytes_since_checkpoint
 
     @property
@@ -133,22 +133,22 @@ class PartitionLog:
         return len(self._segments)
 
     def summary(self, *, now_ms: int) -> LogSummary:
-        """Return what is known of its segments, without a look at the disk."""
+        """Return a summary of the segments, without access to the disk."""
         return self._segments.summary(now_ms=now_ms)
 
     @property
     def status(self) -> LogStatus:
-        """Whether the log can be used."""
+        """Status of the log."""
         return self._availability.status(has_damage=bool(self._segments.damage))
 
     @property
     def is_idle(self) -> bool:
-        """Whether it can be used, and nothing in it and about it changes as time passes."""
+        """Whether the log is online and nothing of it changes as time passes."""
         return self._segments.is_idle and not self.producers and self.status is LogStatus.ONLINE
 
     @property
     def durable_intact(self) -> bool:
-        """Whether, for all that is known, all below the durable end is on the disk and good."""
+        """Whether all records below the durable end are intact on disk, as far as is known."""
         return self._availability.durable_intact and not self._segments.damage
 
     def append(
@@ -156,21 +156,21 @@ class PartitionLog:
     ) -> Appended:
         """Append one checked batch as the leader; not durable before a flush.
 
-        `batch` is stamped in place. Nothing is written when an error is raised.
+        `batch` is stamped in place. An error means that nothing was written.
 
         Raises:
             RecordTooLargeError: The batch is larger than `max_message_bytes`.
             PartitionFullError: The log would be larger than `max_partition_bytes`.
             OutOfOrderSequenceError: A batch of this producer is missing before it.
-            DuplicateSequenceError: It was appended before, too long ago to say where.
+            DuplicateSequenceError: It was appended before; its offset is not known any more.
             FencedProducerError: A newer epoch of this producer has written.
-            OverloadedError: Too many producers wrote of late to know one more.
+            OverloadedError: Too many producers wrote recently to track another one.
             DiskFullError: There is no room; a later append may succeed.
             LogOfflineError: The disk failed.
         """
         self.require_online()
         size = len(batch)
-        if not header.was_staged:  # It was small enough then.
+        if not header.was_staged:  # The staging log has checked its size.
             self.config.require_size(size)
         known_at = self.producers.admit(header, now_ms=now_ms)
         if known_at is not None:
@@ -204,8 +204,8 @@ class PartitionLog:
     ) -> None:
         """Append a leader's batches as a follower; not durable before a flush.
 
-        They were checked by `check_run`. They keep their offsets and epochs; what this replica
-        stamps is stamped in place. When an error is raised, some may have been appended, whole.
+        `check_run` has checked them. They keep their offsets and epochs; this replica stamps its
+        fields in place. After an error some of them may have been appended, as whole batches.
 
         Raises:
             DiskFullError: There is no room; a later append may succeed.
@@ -235,10 +235,10 @@ class PartitionLog:
             headers, batches = headers[len(run) :], batches[size:]
 
     def read(self, offset: int, *, max_bytes: int, high_watermark: int) -> LogSlice | None:
-        """Return where batches from `offset` on are stored, `None` when there are none yet.
+        """Return the slice with batches from `offset` on, `None` when there are none yet.
 
-        Whole batches, at least one, otherwise about `max_bytes` at most, all below the high
-        watermark. The first may begin below `offset`.
+        It has whole batches below the high watermark: at least one, and otherwise about `max_bytes`
+        at most. The first may begin below `offset`.
 
         Raises:
             OffsetOutOfRangeError: The offset was deleted or lies beyond the end.
@@ -259,10 +259,10 @@ class PartitionLog:
     def find_time(self, timestamp_ms: int, *, high_watermark: int) -> LogSlice | None:
         """Return the batch that holds the first record at or after a time, `None` if none does.
 
-        Right although timestamps of records may jump back and forth. Reads headers only.
+        The result is right also if timestamps are not in order. Reads headers only.
 
         Raises:
-            CorruptRecordError: Damaged records before it may be as young.
+            CorruptRecordError: Damaged records before it may have such a timestamp.
             LogOfflineError: The disk failed.
         """
         self.require_online()
@@ -277,11 +277,11 @@ class PartitionLog:
             self._availability.read_failed("reading", error)
 
     def offset_before(self, timestamp_ms: int) -> int:
-        """Return where to begin to look for records of a time or later; see `LogSegments`."""
+        """Return the offset at which to search for records of a time; see `SegmentList`."""
         return self._segments.offset_before(timestamp_ms, self.config)
 
     def note_damage(self, error: CorruptRecordError) -> None:
-        """Remember damage that a reader found, so that it is shown and not looked for again."""
+        """Add damage that a reader found, so that it is reported and not searched again."""
         offset, end_offset = error.detail("offset"), error.detail("next_offset")
         assert offset is not None and end_offset is not None  # noqa: PT018
         if self._segments.damage.add(max(offset, self._log_start_offset), end_offset):
@@ -296,19 +296,20 @@ class PartitionLog:
     def repair_range(
         self, offset: int, end_offset: int, batches: memoryview, *, now_ms: int
     ) -> None:
-        """Put `batches` in the place of damage from `offset` to `end_offset`, durably; blocks.
+        """Replace the damage from `offset` to `end_offset` by `batches`, durably; blocks.
 
-        They come from another replica: whole, one after the other, the first may begin below and
-        the last end above. They are checked, and must agree with what is good here. Best the lowest
-        damage first, some MiB at a time. No flush may be running. After a crash on the way the same
-        is known to be damaged as before. What else is found to be damaged around them is noted.
+        The batches come from another replica, whole and consecutive. The first may begin below
+        `offset`, and the last end above `end_offset`. They are checked, and must agree with the
+        intact batches here. Repair the lowest damage first, some MiB at a time. No flush may be
+        running. A crash during the repair leaves the known damage unchanged. The repair adds
+        further damage that it finds around them.
 
         Raises:
             CorruptBatchError: A checksum is wrong. Nothing has changed; so for the next two.
-            InvalidBatchError: They are not what is missing, or more is, as `damage` says then.
+            InvalidBatchError: They do not fit the damage, or more is damaged, see `damage` then.
             OffsetOutOfRangeError: The offsets are not in the log (any more).
-            CorruptRecordError: The disk did not keep what was written; the damage is as it was.
-            DiskFullError: There is no room; what is damaged stays known.
+            CorruptRecordError: The disk lost the written bytes; the damage is unchanged.
+            DiskFullError: There is no room; the damage stays known.
             LogOfflineError: The disk failed.
         """
         self._flush_state.settle()
@@ -324,7 +325,7 @@ class PartitionLog:
             repair.plan(checked)
             self._availability.require_room(repair.size_bytes)
             self._flush_all()
-            self.cleaner.abort(clean_offset_max=0)  # What comes may be superseded.
+            self.cleaner.abort(clean_offset_max=0)  # Repaired records may be superseded.
             repair.run(self.directory)
             repair.settle(checked)
             self.producers.learn(checked.headers, now_ms=now_ms)
@@ -334,9 +335,9 @@ class PartitionLog:
             self._availability.write_failed("repairing", error)
 
     def begin_scrub(self, *, from_offset: int) -> SegmentScrub | None:
-        """Return a walk through what is durable of the first segment at or above `from_offset`.
+        """Return the scrub of the first durable segment at or above `from_offset`.
 
-        `None` when there is none, or the log is offline.
+        `None` if there is none, or the log is offline.
 
         Raises:
             OSError: The disk failed.
@@ -346,11 +347,11 @@ class PartitionLog:
         return self._segments.begin_scrub(from_offset, self._flush_state.durable)
 
     def begin_flush(self, *, may_defer_checkpoint: bool = False) -> FlushJob | None:
-        """Return the work that makes everything appended so far durable, `None` if it all is.
+        """Return the job that makes all appended records durable, `None` if they are.
 
-        Give it to `end_flush` when it has run, or call `fail` if it failed. One at a time. After a
-        flush that may defer its checkpoint comes `begin_checkpoint`. While that one is written, no
-        flush may begin if a checkpoint `is_checkpoint_due`.
+        Pass it to `end_flush` after its run, or call `fail` if it failed. One flush runs at a time.
+        After a flush that may defer its checkpoint call `begin_checkpoint`. While that checkpoint
+        is written, no flush may begin if a checkpoint `is_checkpoint_due`.
         """
         return self._flush_state.begin(
             self._segments.end,
@@ -364,37 +365,37 @@ class PartitionLog:
         self._flush_state.end(flush)
 
     def begin_checkpoint(self) -> FlushJob | None:
-        """Return the job that writes the checkpoint a flush has deferred, `None` if none is.
+        """Return the job that writes the deferred checkpoint, `None` without one.
 
-        Flushes go on meanwhile. Give it to `end_checkpoint` when it has run, or call `fail`.
+        Flushes may run meanwhile. Pass it to `end_checkpoint` after its run, or call `fail`.
         """
         return self._flush_state.begin_checkpoint()
 
     def end_checkpoint(self, checkpoint: FlushJob) -> None:
-        """Count a checkpoint that was written by `checkpoint`, which has run."""
+        """Apply the checkpoint that the job `checkpoint` has written."""
         self._flush_state.end_checkpoint(checkpoint)
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """Whether the next flush writes a checkpoint; what one must keep is not durable before."""
+        """Whether the next flush writes a checkpoint, before which some state is not durable."""
         return self._flush_state.is_checkpoint_due
 
     @property
     def is_checkpoint_useful(self) -> bool:
-        """Whether a checkpoint would let a start scan less, and none is being written."""
+        """Whether a checkpoint would shorten the scan of a start, and none is being written."""
         return self._flush_state.is_checkpoint_useful
 
     def request_checkpoint(self, *, is_due: bool = False) -> None:
-        """Let the next flush write a checkpoint if a start had to scan, or it `is_due` anyhow."""
+        """Let the next flush write a checkpoint if a start would scan bytes, or if `is_due`."""
         if is_due or self._flush_state.bytes_since_checkpoint:
             self._flush_state.request_checkpoint()
 
     def fail(self, reason: str, *, durable_intact: bool = False) -> None:
-        """Take the log offline, see `Availability`: only the next start can tell what is there."""
+        """Take the log offline, see `Availability`; only the next start examines the files."""
         self._availability.fail(reason, durable_intact=durable_intact)
 
     def close(self) -> None:
-        """Drop open files; nothing is flushed. The log is of no further use."""
+        """Drop open files without a flush. The log cannot be used afterwards."""
         self.cleaner.abort()
         self._segments.forget_files()
         self._flush_state.close()
@@ -419,10 +420,10 @@ class PartitionLog:
     def apply_retention(
         self, *, high_watermark: int, now_ms: int, wanted: int = 0
     ) -> SegmentDeletion:
-        """Take the oldest segments out of the log, and return what removes their files.
+        """Drop the oldest segments from the log; return the deletion of their files.
 
-        And so many as are `wanted`. Only those below the last checkpoint go: that tells where the
-        log had come to.
+        At least `wanted` segments go, as far as possible. Only segments below the last checkpoint
+        go, because the checkpoint records the end of the log.
         """
         if self._availability.failure is not None or self.segment_count == 1:
             return SegmentDeletion(self._files.disk, self.directory, [])
@@ -454,18 +455,19 @@ class PartitionLog:
             self._move_start(before_offset)
             self._flush_state.request_checkpoint()
         elif self._flush_state.is_checkpoint_due or self._flush_state.dir_sync_pending:
-            # There may be room for it now; or the one that was found is not durable yet.
+            # The disk may have room now; or the checkpoint from the start is not durable yet.
             self._flush_state.request_checkpoint()
 
     def truncate(self, offset: int, *, may_drop_damage: bool = False) -> None:
         """Remove all batches that reach to or above `offset`, durably; blocks.
 
-        For what was never committed: a follower that parts from its leader. No flush may run. A
-        checkpoint is written first, so that a crash does not look like damage; it may undo this.
+        For uncommitted records, when a follower diverges from its leader. No flush may be running.
+        A checkpoint is written first, so that a crash does not look like damage; a crash may undo
+        the truncation.
 
         Raises:
-            CorruptRecordError: What is below `offset` would go too, for it is damaged, which is
-                noted, and nobody said that one `may_drop_damage`. Nothing else has changed.
+            CorruptRecordError: Damaged records below `offset` would go too, and `may_drop_damage`
+                is false. The damage is added; nothing else has changed.
             DiskFullError: There is no room for the checkpoint; nothing has changed.
             LogOfflineError: The disk failed.
         """
@@ -476,7 +478,7 @@ class PartitionLog:
         try:
             self._availability.require_room(0)
             self._flush_all()
-            may_drop_damage |= offset <= self._log_start_offset  # What was deleted may be damaged.
+            may_drop_damage |= offset <= self._log_start_offset  # Deleted records may be damaged.
             self.cleaner.abort(clean_offset_max=offset)
             removed = self._segments.cut(offset, self.config, may_drop_damage=may_drop_damage)
             self.leader_epochs.truncate_end(self.log_end_offset)

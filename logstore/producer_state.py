@@ -1,8 +1,7 @@
-"""What the log knows of its idempotent producers.
+"""State of a log's idempotent producers (Kafka: ProducerStateManager).
 
-Pure: no clock, no I/O. The whole window of recent batches is kept, also in checkpoints, so that
-a retry of any of them gets its original offset after a restart too (Kafka's snapshot keeps only
-the last batch).
+Pure: no clock, no I/O. Checkpoints keep the whole window of recent batches. So a retry of each of
+them gets its original offset after a restart too (Kafka's snapshot keeps only the last batch).
 """
 
 from collections.abc import Callable, Iterable
@@ -20,11 +19,11 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.produce import BROKER_PRODUCER_IDS_FROM
 
 WINDOW_BATCHES: Final = 5
-"""A producer may have so many batches of one partition under way (Kafka's limit as well)."""
+"""Maximum batches of one partition that a producer has in flight (Kafka's limit as well)."""
 PRODUCERS_MAX: Final = 100_000
-"""So many producers a log knows, brokers aside; with a window each they take about 50 MB."""
+"""Maximum producers of a log without brokers; with a window each they take about 50 MB."""
 KEPT_AT_LEAST_MS: Final = 15 * 60 * 1000
-"""None is forgotten for another one sooner: long after any client has given up a batch."""
+"""Minimum time before another producer may replace a silent one; all retries have ended by then."""
 
 
 class AppendedBatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -37,54 +36,54 @@ class AppendedBatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ProducerState(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of one producer; a checkpoint keeps it as it is."""
+    """State of one producer; a checkpoint stores it unchanged."""
 
     producer_id: int
     producer_epoch: int
     last_append_ms: int
-    """When its last batch was appended, by the broker's clock. Records may be of any age."""
+    """Time of its last append by the broker's clock; record timestamps do not matter."""
     window: tuple[AppendedBatch, ...] = ()
     """Its last batches, oldest first."""
     first_sequence: int = 0
-    """What comes next if the window is empty."""
+    """Next sequence if the window is empty."""
 
     @property
     def expected_sequence(self) -> int:
-        """What follows its last record."""
+        """Sequence after its last record."""
         return self.window[-1].next_sequence if self.window else self.first_sequence
 
 
 class ProducerPosition(NamedTuple):
-    """How far a producer is."""
+    """Epoch and next sequence of a producer."""
 
     epoch: int
     next_sequence: int | None
-    """What follows its last record; `None` when all that was known of it was truncated."""
+    """Sequence after its last record; `None` if its whole window was truncated."""
 
 
 @final
 class ProducerStates:
     """The last batches of every producer that wrote to this log.
 
-    Invariant: offsets grow within a window. A window is empty only when all of it was truncated;
-    the epoch is still known then, and fences. Who appended last is the last one.
+    Invariant: offsets grow within a window. A window is empty only if all of it was truncated; its
+    epoch stays known and fences. Producers are in the order of their last appends.
     """
 
     def __init__(self, states: Iterable[ProducerState] = ()) -> None:
-        """Start with what a checkpoint kept."""
+        """Start with the producers of a checkpoint."""
         self._producers = {state.producer_id: state for state in states}
 
     def __len__(self) -> int:
-        """Return the number of producers known."""
+        """Return the number of known producers."""
         return len(self._producers)
 
     def check(self, header: BatchHeader) -> int | None:
-        """Return the offset at which this very batch was appended before, `None` when it is new.
+        """Return the offset of an earlier append of this batch, `None` if the batch is new.
 
-        A producer that is not known (any more) starts at 0. It may have several batches under way:
-        if one was refused and a later one taken instead, the first would look like a duplicate when
-        it is sent again, and be acknowledged. Brokers have one under way, and start
-        anywhere; as the one of staged records they also leave sequences out.
+        A producer that is not known (any more) starts at 0, because it may have several batches in
+        flight. If the log refused the first and accepted a later one, a retry of the first would
+        look like a duplicate and be acknowledged. Brokers have one batch in flight and start at any
+        sequence; the producer of staged records may also skip sequences.
 
         Raises:
             FencedProducerError: The batch carries an older epoch.
@@ -96,8 +95,8 @@ class ProducerStates:
             if header.base_sequence == 0 or _is_broker(header.producer_id):
                 return None
             raise OutOfOrderSequenceError(
-                f"nothing is known (any more) of producer {header.producer_id}, which sent sequence"
-                f" {header.base_sequence}; it must start again at 0, under its next epoch",
+                f"producer {header.producer_id} is not known (any more), but sent sequence"
+                f" {header.base_sequence}; it must start again at 0 under its next epoch",
                 expected_sequence=0,
             )
         if header.producer_epoch != producer.producer_epoch:
@@ -112,7 +111,7 @@ class ProducerStates:
         if header.base_sequence > expected:
             raise OutOfOrderSequenceError(
                 f"producer {header.producer_id} sent sequence {header.base_sequence},"
-                f" the next one here is {expected}",
+                f" the log expects {expected}",
                 expected_sequence=expected,
             )
         for batch in producer.window:
@@ -141,9 +140,9 @@ class ProducerStates:
             )
 
     def find(self, header: BatchHeader) -> AppendedBatch | None:
-        """Return what was appended under the identity and base sequence of a batch, if known.
+        """Return the appended batch with the producer and base sequence of a batch, if known.
 
-        It may be another batch.
+        It may have other content.
         """
         producer = self._producers.get(header.producer_id)
         if producer is None or producer.producer_epoch != header.producer_epoch:
@@ -154,12 +153,11 @@ class ProducerStates:
         return None
 
     def admit(self, header: BatchHeader, *, now_ms: int) -> int | None:
-        """Return the offset of a batch that was appended before, `None` if it is to be appended.
+        """Return the offset of an earlier append of a batch, `None` if the batch is to be appended.
 
         Raises:
-            OverloadedError: Too many others wrote a short time ago. Whoever is forgotten too soon
-                could send a batch again, and it would be there twice. Brokers are few, and known
-                beside those.
+            OverloadedError: Too many other producers wrote recently. A producer that is forgotten
+                too soon could retry a batch and duplicate it. Brokers are few, and have no limit.
             BrokerError: As `check` raises.
         """
         if not header.is_sequenced:
@@ -177,12 +175,12 @@ class ProducerStates:
         if oldest is None or oldest.last_append_ms > now_ms - KEPT_AT_LEAST_MS:
             raise OverloadedError(
                 f"{len(self._producers)} producers wrote to this partition in the last"
-                f" {KEPT_AT_LEAST_MS // 60_000} minutes, and no more are remembered; keep"
-                " producers for longer than a few batches"
+                f" {KEPT_AT_LEAST_MS // 60_000} minutes, and the log tracks no more; reuse each"
+                " producer for more than a few batches"
             )
 
     def appended(self, header: BatchHeader, base_offset: int, *, now_ms: int) -> None:
-        """Take note that a batch is in the log at `base_offset`, behind all that is known."""
+        """Add a batch that is in the log at `base_offset`, after all known batches."""
         if not header.is_sequenced:
             return
         known = self._producers.pop(header.producer_id, None)
@@ -200,10 +198,10 @@ class ProducerStates:
                 del self._producers[oldest.producer_id]
 
     def learn(self, headers: Iterable[BatchHeader], *, now_ms: int) -> None:
-        """Take note of batches that are in the log, maybe before others that are known.
+        """Add batches that are in the log, maybe before known batches.
 
-        For what could not be read when the log was opened. Learned in any order, and more than
-        once, all batches of a log lead to the same as if they had been appended.
+        For batches that were damaged when the log was opened. All batches of a log, in any order
+        and more than once, lead to the same state as their appends.
         """
         for header in headers:
             if header.is_sequenced:
@@ -228,10 +226,10 @@ class ProducerStates:
         self._producers[header.producer_id] = msgspec.structs.replace(known, window=window)
 
     def truncate(self, log_end_offset: int) -> None:
-        """Forget batches at or above the new end of the log.
+        """Remove batches at or above the new end of the log.
 
-        A producer has at most a window of batches under way, so what it may still retry lies in
-        the window even when all of it is truncated; then it has to start with the first of them.
+        A producer has at most a window of batches in flight, so its retries are in the window even
+        if all of it is truncated. Then it must start with the first of them.
         """
         for producer in list(self._producers.values()):
             kept = tuple(each for each in producer.window if each.base_offset < log_end_offset)
@@ -242,7 +240,7 @@ class ProducerStates:
                 )
 
     def position(self, producer_id: int) -> ProducerPosition | None:
-        """Return how far a producer is, `None` if nothing is known of it."""
+        """Return the position of a producer, `None` if it is not known."""
         producer = self._producers.get(producer_id)
         if producer is None:
             return None
@@ -250,11 +248,8 @@ class ProducerStates:
         return ProducerPosition(producer.producer_epoch, next_sequence)
 
     def expire(self, *, before_ms: int, is_kept: Callable[[int], bool]) -> None:
-        """Forget producers whose last batch was appended before `before_ms`.
-
-        Not those of which `is_kept` returns that they are never to be forgotten.
-        """
-        # By their times and not by their order: the clock may have jumped.
+        """Forget producers whose last append is before `before_ms`, except if `is_kept`."""
+        # By time and not by order, because the clock may have jumped.
         states = self._producers.values()
         silent = [each.producer_id for each in states if each.last_append_ms < before_ms]
         for producer_id in silent:
@@ -262,11 +257,11 @@ class ProducerStates:
                 del self._producers[producer_id]
 
     def snapshot(self) -> list[ProducerState]:
-        """Return what a checkpoint must keep."""
+        """Return the states for a checkpoint."""
         return list(self._producers.values())
 
     def _oldest(self) -> ProducerState | None:
-        """Return who was silent for the longest time and may be forgotten. Brokers never are."""
+        """Return the producer with the oldest append; brokers are never forgotten."""
         for producer in self._producers.values():
             if not _is_broker(producer.producer_id):
                 return producer

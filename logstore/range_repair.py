@@ -1,12 +1,12 @@
-"""Putting batches of another replica in the place of damaged ones.
+"""Range repair: the replacement of damaged batches by those of another replica.
 
-What is damaged is written over where it lies, for a batch is equally long on all replicas: so a
-repair costs what it brings, whatever the size of the segment, nothing else moves, and whoever has
-the file open goes on. Only what is missing at the end of a segment, or with all of its file, makes
-a file longer, or makes a new one.
+The repair overwrites damaged bytes in place, because a batch has the same length on all replicas.
+So its cost does not depend on the size of the segment, no other bytes move, and readers keep their
+open files. Batches that are missing at the end of a segment extend its file. Batches of a missing
+file go to a new file.
 
-Crash-safe because the log goes on to call the offsets damaged until all of it is durable and was
-read back. A crash on the way leaves them damaged, and maybe some of the bytes good already.
+The repair is crash-safe: the log keeps the offsets as damaged until all bytes are durable and read
+back. After a crash they are still damaged, though some bytes may be good already.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ _POSITION_MAX = (1 << 64) - 1
 
 @final
 class Batches:
-    """Batches one after the other, as they came from another replica, and their headers."""
+    """Consecutive batches from another replica, and their headers."""
 
     def __init__(self, headers: Sequence[BatchHeader], data: memoryview) -> None:
         """Hold checked batches; `data` is stamped in place when they are written."""
@@ -68,14 +68,14 @@ class Batches:
         )
 
     def split_at(self, offset: int) -> "tuple[Batches, Batches]":
-        """Return the batches that begin below `offset`, and the others."""
+        """Return the batches that begin below `offset`, and the other batches."""
         return self.split(sum(header.base_offset < offset for header in self.headers))
 
     def stamp(self, position: int, *, durable_max: int) -> None:
-        """Stamp them for a file in which they lie from `position` on.
+        """Stamp the durable positions of batches that go to `position` of a file.
 
-        All that lies before each of them is on disk once it can be read. They claim no more than
-        the good batch behind them, `durable_max`, for what batches claim never falls.
+        All bytes before each of them are on disk once it can be read. Durable positions never fall
+        within a file, so they must not exceed that of the good batch after them, `durable_max`.
         """
         at = 0
         for header in self.headers:
@@ -85,13 +85,13 @@ class Batches:
 
 
 def check_repair(data: memoryview, *, offset: int, end_offset: int) -> Batches:
-    """Check batches that are to fill the offsets from `offset` to `end_offset`; copies them.
+    """Check batches for the offsets from `offset` to `end_offset`; return a copy.
 
-    The first may begin below, and the last end above.
+    The first may begin below `offset`, and the last end above `end_offset`.
 
     Raises:
         CorruptBatchError: A checksum is wrong.
-        InvalidBatchError: They are not whole, do not follow on each other, or not on these offsets.
+        InvalidBatchError: They are incomplete, not consecutive, or do not cover these offsets.
     """
     first = parse_header(data)
     begin = offset if first is None else first.base_offset
@@ -105,13 +105,13 @@ def check_repair(data: memoryview, *, offset: int, end_offset: int) -> Batches:
 
 
 class _Overwrite(msgspec.Struct, frozen=True):
-    """Batches that go into the file of a segment."""
+    """Batches to write into the file of a segment."""
 
     segment: Segment
     gap: Gap
     batches: Batches
     footer: SegmentFooter | None
-    """How the segment ends from now on, `None` if its end stays as it is."""
+    """The new footer of the segment, `None` if its end does not change."""
 
 
 @final
@@ -127,7 +127,7 @@ class RangeRepair:
         config: LogConfig,
         now_ms: int,
     ) -> None:
-        """Repair `segments`; files that are made are sealed at `now_ms`."""
+        """Repair `segments`; new files are sealed at `now_ms`."""
         self._segments = segments
         self._leader_epochs = leader_epochs
         self._files = files
@@ -139,10 +139,10 @@ class RangeRepair:
         self._still_missing: list[DamagedRange] = []
 
     def plan(self, batches: Batches) -> None:
-        """Find out where batches go; reads and blocks.
+        """Find the positions of batches; reads and blocks.
 
         Raises:
-            InvalidBatchError: They do not fit to what is good of the log.
+            InvalidBatchError: They do not fit the intact batches of the log.
             OSError: The disk failed.
         """
         for header in batches.headers:
@@ -160,21 +160,21 @@ class RangeRepair:
             if here.headers:
                 _require_end(here, end_offset)
                 self._plan_in(segment, end_offset, here)
-        assert not rest.headers, "they end below the end of the log"
+        assert not rest.headers, "the batches end below the end of the log"
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes are to be written."""
+        """Bytes to write."""
         parts = [*self._additions, *(each.batches for each in self._overwrites)]
         return sum(len(part.data) for part in parts)
 
     def run(self, directory: str) -> None:
-        """Write, durably, and read back what was written; blocks.
+        """Write the batches durably and read them back; blocks.
 
-        Everything in the log must be durable. The damage is still noted afterwards.
+        The whole log must be durable. The offsets are still damaged afterwards.
 
         Raises:
-            CorruptRecordError: The disk has other bytes than were written.
+            CorruptRecordError: The disk returned other bytes than were written.
             OSError: The disk is full or failed.
         """
         for missing in self._still_missing:
@@ -187,9 +187,9 @@ class RangeRepair:
             self._files.disk.sync_directory(directory)
 
     def settle(self, batches: Batches) -> None:
-        """Take account of batches that are durable: they are not damaged any more.
+        """Remove the damage of batches that are durable now.
 
-        Indexes are made anew of segments in which nothing is.
+        Segments without further damage get a new index.
 
         Raises:
             OSError: The disk failed.
@@ -203,7 +203,7 @@ class RangeRepair:
                 segment.rebuild_index(self._config)
 
     def _plan_in(self, segment: Segment, end_offset: int, batches: Batches) -> None:
-        """Plan for batches that all belong to one segment, which may end at `end_offset`."""
+        """Plan the batches of one segment, which may end at `end_offset`."""
         rest = batches
         walk = self._scan(segment, batches.offset, end_offset)
         for found in walk:
@@ -251,9 +251,9 @@ class RangeRepair:
             self._add(elsewhere)
 
     def _note_misplaced(self, gap: Gap, behind: Iterator[ValidBatch | Gap]) -> None:
-        """Call batches damaged that lie in the place of others, as a misdirected write leaves them.
+        """Add misplaced batches of a misdirected write to the damage.
 
-        They look good, but before and behind them something is missing.
+        They look good, but batches before and after them are missing.
         """
         for found in behind:
             if isinstance(found, Gap) and found.offset > gap.end_offset:
@@ -263,14 +263,14 @@ class RangeRepair:
     def _overwrite_in_place(self, segment: Segment, gap: Gap, run: Batches) -> None:
         footer = None
         if segment.is_sealed and run.max_timestamp_ms > segment.max_timestamp_ms:
-            # It was sealed anew while these were missing.
+            # The segment was sealed while these batches were missing.
             footer = msgspec.structs.replace(
                 segment.footer(), max_timestamp_ms=run.max_timestamp_ms
             )
         self._overwrites.append(_Overwrite(segment, gap, run, footer))
 
     def _count_fitting(self, segment: Segment, gap: Gap, run: Batches) -> int:
-        """Return how many batches go to the end of a segment without making it too long."""
+        """Return how many batches fit at the end of a segment within its size limit."""
         position = gap.position
         limit = max(segment.end_position, self._config.segment_bytes)
         for count, header in enumerate(run.headers):
@@ -282,7 +282,7 @@ class RangeRepair:
         return len(run.headers)
 
     def _add(self, batches: Batches) -> None:
-        """Plan for segments that hold these batches and nothing else."""
+        """Plan new segments with only these batches."""
         while batches.headers:
             size = SEGMENT_HEADER_SIZE
             count = 0
@@ -297,7 +297,7 @@ class RangeRepair:
             self._additions.append(addition)
 
     def _scan(self, segment: Segment, offset: int, end_offset: int) -> Iterator[ValidBatch | Gap]:
-        """Return what there is from a good batch before `offset` on."""
+        """Yield batches and gaps from a good batch before `offset` on."""
         window = FileWindow(segment.file(), end=segment.end_position, chunk_bytes=8 * KiB)
         start = OffsetPosition(*segment.start_of(offset, self._config))
         while start.position > SEGMENT_HEADER_SIZE:
@@ -327,18 +327,18 @@ class RangeRepair:
             _read_back(file, gap.position, batches)
         except (OSError, CorruptRecordError):
             if overwrite.footer is not None:
-                with suppress(OSError):  # If it fails again, the next start makes one.
-                    segment.seal_anew(segment.footer())
+                with suppress(OSError):  # If it fails again, the next start writes the footer.
+                    segment.replace_footer(segment.footer())
             raise
         if overwrite.footer is not None:
-            segment.seal_anew(overwrite.footer)
+            segment.replace_footer(overwrite.footer)
         if gap.behind is None and segment.is_sealed:
             segment.extend_index(batches.headers, gap.position, self._config)
         elif not segment.is_sealed:
             segment.max_timestamp_ms = max(segment.max_timestamp_ms, batches.max_timestamp_ms)
 
     def _make_segment(self, batches: Batches) -> Segment:
-        """Make the file of a sealed segment with these batches; its name is not durable yet."""
+        """Create the file of a sealed segment with these batches; its name is not durable yet."""
         segment = self._segments.describe(batches.offset)
         batches.stamp(SEGMENT_HEADER_SIZE, durable_max=_POSITION_MAX)
         footer = SegmentFooter(
@@ -370,7 +370,7 @@ class RangeRepair:
 
 
 def _read_back(file: File, position: int, batches: Batches) -> None:
-    """Check that the disk has what was written and synced."""
+    """Check that the disk returns the written bytes."""
     file.drop_cache()
     if memoryview(file.read_at(position, len(batches.data))) != batches.data:
         raise corrupt(batches.offset, batches.end_offset)
@@ -379,13 +379,13 @@ def _read_back(file: File, position: int, batches: Batches) -> None:
 def _require_end(batches: Batches, end_offset: int) -> None:
     if batches.end_offset > end_offset:
         raise InvalidBatchError(
-            f"the batch that ends at offset {batches.end_offset} reaches into the segment that"
-            f" begins at {end_offset}"
+            f"the batch that ends at offset {batches.end_offset} reaches into the next segment,"
+            f" which begins at {end_offset}"
         )
 
 
 def _has_room(segment: Segment, gap: Gap, run: Batches) -> bool:
-    """Return whether batches have the length that is missing, or there is no limit to that."""
+    """Return whether batches fit into the gap, or the gap has no fixed length."""
     size, room = len(run.data), gap.end_position - gap.position
     is_limited = gap.behind is not None or not segment.is_sealed
     is_part = run.end_offset < gap.end_offset
@@ -393,7 +393,7 @@ def _has_room(segment: Segment, gap: Gap, run: Batches) -> bool:
 
 
 def _require_same(found: BatchHeader, ours: BatchHeader) -> None:
-    """Check that a batch is the one that is here already."""
+    """Check that a batch is identical to the good batch in the log."""
     if (found.base_offset, found.next_offset, found.leader_epoch, found.batch_crc) != (
         ours.base_offset,
         ours.next_offset,
@@ -401,18 +401,18 @@ def _require_same(found: BatchHeader, ours: BatchHeader) -> None:
         ours.batch_crc,
     ):
         raise InvalidBatchError(
-            f"the batch at offset {ours.base_offset} is another one than the good one that is here"
+            f"the batch at offset {ours.base_offset} differs from the good batch in the log"
         )
 
 
 def _require_fitting(gap: Gap, run: Batches) -> None:
-    """Check that batches begin and end where there is room for them, and are of the right time."""
+    """Check that batches match the offsets of a gap, and the leader epochs around it."""
     behind = gap.behind
     epoch_max = _EPOCH_MAX if behind is None else behind.leader_epoch
     if not run.headers or run.offset != gap.offset or run.end_offset > gap.end_offset:
         raise InvalidBatchError(
-            f"no batch begins at offset {gap.offset} and ends at {gap.end_offset} or before,"
-            " as those do that are missing"
+            f"the batches do not fill the gap: none begins at offset {gap.offset} and ends at"
+            f" {gap.end_offset} or before"
         )
     epochs = run.headers[0].leader_epoch, run.headers[-1].leader_epoch
     if epochs[0] < gap.leader_epoch or epochs[1] > epoch_max:

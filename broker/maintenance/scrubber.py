@@ -136,7 +136,7 @@ class Scrubber:
         is_open = self._partitions.replica(*partition.key) is partition
         if scrub.spoiled and is_open and not partition.is_held:
             self._tell_spoiled(partition, ", ".join(scrub.spoiled))
-            if scrub.mend():
+            if scrub.repair():
                 await self._env.run_in_thread(scrub.sync)
 
     async def _look_closer(self, partition: Partition, gap: Gap) -> None:

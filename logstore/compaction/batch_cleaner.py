@@ -1,13 +1,13 @@
-"""Which records compaction takes out of a log, and what is left of its batches.
+"""Batch-level compaction: the records that a cleaning removes, and the batches that it leaves.
 
-Pure: no clock, no I/O. Newest wins: a record dies when a later one of its key is known. Offsets
-never change, and batches follow each other without a gap: what is left of a batch stands for all of
-its offsets, and a run of batches of which nothing is left becomes one empty batch.
+Pure: no clock, no I/O. The newest record of a key wins: a later record of its key removes a record.
+Offsets never change, and batches cover offsets without a gap: a sparse batch covers all offsets of
+its original, and a run of batches without records becomes one empty batch.
 
-Never taken out: records without a key, chunks of large messages (the message that names them may be
-needed by a queue), markers, and what nobody can decode or has too many records for one batch. What
-is not looked into takes nothing out either, in no cleaning: if it did in one and not in another, a
-tombstone could go before what it deletes.
+Compaction never removes records without a key, chunks of large messages (a queue may need their
+message), markers, and batches that cannot be decoded or have too many records. Skipped batches do
+not remove earlier records either, in any cleaning: otherwise a tombstone could go before the
+records that it deletes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,33 +25,33 @@ from tidelog.wire.errors import WireFormatError
 
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 RECORDS_MAX: Final = 1 << 20
-"""In one batch. Whoever cleans has memory for as many keys."""
+"""Maximum records of a batch that is cleaned; the offset map has room for as many keys."""
 _KEYS: Final = ColumnDecoder(["keys"])
 _KEYS_AND_HEADERS: Final = ColumnDecoder(["keys", "headers"])
 
 
 @final
 class KeyRange:
-    """The newest record of each key in a range of offsets, as far as memory allows.
+    """The newest record of each key in a range of offsets, within a memory limit.
 
-    Batches come in their order. When one does not fit any more, the range ends before it.
+    Batches are added in order. The range ends before the first batch that does not fit.
     """
 
     def __init__(self, keys: OffsetMap, first_offset: int) -> None:
-        """Begin a range that is empty; `keys` is too."""
+        """Start an empty range; `keys` is empty too."""
         assert not len(keys)
         self._keys = keys
         self.end_offset = first_offset
-        """How far it goes (exclusive)."""
+        """Exclusive end of the range."""
         self.is_full = False
-        """Whether a batch did not fit: the rest is for the next round."""
+        """Whether a batch did not fit: the rest waits for the next run."""
 
     def add(self, header: BatchHeader, batch: BytesLike) -> bool:
         """Add the next batch; return whether it fit."""
         assert header.base_offset <= self.end_offset <= header.next_offset
-        # The most that it may need: a batch is in the range as a whole or not at all.
+        # The upper bound: a batch is in the range completely or not at all.
         needed = header.record_count if header.record_count <= RECORDS_MAX else 0
-        assert needed <= self._keys.capacity, "no round would ever come behind this batch"
+        assert needed <= self._keys.capacity, "no run could ever pass this batch"
         if self.is_full or needed > self._keys.room:
             self.is_full = True
             return False
@@ -69,22 +69,22 @@ class KeyRange:
 
 
 class CleaningRules(msgspec.Struct, frozen=True):
-    """What holds for one segment in one cleaning."""
+    """Rules of one cleaning for one segment."""
 
     range: KeyRange
-    """Above it nothing is changed."""
+    """Newest records; batches above its end stay unchanged."""
     drops_tombstones: bool
-    """Whether deletions die that have no later record of their key either."""
+    """Whether to remove tombstones too that have no later record of their key."""
     is_header_needed: Callable[[int], bool]
-    """Whether what is known of a producer rests on the header of the batch at a base offset."""
+    """Whether the producer state needs the header of the batch at a base offset."""
 
 
 @final
 class BatchCleaner:
-    """Takes batches that follow each other without a gap, and gives what is left of them.
+    """Cleans consecutive batches.
 
-    They stand for the same offsets, epoch by epoch. One that loses nothing is given as it is;
-    others have durable position 0.
+    The cleaned batches cover the same offsets, epoch by epoch. A batch that loses no record is
+    returned unchanged; other batches have durable position 0.
     """
 
     def __init__(self, rules: CleaningRules) -> None:
@@ -94,7 +94,7 @@ class BatchCleaner:
         self._gone: _Gone | None = None
 
     def take(self, header: BatchHeader, batch: BytesLike) -> list[BytesLike]:
-        """Take the next batch; return what can be told by now of what is left."""
+        """Add the next batch; return the cleaned batches that are complete."""
         left = _cleaned(header, batch, self.rules)
         gone = self._gone
         if left is None and not self.rules.is_header_needed(header.base_offset):
@@ -109,13 +109,13 @@ class BatchCleaner:
         return [*self.end(), left]
 
     def end(self) -> list[BytesLike]:
-        """Return what is left of what was taken and not given yet."""
+        """Return the last cleaned batch, if one is pending."""
         gone, self._gone = self._gone, None
         return [] if gone is None else [gone.encoded()]
 
 
 class _Gone(msgspec.Struct, frozen=True):
-    """A run of offsets, written in one epoch, of which nothing is left."""
+    """A run of offsets of one epoch without remaining records."""
 
     base_offset: int
     end_offset: int
@@ -134,7 +134,7 @@ class _Gone(msgspec.Struct, frozen=True):
 
 
 def _cleaned(header: BatchHeader, batch: BytesLike, rules: CleaningRules) -> BytesLike | None:
-    """Return what is left of a batch, `None` if no record is."""
+    """Return the cleaned batch, `None` if it has no record left."""
     is_above = header.next_offset > rules.range.end_offset
     if is_above or header.is_control or header.record_count > RECORDS_MAX:
         return batch
@@ -151,7 +151,7 @@ def _cleaned(header: BatchHeader, batch: BytesLike, rules: CleaningRules) -> Byt
 
 
 def _living(header: BatchHeader, columns: Columns, rules: CleaningRules) -> list[int]:
-    """Return the places of the records that stay."""
+    """Return the indexes of the records that stay."""
     values = columns.values
     living: list[int] = []
     for place, (delta, key, headers) in enumerate(_rows(columns)):
@@ -175,7 +175,7 @@ def _rows(columns: Columns) -> Iterator[tuple[int, bytes | None, Headers]]:
 
 
 def _decoded(header: BatchHeader, batch: BytesLike) -> Columns | None:
-    """Return the keys of a batch, and headers if there may be chunks; `None` if nobody can."""
+    """Return the keys of a batch, and headers if it may have chunks; `None` if undecodable."""
     if header.is_control or header.record_count > RECORDS_MAX:
         return None
     decoder = _KEYS_AND_HEADERS if header.has_queue_fields else _KEYS

@@ -1,7 +1,7 @@
 """One cleaning of one log, in steps: build the offset map, rewrite segments, swap them in.
 
-A run covers as much of the dirty part as fits into memory, and cleans all that lies below its end:
-the newest record of a key that it knows supersedes those in what was clean before as well.
+A run covers as much of the dirty part as fits into memory, and cleans all segments below its end:
+the newest record of a key supersedes records in the clean part as well.
 """
 
 from collections.abc import Generator, Sequence
@@ -52,7 +52,7 @@ class CleanableLog(Protocol):
 
     @property
     def log_start_offset(self) -> int:
-        """First offset still readable."""
+        """First readable offset."""
         ...
 
     @property
@@ -62,7 +62,7 @@ class CleanableLog(Protocol):
 
 
 class LogToClean:
-    """The segments of a log that may be cleaned now, and how much that is worth."""
+    """The cleanable segments of a log, and the urgency of their cleaning."""
 
     def __init__(self, log: CleanableLog, config: CompactionConfig, *, now_ms: int) -> None:
         """Choose the segments by `config`."""
@@ -76,7 +76,7 @@ class LogToClean:
         self.segments = cleanable_segments(described, bounds, config, now_ms=now_ms)
         self.by_base = {segment.base_offset: segment for _, segment in sealed}
         self.urgency = urgency(self.segments, self.clean_offset, config, now_ms=now_ms)
-        """0 if it is not worth it, above 1 if it is late."""
+        """0 if the cleaning can wait, above 1 if it is overdue."""
         self.dirty_ratio = dirty_ratio(self.segments, self.clean_offset)
 
 
@@ -84,8 +84,8 @@ class LogToClean:
 class CleanerRun:
     """One cleaning of one log.
 
-    `run` it in another thread until `is_done`; whenever there is `ready` a file, swap that. Begin
-    nothing more when it is not `is_current`, and `abandon` it then.
+    Call `run` in another thread until `is_done`. Whenever a rewrite is `ready`, swap it. Stop when
+    the run is not `is_current` any more, and call `abandon`.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class CleanerRun:
         memory_bytes: int,
         now_ms: int,
     ) -> None:
-        """Clean what may be cleaned now, which is something; `owner` says whose log it is.
+        """Clean the cleanable segments, of which there is at least one; `owner` names the log.
 
         Raises:
             OSError: The disk failed.
@@ -125,28 +125,28 @@ class CleanerRun:
         }
         self._walk = self._steps()
         self.ready: SegmentRewrite | None = None
-        """What is to be swapped before `run` goes on."""
+        """Rewrite to swap before `run` continues."""
         self._rewrite: SegmentRewrite | None = None
         self.end_offset = self._to_clean.clean_offset
-        """How far the log is clean when all is done."""
+        """Clean offset of the log after the run."""
         self.is_done = False
         self.gap: Gap | None = None
-        """The damage that ended it."""
+        """The damage that ended the run."""
         self.read_bytes = self.written_bytes = 0
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing has changed the log since, but appends and this."""
+        """Whether only appends and this run have changed the log since the start."""
         return self._log.cleaner.generation == self._generation
 
     def run(self, cost_bytes: int) -> int:
-        """Go on for about `cost_bytes`, and return how many it were; blocks.
+        """Continue for about `cost_bytes`, and return the actual cost; blocks.
 
         Raises:
             RewriteFailedError: Something is damaged, or a file would be too long.
             OSError: The disk is full or failed.
         """
-        assert self.ready is None, "first it is to be swapped"
+        assert self.ready is None, "swap the rewrite first"
         spent = 0
         for step in self._walk:
             spent += step
@@ -156,9 +156,9 @@ class CleanerRun:
         return spent
 
     def begin_swap(self) -> SegmentSwap | None:
-        """Return what puts in its place what is `ready`, `None` if it is too late.
+        """Return the swap of the `ready` rewrite, `None` if it is too late.
 
-        Nobody else changes files of the log but by appends and flushes until `end_swap`.
+        Until `end_swap` only appends and flushes may change files of the log.
 
         Raises:
             OSError: The disk failed.
@@ -167,7 +167,7 @@ class CleanerRun:
         return self._log.cleaner.begin_swap(self.ready, self._generation, self._log.config)
 
     def commit(self, swap: SegmentSwap) -> bool:
-        """Let what was prepared count; return whether it does. Then `finish` the swap.
+        """Commit the prepared swap; return whether it is valid. Then call `finish` of the swap.
 
         Raises:
             OSError: The disk failed.
@@ -175,7 +175,7 @@ class CleanerRun:
         return self._log.cleaner.commit(swap, self._generation)
 
     def end_swap(self, swap: SegmentSwap) -> None:
-        """Take note that a swap has finished."""
+        """End a finished swap."""
         swap.end()
         self.ready = None
 
@@ -185,7 +185,7 @@ class CleanerRun:
         self._log.cleaner.complete(self.end_offset, self._generation)
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Stop the run and remove its files."""
         self._walk.close()
         if self._rewrite is not None:
             self._rewrite.abandon()

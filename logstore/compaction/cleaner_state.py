@@ -1,8 +1,8 @@
-"""What compaction changes of one log: which files are in it, and how far it is clean.
+"""Compaction state of one log: its clean offset, and the swaps of its files.
 
-A cleaning runs beside the log, for minutes maybe. Every other change of records that are already in
-the log (truncation, repair, retention, the removal of records, damage, closing) aborts it: the new
-files may not fit any more.
+A cleaning runs beside the log, maybe for minutes. Every other change of existing records
+(truncation, repair, retention, the removal of records, damage, closing) aborts it, because the new
+files may not match the log any more.
 """
 
 from typing import final
@@ -19,10 +19,10 @@ from tidelog.logstore.segments.segment_list import SegmentList
 
 @final
 class CleanerState:
-    """How far one log is clean; one cleaning at a time, and one swap of files at a time.
+    """The clean offset of one log, which has one cleaning and one swap of files at a time.
 
-    Invariant: no record below `clean_offset` is superseded by a later one below it, unless records
-    were put back since, and then it is 0.
+    Invariant: no record below `clean_offset` is superseded by a later record below it. If a repair
+    has restored records, `clean_offset` is 0.
     """
 
     def __init__(
@@ -34,26 +34,26 @@ class CleanerState:
         flush_state: FlushState,
         clean_offset: int,
     ) -> None:
-        """Clean `segments`, of which all below `clean_offset` is clean."""
+        """Start with `segments`, which are clean below `clean_offset`."""
         self._directory = directory
         self._files = files
         self._segments = segments
         self._flush_state = flush_state
         self.clean_offset = clean_offset
         self.generation = 0
-        """Grows with each abort: a cleaning that began before must not change the log."""
+        """Grows with each abort: a cleaning of an older generation must not change the log."""
 
     def abort(self, *, clean_offset_max: int | None = None) -> None:
-        """Abort the cleaning under way, if there is one; at most so much is clean from now on."""
+        """Abort a running cleaning; lower the clean offset to `clean_offset_max`, if given."""
         self.generation += 1
         if clean_offset_max is not None:
             self.clean_offset = min(self.clean_offset, clean_offset_max)
 
     def sealed(self, clean_offset: int) -> list[tuple[SealedSegment, Segment]]:
-        """Return what may be cleaned as far as files are concerned, oldest first.
+        """Return the segments whose files may be replaced, oldest first.
 
-        Only what lies below the last checkpoint: a start believes footers there. Times of earlier
-        cleanings count below `clean_offset`: behind it, what was put back may be younger.
+        Only segments below the last checkpoint, where a start trusts footers. Times of earlier
+        cleanings count only below `clean_offset`: above it, repaired records may be younger.
         """
         bound = self._flush_state.checkpoint_base_offset
         return [
@@ -65,7 +65,7 @@ class CleanerState:
     def begin_swap(
         self, rewrite: SegmentRewrite, generation: int, config: LogConfig
     ) -> SegmentSwap | None:
-        """Return the swap of a rewrite begun at `generation`; `None` if it is too late.
+        """Return the swap of a rewrite of `generation`; `None` if it is too late.
 
         Until it has ended, only appends and flushes may change files of the log.
 
@@ -80,7 +80,7 @@ class CleanerState:
         )
 
     def commit(self, swap: SegmentSwap, generation: int) -> bool:
-        """Let new files count, and return whether they do; the old ones do if it is too late.
+        """Commit the new files and return true; return false and keep the old ones if too late.
 
         Raises:
             OSError: The disk failed.

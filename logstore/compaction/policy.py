@@ -1,4 +1,4 @@
-"""What compaction may clean of a log, when it is worth it, and which segments become one.
+"""Compaction policy: cleanable segments, the dirty ratio, and the merge of small segments.
 
 Pure: no clock, no I/O.
 """
@@ -14,20 +14,20 @@ _RELATIVE_OFFSET_MAX = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionConfig:
-    """How one log is compacted."""
+    """Compaction settings of one log."""
 
     min_compaction_lag_ms: int = 0
-    """Records stay as they are for so long after their segment was sealed."""
+    """Minimum time between the seal of a segment and its cleaning."""
 
     max_compaction_lag_ms: int | None = None
-    """Clean what was sealed so long ago, however little it is; `None` waits for the ratio."""
+    """Age since the seal at which a segment is cleaned whatever the ratio; `None` waits for it."""
 
     min_cleanable_dirty_ratio: float = 0.5
-    """Clean when so much of what may be cleaned never was, by bytes."""
+    """Minimum ratio of never cleaned bytes to cleanable bytes."""
 
     delete_retention_ms: int = 24 * 3600 * 1000
-    """A tombstone stays for so long after the cleaning that left nothing before it: whoever reads
-    from the start and needs no longer than that sees every deletion."""
+    """Time that a tombstone stays after the cleaning that removed all earlier records of its key. A
+    consumer that reads from the start within this time sees every deletion."""
 
     def __post_init__(self) -> None:
         """Check the relations between settings."""
@@ -40,7 +40,7 @@ class CompactionConfig:
 
 
 class SealedSegment(msgspec.Struct, frozen=True):
-    """What compaction needs to know of a sealed segment."""
+    """Properties of a sealed segment that compaction needs."""
 
     base_offset: int
     end_offset: int
@@ -48,20 +48,21 @@ class SealedSegment(msgspec.Struct, frozen=True):
     size_bytes: int
     sealed_at_ms: int
     cleaned_at_ms: int | None = None
-    """When nothing was left any more that its tombstones delete; `None` when it never was."""
+    """Time of the first cleaning that removed all records that its tombstones delete; `None` before
+    that."""
 
 
 class CleanableBounds(msgspec.Struct, frozen=True):
-    """The offsets between which a log may be cleaned."""
+    """Bounds of the offsets that may be cleaned."""
 
     log_start_offset: int
     high_watermark: int
     damaged_from: int | None = None
-    """Where the first damage is that is known, at or above the log start."""
+    """Offset of the first known damage at or above the log start."""
 
 
 def usable_clean_offset(clean_offset: int, bounds: CleanableBounds) -> int:
-    """Return how far a log is clean; from its start on if what was kept makes no sense. (I34)."""
+    """Return the clean offset of a log, or its start if the stored offset is invalid. (I34)."""
     start = bounds.log_start_offset
     return clean_offset if start <= clean_offset <= bounds.high_watermark else start
 
@@ -73,10 +74,10 @@ def cleanable_segments(
     *,
     now_ms: int,
 ) -> Sequence[SealedSegment]:
-    """Return the oldest segments, as far as they may be cleaned.
+    """Return the oldest segments that may be cleaned.
 
-    They follow each other without a gap, are committed, and were sealed long enough ago. Nothing at
-    or behind damage: what is missing there may be mended with what others have. (I28).
+    They are consecutive, committed, and were sealed long enough ago. Segments at or after damage
+    are excluded, because other replicas may repair it. (I28).
     """
     for count, segment in enumerate(segments):
         is_young = segment.sealed_at_ms > now_ms - config.min_compaction_lag_ms
@@ -88,12 +89,12 @@ def cleanable_segments(
 
 
 def dirty_bytes(segments: Sequence[SealedSegment], clean_offset: int) -> int:
-    """Return the bytes of those of which something was never cleaned."""
+    """Return the bytes of segments with records that were never cleaned."""
     return sum(each.size_bytes for each in segments if each.end_offset > clean_offset)
 
 
 def dirty_ratio(segments: Sequence[SealedSegment], clean_offset: int) -> float:
-    """Return how much of segments that may be cleaned never was, by bytes; 0 if there are none."""
+    """Return the ratio of never cleaned bytes to all bytes of cleanable segments; 0 without any."""
     size_bytes = sum(each.size_bytes for each in segments)
     dirty = [each for each in segments if each.end_offset > clean_offset]
     return dirty_bytes(dirty, clean_offset) / size_bytes if dirty else 0.0
@@ -102,13 +103,13 @@ def dirty_ratio(segments: Sequence[SealedSegment], clean_offset: int) -> float:
 def urgency(
     segments: Sequence[SealedSegment], clean_offset: int, config: CompactionConfig, *, now_ms: int
 ) -> float:
-    """Return how much a cleaning is worth, 0 if it is not: the part that is dirty, or more.
+    """Return the urgency of a cleaning: the dirty ratio, 0 below the threshold, above 1 if overdue.
 
     Args:
-        segments: Those that may be cleaned.
-        clean_offset: How far the log is clean.
-        config: How it is compacted.
-        now_ms: The time. What has waited too long comes before all that has not.
+        segments: The cleanable segments.
+        clean_offset: The clean offset of the log.
+        config: The compaction settings of the log.
+        now_ms: The time. A log that waited for too long comes before all others.
     """
     dirty = [each for each in segments if each.end_offset > clean_offset]
     if not dirty:
@@ -121,7 +122,7 @@ def urgency(
 
 
 def drops_tombstones(segment: SealedSegment, config: CompactionConfig, *, now_ms: int) -> bool:
-    """Return whether tombstones of a segment have been there for long enough. (I29)."""
+    """Return whether the retention of a segment's tombstones has passed. (I29)."""
     cleaned_at_ms = segment.cleaned_at_ms
     return cleaned_at_ms is not None and now_ms - cleaned_at_ms >= config.delete_retention_ms
 
@@ -129,9 +130,9 @@ def drops_tombstones(segment: SealedSegment, config: CompactionConfig, *, now_ms
 def cleaned_at_ms(
     group: Sequence[SealedSegment], *, range_end_offset: int, now_ms: int
 ) -> int | None:
-    """Return the time from which tombstones of segments that become one are kept on.
+    """Return the time from which the tombstones of merged segments are retained.
 
-    The latest one of them. `None` if the cleaning does not reach to their end.
+    It is the latest time of the segments. `None` if the cleaning does not reach to their end.
     """
     if group[-1].end_offset > range_end_offset:
         return None
@@ -141,10 +142,10 @@ def cleaned_at_ms(
 def group_segments(
     segments: Sequence[SealedSegment], *, range_end_offset: int, segment_bytes: int
 ) -> Iterator[Sequence[SealedSegment]]:
-    """Yield runs of segments each of which becomes one, in their order.
+    """Yield runs of segments to merge into one each, in order.
 
-    Each run fits into `segment_bytes` as it is now, so also when it is cleaned. A segment to whose
-    end the cleaning does not reach stays alone, and those behind it as they are.
+    Each run fits into `segment_bytes` before the cleaning, so also after it. A segment to whose end
+    the cleaning does not reach stays alone, and the segments after it stay unchanged.
     """
     touched = [each for each in segments if each.base_offset < range_end_offset]
     cuts = [0]

@@ -1,7 +1,7 @@
-"""Writing what compaction leaves of a run of segments into one file, beside them.
+"""Rewrite of a run of segments into one cleaned file beside them.
 
-Nothing of the log is touched: the file has a name that a start removes. It counts when
-`logstore.compaction.segment_swap` has put it in the place of the others.
+The log stays unchanged: the file has a temporary name, which a start removes. It becomes part of
+the log when `logstore.compaction.segment_swap` replaces the old segments by it.
 """
 
 from collections.abc import Generator, Sequence
@@ -28,23 +28,23 @@ from tidelog.wire.batch.record_batch import parse_header, stamp_replica
 from tidelog.wire.env.env import BytesLike
 
 BATCH_COST_BYTES: Final = 4 * KiB
-"""What a batch costs at least, so that very small ones do not take all of a processor."""
+"""Minimum cost of a batch, so that very small batches do not use up a processor."""
 _WRITE_BYTES: Final = 1 * MiB
 
 
 class RewriteFailedError(Exception):
-    """What is left of the segments cannot take their place; they stay as they are."""
+    """The cleaned file cannot replace the segments; they stay unchanged."""
 
 
 class SegmentRewritePlan(msgspec.Struct, frozen=True):
-    """What a rewrite is to come to."""
+    """Parameters of a rewrite."""
 
     header: SegmentHeader
-    """Of the new file."""
+    """Header of the new file."""
     rules: Sequence[CleaningRules]
-    """One for each segment."""
+    """Rules of each segment."""
     leader_epochs: LeaderEpochs
-    """Those of the log; they do not change meanwhile."""
+    """Leader epochs of the log; they must not change meanwhile."""
     cleaned_at_ms: int | None
     index_interval_bytes: int
 
@@ -59,10 +59,10 @@ class _Source(msgspec.Struct, frozen=True):
 
 @final
 class SegmentRewrite:
-    """One run of sealed segments, in steps that touch nothing but files."""
+    """Rewrite of one run of sealed segments, in steps that touch only files."""
 
     def __init__(self, segments: Sequence[Segment], plan: SegmentRewritePlan, disk: Disk) -> None:
-        """Rewrite `segments`, which follow each other without a gap."""
+        """Rewrite `segments`, which are consecutive."""
         self.segments = segments
         self._plan = plan
         self._disk = disk
@@ -89,14 +89,14 @@ class SegmentRewrite:
         self._walk = self._steps()
         self.is_done = False
         self.has_changed = False
-        """Whether what is written is anything else than what is there."""
+        """Whether the new file differs from the old segments."""
         self.gap: Gap | None = None
-        """The damage that ended it."""
+        """The damage that ended the rewrite."""
 
     def run(self, cost_bytes: int) -> int:
-        """Go on for about `cost_bytes`, and return how many it were; blocks.
+        """Continue for about `cost_bytes`, and return the actual cost; blocks.
 
-        When `is_done`, the file is on the disk, and was read back.
+        When `is_done`, the file is on the disk and was read back.
 
         Raises:
             RewriteFailedError: Something is damaged, or the file would be too long.
@@ -112,7 +112,7 @@ class SegmentRewrite:
 
     @property
     def footer(self) -> SegmentFooter:
-        """How the file ends."""
+        """Footer of the new file."""
         return SegmentFooter(
             self._sources[-1].end.offset,
             self._position,
@@ -122,7 +122,7 @@ class SegmentRewrite:
         )
 
     def abandon(self) -> None:
-        """Leave nothing behind; a start removes what cannot be removed now."""
+        """Remove the new file; a start removes it if that fails."""
         self._walk.close()
         if self._file is not None:
             self._file.close()
@@ -150,7 +150,7 @@ class SegmentRewrite:
     def _copy(
         self, file: File, source: _Source, cleaner: BatchCleaner
     ) -> Generator[int, None, None]:
-        """Write what is left of one segment; yield what it costs."""
+        """Write the cleaned batches of one segment; yield the costs."""
         old = self._disk.open(source.path)
         try:
             for found in scan_for_gaps(
@@ -174,7 +174,7 @@ class SegmentRewrite:
             batch = bytearray(part)
             header = parse_header(batch)
             assert header is not None
-            # All that lies before it is on the disk once it can be read.
+            # All bytes before it are on the disk once it can be read.
             stamp_replica(memoryview(batch), durable_position=self._position)
             self.index.add(
                 header.base_offset, self._position, max_timestamp_before=self._max_timestamp_ms
@@ -194,7 +194,7 @@ class SegmentRewrite:
         self._pending = bytearray()
 
     def _read_back(self, file: File) -> Generator[int, None, None]:
-        """Check that the disk has what was written and synced."""
+        """Check that the disk returns the written bytes."""
         file.drop_cache()
         crc, position, size = 0, 0, file.size()
         while position < size:
@@ -205,4 +205,6 @@ class SegmentRewrite:
             position += len(data)
             yield len(data)
         if crc != self._crc:
-            raise RewriteFailedError(f"the disk has other bytes of {self.temporary} than written")
+            raise RewriteFailedError(
+                f"the disk returned other bytes of {self.temporary} than written"
+            )

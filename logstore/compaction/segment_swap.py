@@ -1,9 +1,9 @@
-"""Putting one file in the place of a run of segments so that a crash leaves the old or the new.
+"""Crash-safe swap of a run of segments for one cleaned file (Kafka: replaceSegments).
 
-The old index goes first, for good: with the new file it would lead anywhere. Then one rename over
-the first old file decides. Behind it the names are made durable before another old file goes; one
-that a crash leaves behind lies wholly within a segment whose footer says that it was cleaned, and
-recovery removes it.
+The swap removes the old index first and durably, because its positions are wrong for the new file.
+Then one rename over the first old file commits. The names become durable before another old file
+is removed. An old file that a crash leaves lies within a segment whose footer says that it was
+cleaned, so recovery removes it.
 """
 
 from typing import final
@@ -19,7 +19,7 @@ from tidelog.logstore.segments.segment_list import SegmentList
 class SegmentSwap:
     """One swap: `prepare` blocks, `commit` is one call, `finish` blocks.
 
-    Readers go on: before `commit` with the old files, and who has one of them open to its end.
+    Readers continue: they use the old files before `commit`, and finish with files that are open.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class SegmentSwap:
         rewrite: SegmentRewrite,
         config: LogConfig,
     ) -> None:
-        """Put what `rewrite` has written in the place of what it read.
+        """Replace the source segments of `rewrite` by its file.
 
         Raises:
             OSError: The disk failed.
@@ -42,7 +42,7 @@ class SegmentSwap:
         self._rewrite = rewrite
         self._old = rewrite.segments
         self._new = Segment(files, directory, self._old[0].base_offset)
-        # In memory until it is decided: nobody writes it anew while its file is to be gone.
+        # In memory until the commit, so that no reader recreates the index file meanwhile.
         self._old[0].pin_index(config)
 
     def prepare(self) -> None:
@@ -61,10 +61,10 @@ class SegmentSwap:
         self._rewrite.abandon()
 
     def commit(self) -> None:
-        """Let the new file count, from now on for all readers; durable after `finish`.
+        """Replace the segments for all readers; durable after `finish`.
 
         Raises:
-            OSError: The disk failed; the old files count on.
+            OSError: The disk failed; the old files stay valid.
         """
         try:
             self._files.disk.rename(self._rewrite.temporary, self._new.path)
@@ -76,11 +76,11 @@ class SegmentSwap:
         self._segments.replace(self._old, self._new)
 
     def finish(self) -> None:
-        """Make it durable, then remove what it stands for; blocks.
+        """Make the swap durable, then remove the other old files; blocks.
 
         Raises:
-            OSError: The disk failed: nobody knows which of the files count after a power cut, the
-                log must go offline. The next start finds out.
+            OSError: The disk failed: the valid files after a power failure are unknown, so the log
+                must go offline. The next start decides.
         """
         self._files.disk.sync_directory(self._directory)
         self._new.keep_index(self._rewrite.index)

@@ -1,6 +1,6 @@
-"""Whether a log can be used: a disk that failed, a disk that ran full.
+"""Availability of a log: online, read-only on a full disk, offline on a failed disk.
 
-Remembers; `logstore.log` asks before it touches a file, and tells what became of it.
+Stateful: `logstore.log` checks it before file access, and reports errors to it.
 """
 
 from contextlib import suppress
@@ -11,44 +11,44 @@ from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS, D
 from tidelog.wire.errors import DiskFullError, LogOfflineError, OverloadedError
 
 _HEADROOM_BYTES = 1 << 20
-"""A disk that ran full counts as full until there is this much room beyond a batch."""
+"""Free bytes beyond a batch from which a full disk counts as writable again."""
 
 
 class LogStatus(Enum):
-    """Whether a log can be used; the values are shown to users."""
+    """Status of a log; users see the values."""
 
     ONLINE = "online"
     READ_ONLY = "read-only"
     """The disk is full; appends are refused until there is room."""
     OFFLINE = "offline"
-    """The disk failed; nothing is served until the next start has looked at the files."""
+    """The disk failed; the log serves no request until the next start has checked its files."""
     DAMAGED = "damaged"
     """Online, but some stored records are damaged."""
 
 
 @final
 class Availability:
-    """What keeps one log from being read or written.
+    """Failures that keep one log from reads or writes.
 
     Invariant: a failure stays. An fsync error is never retried: the kernel may have dropped the
     pages and show them as clean (fsyncgate; Rebello et al., ATC 2020).
     """
 
     def __init__(self, directory: str, disk: Disk) -> None:
-        """Begin with a log in `directory` that can be used."""
+        """Start online, with a log in `directory`."""
         self._directory = directory
         self._disk = disk
         self.failure: str | None = None
-        """Why the log is offline, `None` if it is not."""
+        """Reason why the log is offline, `None` if it is not."""
         self.durable_intact = True
-        """Whether what was durable still is, for all that is known of the failure."""
+        """Whether durable records are still intact, as far as the failure tells."""
         self.is_disk_full = False
-        """Whether an append found no room, or what is left is in reserve, and nobody has found room
+        """Whether an append found no room, or only the reserve is left, and no check has found room
         since."""
         self._reserve_bytes = 0
 
     def status(self, *, has_damage: bool) -> LogStatus:
-        """Return whether the log can be used, of which some records are damaged or none."""
+        """Return the status of the log; `has_damage`: some records are damaged."""
         if self.failure is not None:
             return LogStatus.OFFLINE
         if self.is_disk_full:
@@ -56,12 +56,12 @@ class Availability:
         return LogStatus.DAMAGED if has_damage else LogStatus.ONLINE
 
     def fail(self, reason: str, *, durable_intact: bool = False) -> None:
-        """Take the log offline; the first reason is the one that is shown.
+        """Take the log offline; errors show the first reason.
 
         Args:
-            reason: What to tell whoever wants to use it.
-            durable_intact: Whether only something new failed to get to the disk, so that what was
-                durable before is in no doubt.
+            reason: The text of later errors.
+            durable_intact: Whether only new bytes failed to reach the disk, so that records that
+                were durable before are certainly intact.
         """
         if self.failure is None:
             self.failure = reason
@@ -80,7 +80,7 @@ class Availability:
         """Check that there is room for `size_bytes` and some more.
 
         Raises:
-            DiskFullError: There is not.
+            DiskFullError: There is too little room.
         """
         left = self._disk.free_bytes() - size_bytes - _HEADROOM_BYTES
         if left < (0 if may_use_reserve else self._reserve_bytes):
@@ -92,14 +92,14 @@ class Availability:
         """Check that there is room for `size_bytes` and some more, beyond the reserve.
 
         Raises:
-            DiskFullError: There is not.
+            DiskFullError: There is too little room.
         """
         self.require_room(size_bytes, may_use_reserve=False)
 
     def look_for_room(self, size_bytes: int, *, reserve_bytes: int) -> None:
-        """Stop appends when less than the reserve is left; take them when there is room again.
+        """Stop appends when less than the reserve is left; resume them when there is room again.
 
-        That is room for `size_bytes` and some more: so that they are not stopped at once again.
+        Resuming needs room for `size_bytes` and some more, so that appends do not stop at once.
         """
         self._reserve_bytes = reserve_bytes
         if self.is_disk_full:
@@ -118,10 +118,10 @@ class Availability:
         raise LogOfflineError(f"{self._directory} is offline: {self.failure}") from error
 
     def read_failed(self, doing: str, error: OSError) -> NoReturn:
-        """Take account of a read that failed; see `fail`.
+        """Raise the error for a failed read; see `fail`.
 
         Raises:
-            OverloadedError: No more files can be open for now.
+            OverloadedError: No file descriptor is free for now.
             LogOfflineError: The disk failed.
         """
         if error.errno in NO_DESCRIPTOR_ERRNOS:
@@ -129,11 +129,11 @@ class Availability:
         self.failed(doing, error)
 
     def write_failed(self, doing: str, error: OSError, *, durable_intact: bool = False) -> NoReturn:
-        """Take account of a write that failed; see `fail`.
+        """Raise the error for a failed write; see `fail`.
 
         Raises:
             DiskFullError: There was no room.
-            OverloadedError: No more files can be open for now.
+            OverloadedError: No file descriptor is free for now.
             LogOfflineError: The disk failed.
         """
         if error.errno in NO_DESCRIPTOR_ERRNOS:
@@ -156,8 +156,8 @@ class Availability:
 
 
 def no_descriptor(directory: str) -> OverloadedError:
-    """Return what to tell whoever needs a file that cannot be opened for want of descriptors."""
+    """Return the error for a file that cannot be opened without a free descriptor."""
     return OverloadedError(
-        f"a file of {directory} cannot be opened, for too many are open; raise the limit of open"
-        " files of the broker"
+        f"a file of {directory} cannot be opened: too many files are open; raise the broker's limit"
+        " of open files (ulimit -n)"
     )

@@ -1,9 +1,9 @@
-"""The disk seam: every contact of a log with files.
+"""The disk interface, through which logs access all files.
 
-Pure: declarations. `logstore.disk.os_disk` is the real disk; tests and the simulator have others,
-which lose, tear, flip, fail and run full.
+Pure: declarations. `logstore.disk.os_disk` is the real disk. Tests and the simulator have others,
+which lose writes, tear writes, flip bits, fail and run full.
 
-All calls are plain. Writes and reads of cached data go to the page cache and return at once;
+All calls are synchronous. Writes and reads of cached data go to the page cache and return at once.
 `sync`, reads of cold data and removals may block, and shells run them through
 `wire.env.env.ThreadPool`. Paths are relative to the disk's root, with `/` between names.
 """
@@ -15,12 +15,12 @@ from typing import Final, Protocol
 from tidelog.wire.env.env import BytesLike
 
 DISK_FULL_ERRNOS: Final = (errno.ENOSPC, errno.EDQUOT)
-"""The numbers of an `OSError` that say: there is no room."""
+"""Numbers of an `OSError` that mean a full disk."""
 NO_DESCRIPTOR_ERRNOS: Final = (errno.EMFILE, errno.ENFILE)
-"""Those that say: no more files can be open for now. Only opening one ends so, and a sync of a
-directory before it has begun; so nothing is in doubt that was written before."""
+"""Numbers of an `OSError` that mean no free file descriptor. Only the opening of a file fails so,
+or a sync of a directory before it begins. So earlier writes are in no doubt."""
 PASSING_ERRNOS: Final = (*DISK_FULL_ERRNOS, *NO_DESCRIPTOR_ERRNOS)
-"""What passes by itself, and may be tried again. Anything else is a disk that failed."""
+"""Numbers of transient errors, which may be retried. Any other number means a failed disk."""
 
 
 class File(Protocol):
@@ -43,11 +43,11 @@ class File(Protocol):
         ...
 
     def is_cached(self, position: int, length: int) -> bool:
-        """Return whether these bytes can, as far as a cheap look tells, be read without waiting."""
+        """Return whether a read of these bytes would not wait, as far as a cheap check tells."""
         ...
 
     def write_at(self, position: int, pieces: Sequence[BytesLike]) -> None:
-        """Write all pieces one after the other.
+        """Write all pieces in order.
 
         Raises:
             OSError: `ENOSPC` or another failure; a part may have been written.
@@ -62,16 +62,16 @@ class File(Protocol):
         """Make all bytes written before this call, and the length, durable; blocks.
 
         Raises:
-            OSError: Nothing is known about what is on disk; never call it again on this file.
+            OSError: The state on disk is unknown; never call it again on this file.
         """
         ...
 
     def drop_cache(self) -> None:
-        """Forget cached clean pages, so that the next read sees what is really on disk."""
+        """Drop cached clean pages, so that the next read returns the bytes on disk."""
         ...
 
     def close(self) -> None:
-        """Close; closing twice is allowed. Reads that are under way elsewhere finish."""
+        """Close; closing twice is allowed. Running reads finish."""
         ...
 
 
@@ -84,19 +84,19 @@ class DirectoryLock(Protocol):
 
 
 class ReadableDisk(Protocol):
-    """What is asked of a disk by those who only look: a `Disk`, or one that nobody may write to."""
+    """The read-only part of a disk: a `Disk`, or a disk without write access."""
 
     @property
     def root(self) -> str:
-        """Where it is, for messages."""
+        """Path of the root, for messages."""
         ...
 
     def open(self, path: str) -> File:
         """Open an existing file.
 
         Raises:
-            FileNotFoundError: There is none.
-            OSError: It cannot be opened.
+            FileNotFoundError: The file does not exist.
+            OSError: The file cannot be opened.
         """
         ...
 
@@ -110,20 +110,20 @@ class Disk(Protocol):
 
     @property
     def root(self) -> str:
-        """Where the tree is, for messages."""
+        """Path of the root, for messages."""
         ...
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open a file for reading and writing; `create` makes an empty one if there is none.
+        """Open a file for reading and writing; `create` creates an empty file if it is missing.
 
         Raises:
-            FileNotFoundError: There is no such file and `create` is false.
+            FileNotFoundError: The file does not exist and `create` is false.
             OSError: The disk failed, or there are too many open files.
         """
         ...
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or directory of this name."""
+        """Return whether a file or directory of this name exists."""
         ...
 
     def list_directory(self, path: str) -> list[str]:
@@ -131,7 +131,7 @@ class Disk(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and its parents; nothing happens when it exists."""
+        """Create a directory and its parents; an existing directory is no error."""
         ...
 
     def rename(self, source: str, target: str) -> None:
@@ -139,11 +139,11 @@ class Disk(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; nothing happens when there is none."""
+        """Remove a file; a missing file is no error."""
         ...
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory and all that is in it; nothing happens when there is none."""
+        """Remove a directory and its content; a missing directory is no error."""
         ...
 
     def sync_directory(self, path: str) -> None:
@@ -151,11 +151,11 @@ class Disk(Protocol):
         ...
 
     def free_bytes(self) -> int:
-        """Return how many bytes can still be written."""
+        """Return the number of free bytes."""
         ...
 
     def lock(self, path: str) -> DirectoryLock:
-        """Lock the tree for this process, by a file of this name.
+        """Lock the tree for this process with a file of this name.
 
         Raises:
             DataDirectoryError: Another process holds the lock; the message names it.

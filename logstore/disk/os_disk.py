@@ -1,8 +1,8 @@
 """The disk of the operating system.
 
-Shell: owns file descriptors. The real implementation of the seam of `logstore.disk.disk`, and the
-only module of `logstore` that talks to the operating system. Nothing is remembered about what is
-on disk, so nothing here can be out of date.
+Shell: owns file descriptors. The production implementation of `logstore.disk.disk`, and the only
+module of `logstore` that calls the operating system. It caches nothing about the disk, so no state
+here can be stale.
 """
 
 import errno
@@ -16,14 +16,14 @@ from typing import final
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import DataDirectoryError
 
-# Records are nobody's business but the owner's; a group may be let in to make backups.
+# Only the owner may read records; a group may get read access for backups.
 _FILE_MODE = 0o640
 _DIRECTORY_MODE = 0o750
 
 _PIECES_MAX = os.sysconf("SC_IOV_MAX")
 _CACHE_PROBE_STRIDE_BYTES = 64 * 1024
 
-# Zero where the C library that Python was built for does not know the flag.
+# Zero if the C library that Python was built for does not have the flag.
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -32,9 +32,9 @@ class OsFile:
     """An open file of the operating system.
 
     Invariant: the descriptor is closed when the last reference to this object is gone, and not
-    before. A sync in a thread and a region queued for sending hold a reference, so a descriptor is
-    never closed, and its number never given to another file, while somebody uses it; and no lock
-    is needed for that. `close` therefore forbids only further changes.
+    before. A sync in a thread and a region queued for sending hold a reference. So a descriptor in
+    use is never closed, and its number never reused for another file, without any lock. `close`
+    therefore forbids only further changes.
     """
 
     __slots__ = ("_descriptor", "_is_closed")
@@ -48,7 +48,7 @@ class OsFile:
         os.close(self._descriptor)
 
     def fileno(self) -> int:
-        """Return the descriptor; it is valid as long as the caller refers to this file."""
+        """Return the descriptor; it is valid as long as the caller holds this file."""
         return self._descriptor
 
     def size(self) -> int:
@@ -59,7 +59,7 @@ class OsFile:
         """See `logstore.disk.disk.File`."""
         data = os.pread(self._descriptor, length, position)
         while len(data) < length:
-            # The end of the file, or, on some file systems, a read that was cut short.
+            # The end of the file, or a short read, which some file systems return.
             more = os.pread(self._descriptor, length - len(data), position + len(data))
             if not more:
                 break
@@ -67,9 +67,9 @@ class OsFile:
         return data
 
     def is_cached(self, position: int, length: int) -> bool:
-        """Ask the kernel for single bytes of the range, without waiting.
+        """Probe single bytes of the range in the page cache, without waiting.
 
-        Always true where the file system cannot answer; a read then waits on the caller's loop.
+        Always true if the file system does not support it; a read then blocks the caller's loop.
         """
         if not length or not _RWF_NOWAIT:
             return True
@@ -79,7 +79,7 @@ class OsFile:
             for probe in (*range(position, last, _CACHE_PROBE_STRIDE_BYTES), last):
                 os.preadv(self._descriptor, byte, probe, _RWF_NOWAIT)
         except OSError as error:
-            # Whatever else is wrong is for the read to say, and that may take its time.
+            # The read reports every other error, and a read may block.
             return error.errno in {errno.EOPNOTSUPP, errno.ENOSYS}
         return True
 
@@ -98,7 +98,7 @@ class OsFile:
         os.ftruncate(self._descriptor, size)
 
     def sync(self) -> None:
-        """See `logstore.disk.disk.File`. A sync that begins after `close` is as good as any."""
+        """See `logstore.disk.disk.File`. A sync after `close` is as good as one before."""
         os.fdatasync(self._descriptor)
 
     def drop_cache(self) -> None:
@@ -106,7 +106,7 @@ class OsFile:
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """Allow no more changes. Whoever still refers to the file can read and sync it."""
+        """Forbid further changes. Holders of the file can still read and sync it."""
         self._is_closed = True
 
 
@@ -121,7 +121,7 @@ def _after(pieces: Sequence[BytesLike], count: int) -> list[BytesLike]:
 
 @final
 class OsDirectoryLock:
-    """A held `flock`. It is held until `release` or the end of the process, referred to or not."""
+    """A held `flock`. It lasts until `release` or the end of the process, referenced or not."""
 
     __slots__ = ("_descriptor",)
 
@@ -132,7 +132,7 @@ class OsDirectoryLock:
     def release(self) -> None:
         """Release the lock; releasing twice is allowed. The file stays.
 
-        Removing it would let two processes hold locks on two files of one name.
+        Removing the file would let two processes hold locks on two files of one name.
         """
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -144,17 +144,17 @@ class OsDisk:
     """A directory of the operating system's file system."""
 
     def __init__(self, root: str) -> None:
-        """Use the directory `root`, which is made, durably, when it is missing.
+        """Use the directory `root`; create it durably if it is missing.
 
         Raises:
-            DataDirectoryError: It cannot be made, is not a directory, or is not ours to write.
+            DataDirectoryError: It cannot be created, is not a directory, or is not writable.
         """
         self._root = Path(root).absolute()
         try:
             _make_durable_directory(self._root)
         except OSError as error:
             raise DataDirectoryError(
-                f"data directory {self._root} cannot be made: {error.strerror}; "
+                f"data directory {self._root} cannot be created: {error.strerror}; "
                 "choose another --data-dir"
             ) from error
         if not os.access(self._root, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
@@ -175,7 +175,7 @@ class OsDisk:
 
     def exists(self, path: str) -> bool:
         """See `logstore.disk.disk.Disk`."""
-        # Not `Path.exists`: it takes a disk that fails for a file that is not there.
+        # Not `Path.exists`: it reports a failed disk as a missing file.
         try:
             self._at(path).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -208,7 +208,7 @@ class OsDisk:
     def remove_directory(self, path: str) -> None:
         """See `logstore.disk.disk.Disk`."""
         assert path, "the root is not removed"
-        # Asked first, because a name that vanishes while the removal is under way is an error.
+        # Checked first, because `rmtree` fails for names that vanish during the removal.
         if self.exists(path):
             shutil.rmtree(self._at(path))
 
@@ -217,7 +217,7 @@ class OsDisk:
         _sync_directory(self._at(path))
 
     def free_bytes(self) -> int:
-        """Return how many bytes an ordinary user can still write."""
+        """Return the number of free bytes for an ordinary user."""
         status = os.statvfs(self._root)
         return status.f_bavail * status.f_frsize
 
@@ -225,7 +225,7 @@ class OsDisk:
         """See `logstore.disk.disk.Disk`.
 
         Raises:
-            DataDirectoryError: Another process holds the lock, or nothing can be locked here.
+            DataDirectoryError: Another process holds the lock, or the disk supports no lock.
         """
         try:
             descriptor = os.open(self._at(path), os.O_RDWR | os.O_CREAT, _FILE_MODE)
@@ -233,7 +233,7 @@ class OsDisk:
             raise self._not_lockable(error) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The number is for messages only; the lock is what counts.
+            # The process id is for messages only; the lock itself excludes others.
             os.ftruncate(descriptor, os.pwrite(descriptor, b"%d\n" % os.getpid(), 0))
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
@@ -254,17 +254,17 @@ class OsDisk:
         )
 
     def _at(self, path: str) -> Path:
-        """Return where `path` is; the empty path is the root."""
+        """Return the absolute path; the empty path is the root."""
         assert not path or {"", ".", ".."}.isdisjoint(path.split("/")), f"{path!r} escapes the root"
         return self._root / path
 
 
 @final
 class OsFolder:
-    """A directory that is only looked at: nothing in it is made or changed."""
+    """A directory with read-only access."""
 
     def __init__(self, root: str) -> None:
-        """Look at the files below the directory `root`."""
+        """Read the files below the directory `root`."""
         self._root = Path(root).absolute()
 
     @property
@@ -284,12 +284,12 @@ class OsFolder:
             return []
 
     def files_below(self, path: str) -> list[str]:
-        """Return the paths of all files in a directory and those in it, or of one file.
+        """Return the paths of all files below a directory, or the path of one file.
 
-        Those of one directory follow each other, sorted.
+        Files are sorted by directory, then by name.
 
         Raises:
-            OSError: There is no such path, or it cannot be read.
+            OSError: The path does not exist, or cannot be read.
         """
         place = self._root / path
         if not place.is_dir():
@@ -302,7 +302,7 @@ class OsFolder:
         return [each.relative_to(self._root).as_posix() for each in found]
 
     def lock_shared(self, path: str) -> OsDirectoryLock:
-        """Keep everybody from locking the tree by this file, which others share; it must be there.
+        """Lock the tree with this file against exclusive locks; the file must exist.
 
         Raises:
             DataDirectoryError: A process holds the lock; the message names it.
@@ -328,7 +328,7 @@ def _raise(error: OSError) -> None:
 
 
 def _make_durable_directory(path: Path) -> None:
-    """Make a directory and its parents, and make their names durable."""
+    """Create a directory and its parents, and make their names durable."""
     missing = [each for each in (path, *path.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(_DIRECTORY_MODE, exist_ok=True)

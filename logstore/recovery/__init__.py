@@ -1,1 +1,1 @@
-"""Opening a log after a crash: torn tails, damage, lost logs."""
+"""Recovery of a log after a crash: torn tails, damage, lost logs."""

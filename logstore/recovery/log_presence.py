@@ -1,8 +1,8 @@
-"""What is left of a log that was there once, before it is opened.
+"""Presence of an existing log before it is opened: intact, partial or missing.
 
-An open log tells damage by its checkpoint and by what later batches bear witness of. Neither is
-there when the files are gone: then a log that lost everything looks like one that never had
-anything. Whoever knows that there was a log looks here first.
+An open log detects damage by its checkpoint and by the durable positions of later batches. If the
+files are gone, both are missing: a log that lost everything looks like a new log. A broker that
+knows of the log checks its presence first.
 """
 
 from enum import Enum
@@ -20,21 +20,21 @@ from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, parse_
 
 
 class LogPresence(Enum):
-    """How much of a log is left; what it has lost behind its last checkpoint nobody can tell."""
+    """How much of a log is left; losses after its last checkpoint cannot be detected."""
 
     INTACT = "intact"
-    """Its checkpoint tells how far it went at least; what is missing below will be damage."""
+    """The checkpoint records a minimum end; missing records below it will be damage."""
     PARTIAL = "partial"
-    """Some is there, but not what tells where it ended."""
+    """Some segments are left, but not the record of the log's end."""
     MISSING = "missing"
-    """No segment is there that has so much as a beginning, or a whole batch."""
+    """No segment has a valid header or a valid batch."""
 
 
 def presence_of(disk: Disk, directory: str) -> LogPresence:
-    """Return what is left in `directory` of a log that once had a checkpoint; blocks.
+    """Return the presence of the log in `directory`, which once had a checkpoint; blocks.
 
-    The segment that a checkpoint names as the active one was on the disk as far as that says.
-    If it is shorter, more may have followed. Nothing is changed.
+    The active segment was on disk at least up to the position in the checkpoint. If it is shorter
+    now, more may have followed. Nothing is changed.
 
     Raises:
         OSError: The disk failed.
@@ -58,14 +58,14 @@ def presence_of(disk: Disk, directory: str) -> LogPresence:
 
 
 def _look_into(disk: Disk, path: str) -> tuple[int, bool]:
-    """Return the size of a segment's file, and whether its header is good, or a batch is."""
+    """Return the size of a segment's file, and whether it has a valid header or batch."""
     file = disk.open(path)
     try:
         size = file.size()
         header = parse_segment_header(file.read_at(0, SEGMENT_HEADER_SIZE), f"{disk.root}/{path}")
         if header is not None:
             return size, True
-        # Whoever opens the log mends a header that batches bear witness for.
+        # Recovery repairs the header of a segment with valid batches.
         found = FileWindow(file, end=size).find_valid(SEGMENT_HEADER_SIZE, accepts=lambda _: True)
         return size, found is not None
     finally:

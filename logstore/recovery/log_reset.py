@@ -1,7 +1,7 @@
-"""Beginning a log anew at an offset, when what comes before it is to be had elsewhere.
+"""Reset of a log to an offset (Kafka: truncateFullyAndStartAt).
 
-A replica that has fallen behind the start of its leader's log, or a coordinator that took over a
-snapshot, has nothing to append at its own end: the records in between exist no more.
+A replica whose end is below its leader's log start offset, or a coordinator that installed a
+snapshot, cannot append at its own end: the records in between are gone.
 """
 
 from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
@@ -20,14 +20,14 @@ def truncate_fully(
 ) -> PartitionLog:
     """Remove every record of `log`, durably, and return the log that begins and ends at `offset`.
 
-    `log` is closed, and of no further use. No flush may be running. Blocks. After a crash on the
-    way the log is found with fewer records at its end, or begun anew; that never looks like damage.
+    `log` is closed and cannot be used afterwards. No flush may be running. Blocks. A crash during
+    the reset leaves the log with fewer records at its end, or reset; it never looks like damage.
 
     Raises:
         DiskFullError: There is no room for the checkpoint; the log may have lost its end.
         LogOfflineError: The disk failed; so for `OSError`.
     """
-    # First the end: a checkpoint that begins in the middle of what is there proves nothing of it.
+    # First truncate the end: a checkpoint that starts within the files says nothing about them.
     log.truncate(offset, may_drop_damage=True)
     log.close()
     return create_empty_log(
@@ -44,9 +44,9 @@ def create_empty_log(
     config: LogConfig,
     now_ms: int,
 ) -> PartitionLog:
-    """Return the log that begins and ends at `offset`, in the place of one that ends before it.
+    """Return the empty log at `offset`, which replaces a log that ends before it.
 
-    That one is closed. May be repeated until there is room; blocks.
+    The old log is closed. The call may be repeated until there is room; blocks.
 
     Raises:
         OSError: The disk is full or failed.

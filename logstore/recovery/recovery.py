@@ -1,12 +1,12 @@
-"""Opening a log: what is trusted, and what is scanned.
+"""Recovery of a log when it is opened: trusted parts and scanned parts.
 
-A log is scanned from its recovery point, not from zero. What the scan says is bad is a torn
-tail, which is cut off, or damage, which is remembered; `logstore.recovery.torn_tail` tells them
-apart. Files that are missing are judged like bytes that are missing.
+Recovery scans a log from its recovery point, not from zero. Bad bytes are a torn tail, which
+recovery truncates, or damage, which it records; `logstore.recovery.torn_tail` tells them apart.
+Missing files are judged like missing bytes.
 
-Before a byte behind the recovery point is believed, the file is synced and its page cache
-dropped: after a failed fsync the kernel shows pages that never reached the disk. Names are synced
-by the first flush, if not by the recovery: whoever made them may have been killed before that.
+Before recovery trusts a byte after the recovery point, it syncs the file and drops its page cache:
+after a failed fsync the kernel shows pages that never reached the disk. Recovery or the first
+flush syncs the names of files, because the process that created them may have been killed before.
 """
 
 from collections.abc import Mapping
@@ -43,16 +43,16 @@ from tidelog.wire.errors import DataDirectoryError
 
 
 class RecoveryReport(msgspec.Struct):
-    """What opening a log found, for the operator."""
+    """Findings of a recovery, for the operator."""
 
     scanned_bytes: int = 0
     """Bytes that were read and checked."""
     truncated_bytes: int = 0
-    """Bytes of a torn tail that were cut off; none of them was ever durable."""
+    """Truncated bytes of a torn tail; none of them was ever durable."""
     damage: list[DamagedRange] = []
-    """Records that are damaged or lost, found now or before."""
+    """Damaged or lost records, found now or before."""
     notes: list[str] = []
-    """Other things worth a line in the log."""
+    """Other findings, one line each."""
 
 
 def open_log(
@@ -66,9 +66,9 @@ def open_log(
 ) -> tuple[PartitionLog, RecoveryReport]:
     """Open the log of `owner` (its base offset does not matter) in `directory`; blocks.
 
-    An empty or missing directory becomes an empty log. Of a log that `is_suspect` files are known
-    to be gone, and somebody else has their records: if its checkpoint is gone as well, what lies
-    below its first segment is taken to be lost and not deleted.
+    An empty or missing directory becomes an empty log. A log that `is_suspect` is known to have
+    lost files, whose records other replicas have. If its checkpoint is gone as well, records below
+    its first segment count as lost and not as deleted.
 
     Raises:
         OSError: The disk is full or failed.
@@ -98,8 +98,7 @@ _NOTHING_KNOWN = LogCheckpoint(
 class _Recovery:
     """One opening of one log.
 
-    Invariant: everything from where the files begin to `_offset` is in `_segments` or in
-    `_damage`.
+    Invariant: all records from the first file to `_offset` are in `_segments` or in `_damage`.
     """
 
     def __init__(
@@ -182,12 +181,12 @@ class _Recovery:
             self._damage = DamagedRanges(checkpoint.damage)
 
     def _list_segments(self) -> list[int]:
-        """Return the base offsets of all segments; remove what a crash left lying about."""
+        """Return the base offsets of all segments; remove leftovers of a crash."""
         names = self._disk.list_directory(self._directory)
         bases = {base for name in names if (base := base_offset_of(name, LOG_SUFFIX)) is not None}
         indexed = {base_offset_of(name, INDEX_SUFFIX) for name in names}
-        # Whoever was to put another file in the place of a segment may have been killed: which one
-        # it is must be durable before somebody makes an index of it.
+        # A swap may have been interrupted: the surviving file must be durable before a reader
+        # creates its index.
         self._has_changed |= len(bases - indexed) > 1
         for name in names:
             base = base_offset_of(name, INDEX_SUFFIX)
@@ -199,22 +198,22 @@ class _Recovery:
         return sorted(bases)
 
     def _make_directory(self) -> None:
-        """Make the directory, and its name and those of its parents durable."""
+        """Create the directory, and make its name and those of its parents durable."""
         self._disk.make_directory(self._directory)
         parts = self._directory.split("/")
         for depth in range(len(parts)):
             self._disk.sync_directory("/".join(parts[:depth]))
 
     def _find_start(self, bases: list[int]) -> None:
-        """Go to where the files begin; what should be before that and is not there is lost.
+        """Find the log start; records between it and the first file are lost.
 
-        Retention removes only segments below the one that the checkpoint names.
+        Retention removes only segments below the active segment of the checkpoint.
         """
         known = self._known
         end = known.recovery_base_offset
         marks = deletion_markers(self._disk, self._directory)
         if marks:
-            self._has_changed = True  # The next checkpoint makes them needless.
+            self._has_changed = True  # The next checkpoint makes them obsolete.
         deleted_to = max(marks, default=0)
         if known is _NOTHING_KNOWN:
             start = end = bases[0] if bases else 0
@@ -232,10 +231,10 @@ class _Recovery:
             self._lose(min([end, *bases[:1]]))
 
     def _take_in(self, base: int, later: list[int]) -> bool:
-        """Take one segment in; return whether those behind it still count."""
+        """Add one segment; return whether the segments after it are valid."""
         segment = Segment(self._files, self._directory, base)
         if base < self._offset and self._is_cleaned_away(segment):
-            # First it must be sure that what stands for it stays.
+            # The cleaned segment that replaces it must be durable first.
             self._disk.sync_directory(self._directory)
             segment.forget_files()
             segment.remove_files()
@@ -263,7 +262,7 @@ class _Recovery:
         return self._scan(segment, later)
 
     def _is_cleaned_away(self, segment: Segment) -> bool:
-        """Return whether a crash has left a segment for which a cleaned one before it stands."""
+        """Return whether a cleaned segment before it replaces this segment, which a crash left."""
         last = self._segments[-1] if self._segments else None
         footer = segment.read_footer()
         return (
@@ -274,7 +273,7 @@ class _Recovery:
         )
 
     def _check_owner(self, segment: Segment) -> None:
-        """Check whose segment this is; mend a header that is torn or damaged."""
+        """Check the owner of a segment; repair a torn or damaged header."""
         found = segment.read_header()
         owner = msgspec.structs.replace(self._owner, base_offset=segment.base_offset)
         if found is None:
@@ -289,19 +288,19 @@ class _Recovery:
             )
 
     def _scan(self, segment: Segment, later: list[int]) -> bool:
-        """Take in what is good of a segment; return whether those behind it still count."""
+        """Add the good batches of a segment; return whether the segments after it are valid."""
         file = segment.file()
         size = file.size()
         durable_position = self._open_unsealed(segment, size)
         start = segment.end_position
-        is_vouched_for = durable_position > 0 and self._known is not _NOTHING_KNOWN
-        if start < size or not is_vouched_for:
-            # An earlier process may have ended before it synced so much as the header.
+        is_known_durable = durable_position > 0 and self._known is not _NOTHING_KNOWN
+        if start < size or not is_known_durable:
+            # An earlier process may have ended before it synced even the header.
             file.sync()
             file.drop_cache()
             self.report.scanned_bytes += size - start
             self._has_changed = True
-        # Not before: a sync that failed under an earlier process may have lost it.
+        # Only after the sync: a failed sync of an earlier process may have lost the footer.
         footer = segment.read_footer()
         end = size if footer is None else footer.end_position
         scan = TornTailScan(
@@ -329,7 +328,7 @@ class _Recovery:
         return not scan.is_torn
 
     def _settle_end(self, segment: Segment, footer: SegmentFooter | None, size: int) -> None:
-        """Seal a scanned segment if its footer fits; cut off what is no batch behind the last."""
+        """Seal a scanned segment if its footer fits; truncate the bytes after its last batch."""
         if (
             footer is not None
             and footer.end_position == segment.end_position
@@ -341,7 +340,7 @@ class _Recovery:
             segment.cut_file()
 
     def _open_unsealed(self, segment: Segment, size: int) -> int:
-        """Open a segment to be scanned; return up to where its bytes were once durable."""
+        """Open a segment for a scan; return the position up to which its bytes were durable."""
         known = self._known
         index, end_position, end_offset = None, SEGMENT_HEADER_SIZE, segment.base_offset
         durable_position = 0
@@ -349,7 +348,7 @@ class _Recovery:
             durable_position = size
         elif segment.base_offset == known.recovery_base_offset:
             durable_position = known.recovery_position
-            # When it has lost its end, we look at all that is there.
+            # If the file has lost its end, all of it is scanned.
             if durable_position <= size:
                 end_position, end_offset = durable_position, known.recovery_offset
                 segment.max_timestamp_ms = known.max_timestamp_ms
@@ -365,30 +364,30 @@ class _Recovery:
         return durable_position
 
     def _predecessor(self, offset: int) -> Predecessor:
-        """Return what must hold for a batch at `offset`."""
+        """Return the predecessor of a batch at `offset`."""
         return Predecessor(offset, self._epochs.epoch_before(offset))
 
     def _accept(self, segment: Segment, header: BatchHeader, position: int) -> None:
         segment.take_in(header, position, base_offset=header.base_offset)
         if header.base_offset < self._known.recovery_offset:
-            return  # The checkpoint told about its epoch and its producer.
+            return  # The checkpoint has its epoch and its producer.
         if self._epochs.may_assign(header.leader_epoch):
             self._epochs.assign(header.leader_epoch, header.base_offset)
         self._producers.appended(header, header.base_offset, now_ms=self._now_ms)
 
     def _is_as_known(self, header: BatchHeader) -> bool:
-        """Return whether a batch is of the epoch that wrote there, as far as the checkpoint says.
+        """Return whether a batch has the epoch that the checkpoint records for its offset.
 
-        A disk that kept an earlier state of a file may hold what was truncated since.
+        A disk that kept an earlier state of a file may hold records that were truncated since.
         """
         if header.base_offset >= self._known.recovery_offset:
             return True
         return self._epochs.wrote(header.leader_epoch, header.base_offset)
 
     def _was_durable(self, later: list[int]) -> bool:
-        """Return whether all before the segments `later` was once durable, as far as they tell.
+        """Return whether the segments `later` prove that all bytes before them were once durable.
 
-        A durable position above 0 is only stamped after a flush that covered all before.
+        A batch gets a durable position above 0 only after a flush of all bytes before.
         """
         if later and later[0] <= self._known.recovery_base_offset:
             return True
@@ -411,24 +410,24 @@ class _Recovery:
             self._has_changed = True
 
     def _lose(self, end_offset: int) -> None:
-        """Take note that everything up to `end_offset` is lost; it is never given again."""
+        """Add everything up to `end_offset` as damage; these offsets are never assigned again."""
         self._add_damage(max(self._offset, self._log_start_offset), end_offset)
         self._offset = end_offset
         last = self._segments[-1] if self._segments else None
         if last is not None and not last.is_sealed:
-            # What lies behind its last batch may be damage: nothing is appended there.
+            # The bytes after its last batch may be damage, so no append may overwrite them.
             last.end_offset = end_offset
             self._seal(last)
 
     def _settle_start(self) -> None:
-        """Forget what is known of records that are not readable any more."""
+        """Remove the state of records below the log start."""
         start = self._log_start_offset
         self._offset = max(self._offset, start)
         self._epochs.truncate_start(start)
         self._damage.truncate_start(start)
 
     def _settle_active(self) -> None:
-        """Seal what is not the end, and make sure that there is an active segment."""
+        """Seal all segments but the last, and create an active segment if there is none."""
         for segment in self._segments[:-1]:
             self._seal(segment)
         last = self._segments[-1] if self._segments else None

@@ -1,4 +1,4 @@
-"""Tells a torn tail from damage: walks through the bytes of a segment behind its checkpoint.
+"""Torn-tail detection: a scan of a segment after its checkpoint that tells torn tails from damage.
 
 Decides; reads through a `FileWindow`. `docs/formats/segment.md` has the rules and their reasons.
 """
@@ -14,25 +14,25 @@ from tidelog.wire.batch.record_batch import BatchHeader
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What other files say about a segment."""
+    """Evidence of other files about a segment."""
 
     durable_position: int
-    """Bytes of this file below it were on disk once."""
+    """Position below which the bytes of this file were once on disk."""
     next_base_offsets: Sequence[int]
-    """Where later segments begin, in their order; empty when this is the last one. A swap that was
-    broken off may have left some that lie within this one."""
+    """Base offsets of later segments, in order; empty for the last segment. An interrupted swap may
+    have left segments that lie within this one."""
     was_followed: Callable[[], bool]
-    """Whether later segments prove that all of this one was on disk once. Costly, so it is asked
-    only when something is bad."""
+    """Whether later segments prove that all of this segment was once on disk. Costly, so it is
+    called only for bad bytes."""
     is_as_known: Callable[[BatchHeader], bool] = lambda _: True
-    """Whether a batch is of the leader epoch that is known to have written there."""
+    """Whether a batch has the leader epoch that is known for its offset."""
 
 
 @final
 class TornTailScan:
-    """The walk through one segment behind what is known to be good.
+    """The scan of one segment after the part that is known to be good.
 
-    Invariant: everything below `end_position` holds batches or is in `damage`.
+    Invariant: all bytes below `end_position` are batches or in `damage`.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class TornTailScan:
         predecessor: Predecessor,
         evidence: Evidence,
     ) -> None:
-        """Begin at `position`, behind `predecessor`, and go on to `end`."""
+        """Scan from `position`, after `predecessor`, to `end`."""
         self._window = window
         self._end = end
         self._last = predecessor
@@ -52,12 +52,12 @@ class TornTailScan:
         self.end_position = position
         """Position after the last batch; the end when damage reaches it."""
         self.damage: list[DamagedRange] = []
-        """Damage between batches. What is missing behind the last one is for others to find."""
+        """Damage between batches; recovery finds records that are missing after the last batch."""
         self.is_torn = False
         """Whether a torn tail follows `end_position`."""
 
     def batches(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of all good batches; the rest is known when it has ended."""
+        """Yield (position, header) of all good batches; the end completes the other results."""
         position = self.end_position
         while position < self._end:
             header = self._window.valid_header(position)
@@ -73,16 +73,16 @@ class TornTailScan:
             position = self.end_position = position + header.size
 
     def _tell_torn_tail_from_damage(self, position: int) -> tuple[int, BatchHeader] | None:
-        """Judge the bad bytes at `position`; return the next batch that the walk goes on with."""
+        """Judge the bad bytes at `position`; return the next batch of the scan."""
         behind = self._window.find_behind(position, accepts=self._may_follow)
         if behind is None and self._last.next_offset in self._evidence.next_base_offsets:
-            # No offset is missing, so no batch is: these bytes were a footer.
+            # No offset is missing, so no batch is missing: these bytes were a footer.
             return None
         if not self._was_durable(position, behind):
             self.is_torn = True
             return None
         if behind is None:
-            # What is there stays there, for whoever wants to look at it.
+            # The bytes stay for inspection.
             self.end_position = self._end
             return None
         self.damage.append(DamagedRange(self._last.next_offset, behind[1].base_offset))
@@ -96,10 +96,10 @@ class TornTailScan:
         return self._last.may_precede(header) and self._evidence.is_as_known(header)
 
     def _was_durable(self, position: int, behind: tuple[int, BatchHeader] | None) -> bool:
-        """Return whether the bytes at `position` were on disk once.
+        """Return whether the bytes at `position` were once on disk.
 
-        A valid batch behind them proves nothing by itself, for sectors that were not synced
-        reach the disk in any order; the durable position that it carries does.
+        A valid batch after them proves nothing by itself, because unsynced sectors reach the disk
+        in any order; the durable position in the batch is the proof.
         """
         if position < self._evidence.durable_position:
             return True

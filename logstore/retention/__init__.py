@@ -1,1 +1,1 @@
-"""Which segments retention deletes."""
+"""Retention: the segments to delete, and the ingest rate."""

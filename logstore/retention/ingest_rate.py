@@ -1,4 +1,4 @@
-"""How fast a log grows, by when its segments were sealed.
+"""Ingest rate of a log, from the seal times of its segments.
 
 Pure: no clock, no I/O.
 """
@@ -11,32 +11,32 @@ from tidelog.logstore.retention.retention import LogSummary
 
 _DAY_MS: Final = 24 * 3600 * 1000
 WINDOW_MS: Final = 7 * _DAY_MS
-"""What was sealed longer ago says little of what comes in now."""
+"""Maximum age of the segments that count; older ingest says little about the present rate."""
 SHORTEST_MS: Final = 60_000
-"""What came in within less time says nothing of a day."""
+"""Minimum time span; a shorter one says nothing about a day."""
 
 
 class IngestRate(msgspec.Struct, frozen=True, gc=False):
-    """What comes into a log on a day, if it goes on as it did."""
+    """Ingest of a log per day at the recent rate."""
 
     bytes_per_day: int
     offsets_per_day: int
 
 
 def ingest_rate_of(log: LogSummary, *, now_ms: int) -> IngestRate | None:
-    """Return how fast a log grows.
+    """Return the ingest rate of a log.
 
-    What came in behind the first segment that was sealed within `WINDOW_MS`, by the time since
-    then; if none was, behind the last one that was sealed; and if none was ever, behind the first
-    record. Retention does not matter: it takes from the other end. A replica that was copied within
-    the window counts the copying, and what compaction took out is not counted in bytes.
+    It is the ingest after the first segment that was sealed within `WINDOW_MS`, divided by the time
+    since that seal. Without such a segment it starts at the last seal, and without any seal at the
+    first record. Retention does not matter, because it deletes at the other end. A replica that was
+    copied within the window counts the copy. Bytes do not count records that compaction removed.
 
     Args:
-        log: Its segments.
+        log: Summary of its segments.
         now_ms: Unix milliseconds.
 
     Returns:
-        `None` if that is less than `SHORTEST_MS` ago, or nothing ever came in.
+        `None` if the start is less than `SHORTEST_MS` ago, or the log never had a record.
     """
     sealed, active = log.sealed, log.active
     size_bytes, from_offset, since_ms = (

@@ -1,4 +1,4 @@
-"""Retention: which of the oldest segments a log, and the logs of one disk together, may delete.
+"""Retention: the oldest segments that one log, and all logs of one disk, may delete.
 
 Pure: no clock, no I/O.
 """
@@ -14,30 +14,30 @@ from tidelog.wire.errors import OffsetOutOfRangeError
 
 
 class SegmentInfo(msgspec.Struct, frozen=True, gc=False):
-    """What retention needs to know of one sealed segment."""
+    """Properties of a sealed segment that retention needs."""
 
     size_bytes: int
     end_offset: int
     """Offset after its last record."""
     newest_ms: int
-    """Its largest timestamp, but no later than the time it was sealed: one record with a
-    timestamp far in the future must not keep the segment for ever (Kafka's does)."""
+    """Its largest timestamp, but at most the time of its seal: one record with a timestamp far in
+    the future must not keep the segment for ever (in Kafka it does)."""
     sealed_at_ms: int = 0
-    """When it was sealed, by the broker's clock; Unix milliseconds."""
+    """Time of the seal by the broker's clock; Unix milliseconds."""
 
 
 class ActiveSegmentInfo(msgspec.Struct, frozen=True, gc=False):
-    """What is known of the segment that grows."""
+    """Properties of the active segment."""
 
     base_offset: int
     end_offset: int
     size_bytes: int
     first_append_ms: int | None
-    """When it got its first record, by the broker's clock; `None` when it is empty."""
+    """Time of its first append by the broker's clock; `None` if it is empty."""
 
 
 class LogSummary(msgspec.Struct, frozen=True):
-    """What is known of all segments of a log."""
+    """Summary of all segments of a log."""
 
     sealed: list[SegmentInfo]
     """Oldest first."""
@@ -45,7 +45,7 @@ class LogSummary(msgspec.Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of all segments."""
         return self.active.size_bytes + sum(each.size_bytes for each in self.sealed)
 
 
@@ -58,10 +58,10 @@ def deletable_count(
     log_start_offset: int,
     now_ms: int,
 ) -> int:
-    """Return how many of the oldest sealed segments are to be deleted.
+    """Return how many of the oldest sealed segments retention deletes.
 
-    Whole segments only, oldest first, never one that reaches above the high watermark, never
-    the active one.
+    It deletes whole segments, oldest first, but never a segment that reaches above the high
+    watermark, and never the active segment.
     """
     surplus_bytes = 0
     if config.retention_bytes is not None:
@@ -84,16 +84,16 @@ def deletable_count(
 
 
 def committed_count(sealed: Sequence[SegmentInfo], wanted: int, *, high_watermark: int) -> int:
-    """Return how many of the oldest `wanted` sealed segments may go at all."""
+    """Return how many of the oldest `wanted` sealed segments are committed."""
     committed = (segment.end_offset <= high_watermark for segment in sealed[:wanted])
     return sum(takewhile(bool, committed))
 
 
 def require_committed(before_offset: int, *, log_start_offset: int, high_watermark: int) -> None:
-    """Check that all that somebody wants to delete is committed.
+    """Check that all records below `before_offset` are committed.
 
     Raises:
-        OffsetOutOfRangeError: It is not.
+        OffsetOutOfRangeError: The offset is above the high watermark.
     """
     if before_offset > high_watermark:
         raise OffsetOutOfRangeError(
@@ -105,10 +105,10 @@ def require_committed(before_offset: int, *, log_start_offset: int, high_waterma
 
 
 def surplus_counts(logs: Sequence[LogSummary], *, max_bytes: int) -> list[int]:
-    """Return of each log how many of its oldest sealed segments go, in the order given.
+    """Return how many of its oldest sealed segments each log deletes, in the order of `logs`.
 
-    Of all logs together the oldest ones, by their newest records, until no more than `max_bytes`
-    is left. The active segment of a log stays, so more may be left.
+    All logs together delete their oldest segments, by newest record, until at most `max_bytes` is
+    left. Active segments stay, so more may be left.
     """
     surplus_bytes = sum(log.size_bytes for log in logs) - max_bytes
     counts = [0] * len(logs)

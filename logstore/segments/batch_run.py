@@ -1,7 +1,7 @@
-"""Batches one after the other, as a leader sends them to its followers.
+"""Runs of consecutive batches that a leader sends to its followers.
 
-Pure: no clock, no I/O. They have their offsets and epochs already; what a follower has to know is
-that they are what its leader has, and go on where its own log ends.
+Pure: no clock, no I/O. The batches have their offsets and epochs already. A follower checks that
+they are intact and continue its own log.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from tidelog.wire.errors import CorruptBatchError, InvalidBatchError
 
 
 def fitted(batches: memoryview, *, log_end_offset: int) -> memoryview:
-    """Return what a leader sent so that it begins where a log ends, if that can be.
+    """Return a leader's batches, with the first one trimmed to the end of a log if possible.
 
-    A leader whose log was compacted may have one empty batch for several of which the follower has
-    some: the rest of that is as empty. Nothing is cut from the log for it.
+    A compacted leader may have one empty batch for several, of which the follower has some. The
+    follower then appends the rest as an empty batch, and truncates nothing.
     """
     header = parse_header(batches) if batches else None
     if (
@@ -43,14 +43,14 @@ def fitted(batches: memoryview, *, log_end_offset: int) -> memoryview:
 def check_run(
     batches: memoryview, *, log_end_offset: int, last_epoch: int, leader_epoch: int
 ) -> list[BatchHeader]:
-    """Check batches that a leader sent, and return their headers.
+    """Check the batches of a leader, and return their headers.
 
-    They begin at `log_end_offset`, behind a record of `last_epoch`, and were sent by the leader of
+    They must begin at `log_end_offset`, after a record of `last_epoch`, and come from the leader of
     `leader_epoch`.
 
     Raises:
-        CorruptBatchError: A checksum is wrong: bytes were damaged on their way, or on its disk.
-        InvalidBatchError: Batches are not whole, or do not follow on each other.
+        CorruptBatchError: A checksum is wrong: bytes were damaged in transit or on its disk.
+        InvalidBatchError: Batches are incomplete or not consecutive.
     """
     headers: list[BatchHeader] = []
     position = 0
@@ -85,7 +85,7 @@ def check_run(
 def stamp_run(
     headers: Sequence[BatchHeader], batches: memoryview, *, durable_position: int
 ) -> None:
-    """Write into each batch what this replica decides, in place."""
+    """Stamp the durable position of this replica into each batch, in place."""
     position = 0
     for header in headers:
         stamp_replica(batches[position : position + HEADER_SIZE], durable_position=durable_position)

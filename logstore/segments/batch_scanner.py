@@ -1,6 +1,6 @@
-"""Walking through the batches of a segment file.
+"""Scanner of the batches in a segment file.
 
-Decides what is a batch and what is not; reads through a `File`, in large pieces.
+It tells batches from other bytes, and reads through a `File` in large pieces.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,11 +22,11 @@ _MARKER = SYNC_MARKER.to_bytes(4, "little")
 
 
 class Predecessor(msgspec.Struct, frozen=True, gc=False):
-    """What a batch says about those behind it in the same file.
+    """Constraints of a batch on later batches in the same file.
 
-    Offsets grow, and leader epochs and durable positions never fall. Bytes that only look like
-    the next batch (an older one on a recycled block, one that somebody sent as a payload) rarely
-    fit.
+    Offsets grow, and leader epochs and durable positions never fall. Bytes that only look like the
+    next batch (an older batch on a recycled block, a batch inside a producer's payload) rarely
+    satisfy them.
     """
 
     next_offset: int
@@ -34,7 +34,7 @@ class Predecessor(msgspec.Struct, frozen=True, gc=False):
     durable_position: int = 0
 
     def may_precede(self, header: BatchHeader) -> bool:
-        """Return whether a batch with this header may lie behind."""
+        """Return whether a batch with this header may follow."""
         return (
             header.base_offset >= self.next_offset
             and header.leader_epoch >= self.leader_epoch
@@ -44,10 +44,10 @@ class Predecessor(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class FileWindow:
-    """A part of a file in memory, moved forward as it is asked for."""
+    """A window of a file in memory that moves forward on demand."""
 
     def __init__(self, file: File, *, end: int, chunk_bytes: int = MiB) -> None:
-        """Look at the bytes of `file` below position `end`, `chunk_bytes` at a time."""
+        """Read the bytes of `file` below position `end`, `chunk_bytes` at a time."""
         self._file = file
         self._end = end
         self._chunk_bytes = chunk_bytes
@@ -67,28 +67,28 @@ class FileWindow:
         return memoryview(self._data)[begin : begin + length]
 
     def header(self, position: int) -> BatchHeader | None:
-        """Return the header at `position` if a batch is there that ends in the file."""
+        """Return the header of the batch at `position` if the batch ends within the file."""
         header = parse_header(self.view(position, HEADER_SIZE))
         if header is None or position + header.size > self._end:
             return None
-        # No batch was written when more than what lies before it was durable.
+        # The durable position of a batch never exceeds its own position.
         return header if header.durable_position <= position else None
 
     def valid_header(self, position: int) -> BatchHeader | None:
-        """Return the header at `position` if a whole batch with right checksums is there."""
+        """Return the header of the batch at `position` if it is complete with right checksums."""
         header = self.header(position)
         return header if header is not None and self._has_payload(header, position) else None
 
     def find_valid(
         self, position: int, *, accepts: Callable[[BatchHeader], bool]
     ) -> tuple[int, BatchHeader] | None:
-        """Return the first valid batch at or behind `position` that is accepted."""
+        """Return the first valid batch at or after `position` that `accepts` accepts."""
         while position + HEADER_SIZE <= self._end:
             if len(self.view(position, HEADER_SIZE)) < HEADER_SIZE:
-                return None  # The file is shorter than it was.
+                return None  # The file was truncated meanwhile.
             found = self._data.find(_MARKER, position - self._start)
             if found < 0:
-                # The marker may begin in the last bytes of this part.
+                # The marker may begin in the last bytes of this window.
                 position = max(self._start + len(self._data) - len(_MARKER) + 1, position + 1)
                 continue
             position = self._start + found
@@ -101,10 +101,10 @@ class FileWindow:
     def find_behind(
         self, position: int, *, accepts: Callable[[BatchHeader], bool]
     ) -> tuple[int, BatchHeader] | None:
-        """Return the first valid batch behind the bad one at `position` that is accepted."""
+        """Return the first valid batch after the bad bytes at `position` that is accepted."""
         header = self.header(position)
         if header is not None and accepts(header):
-            # Only the payload is bad: what looks like a batch inside of it is none.
+            # Only the payload is bad: bytes inside of it that look like a batch are none.
             return self.find_valid(position + header.size, accepts=accepts)
         return self.find_valid(position + 1, accepts=accepts)
 
@@ -116,10 +116,10 @@ class FileWindow:
 def walk_headers(
     file: File, position: int, *, start_offset: int, end: int, chunk_bytes: int = 8 * KiB
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of the batches from `position` on, leaving out damaged bytes.
+    """Yield (position, header) of the batches from `position` on, skipping damaged bytes.
 
-    The batch at `position` begins at `start_offset`: what has a lower offset does not belong here.
-    Payloads are only looked at to find the next batch behind damage.
+    The batch at `position` begins at `start_offset`: batches with lower offsets are misplaced.
+    Payloads are read only to find the next batch after damage.
     """
     window = FileWindow(file, end=end, chunk_bytes=chunk_bytes)
     last = Predecessor(start_offset)

@@ -1,8 +1,8 @@
-"""Open files and loaded indexes of all logs, the most recently used ones.
+"""LRU cache of open files and loaded indexes of all logs.
 
-A bound for file descriptors and memory: idle partitions keep nothing open. What falls out is
-only dropped, not closed by force, so whoever still uses a file (a sync in a thread, a region
-queued for sending) finishes; the file closes with its last reference.
+It bounds file descriptors and memory: idle partitions keep nothing open. The cache drops evicted
+files without closing them, so a user of a file (a sync in a thread, a region queued for sending)
+finishes; the file closes with its last reference.
 """
 
 from collections import OrderedDict
@@ -17,9 +17,8 @@ from tidelog.logstore.segments.offset_index import OffsetIndex
 class FileCache:
     """Least recently used open files and indexes, by path.
 
-    May be used from several threads, for logs are opened in one while others are served in
-    another: every step is one call that the interpreter does not divide, and the worst that two
-    threads can do to each other is to open a file twice.
+    Several threads may use it, because a thread opens logs while another one serves logs. Every
+    step is one atomic call of the interpreter, so at worst two threads open a file twice.
     """
 
     def __init__(self, disk: Disk, *, max_open_files: int = 512, indexes_max: int = 64) -> None:
@@ -34,7 +33,7 @@ class FileCache:
         """Return the open file at `path`.
 
         Raises:
-            OSError: It cannot be opened.
+            OSError: The file cannot be opened.
         """
         file = self._files.pop(path, None)
         if file is None:
@@ -45,7 +44,7 @@ class FileCache:
         return file
 
     def index(self, path: str, load: Callable[[], OffsetIndex]) -> OffsetIndex:
-        """Return the index at `path`, from `load` when it is not in memory."""
+        """Return the index at `path`; call `load` if it is not in memory."""
         index = self._indexes.pop(path, None)
         if index is None:
             index = load()
@@ -55,26 +54,26 @@ class FileCache:
         return index
 
     def forget(self, path: str) -> None:
-        """Drop what is known of a path that is removed or replaced."""
+        """Drop file and index of a path that is removed or replaced."""
         self._files.pop(path, None)
         self._indexes.pop(path, None)
 
     def clear(self) -> None:
-        """Drop everything; whoever needs it opens or loads it again."""
+        """Drop everything; later calls open and load again."""
         self._files.clear()
         self._indexes.clear()
 
     def open_apart(self, path: str, *, create: bool = False) -> File:
-        """Return a file that is not kept here; if no more can be open, the ones here are closed.
+        """Return an uncached file; without a free descriptor, drop the cached files first.
 
         Raises:
-            OSError: It cannot be opened.
+            OSError: The file cannot be opened.
         """
         try:
             return self.disk.open(path, create=create)
         except OSError as error:
             if error.errno not in NO_DESCRIPTOR_ERRNOS:
                 raise
-        # Others (connections, above all) took what was left: give back ours.
+        # Other users (connections, above all) took the last descriptors: release ours.
         self._files.clear()
         return self.disk.open(path, create=create)

@@ -1,7 +1,7 @@
-"""Looking through a segment that was durable once: what is good of it, and what is missing.
+"""Gap scan of a durable segment: its valid batches and its gaps.
 
-Decides; reads through a `FileWindow`. Unlike `logstore.recovery.torn_tail` it need not ask
-whether bad bytes are damage or a torn tail: everything that it looks at was on disk.
+Decides; reads through a `FileWindow`. Unlike `logstore.recovery.torn_tail` it need not tell damage
+from a torn tail: all scanned bytes were once on disk.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tidelog.wire.batch.record_batch import BatchHeader
 
 
 class ValidBatch(msgspec.Struct, frozen=True, gc=False):
-    """A batch whose checksums are right, where it belongs."""
+    """A batch with right checksums at its right position."""
 
     position: int
     header: BatchHeader
@@ -40,11 +40,11 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     end_offset: int
     position: int
     end_position: int
-    """Where the next good batch begins, or else the end."""
+    """Position of the next good batch, or else the end."""
     leader_epoch: int
-    """The epoch of the batch before it, 0 when none is known."""
+    """Epoch of the batch before the gap, 0 if unknown."""
     behind: BatchHeader | None
-    """The good batch behind it, `None` when there is none in this segment."""
+    """The good batch after the gap, `None` if there is none in this segment."""
 
 
 def scan_for_gaps(
@@ -56,11 +56,11 @@ def scan_for_gaps(
     leader_epochs: LeaderEpochs | None = None,
     chunk_bytes: int = 1 << 20,
 ) -> Iterator[ValidBatch | Gap]:
-    """Yield all that is from `start` to `end`, in order.
+    """Yield all batches and gaps from `start` to `end`, in order.
 
-    Whatever offsets have no good batch are in a gap, be there bytes for them or not; and bytes
-    without a good batch are, be there offsets for them or not. A batch that touches known `damage`
-    is not good, nor is one of another epoch than `leader_epochs` say. Reads and checks payloads;
+    Offsets without a good batch are in a gap, also if they have no bytes. Bytes without a good
+    batch are in a gap, also if they have no offsets. A batch is not good if it touches known
+    `damage`, or has another epoch than in `leader_epochs`. The scan reads and checks payloads, and
     may block.
 
     Raises:

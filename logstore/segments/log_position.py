@@ -1,4 +1,4 @@
-"""Positions in a log: an offset, and where its bytes are."""
+"""Positions in a log: an offset and its byte position."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class LogPosition(msgspec.Struct, frozen=True, gc=False):
-    """A place between two batches."""
+    """A position between two batches."""
 
     offset: int
     segment_base_offset: int
@@ -14,8 +14,8 @@ class LogPosition(msgspec.Struct, frozen=True, gc=False):
 
 
 class OffsetPosition(NamedTuple):
-    """A place in one segment (Kafka: OffsetPosition)."""
+    """A position in one segment (Kafka: OffsetPosition)."""
 
     offset: int
     position: int
-    """In the file, where the batch of that offset begins or will begin."""
+    """Byte position of the batch of that offset, written or not."""

@@ -1,8 +1,8 @@
-"""A piece of a log, ready to be sent.
+"""Slices of a log that are ready to send (Kafka: FileRecords slice).
 
-Bytes are checked when they come from the disk, not each time they are sent: what this process
-wrote, and what `load` has just read, was checked and sits in the page cache. Consumers check
-again, end to end, so what goes bad in between is noticed by them.
+The broker checks bytes when they come from the disk, not each time it sends them: bytes that this
+process wrote, or that `load` has just read, are checked and in the page cache. Consumers check
+again, end to end, and so detect corruption in between.
 """
 
 from typing import final
@@ -41,7 +41,7 @@ class LogSlice:
         end_offset: int,
         is_trusted: bool,
     ) -> None:
-        """Point at batches; `offset` is the one asked for, `end_offset` the segment's end."""
+        """Refer to batches; `offset` is the requested one, `end_offset` the segment's end."""
         self.file = file
         self.position = position
         self.length = length
@@ -49,14 +49,14 @@ class LogSlice:
         self._end_offset = end_offset
         self._is_trusted = is_trusted
         self.start_offset = 0
-        """No batch of it begins below: what looks like one lies where it does not belong."""
+        """Lower bound of its base offsets: a batch that begins below is misplaced."""
         self.is_unsynced = False
-        """Whether all of it was written and is not synced yet: the page cache keeps it."""
+        """Whether all of it is written but not synced yet: the page cache keeps it."""
         self.leader_epochs: LeaderEpochs | None = None
-        """Who wrote what, if known: a batch of another epoch is what was here before. It must not
-        change while the slice is loaded."""
+        """Epochs of the log, if known: a batch of another epoch is stale. They must not change
+        while the slice is loaded."""
         self.has_more = False
-        """Whether there was more to read: beyond a limit, in the next segment, behind damage."""
+        """Whether more can be read: beyond a limit, in the next segment, or after damage."""
 
     @property
     def is_trusted(self) -> bool:
@@ -64,19 +64,19 @@ class LogSlice:
         return self._is_trusted
 
     def is_ready(self) -> bool:
-        """Return whether it can be sent at once: checked before, and in the page cache."""
+        """Return whether it can be sent at once: it is checked and in the page cache."""
         if not self._is_trusted:
             return False
         return self.is_unsynced or self.file.is_cached(self.position, self.length)
 
     def load(self) -> "LogSlice":
-        """Read from the disk and check; return what is good of it, at least one batch. Blocks.
+        """Read from the disk and check; return the good part, at least one batch. Blocks.
 
-        Damaged batches below the offset asked for are left out; the slice ends before damage
-        above it.
+        Damaged batches below the requested offset are skipped; the slice ends before damage above
+        it.
 
         Raises:
-            CorruptRecordError: The batch with the offset asked for is damaged.
+            CorruptRecordError: The batch with the requested offset is damaged.
             OSError: The disk failed.
         """
         end = self.position + self.length
@@ -98,7 +98,7 @@ class LogSlice:
             raise corrupt(self.offset, self._end_offset)
         first = window.header(start)
         if first is not None and first.base_offset > self.offset:
-            # It is good, and in the place of another one.
+            # A good batch, but in the place of another one.
             raise corrupt(self.offset, first.base_offset)
         loaded = LogSlice(
             self.file,
@@ -112,15 +112,15 @@ class LogSlice:
         return loaded
 
     def begin_at(self, offset: int) -> None:
-        """Leave out the batches that end at or below `offset`; reads headers.
+        """Skip the batches that end at or below `offset`; reads headers.
 
-        For a follower, which goes on exactly where its log ends.
+        A follower continues exactly at the end of its log.
 
         Raises:
             OSError: The disk failed.
         """
         if self._is_trusted and self.start_offset == offset:
-            return  # It does already, and no header need be read to see that.
+            return  # It begins there already, so no header need be read.
         end = self.position + self.length
         for position, header in walk_headers(
             self.file, self.position, start_offset=self.start_offset, end=end
@@ -141,7 +141,7 @@ class LogSlice:
         )
 
     def _behind_damage(self, position: int, last: Predecessor) -> int:
-        """Return where to go on behind damage below the offset asked for."""
+        """Return the position after damage below the requested offset."""
         window = FileWindow(self.file, end=self.file.size())
         found = window.find_behind(position, accepts=lambda header: self._may_follow(last, header))
         next_offset = self._end_offset if found is None else found[1].base_offset
@@ -155,7 +155,7 @@ def corrupt(offset: int, next_offset: int) -> CorruptRecordError:
     next_offset = max(next_offset, offset + 1)
     return CorruptRecordError(
         f"stored records {offset} to {next_offset} (exclusive) are damaged;"
-        f" reading can go on at {next_offset}",
+        f" reading can continue at {next_offset}",
         offset=offset,
         next_offset=next_offset,
     )

@@ -1,10 +1,9 @@
 """The sparse index of one segment: offset to position, and time to position.
 
-Pure: no clock, no I/O. Always rebuildable from the segment; `docs/formats/index.md` has the
-bytes. One entry stands for each batch that begins at least `interval_bytes` after the last
-indexed one. The third column makes it a time index as well: it is the largest timestamp of all
-batches *before* the entry, which never falls, so it can be searched although the timestamps of
-records may jump back and forth.
+Pure: no clock, no I/O. It can always be rebuilt from the segment; `docs/formats/index.md` has the
+bytes. Each batch that begins at least `interval_bytes` after the last indexed batch has an entry.
+The third column makes it a time index as well: the largest timestamp of all batches *before* the
+entry. That value never falls, so a binary search works although timestamps are not in order.
 
     prefix, 24 bytes                      then, count entries in three columns
      0   4 magic "TLIX"                    4 bytes each: offset minus base offset
@@ -63,7 +62,7 @@ class OffsetIndex:
         return len(self._positions)
 
     def add(self, offset: int, position: int, *, max_timestamp_before: int) -> None:
-        """Take note of a batch, if it is far enough from the last one noted."""
+        """Add a batch, if it is far enough from the last indexed batch."""
         positions = self._positions
         if positions and position - positions[-1] < self._interval_bytes:
             return
@@ -92,7 +91,7 @@ class OffsetIndex:
         return self._entry(found) if found >= 0 else None
 
     def truncate(self, position: int) -> None:
-        """Forget entries at or above `position`."""
+        """Remove entries at or above `position`."""
         keep = bisect_left(self._positions, position)
         del self._offsets[keep:], self._positions[keep:], self._max_timestamps[keep:]
 
@@ -137,9 +136,9 @@ class OffsetIndex:
 
 
 def version_of_index(data: bytes) -> int | None:
-    """Return the format version that a stored index says it has, `None` when it says none.
+    """Return the format version of a stored index, `None` if it has none.
 
-    Whoever only uses an index makes one of another version anew, without asking why.
+    For inspection: readers rebuild an index of another version anyway.
     """
     if len(data) < _PREFIX_SIZE or data[:4] != _MAGIC:
         return None
@@ -150,7 +149,7 @@ def version_of_index(data: bytes) -> int | None:
 def index_of_batches(
     file: File, *, base_offset: int, end_position: int, config: LogConfig
 ) -> OffsetIndex:
-    """Return the index of the batches below `end_position`; walks over headers, and may block.
+    """Return the index of the batches below `end_position`; reads headers, and may block.
 
     Raises:
         OSError: The disk failed.

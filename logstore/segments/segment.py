@@ -1,4 +1,4 @@
-"""One segment: a file of batches, its sparse index, and where offsets are in it."""
+"""One segment of a log: a file of batches and its sparse index."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -40,8 +40,8 @@ def base_offset_of(name: str, suffix: str) -> int | None:
 class Segment:
     """A run of offsets in one file.
 
-    Invariant: batches lie without gaps from `SEGMENT_HEADER_SIZE` to `end_position`, with
-    offsets growing from `base_offset` to below `end_offset`, except where there is damage.
+    Invariant: batches fill the bytes from `SEGMENT_HEADER_SIZE` to `end_position` without gaps,
+    with offsets growing from `base_offset` to below `end_offset`, except for damage.
     """
 
     def __init__(self, files: FileCache, directory: str, base_offset: int) -> None:
@@ -57,23 +57,23 @@ class Segment:
         self.max_timestamp_ms = 0
         """Largest timestamp; 0 when empty."""
         self.first_append_ms: int | None = None
-        """When it got its first record, by the broker's clock; `None` when empty or sealed."""
+        """Time of the first append by the broker's clock; `None` if empty or sealed."""
         self.sealed_at_ms: int | None = None
-        """When it was sealed; `None` while it is the active one."""
+        """Time of the seal; `None` for the active segment."""
         self.cleaned_at_ms: int | None = None
-        """When compaction first came to its end; `None` if it never has."""
+        """Time of the first compaction that reached its end; `None` before that."""
         self.trusted_position = SEGMENT_HEADER_SIZE
-        """Bytes from here on were written, or checked, by this process; what lies before is
-        checked whenever it is read from the disk."""
+        """Position from which this process wrote or checked the bytes; bytes before it are checked
+        at each read from the disk."""
         self._last_batch: tuple[int, int] | None = None
-        """(offset, position) of the last batch that was appended, while it is the last one: where
-        whoever follows the log goes on, without a look at headers."""
+        """(offset, position) of the last appended batch, while it is the last one. Followers
+        continue there without a read of headers."""
         self.index: OffsetIndex | None = None
-        """The index of the active segment; those of sealed ones are loaded when needed."""
+        """Index of the active segment; indexes of sealed segments are loaded on demand."""
 
     @property
     def is_sealed(self) -> bool:
-        """Whether nothing is appended any more."""
+        """Whether the segment accepts no more appends."""
         return self.sealed_at_ms is not None
 
     @property
@@ -85,12 +85,12 @@ class Segment:
         """Return the open file.
 
         Raises:
-            OSError: It cannot be opened.
+            OSError: The file cannot be opened.
         """
         return self._files.file(self.path)
 
     def create(self, header: SegmentHeader, config: LogConfig) -> None:
-        """Make the file; its name is durable only after a sync of the directory.
+        """Create the file; its name is durable only after a sync of the directory.
 
         Raises:
             OSError: The disk is full or failed; no usable file is left behind.
@@ -107,7 +107,7 @@ class Segment:
         self.index = self._new_index(config)
 
     def read_header(self) -> SegmentHeader | None:
-        """Return whose file this is, `None` when the header is torn or damaged.
+        """Return the header of the file, `None` when it is torn or damaged.
 
         Raises:
             OSError: The disk failed.
@@ -130,7 +130,7 @@ class Segment:
         return footer if footer is not None and footer.end_position == position else None
 
     def open_sealed(self, footer: SegmentFooter) -> None:
-        """Fill in from the footer; the batches are not looked at."""
+        """Set the state from the footer, without reading batches."""
         self.end_offset = footer.end_offset
         self.end_position = footer.end_position
         self.max_timestamp_ms = footer.max_timestamp_ms
@@ -141,13 +141,13 @@ class Segment:
     def open_active(
         self, config: LogConfig, *, index: OffsetIndex | None, end_position: int, end_offset: int
     ) -> None:
-        """Let it grow from `end_position`; what lies before is not looked at."""
+        """Open the active segment for appends at `end_position`, without reading batches."""
         self.index = index if index is not None else self._new_index(config)
         self.end_position = self.trusted_position = end_position
         self.end_offset = end_offset
 
     def append(self, header: BatchHeader, batch: memoryview, *, base_offset: int) -> File:
-        """Write one batch at the end, which the caller has stamped; return what is to be synced.
+        """Append one batch that the caller has stamped; return the file to sync.
 
         Raises:
             OSError: The disk is full or failed; the file is as it was, or `EIO` is raised.
@@ -157,7 +157,7 @@ class Segment:
         return file
 
     def append_run(self, headers: Sequence[BatchHeader], batches: memoryview) -> File:
-        """Write batches that have their offsets at the end; return what is to be synced.
+        """Append batches that have their offsets; return the file to sync.
 
         Raises:
             OSError: As for `append`.
@@ -168,7 +168,7 @@ class Segment:
         return file
 
     def take_in(self, header: BatchHeader, position: int, *, base_offset: int) -> None:
-        """Count in the batch that is in the file at `position`."""
+        """Add the batch that is in the file at `position`."""
         assert self.index is not None, "only the active segment grows"
         self.index.add(base_offset, position, max_timestamp_before=self.max_timestamp_ms)
         self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp_ms)
@@ -177,7 +177,7 @@ class Segment:
         self.end_offset = base_offset + header.last_offset_delta + 1
 
     def seal(self, *, now_ms: int) -> dict[str, File]:
-        """Write the footer and the index; return what is to be synced, by path.
+        """Write the footer and the index; return the files to sync, by path.
 
         Raises:
             OSError: The disk is full or failed; the segment is still active.
@@ -192,7 +192,7 @@ class Segment:
         return {self.path: file, **self.adopt(footer)}
 
     def adopt(self, footer: SegmentFooter) -> dict[str, File]:
-        """Be sealed by a footer that is in the file; write the index, and return it to be synced.
+        """Seal with a footer that is in the file; write the index, and return its file to sync.
 
         Raises:
             OSError: The disk failed.
@@ -211,7 +211,7 @@ class Segment:
         return {} if index_file is None else {self.index_path: index_file}
 
     def footer(self) -> SegmentFooter:
-        """Return the footer that a sealed segment has."""
+        """Return the footer of a sealed segment."""
         assert self.sealed_at_ms is not None
         return SegmentFooter(
             self.end_offset,
@@ -221,11 +221,11 @@ class Segment:
             self.cleaned_at_ms,
         )
 
-    def seal_anew(self, footer: SegmentFooter) -> None:
-        """Let a sealed segment end where `footer` says, durably; blocks.
+    def replace_footer(self, footer: SegmentFooter) -> None:
+        """Replace the footer of a sealed segment durably, and truncate the file to it; blocks.
 
         Raises:
-            OSError: The disk is full or failed; the next start finds the footer missing.
+            OSError: The disk is full or failed; the next start finds no footer.
         """
         file = self.file()
         file.truncate(footer.end_position)
@@ -238,7 +238,7 @@ class Segment:
         self.cleaned_at_ms = footer.cleaned_at_ms
 
     def cut(self, position: int, end_offset: int, config: LogConfig) -> None:
-        """Be the active segment that ends at `position`; the files follow by `cut_file`.
+        """Make this the active segment that ends at `position`; `cut_file` truncates the files.
 
         Raises:
             OSError: The disk failed.
@@ -255,7 +255,7 @@ class Segment:
             self.first_append_ms = None
 
     def remove_index(self) -> None:
-        """Remove the index of what is the active segment again.
+        """Remove the index file of a segment that is active again.
 
         Raises:
             OSError: The disk failed.
@@ -264,7 +264,7 @@ class Segment:
         self._files.disk.remove(self.index_path)
 
     def cut_file(self) -> None:
-        """Cut off what lies behind the last batch, durably; blocks.
+        """Truncate the bytes after the last batch durably; blocks.
 
         Raises:
             OSError: The disk failed.
@@ -274,7 +274,7 @@ class Segment:
         file.sync()
 
     def start_of(self, offset: int, config: LogConfig) -> tuple[int, int]:
-        """Return (offset, position) of a batch at or shortly before `offset`: read from there."""
+        """Return (offset, position) of a batch at or shortly before `offset`, to read from."""
         last = self._last_batch
         if last is not None and offset >= last[0]:
             return last
@@ -284,7 +284,7 @@ class Segment:
     def end_below(self, offset: int, config: LogConfig) -> tuple[int, int]:
         """Return (position, offset) after the last batch that ends at or below `offset`.
 
-        Damaged bytes behind that batch are not included.
+        Damaged bytes after that batch are not included.
         """
         if offset >= self.end_offset:
             return self.end_position, self.end_offset
@@ -298,7 +298,7 @@ class Segment:
         return end_position, end_offset
 
     def has_batch_at(self, position: int, offset: int) -> bool:
-        """Return whether the header of a batch that begins at `offset` is good.
+        """Return whether a batch with a good header begins at `offset`.
 
         Raises:
             OSError: The disk failed.
@@ -307,7 +307,7 @@ class Segment:
         return header is not None and header.base_offset == offset
 
     def loaded_index(self, config: LogConfig) -> OffsetIndex:
-        """Return the index, from its file or rebuilt when it is not in memory.
+        """Return the index: from memory, from its file, or rebuilt.
 
         An index has at most about 1 MB, and is read once for a whole segment.
         """
@@ -316,9 +316,9 @@ class Segment:
         return self._files.index(self.index_path, lambda: self._load_index(config))
 
     def rebuild_index(self, config: LogConfig) -> None:
-        """Make the index anew, when there are batches that it may not know; walks over headers.
+        """Rebuild the index if it may lack batches; reads headers.
 
-        It is synced; blocks.
+        The index is synced; blocks.
 
         Raises:
             OSError: The disk failed.
@@ -335,9 +335,9 @@ class Segment:
     def extend_index(
         self, headers: Sequence[BatchHeader], position: int, config: LogConfig
     ) -> None:
-        """Let the index of a sealed segment tell of the last batches, which begin at `position`.
+        """Add the last batches, which begin at `position`, to the index of a sealed segment.
 
-        It is synced; blocks.
+        The index is synced; blocks.
 
         Raises:
             OSError: The disk failed.
@@ -345,21 +345,21 @@ class Segment:
         index = self.loaded_index(config)
         index.truncate(position)
         for header in headers:
-            # No batch before it has a larger one: that is all that a search needs to know.
+            # No batch before it has a larger timestamp; a search needs no more than that.
             index.add(header.base_offset, position, max_timestamp_before=self.max_timestamp_ms)
             position += header.size
         self._write_index_durably(index)
 
     def pin_index(self, config: LogConfig) -> None:
-        """Keep the index of a sealed segment in memory, so that nobody makes its file anew."""
+        """Keep the index of a sealed segment in memory, so that no reader recreates its file."""
         self.index = self.loaded_index(config)
 
     def unpin_index(self) -> None:
-        """Let the index be loaded when it is needed."""
+        """Release the index from memory; it is loaded on demand."""
         self.index = None
 
     def keep_index(self, index: OffsetIndex) -> None:
-        """Write the index of a sealed segment, and sync it; blocks.
+        """Write the index of a sealed segment and sync it; blocks.
 
         Raises:
             OSError: The disk failed.
@@ -373,7 +373,7 @@ class Segment:
         disk.remove(self.path)
 
     def forget_files(self) -> None:
-        """Drop what is open, before `remove_files` runs elsewhere."""
+        """Drop open files before `remove_files` runs in another thread."""
         self._files.forget(self.path)
         self._files.forget(self.index_path)
 
@@ -404,7 +404,7 @@ class Segment:
         index = self._index_of_batches(config)
         file = self._write_index(index)
         if file is not None:
-            file.close()  # Whoever reads does not wait for a sync.
+            file.close()  # Readers do not wait for a sync.
         return index
 
     def _index_of_batches(self, config: LogConfig) -> OffsetIndex:
@@ -416,21 +416,21 @@ class Segment:
         )
 
     def _write_index_durably(self, index: OffsetIndex) -> None:
-        """Write the index, if there is room, and sync it; its name is as durable as before."""
+        """Write the index if there is room, and sync it; its name is as durable as before."""
         file = self._write_index(index)
         if file is not None:
             with closing(file):
                 file.sync()
 
     def _write_index(self, index: OffsetIndex) -> File | None:
-        """Write the index, if there is room; return what is to be synced.
+        """Write the index if there is room; return the file to sync.
 
-        It can be rebuilt, so nothing rests on that sync, but without it a power cut may leave a
-        name with rubbish behind it, which cannot be told from rot.
+        The index can be rebuilt, so the sync is not needed for safety. Without it a power failure
+        may leave a file with garbage, which looks like bit rot.
         """
         disk = self._files.disk
-        # Always a new file: if the old one was only overwritten, a power cut could bring back the
-        # index of a segment that was cut since then and grew differently.
+        # Always a new file: if the old one was only overwritten, a power failure could bring back
+        # the index of a segment that was truncated since then and grew differently.
         disk.remove(self.index_path)
         try:
             file = self._files.open_apart(self.index_path, create=True)

@@ -1,9 +1,10 @@
-"""Removing the oldest segments so that nobody takes them for lost.
+"""Deletion of the oldest segments, with markers that tell deleted segments from lost ones.
 
-The checkpoint tells where a log begins, but a full disk has no room for a new one before files go.
-So first a *deletion marker* is made, an entry of the directory whose name is the offset below which
-all was deleted: `00000000000000345000.deleted`. The index of a segment that goes is renamed to it,
-which needs no room. It counts until a checkpoint says the same.
+The checkpoint has the log start offset, but a full disk has no room for a new checkpoint before
+files go. So the deletion first creates a *deletion marker*, a directory entry whose name is the
+offset below which all records were deleted: `00000000000000345000.deleted`. It renames the index of
+a deleted segment to the marker, which needs no room. The marker counts until a checkpoint has the
+offset.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ DELETION_SUFFIX: Final = ".deleted"
 
 @final
 class SegmentDeletion:
-    """The files of segments that are not part of their log any more; touches nothing else."""
+    """Deletion of the files of segments that left their log; touches no other files."""
 
     def __init__(self, disk: Disk, directory: str, segments: Sequence[Segment]) -> None:
         """Remove `segments`, the oldest ones, in order, from `directory`."""
@@ -27,19 +28,19 @@ class SegmentDeletion:
         self._segments = segments
 
     def __len__(self) -> int:
-        """Return how many segments go."""
+        """Return the number of segments to delete."""
         return len(self._segments)
 
     @property
     def end_offset(self) -> int:
-        """Offset after the last record that goes."""
+        """Offset after the last deleted record."""
         return self._segments[-1].end_offset
 
     def run(self) -> None:
-        """Mark and remove; blocks. Readers that hold a file finish.
+        """Write the marker and remove the files; blocks. Readers that hold a file finish.
 
         Raises:
-            OSError: The disk failed; some may still be there, and the next start removes them.
+            OSError: The disk failed; the next start removes the remaining files.
         """
         if self._segments:
             self._write_marker()
@@ -52,7 +53,7 @@ class SegmentDeletion:
         markers = deletion_markers(self._disk, self._directory)
         indexes = [segment.index_path for segment in self._segments]
         for source in (*markers.values(), *indexes):
-            with suppress(FileNotFoundError):  # A checkpoint may have just made it needless.
+            with suppress(FileNotFoundError):  # A checkpoint may have just removed it.
                 self._disk.rename(source, marker)
                 return
         try:
@@ -64,7 +65,7 @@ class SegmentDeletion:
 
 
 def deletion_markers(disk: Disk, directory: str) -> dict[int, str]:
-    """Return the paths of all markers, by the offsets that they name."""
+    """Return the paths of all markers by their offsets."""
     return {
         offset: f"{directory}/{name}"
         for name in disk.list_directory(directory)
@@ -73,7 +74,7 @@ def deletion_markers(disk: Disk, directory: str) -> dict[int, str]:
 
 
 def remove_obsolete_markers(disk: Disk, directory: str, log_start_offset: int) -> None:
-    """Remove markers that the checkpoint on the disk makes needless; one that stays is no harm."""
+    """Remove markers that the checkpoint on disk makes obsolete; a remaining one is harmless."""
     with suppress(OSError):
         for offset, path in deletion_markers(disk, directory).items():
             if offset <= log_start_offset:
@@ -81,7 +82,7 @@ def remove_obsolete_markers(disk: Disk, directory: str, log_start_offset: int) -
 
 
 def remove_markers_above(disk: Disk, directory: str, log_start_offset: int) -> None:
-    """Remove markers that would be wrong of a log that begins earlier from now on.
+    """Remove markers above the new, lower start of a log.
 
     Raises:
         OSError: The disk failed.

@@ -35,7 +35,7 @@ assert SEGMENT_HEADER_SIZE == SEGMENT_FOOTER_SIZE
 
 
 class SegmentHeader(msgspec.Struct, frozen=True):
-    """Whose segment this is."""
+    """The header of a segment file: topic, partition and base offset."""
 
     topic_id: bytes
     """16 bytes."""
@@ -51,7 +51,7 @@ class SegmentHeader(msgspec.Struct, frozen=True):
 
 
 class SegmentFooter(msgspec.Struct, frozen=True):
-    """What a start needs to know of a sealed segment without reading it."""
+    """The footer of a sealed segment, from which a start knows it without a scan."""
 
     end_offset: int
     """Offset after the last record."""
@@ -60,7 +60,7 @@ class SegmentFooter(msgspec.Struct, frozen=True):
     max_timestamp_ms: int
     sealed_at_ms: int
     cleaned_at_ms: int | None = None
-    """When compaction first came to its end; `None` if it never has."""
+    """Time of the first compaction that reached its end; `None` before that."""
 
     def to_bytes(self) -> bytes:
         """Return the footer as it is stored."""
@@ -80,7 +80,7 @@ def parse_segment_header(data: bytes, name: str) -> SegmentHeader | None:
 
     Args:
         data: The first bytes of a segment.
-        name: Of its file, for messages.
+        name: Name of its file, for messages.
 
     Raises:
         DataDirectoryError: The file was written by a newer version.

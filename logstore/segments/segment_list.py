@@ -1,4 +1,4 @@
-"""The segments of one log, in order: where an offset is, and where a time is."""
+"""The segments of one log in order, with searches by offset and time (Kafka: LogSegments)."""
 
 from bisect import bisect_right, insort
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ RELATIVE_OFFSET_MAX = (1 << 32) - 1
 class SegmentList:
     """Segments without overlap; the last one is active.
 
-    Invariant: base offsets grow strictly; all but the last are sealed; what lies between the end
-    of one and the base of the next is in `damage`.
+    Invariant: base offsets grow strictly; all segments but the last are sealed; offsets between the
+    end of a segment and the base of the next are in `damage`.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class SegmentList:
         damage: DamagedRanges,
         leader_epochs: LeaderEpochs,
     ) -> None:
-        """Take over the segments in `directory`; there is at least one.
+        """Start with the segments in `directory`, at least one.
 
-        `leader_epochs` are those of the log, also later.
+        `leader_epochs` is the log's own object, which changes with the log.
         """
         assert segments, "a log has an active segment"
         self._header = header
@@ -57,22 +57,22 @@ class SegmentList:
         self._files = files
         self._segments = segments
         self.damage = damage
-        """Records that are known to be damaged or lost."""
+        """Ranges of damaged or lost records."""
         self._leader_epochs = leader_epochs
 
     @property
     def active(self) -> Segment:
-        """The segment that grows."""
+        """The active segment."""
         return self._segments[-1]
 
     @property
     def sealed(self) -> list[Segment]:
-        """All others, oldest first."""
+        """All sealed segments, oldest first."""
         return self._segments[:-1]
 
     @property
     def base_offset(self) -> int:
-        """The first offset of the oldest one."""
+        """The base offset of the oldest segment."""
         return self._segments[0].base_offset
 
     @property
@@ -82,12 +82,12 @@ class SegmentList:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is one, which never got a record."""
+        """Whether there is only one segment, and it never had an append."""
         return len(self._segments) == 1 and self._segments[0].first_append_ms is None
 
     @property
     def end(self) -> LogPosition:
-        """Where the next batch goes."""
+        """Position of the next batch."""
         active = self.active
         return LogPosition(active.end_offset, active.base_offset, active.end_position)
 
@@ -106,7 +106,7 @@ class SegmentList:
         )
 
     def count_fitting(self, headers: Sequence[BatchHeader], config: LogConfig) -> int:
-        """Return how many of these batches go into the active segment; the first one does."""
+        """Return how many of these batches fit into the active segment, at least one."""
         active = self.active
         position = active.end_position
         for count, header in enumerate(headers):
@@ -117,7 +117,7 @@ class SegmentList:
         return len(headers)
 
     def roll(self, config: LogConfig, *, now_ms: int) -> dict[str, File]:
-        """Seal the active segment and begin a new one; return what is to be synced, by path.
+        """Seal the active segment and start a new one; return the files to sync, by path.
 
         Raises:
             OSError: The disk is full or failed; the old segment is still active.
@@ -135,7 +135,7 @@ class SegmentList:
         return {**written, new.path: file}
 
     def create(self, base_offset: int, config: LogConfig) -> Segment:
-        """Return a new segment file, not yet one of these.
+        """Return a new segment with its file, which is not in the list yet.
 
         Raises:
             OSError: The disk is full or failed.
@@ -145,7 +145,7 @@ class SegmentList:
         return segment
 
     def describe(self, base_offset: int) -> Segment:
-        """Return a segment that has no file yet."""
+        """Return a segment without a file."""
         return Segment(self._files, self._directory, base_offset)
 
     def header_at(self, base_offset: int) -> SegmentHeader:
@@ -153,11 +153,11 @@ class SegmentList:
         return SegmentHeader(self._header.topic_id, self._header.partition, base_offset)
 
     def insert(self, segment: Segment) -> None:
-        """Take in a sealed segment that fills a gap between, or before, those that are there."""
+        """Insert a sealed segment that fills a gap between, or before, the other segments."""
         insort(self._segments, segment, key=lambda each: each.base_offset)
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Have `new` in the place of sealed segments that follow each other; see `swap`."""
+        """Replace consecutive sealed segments by `new`; see `SegmentSwap`."""
         first = self._segments.index(old[0])
         assert self._segments[first : first + len(old)] == list(old)
         self._segments[first : first + len(old)] = [new]
@@ -165,9 +165,9 @@ class SegmentList:
             segment.forget_files()
 
     def between(self, offset: int, end_offset: int) -> list[tuple[Segment, int]]:
-        """Return the segments to which these offsets belong, each with where the next one begins.
+        """Return the segments of these offsets, each with the base offset of the next segment.
 
-        What is missing behind a segment belongs to it; what is missing before all of them to none.
+        Offsets that are missing after a segment belong to it; those before all segments to none.
         """
         ends = [segment.base_offset for segment in self._segments[1:]]
         return [
@@ -184,7 +184,7 @@ class SegmentList:
     def read(
         self, offset: int, config: LogConfig, *, max_bytes: int, high_watermark: int
     ) -> LogSlice | None:
-        """Return where the batches from `offset` on are; see `PartitionLog.read`."""
+        """Return the slice with the batches from `offset` on; see `PartitionLog.read`."""
         damaged = self.damage.first_ending_above(offset)
         bound = high_watermark
         if damaged is not None:
@@ -220,7 +220,7 @@ class SegmentList:
     def _read_incomplete(
         self, segment: Segment, offset: int, place: OffsetPosition, *, high_watermark: int
     ) -> LogSlice | None:
-        """Return the bytes at `place`, below which no whole batch has `offset`."""
+        """Return the bytes at `place`; no whole batch below `place` has `offset`."""
         start_offset, position = place
         found = next(
             walk_headers(
@@ -229,8 +229,8 @@ class SegmentList:
             None,
         )
         if found is not None and found[0] == position and found[1].next_offset > high_watermark:
-            return None  # The batch is committed only in part.
-        # Damage that nobody knows of yet. Loading the slice tells how far it goes.
+            return None  # The batch is only partly committed.
+        # Unknown damage. Loading the slice finds its extent.
         part = LogSlice(
             segment.file(),
             position,
@@ -243,7 +243,7 @@ class SegmentList:
         return self._to_check(part)
 
     def _to_check(self, part: LogSlice) -> LogSlice:
-        """Have a piece be checked for who wrote it, if it is checked; by a thread, maybe."""
+        """Give a slice to be checked a copy of the leader epochs, because a thread may load it."""
         if not part.is_trusted:
             part.leader_epochs = LeaderEpochs(self._leader_epochs.entries)
         return part
@@ -289,7 +289,7 @@ class SegmentList:
     def offset_before(self, timestamp_ms: int, config: LogConfig) -> int:
         """Return an offset at or a little below that of the first record at or after a time.
 
-        Nobody walks along headers for it: whoever reads on from there comes upon damage on the way.
+        The search reads no headers: a reader that continues from there finds damage on the way.
 
         Raises:
             OSError: The disk failed.
@@ -303,7 +303,7 @@ class SegmentList:
         return self.end.offset
 
     def begin_scrub(self, from_offset: int, durable: LogPosition) -> SegmentScrub | None:
-        """Return a walk through what is below `durable` of the first segment at `from_offset`.
+        """Return the scrub, up to `durable`, of the first segment at or above `from_offset`.
 
         Raises:
             OSError: The disk failed.
@@ -322,7 +322,7 @@ class SegmentList:
         return None
 
     def sealed_info(self, *, now_ms: int) -> list[SegmentInfo]:
-        """Return what retention needs to know of the sealed ones, oldest first."""
+        """Return the properties of the sealed segments for retention, oldest first."""
         known_ms = [
             min(segment.max_timestamp_ms, segment.sealed_at_ms or now_ms)
             for segment in self._segments
@@ -345,9 +345,9 @@ class SegmentList:
         now_ms: int,
         wanted: int,
     ) -> int:
-        """Return how many of the oldest ones are to go: by the settings, and at least `wanted`.
+        """Return how many of the oldest segments to delete: by the settings, and at least `wanted`.
 
-        Never one that reaches above the high watermark, or the active one.
+        Never a segment that reaches above the high watermark, or the active segment.
         """
         sealed = self.sealed_info(now_ms=now_ms)
         by_settings = deletable_count(
@@ -361,7 +361,7 @@ class SegmentList:
         return max(by_settings, committed_count(sealed, wanted, high_watermark=high_watermark))
 
     def summary(self, *, now_ms: int) -> LogSummary:
-        """Return what is known of all of them."""
+        """Return a summary of all segments."""
         active = self.active
         return LogSummary(
             self.sealed_info(now_ms=now_ms),
@@ -371,11 +371,11 @@ class SegmentList:
         )
 
     def _newest_ms(self, known_ms: Sequence[int], end_ms: int) -> list[int]:
-        """Return how young records of each segment may be, of which `known_ms` can be read.
+        """Return the newest possible timestamp of each segment; `known_ms` are the readable ones.
 
-        Nobody knows how young what is damaged was: as young as what came behind it, or as `end_ms`.
-        To guess less would delete it while others can still mend it, and theirs with it as soon as
-        this replica leads.
+        Timestamps of damaged records are unknown: they may be as new as those of the segment after
+        them, or as `end_ms`. A lower guess would delete damaged segments while other replicas can
+        still repair them, and the other replicas' segments as soon as this replica leads.
         """
         newest: list[int] = []
         behind_ms = end_ms
@@ -398,7 +398,7 @@ class SegmentList:
         high_watermark: int,
         clean_offset: int,
     ) -> LogCheckpoint:
-        """Return what a start must know of a log that has these segments."""
+        """Return the checkpoint of a log with these segments."""
         active = self.active
         assert active.index is not None
         return LogCheckpoint(
@@ -418,7 +418,7 @@ class SegmentList:
         )
 
     def drop_oldest(self, count: int) -> list[Segment]:
-        """Take the oldest `count` segments out and return them; the active one stays."""
+        """Remove the oldest `count` segments from the list and return them."""
         assert count < len(self._segments)
         removed, self._segments = self._segments[:count], self._segments[count:]
         for segment in removed:
@@ -426,7 +426,7 @@ class SegmentList:
         return removed
 
     def _require_whole_below(self, offset: int, config: LogConfig) -> None:
-        """Check that all is good up to `offset`, or to the batch that reaches above it."""
+        """Check that all batches are good up to `offset`, or to the batch that reaches above it."""
         if offset < self.base_offset:
             if self.damage.touches(0, self.base_offset):
                 raise corrupt(offset, self.base_offset)
@@ -439,14 +439,15 @@ class SegmentList:
     def cut(
         self, offset: int, config: LogConfig, *, may_drop_damage: bool = False
     ) -> list[Segment]:
-        """Leave out all batches that reach to or above `offset`; the last one left is active.
+        """Remove all batches that reach to or above `offset`; the last remaining segment is active.
 
-        Behind what is missing that is a new one: nothing may be written where that belongs.
+        If records before `offset` are missing, a new segment becomes active, because no append may
+        overwrite their place.
 
-        The files follow by `cut_files`, which takes what this returns.
+        Pass the result to `cut_files`, which truncates the files.
 
         Raises:
-            CorruptRecordError: What should be below `offset` is damaged, and must not be dropped.
+            CorruptRecordError: Records below `offset` are damaged, and must not be dropped.
             OSError: The disk failed.
         """
         if not may_drop_damage:
@@ -468,10 +469,10 @@ class SegmentList:
         return removed
 
     def cut_files(self, removed: list[Segment]) -> None:
-        """Let the files follow `cut`, durably; blocks.
+        """Apply `cut` to the files durably; blocks.
 
-        The last segments go first, and their names are gone for good before the active one is
-        cut: a segment that came back behind a gap would look as if the gap were damage.
+        The removal of segments is durable before the active segment is truncated: a segment that
+        came back after a gap would make the gap look like damage.
 
         Raises:
             OSError: The disk failed.

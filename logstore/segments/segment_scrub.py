@@ -1,8 +1,7 @@
-"""Reading all that is durable of a log again, to find corruption before a reader needs it.
+"""Scrub of a log's durable bytes, which finds corruption before a reader does.
 
-What is found bad around the batches of a segment (header, footer, index) is nowhere needed but in
-its place, and is known: it is written anew. Gaps between batches are for readers to look at, who
-say what is damaged.
+The scrub rewrites corrupt headers, footers and indexes of a segment, because their content is
+known. It reports gaps between batches; a read of a gap then adds the damage.
 """
 
 from collections.abc import Iterator
@@ -28,12 +27,12 @@ from tidelog.logstore.segments.segment_format import (
 )
 
 _BATCH_COST_BYTES = 4 * KiB
-"""What a batch costs at least, so that very small ones do not take all of a processor."""
+"""Minimum cost of a batch, so that very small batches do not use up a processor."""
 
 
 @final
 class SegmentScrub:
-    """A walk through what is durable of one segment, in steps that touch nothing but files."""
+    """Scrub of the durable part of one segment, in steps that touch only files."""
 
     def __init__(
         self,
@@ -44,9 +43,9 @@ class SegmentScrub:
         end: OffsetPosition,
         leader_epochs: LeaderEpochs,
     ) -> None:
-        """Walk to `end`; behind the end of a sealed one is its footer.
+        """Scrub up to `end`; a sealed segment has its footer after that.
 
-        `leader_epochs` are those of the log as it is now.
+        `leader_epochs` are the present ones of the log.
 
         Raises:
             OSError: The file cannot be opened.
@@ -54,7 +53,7 @@ class SegmentScrub:
         self._segment = segment
         self._header = header
         self._disk = disk
-        # Not by way of the cache of open files: others need what is in there.
+        # Not through the file cache: other readers need its entries.
         self._file = disk.open(segment.path)
         self._end = end
         self._leader_epochs = leader_epochs
@@ -64,12 +63,12 @@ class SegmentScrub:
         self.base_offset = segment.base_offset
         self.is_done = False
         self.gaps: list[Gap] = []
-        """Where batches are missing or damaged, as far as it has come."""
+        """Gaps that were found so far."""
         self.spoiled: list[str] = []
-        """What was bad besides batches: `header`, `footer`, `index`."""
+        """Corrupt parts besides batches: `header`, `footer`, `index`."""
 
     def run(self, cost_bytes: int) -> int:
-        """Go on for about `cost_bytes`, and return how many it were; blocks.
+        """Continue for about `cost_bytes`, and return the actual cost; blocks.
 
         Raises:
             OSError: The disk failed.
@@ -82,27 +81,27 @@ class SegmentScrub:
         self.is_done = True
         return spent
 
-    def mend(self) -> bool:
-        """Write anew what was spoiled; return whether `sync` is to follow.
+    def repair(self) -> bool:
+        """Rewrite the corrupt parts; return whether `sync` must follow.
 
-        Not while another thread is at the log: it is changed in no other way than by appends.
+        No other thread may use the log meanwhile, except for appends.
 
         Raises:
             OSError: The disk failed.
         """
         segment, footer = self._segment, self._footer
         if "index" in self.spoiled:
-            segment.remove_index()  # Whoever needs it first makes it anew.
+            segment.remove_index()  # The first reader rebuilds it.
         if "header" in self.spoiled:
             self._file.write_at(0, [self._header.to_bytes()])
-        # The log may have been truncated since, and this be its active segment.
+        # The log may have been truncated since, and this may be its active segment.
         is_as_it_was = segment.is_sealed and segment.footer() == footer
         if "footer" in self.spoiled and footer is not None and is_as_it_was:
             self._file.write_at(footer.end_position, [footer.to_bytes()])
         return bool(self.spoiled)
 
     def sync(self) -> None:
-        """Make durable what was mended; blocks.
+        """Make the repair durable; blocks.
 
         Raises:
             OSError: The disk failed.
@@ -110,14 +109,14 @@ class SegmentScrub:
         if not {"header", "footer"}.isdisjoint(self.spoiled):
             self._file.sync()
         if "index" in self.spoiled:
-            # Else a power cut could bring it back.
+            # Otherwise a power failure could bring it back.
             directory, _, _ = self._segment.index_path.rpartition("/")
             self._disk.sync_directory(directory)
 
     def _steps(self) -> Iterator[int]:
-        """Look at one part after the other; yield what it cost."""
+        """Check one part after the other; yield the costs."""
         file, end_position = self._file, self._end.position
-        # What others have in the page cache stays there; what this brings there does not.
+        # Pages that were cached before stay in the page cache; pages of the scrub do not.
         is_warm = self._footer is None or file.is_cached(0, end_position)
         if file.read_at(0, SEGMENT_HEADER_SIZE) != self._header.to_bytes():
             self.spoiled.append("header")
@@ -144,7 +143,7 @@ class SegmentScrub:
         try:
             file = self._disk.open(self._segment.index_path)
         except FileNotFoundError:
-            return 0  # There was no room for it, or nobody has needed it yet.
+            return 0  # There was no room for it, or no reader has needed it yet.
         try:
             data = file.read_at(0, file.size())
         finally:
@@ -158,8 +157,8 @@ class SegmentScrub:
 def is_checkpoint_spoiled(disk: Disk, directory: str) -> bool:
     """Return whether the checkpoint of the log in `directory` is missing or damaged; blocks.
 
-    Every log has one, unless there was no room for the first; without it the next start would not
-    know how far the log went.
+    Every log has one, unless there was no room for the first. Without it the next start would not
+    know the end of the log.
 
     Raises:
         OSError: The disk failed.

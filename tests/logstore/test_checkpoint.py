@@ -106,7 +106,7 @@ def test_a_newer_version_is_refused_with_advice() -> None:
 
 
 def test_content_of_another_kind_is_damage() -> None:
-    with pytest.raises(DamagedFileError, match="cannot be understood"):
+    with pytest.raises(DamagedFileError, match="cannot be decoded"):
         read(disk_with({"something": "else"}))
 
 

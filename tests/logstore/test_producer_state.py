@@ -91,7 +91,7 @@ def test_a_batch_that_only_begins_or_ends_like_an_appended_one_is_an_error() -> 
 
 def test_a_gap_is_an_error_that_says_what_was_expected() -> None:
     """I78b."""
-    with pytest.raises(OutOfOrderSequenceError, match="the next one here is 3") as caught:
+    with pytest.raises(OutOfOrderSequenceError, match="the log expects 3") as caught:
         after(0, 1, 2).check(sent(4))
 
     assert caught.value.expected_sequence == 3
@@ -108,7 +108,7 @@ def test_only_what_was_staged_may_leave_sequences_out() -> None:
     assert states.check(sent(1 << 32, producer_id=STAGED_PRODUCER_ID)) == 101
     for producer_id in (7, BROKER_PRODUCER_IDS_FROM):
         states.appended(sent(0, producer_id=producer_id), 102, now_ms=NOW_MS)
-        with pytest.raises(OutOfOrderSequenceError, match="the next one here is 1"):
+        with pytest.raises(OutOfOrderSequenceError, match="the log expects 1"):
             states.check(sent(2, producer_id=producer_id))
 
 
@@ -165,7 +165,7 @@ def test_a_restart_changes_nothing_for_a_producer_of_whom_all_was_truncated() ->
     copy = ProducerStates(states.snapshot())
 
     assert copy.check(sent(5)) is None
-    with pytest.raises(OutOfOrderSequenceError, match="the next one here is 5"):
+    with pytest.raises(OutOfOrderSequenceError, match="the log expects 5"):
         copy.check(sent(6))
 
 
@@ -350,7 +350,7 @@ def test_a_producer_of_whom_all_was_truncated_begins_with_the_first_batch_of_tha
     states.truncate(0)
 
     assert states.check(sent(5, epoch=4)) is None
-    with pytest.raises(OutOfOrderSequenceError, match="the next one here is 5"):
+    with pytest.raises(OutOfOrderSequenceError, match="the log expects 5"):
         states.check(sent(6, epoch=4))
     assert states.check(sent(0, epoch=5)) is None
     with pytest.raises(FencedProducerError):

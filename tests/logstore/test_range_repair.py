@@ -376,7 +376,7 @@ def test_batches_of_another_history_are_refused(source: Opened) -> None:
     opened = spoiled(source, flip([4]))
     data = batches_of(other.log, 3, 5)
 
-    with pytest.raises(InvalidBatchError, match="offset 3 is another one than the good one"):
+    with pytest.raises(InvalidBatchError, match="offset 3 differs from the good batch"):
         opened.log.repair_range(4, 5, memoryview(data), now_ms=NOW_MS)
 
     assert opened.log.damage == (DamagedRange(4, 5),)

@@ -163,7 +163,7 @@ def test_a_root_that_is_or_goes_through_a_file_is_refused(tmp_path: Path, below:
         OsDisk(root)
 
     assert str(caught.value) == (
-        f"data directory {root} cannot be made: Not a directory; choose another --data-dir"
+        f"data directory {root} cannot be created: Not a directory; choose another --data-dir"
     )
 
 

@@ -82,7 +82,7 @@ def test_a_slice_ends_before_damage_above_the_offset(at: int) -> None:
 def test_damage_at_the_offset_is_an_error_that_says_where_to_go_on(
     damaged: tuple[int, ...], next_offset: int, at: int
 ) -> None:
-    with pytest.raises(CorruptRecordError, match="reading can go on at") as caught:
+    with pytest.raises(CorruptRecordError, match="reading can continue at") as caught:
         slice_for(2, *damaged, at=at).load()
 
     assert (caught.value.offset, caught.value.next_offset) == (2, next_offset)

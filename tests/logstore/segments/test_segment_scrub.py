@@ -128,7 +128,7 @@ def test_what_can_be_made_anew_is_mended(what: str) -> None:
     opened.disk.flip_bit(path, position, 3)
 
     for scrub in scrubs(opened):
-        if scrub.mend():
+        if scrub.repair():
             scrub.sync()
 
     assert found(opened) == []
@@ -175,7 +175,7 @@ def test_a_segment_that_was_cut_meanwhile_gets_no_footer() -> None:
 
     opened.log.truncate(3)
     before = image_of(opened.disk)
-    scrub.mend()
+    scrub.repair()
 
     assert image_of(opened.disk) == before
     assert read_all(opened.kill().log) == expected(0, 3)

@@ -148,7 +148,7 @@ async def test_a_data_directory_that_cannot_be_made_is_said_in_one_line(tmp_path
 
     assert result.returncode == 1
     assert only_line(result).startswith(
-        f"error: data directory {tmp_path / 'file'} cannot be made: "
+        f"error: data directory {tmp_path / 'file'} cannot be created: "
     )
 
 

@@ -132,7 +132,7 @@ async def test_no_message_is_delivered_behind_damage_of_an_unknown_group(
     world = world.after_crash()
     async with world.broker(), world.client() as client:
         assert await taken(client, queue) == [b"a-one", None]
-        with pytest.raises(CorruptRecordError, match="reading can go on at 2"):
+        with pytest.raises(CorruptRecordError, match="reading can continue at 2"):
             await receive(client, queue)
 
         await delete_records(client, topic, 2)
