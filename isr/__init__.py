@@ -1,5 +1,5 @@
 """Replication of one partition: in-sync replicas, high watermark, leader epochs.
 
-`leader` decides what is committed, `followers` who is in sync, `follower` what a follower does with
-what its leader says, `divergence` where two logs part. `docs/replication.md` tells the story.
+`leader` advances the high watermark, `followers` proposes the ISR, `follower` decides a follower's
+steps, and `divergence` finds where two logs diverge. `docs/replication.md` is the overview.
 """

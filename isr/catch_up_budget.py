@@ -1,34 +1,35 @@
-"""How much a broker may spend on replicas that are being added: they must not crowd out others.
+"""Catch-up throttle: the byte budget of replicas that catch up (Kafka: replication quota).
 
-Pure: no clock, no I/O. A reassignment copies whole replicas. Whoever is in sync, or is about to be,
-is never counted here: it would hold up what is committed, or fall out of sync.
+Pure: no clock, no I/O. A reassignment copies whole replicas, which must not crowd out other
+replicas. A replica in the ISR, or about to join it, is never throttled: it would hold up the high
+watermark, or leave the ISR.
 """
 
 from typing import Final, final
 
 _BURST_S: Final = 0.5
-"""So much time's worth may be spent at once, after a rest."""
+"""Size of the bucket, in seconds of the rate: the maximum burst after a pause."""
 _PORTION_S: Final = 0.1
-"""Less than so much time's worth is not spent: it is not worth a fetch."""
+"""Minimum portion, in seconds of the rate: less is not worth a fetch."""
 
 
 @final
 class CatchUpBudget:
-    """Bytes that may be spent now, at a rate that may be another one each time.
+    """Token bucket of bytes, at a rate that may change with each call.
 
-    One batch is spent however large it is: the budget goes into debt, and waits for longer.
+    A batch of any size may pass: the budget then goes into debt and waits for longer.
     """
 
     def __init__(self) -> None:
-        """Begin with a full budget."""
+        """Start with a full budget."""
         self._spent_bytes = 0.0
-        """Of the burst; what is more is debt."""
+        """Spent bytes of the burst; more than the burst is debt."""
         self._at_ms: int | None = None
 
     def available(self, bytes_per_s: int | None, *, now_ms: int) -> int | None:
-        """Return how many bytes may be spent now, `None` for any number.
+        """Return the bytes that may be spent now, `None` for any number.
 
-        0 says that it is worth to wait for `wait_ms`.
+        0 means to wait for `wait_ms`.
         """
         if bytes_per_s is None:
             self._spent_bytes, self._at_ms = 0.0, now_ms
@@ -38,11 +39,11 @@ class CatchUpBudget:
         return int(left) if left >= max(bytes_per_s * _PORTION_S, 1.0) else 0
 
     def spend(self, count_bytes: int) -> None:
-        """Take note of bytes that were spent."""
+        """Subtract spent bytes from the budget."""
         self._spent_bytes += count_bytes
 
     def wait_ms(self, bytes_per_s: int | None, *, now_ms: int) -> int:
-        """Return how long it takes until something may be spent, 0 when it may be now."""
+        """Return the time in ms until bytes may be spent, 0 if they may be now."""
         if bytes_per_s is None or self.available(bytes_per_s, now_ms=now_ms):
             return 0
         missing = self._spent_bytes - bytes_per_s * (_BURST_S - _PORTION_S)

@@ -1,7 +1,7 @@
-"""Where two replicas part: by leader epochs, never by high watermarks.
+"""Divergence of two replicas, by leader epochs and never by high watermarks.
 
-Pure: no clock, no I/O. KIP-101, KIP-279; in one exchange, as in KIP-595: a follower says where its
-log ends and which epoch wrote its last record, and the leader has data, or an earlier place.
+Pure: no clock, no I/O. KIP-101, KIP-279; in one exchange, as in KIP-595: a follower sends the end
+of its log and the epoch of its last record, and the leader answers with data or an earlier offset.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tidelog.wire.messages.replication import Diverging
 
 
 class LogShape(msgspec.Struct, frozen=True):
-    """What two replicas compare of their logs."""
+    """The part of a log that two replicas compare."""
 
     log_start_offset: int
     log_end_offset: int
@@ -24,12 +24,12 @@ class LogShape(msgspec.Struct, frozen=True):
 def find_divergence(
     leader: LogShape, *, fetch_offset: int, last_fetched_epoch: int | None
 ) -> Diverging | None:
-    """Return where a follower's log is another one; `None` when it is a beginning of the leader's.
+    """Return where a follower's log diverges; `None` when it is a prefix of the leader's.
 
     `last_fetched_epoch` wrote the last record below `fetch_offset`; `None` for an empty log.
 
     Raises:
-        OffsetOutOfRangeError: The leader has nothing to compare with, or to go on from, there.
+        OffsetOutOfRangeError: The leader has no records there to compare with, or to send.
     """
     start, end = leader.log_start_offset, leader.log_end_offset
     if fetch_offset < start or (last_fetched_epoch is None and fetch_offset > end):
@@ -42,29 +42,29 @@ def find_divergence(
         return None
     found = leader.leader_epochs.end_offset_for(last_fetched_epoch, log_end_offset=end)
     if found is None:
-        # All that the leader has is of later epochs.
+        # All records of the leader are of later epochs.
         return Diverging(None, start) if fetch_offset > start else None
     epoch, epoch_end = found
     if epoch == last_fetched_epoch and fetch_offset <= epoch_end:
         return None
     if fetch_offset == start:
-        return None  # Below there is nothing that could be compared.
+        return None  # The leader has no records below to compare with.
     return Diverging(epoch, epoch_end)
 
 
 def find_stale(
     leader: LogShape, epochs: Sequence[tuple[int, int]], *, fetch_offset: int
 ) -> Diverging | None:
-    """Return where a follower has other records below a last one that is the leader's.
+    """Return where a follower's records differ although its last record is the leader's.
 
-    That cannot come from replicating, but from a disk that has gone back to what it once had, in
-    some places: what another leader wrote there and then was cut off, under valid checksums. Such
-    records are of older epochs than those that belong there, so epochs begin elsewhere.
+    Replication cannot cause this, but a disk that reverted some blocks to an earlier state: records
+    of another leader that were truncated since, under valid checksums. Such records have older
+    epochs than the right ones, so epochs begin at other offsets.
 
     Args:
-        leader: The leader's log, of which nothing is damaged.
-        epochs: Which epochs wrote the follower's log, and from where on.
-        fetch_offset: Where that ends.
+        leader: The leader's log, without damage.
+        epochs: Epochs of the follower's log with their start offsets.
+        fetch_offset: The follower's log end offset.
     """
     own = leader.leader_epochs.entries
     if not own or not epochs:
@@ -82,10 +82,10 @@ def find_stale(
 
 
 def truncation_offset(follower: LogShape, diverging: Diverging) -> int:
-    """Return up to where a follower may keep its log; it then asks again.
+    """Return the offset to which a follower truncates its log before it fetches again.
 
-    The end of its own epochs up to the leader's, or the leader's end of them, whichever comes
-    first. An offset below the start of the follower's log means that nothing may be kept.
+    It is the end of its own epochs up to the leader's epoch, or the leader's end of that epoch,
+    whichever comes first. An offset below the follower's log start offset means a full truncation.
     """
     if diverging.epoch is None:
         return diverging.end_offset

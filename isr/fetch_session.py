@@ -1,9 +1,9 @@
-"""What a follower and its leader need not say again: the session of one connection.
+"""Incremental fetch session of a follower and its leader on one connection (KIP-227).
 
-Pure: no clock, no I/O. Partitions have numbers in the session. A follower says where its log ends
-only when that has changed, or when the leader has said something of the partition; a leader looks
-only at partitions of which it was told something, or at which something has happened. So a fetch
-costs what is going on, not what there is.
+Pure: no clock, no I/O. Partitions have numbers in the session. A follower sends its log end only
+after a change, or after an answer of the leader for the partition. A leader checks only partitions
+with a new position or an event. So the cost of a fetch depends on the changes, and not on the
+number of partitions.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ Key = tuple[bytes, int]
 
 
 class SessionDelta(NamedTuple):
-    """What has changed since the last request of a follower."""
+    """Changes since the last request of a follower."""
 
     followed: list[FollowedPartition]
     positions: list[ReplicaPosition]
@@ -30,18 +30,18 @@ class SessionDelta(NamedTuple):
 
 
 class FollowerPosition(NamedTuple):
-    """Where a follower's log ends."""
+    """End of a follower's log."""
 
     position: FetchPosition
     durable_end_offset: int
     is_whole: bool = True
     is_suspect: bool = False
-    """Whether what came last from there was damaged on its way, or by the leader."""
+    """Whether the last batch from there arrived damaged, in transit or from the leader."""
 
 
 @final
 class _Followed:
-    """One partition, as the follower's side knows it."""
+    """State of one partition at the follower."""
 
     __slots__ = ("asked_at", "key", "leader_epoch", "number")
 
@@ -54,13 +54,13 @@ class _Followed:
 
 @final
 class FollowerSession:
-    """The follower's side. One fetch is under way at a time.
+    """The follower's side. One fetch is in flight at a time.
 
-    Invariant: what the leader knows of a partition that is not due is where its log ends.
+    Invariant: the leader knows the log end of every partition that is not due.
     """
 
     def __init__(self) -> None:
-        """Follow nothing."""
+        """Start without partitions."""
         self._by_key: dict[Key, _Followed] = {}
         self._by_number: dict[int, _Followed] = {}
         self._next_number = 0
@@ -69,16 +69,16 @@ class FollowerSession:
         self._unfollowed: list[int] = []
 
     def __len__(self) -> int:
-        """Return how many partitions are followed."""
+        """Return the number of followed partitions."""
         return len(self._by_key)
 
     @property
     def keys(self) -> Iterable[Key]:
-        """The partitions that are followed."""
+        """The followed partitions."""
         return self._by_key.keys()
 
     def begin(self) -> None:
-        """Begin anew, on another connection, with the same partitions."""
+        """Restart the session on another connection with the same partitions."""
         followed = list(self._by_key.values())
         self._by_number.clear()
         self._new.clear()
@@ -89,12 +89,12 @@ class FollowerSession:
             self._add(each.key, each.leader_epoch)
 
     def follow(self, key: Key, leader_epoch: int) -> None:
-        """Follow a partition from now on, or in another leader epoch."""
+        """Add a partition, or change its leader epoch."""
         self.unfollow(key)
         self._add(key, leader_epoch)
 
     def unfollow(self, key: Key) -> None:
-        """Follow a partition no more."""
+        """Remove a partition."""
         known = self._by_key.pop(key, None)
         if known is None:
             return
@@ -106,7 +106,7 @@ class FollowerSession:
             self._unfollowed.append(known.number)
 
     def is_due(self, key: Key) -> None:
-        """Say in the next request where the log of a partition ends."""
+        """Send the log end of a partition with the next request."""
         if key in self._by_key:
             self._due[key] = None
 
@@ -115,7 +115,7 @@ class FollowerSession:
         position_of: Callable[[Key], FollowerPosition],
         epochs_of: Callable[[Key], list[tuple[int, int]]],
     ) -> SessionDelta:
-        """Return what the next request tells; `epochs_of` is asked about new partitions."""
+        """Return the changes for the next request; `epochs_of` is called for new partitions."""
         new = [self._by_key[key] for key in self._new]
         followed = [
             FollowedPartition(each.number, *each.key, each.leader_epoch, epochs_of(each.key))
@@ -141,14 +141,14 @@ class FollowerSession:
         return delta
 
     def number_of(self, key: Key) -> int | None:
-        """Return by which number the leader knows a partition; `None` if it does not yet."""
+        """Return the number of a partition at the leader; `None` if the leader lacks it."""
         known = self._by_key.get(key)
         return None if known is None or key in self._new else known.number
 
     def asked(self, number: int) -> tuple[Key, int, FetchPosition] | None:
-        """Return what was asked of a partition last: which one, in which leader epoch, from where.
+        """Return partition, leader epoch and position of the last request for a number.
 
-        `None` when it is not followed any more.
+        `None` if the partition is not followed any more.
         """
         known = self._by_number.get(number)
         if known is None or known.asked_at is None:
@@ -164,7 +164,7 @@ class FollowerSession:
 
 @final
 class SessionPartition:
-    """One partition, as the leader's side knows it."""
+    """State of one partition at the leader."""
 
     __slots__ = (
         "awaits_report",
@@ -177,16 +177,16 @@ class SessionPartition:
     )
 
     def __init__(self, followed: FollowedPartition) -> None:
-        """Know no position yet."""
+        """Start without a position."""
         self.followed = followed
         self.position: ReplicaPosition | None = None
         self.is_compared = False
-        """Whether the epochs of the follower's log were found to be those of the leader's."""
+        """Whether the epochs of the follower's log were found to match the leader's."""
         self.is_reported = False
-        """Whether the position was compared with the leader's log, and taken note of."""
+        """Whether the position was compared with the leader's log and recorded."""
         self.awaits_report = False
-        """Whether the follower was told something upon which it says where its log ends. When that
-        takes a while it cannot use what it was told, and nothing is said again meanwhile."""
+        """Whether the follower got an answer after which it must report its log end. Until then the
+        leader sends nothing more for the partition; a slow follower cannot use the answer."""
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
 
@@ -195,21 +195,21 @@ class SessionPartition:
 class LeaderSession:
     """The leader's side.
 
-    Invariant: of a partition that is not in `due`, the follower has been told all there is.
+    Invariant: the follower has all news of every partition that is not in `due`.
     """
 
     def __init__(self) -> None:
-        """Know nothing of what the follower follows."""
+        """Start without partitions."""
         self.partitions: dict[int, SessionPartition] = {}
-        """By their numbers in the session."""
+        """Partitions by their numbers in the session."""
         self.due: dict[int, None] = {}
-        """Numbers of those that are to be looked at, in this order."""
+        """Numbers of the partitions to check, in this order."""
 
     def take(self, request: ReplicaFetchRequest) -> list[int]:
-        """Take note of what the follower says; return numbers it does not follow any more.
+        """Apply a follower's request; return the numbers that it does not follow any more.
 
         Raises:
-            InvalidRequestError: It speaks of partitions that it does not follow.
+            InvalidRequestError: It names partitions that it does not follow.
         """
         gone = list(request.unfollowed)
         if request.begins_session:
@@ -230,12 +230,12 @@ class LeaderSession:
                 )
             known.position = position
             known.is_reported = known.awaits_report = False
-            self.due.pop(number, None)  # Whoever comes next goes to the end of the line.
+            self.due.pop(number, None)  # A new position moves the partition to the end.
             self.due[number] = None
         return gone
 
     def touch(self, number: int) -> None:
-        """Look at a partition: something happened to it."""
+        """Check a partition after an event."""
         known = self.partitions.get(number)
         if known is not None and not known.awaits_report:
             self.due[number] = None
@@ -248,7 +248,7 @@ class LeaderSession:
         log_start_offset: int,
         awaits_report: bool = False,
     ) -> None:
-        """Take note that the follower is told all there is, as it is now."""
+        """Record that the follower has the present state of a partition."""
         known = self.partitions[number]
         known.awaits_report = awaits_report
         known.told_high_watermark = high_watermark

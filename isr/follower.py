@@ -1,8 +1,8 @@
-"""A follower of one partition: from where it fetches, and what an answer means for its log.
+"""A follower of one partition: its fetch position, and the steps after an answer.
 
-Pure: no clock, no I/O. The order is what keeps a follower from showing what was never committed: an
-answer to an old question is dropped, a log that parts from the leader's is truncated, batches are
-appended, and only then the leader's high watermark counts (KAFKA-14704).
+Pure: no clock, no I/O. The order of steps keeps a follower from exposing uncommitted records: it
+drops an answer to an old request, truncates a diverging log, appends batches, and only then applies
+the leader's high watermark (KAFKA-14704).
 """
 
 from typing import final
@@ -14,19 +14,19 @@ from tidelog.wire.messages.replication import Diverging
 
 
 class FetchPosition(msgspec.Struct, frozen=True):
-    """From where a follower fetches, and what it has."""
+    """Position of a follower's fetch."""
 
     fetch_offset: int
-    """Its log end."""
+    """The follower's log end offset."""
     last_fetched_epoch: int | None
-    """The epoch of the last record below, `None` for an empty log."""
+    """Epoch of the last record below, `None` for an empty log."""
 
 
 class LeaderAnswer(msgspec.Struct, frozen=True):
-    """What a leader said to a fetch, without the batches."""
+    """A leader's answer to a fetch, without the batches."""
 
     leader_epoch: int
-    """In which the question was asked."""
+    """Leader epoch of the request."""
     asked_at: FetchPosition
     high_watermark: int
     log_start_offset: int
@@ -40,17 +40,17 @@ class Truncate(msgspec.Struct, frozen=True):
 
 
 class Restart(msgspec.Struct, frozen=True):
-    """Nothing in the log is of use: begin it anew at this offset, then fetch again."""
+    """Remove all records, restart the log at this offset, then fetch again."""
 
     offset: int
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Append what came, if anything, then say `appended`."""
+    """Append the batches, if any, then call `appended`."""
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """The answer is to a question that was overtaken."""
+    """Ignore the answer: its request is outdated."""
 
 
 Step = Truncate | Restart | Append | Drop
@@ -58,27 +58,27 @@ Step = Truncate | Restart | Append | Drop
 
 @final
 class PartitionFollower:
-    """What one follower knows of a partition in one leader epoch.
+    """State of one follower of a partition in one leader epoch.
 
     Invariant: the high watermark never passes the end of the log, and falls only when the log is
-    truncated below it, which a clean election never makes necessary.
+    truncated below it, which only an unclean election makes necessary.
     """
 
     def __init__(self, *, leader_id: int | None, leader_epoch: int, high_watermark: int) -> None:
-        """Follow a leader, or nobody; `high_watermark` is what was known before."""
+        """Follow a leader, or none; `high_watermark` is the one known before."""
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
-        """First offset not known to be committed (exclusive end)."""
+        """Exclusive end of the records known to be committed."""
         self.is_beginning = False
-        """Whether the log was found to be a beginning of the leader's in this leader epoch."""
+        """Whether the log was found to be a prefix of the leader's in this leader epoch."""
 
     def position(self, log: LogShape) -> FetchPosition:
-        """Return from where to fetch."""
+        """Return the position of the next fetch."""
         return FetchPosition(log.log_end_offset, _last_epoch(log))
 
     def answered(self, log: LogShape, answer: LeaderAnswer) -> Step:
-        """Return what to do, in the log as it is now."""
+        """Return the step after an answer, for the present log."""
         if answer.leader_epoch != self.leader_epoch or answer.asked_at != self.position(log):
             return Drop()
         if answer.diverging is None:
@@ -89,10 +89,10 @@ class PartitionFollower:
     def out_of_range(
         self, log: LogShape, asked_at: FetchPosition, *, leader_start: int, leader_end: int
     ) -> Step:
-        """Return what to do when the leader has no offset like that.
+        """Return the step after `OFFSET_OUT_OF_RANGE`.
 
-        The leader has deleted what would come next (KAFKA-9491), or the log is empty and begins
-        behind the leader's end.
+        The leader has deleted the next records (KAFKA-9491), or the log is empty and begins after
+        the leader's end.
         """
         if asked_at != self.position(log):
             return Drop()
@@ -105,16 +105,16 @@ class PartitionFollower:
         return Drop()
 
     def appended(self, answer: LeaderAnswer, *, log_end_offset: int) -> None:
-        """Take over what the leader knows, now that its batches are in the log."""
+        """Apply the leader's high watermark after the append of its batches."""
         self.is_beginning = True
         self.high_watermark = max(self.high_watermark, min(answer.high_watermark, log_end_offset))
 
     def truncated(self, log_end_offset: int) -> None:
-        """Take note that the log ends here now."""
+        """Lower the high watermark to the new end of the log."""
         self.high_watermark = min(self.high_watermark, log_end_offset)
 
     def restarted(self, log_end_offset: int) -> None:
-        """Take note that the log begins and ends here now: what is not there was committed."""
+        """Set the high watermark to the offset of a restarted log: records below are committed."""
         self.high_watermark = log_end_offset
 
 

@@ -1,4 +1,4 @@
-"""How far a leader knows one follower to be.
+"""Progress of one follower, as its leader knows it.
 
 Pure: no clock, no I/O.
 """
@@ -10,33 +10,33 @@ import msgspec
 from tidelog.isr.durability import Durability
 
 NEVER_MS = -(1 << 62)
-"""Longer ago than anything."""
+"""A time before all others."""
 
 
 class FollowerReport(msgspec.Struct, frozen=True, gc=False):
-    """What a follower says of itself when it fetches.
+    """State of a follower at its fetch.
 
-    Its log has been compared with the leader's up to `log_end_offset`: it is a beginning of it.
+    The leader has compared the follower's log up to `log_end_offset`: it is a prefix of its own.
     """
 
     node_id: int
     broker_epoch: int
-    """Of the process that fetches (KIP-903)."""
+    """Broker epoch of the process that fetches (KIP-903)."""
     log_end_offset: int
     durable_end_offset: int
     is_whole: bool = True
-    """Whether its replica is in order: nothing in it is damaged, and its disk takes more."""
+    """Whether its replica is healthy: without damage, and on a disk that accepts writes."""
 
 
 @final
 class FollowerProgress:
-    """The last report of one follower in this leader epoch, and how late it is.
+    """The last report of one follower in this leader epoch, and its lag.
 
-    "Caught up" is a point in time: the follower has all that the leader had then. A mark (time, log
-    end) is set, and replaced as soon as the follower reaches it; so a follower that always trails
-    by a moment counts as caught up a moment ago, whatever arrives meanwhile. While there is nothing
-    to report a follower does not: one that has everything counts as caught up until
-    `update_caught_up` sees more.
+    "Caught up" is a point in time: the follower has all records that the leader had then. The
+    leader sets a mark (time, log end), and replaces it as soon as the follower reaches it. So a
+    follower that always trails by a moment counts as caught up a moment ago, whatever is appended
+    meanwhile. A follower without news sends no report: if it has all records, it counts as caught
+    up until `update_caught_up` finds more.
 
     Invariant: `caught_up_ms` never falls while the same process reports.
     """
@@ -53,21 +53,21 @@ class FollowerProgress:
     )
 
     def __init__(self, *, is_in_sync: bool, leader_end_offset: int, now_ms: int) -> None:
-        """Know nothing yet. Who is in sync counts as caught up now: a new leader gives it time."""
+        """Start without a report. An in-sync replica counts as caught up now, so a leader waits."""
         self.broker_epoch: int | None = None
-        """Of the process that reported last, `None` before the first report."""
+        """Broker epoch of the last report, `None` before the first report."""
         self.caught_up_ms = now_ms if is_in_sync else NEVER_MS
         self.is_whole = True
-        """Whether it said so last; who has not reported yet counts as such."""
+        """Whether the last report said so; true before the first report."""
         self._has_all = False
-        """Whether it had everything when somebody looked last."""
+        """Whether the follower had all records at the last check."""
         self._mark_ms = now_ms
         self._mark_offset = leader_end_offset
         self._log_end_offset = 0
         self._durable_end_offset = 0
 
     def position(self, durability: Durability) -> int:
-        """Return below which offset it has everything (exclusive end); 0 before it reported."""
+        """Return the exclusive end of the follower's records; 0 before the first report."""
         if durability is Durability.FSYNC:
             return self._durable_end_offset
         return self._log_end_offset
@@ -75,7 +75,7 @@ class FollowerProgress:
     def update_caught_up(
         self, *, leader_end_offset: int, durability: Durability, now_ms: int
     ) -> bool:
-        """Note when it begins to lag; return whether it lacks records."""
+        """Set the time at which it begins to lag; return whether it lacks records."""
         lacks_some = self.position(durability) < leader_end_offset
         if self._has_all and lacks_some:
             self._has_all = False
@@ -90,11 +90,11 @@ class FollowerProgress:
         durability: Durability,
         now_ms: int,
     ) -> None:
-        """Take note of a report; one of an earlier process of the follower counts for nothing."""
+        """Apply a report; ignore a report of an earlier process of the follower."""
         if self.broker_epoch is not None and report.broker_epoch != self.broker_epoch:
             if report.broker_epoch < self.broker_epoch:
                 return
-            # Another process, which was never caught up.
+            # A new process, which was never caught up.
             self.caught_up_ms = NEVER_MS
             self._has_all = False
             self._mark_ms, self._mark_offset = now_ms, leader_end_offset
@@ -116,10 +116,7 @@ class FollowerProgress:
         self._mark_ms, self._mark_offset = now_ms, leader_end_offset
 
     def became_durable(self, node_id: int, durable_end_offset: int) -> FollowerReport | None:
-        """Return the report that it amounts to when more of what it has is on its disk.
-
-        `None` before the first report.
-        """
+        """Return the last report with a new durable end offset; `None` before the first report."""
         if self.broker_epoch is None:
             return None
         return FollowerReport(

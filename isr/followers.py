@@ -1,16 +1,16 @@
-"""The followers of one leader: which are in sync, which should be, which limit the high watermark.
+"""The followers of one leader: the ISR, the proposed ISR, and the maximal ISR.
 
-Pure: no clock, no I/O. The leader proposes an ISR (Kafka: AlterPartition), the cluster decides. A
-change is compare-and-set on the partition epoch (KIP-497). What must hold, or else replicas that
-are eligible to lead lack records:
+Pure: no clock, no I/O. The leader proposes an ISR (Kafka: AlterPartition), the controller decides.
+A change is compare-and-set on the partition epoch (KIP-497). These rules must hold, or else
+eligible replicas may lack records:
 
 - A replica of a proposed ISR counts as in sync from then on, until the partition epoch moves or the
-  change is rejected for certain: the cluster may have committed it already (the *maximal* ISR).
-- If no answer came, the leader proposes the current ISR: that raises the partition epoch, and then
-  no copy of an earlier change can be carried out any more.
+  change is certainly rejected: the controller may have committed it already (the *maximal* ISR).
+- Without an answer, the leader proposes the current ISR: that raises the partition epoch, after
+  which no copy of an earlier change can be applied any more.
 - A replica is proposed only with the broker epoch of its reports (KIP-903), and only when it has
-  all that is committed, and all that was in the leader's log when the leader epoch began.
-- A replica is proposed only while it is whole. A damaged one is left out at once.
+  all committed records, and all records of the leader's log at the start of the leader epoch.
+- A replica is proposed only while it is whole. A damaged replica is left out at once.
 """
 
 from typing import NamedTuple, final
@@ -22,10 +22,10 @@ from tidelog.isr.follower_progress import FollowerProgress, FollowerReport
 from tidelog.isr.replica_set import BrokerView, ReplicaSet
 
 JOINING_HOLD_MS = 1000
-"""Who was caught up so recently and is about to join holds back what is committed. Else it might
-always be a moment behind, and never get in."""
+"""Time since a joining replica was caught up, in which the high watermark waits for it. Otherwise
+it might always be a moment behind, and never join the ISR."""
 RETRY_MS = 500
-"""A change that was rejected is not repeated sooner."""
+"""Minimum time between a rejected change and its retry."""
 
 
 class IsrMember(NamedTuple):
@@ -39,7 +39,7 @@ class IsrMember(NamedTuple):
 class IsrChange(msgspec.Struct, frozen=True):
     """The ISR that a leader proposes.
 
-    It may be the current one: then no earlier change of the same partition epoch is carried out.
+    It may be the current ISR: then no earlier change of the same partition epoch is applied.
     """
 
     partition_epoch: int
@@ -48,7 +48,7 @@ class IsrChange(msgspec.Struct, frozen=True):
 
 
 class LogEnds(msgspec.Struct, frozen=True, gc=False):
-    """Where the log of a leader ends."""
+    """Log end and high watermark of a leader."""
 
     log_end_offset: int
     high_watermark: int
@@ -57,19 +57,19 @@ class LogEnds(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class Followers:
-    """What one leader, in one leader epoch, knows of the other replicas.
+    """The other replicas of one leader, in one leader epoch.
 
-    Invariant: `members` are all in sync, proposed or about to join, but for the leader.
+    Invariant: `members` are all replicas in sync, proposed or about to join, except the leader.
     """
 
     def __init__(
         self, replicas: ReplicaSet, view: BrokerView, *, epoch_start_offset: int, now_ms: int
     ) -> None:
-        """Begin with nobody's report; `epoch_start_offset` is the log's end at this moment."""
+        """Start without reports; `epoch_start_offset` is the log end at this moment."""
         self._view = view
         self._epoch_start_offset = epoch_start_offset
         self.replicas = replicas
-        """As the cluster has agreed on them."""
+        """The committed replica set."""
         self._progress: dict[int, FollowerProgress] = {}
         self._requested: tuple[int, ...] = ()
         self._pending_change: IsrChange | None = None
@@ -77,13 +77,13 @@ class Followers:
         self._is_in_flight = False
         """Whether the outcome of the change is not known yet."""
         self._may_arrive_late = False
-        """Whether copies of a change at this partition epoch may still be carried out."""
+        """Whether copies of a change at this partition epoch may still be applied."""
         self._retry_ms = now_ms
         self._must_retry = False
-        """Whether a change was rejected, and no other was looked for since."""
+        """Whether a change was rejected, and no other was computed since."""
         self._joining: dict[int, None] = {}
         self.members: tuple[FollowerProgress, ...] = ()
-        """Those who must have a record before it is committed."""
+        """Followers that must have a record before it is committed."""
         self._follow(replicas, leader_end_offset=epoch_start_offset, now_ms=now_ms)
 
     @property
@@ -92,7 +92,7 @@ class Followers:
         return len(self.replicas.in_sync_replicas) < len(self.replicas.assigned_replicas)
 
     def progress_of(self, node_id: int) -> FollowerProgress | None:
-        """Return what is known of one follower, `None` when there is no such replica."""
+        """Return the progress of one follower, `None` when there is no such replica."""
         return self._progress.get(node_id)
 
     def is_member(self, node_id: int) -> bool:
@@ -103,7 +103,7 @@ class Followers:
     def replicas_changed(
         self, replicas: ReplicaSet, *, leader_end_offset: int, now_ms: int
     ) -> None:
-        """Go on with other replicas, others in sync, or another minimum."""
+        """Apply a new replica set: other replicas, another ISR, or another minimum."""
         if replicas.partition_epoch > self.replicas.partition_epoch:
             # Each earlier change was committed, or never will be: it named an older epoch.
             self._requested = ()
@@ -113,7 +113,7 @@ class Followers:
         self._follow(replicas, leader_end_offset=leader_end_offset, now_ms=now_ms)
 
     def reported(self, report: FollowerReport, ends: LogEnds, *, now_ms: int) -> None:
-        """Take note of how far a follower is; others than replicas are not heard."""
+        """Apply a follower's report; ignore reports of nodes that are no replicas."""
         progress = self._progress.get(report.node_id)
         if progress is None:
             return
@@ -127,7 +127,7 @@ class Followers:
             self._update_joining(now_ms=now_ms)
 
     def next_isr_change(self, ends: LogEnds, *, now_ms: int) -> IsrChange | None:
-        """Return the ISR to propose to the cluster now, `None` if there is nothing to change.
+        """Return the ISR to propose now, `None` if there is nothing to change.
 
         Its replicas count as in sync from now on. Report the outcome by `on_isr_change_committed`
         or `on_isr_change_rejected`.
@@ -154,7 +154,7 @@ class Followers:
         return self._pending_change
 
     def on_isr_change_committed(self, change: IsrChange) -> None:
-        """Settle a change that was carried out; the metadata here has it already."""
+        """Settle a committed change; the metadata here has it already."""
         if change is not self._pending_change:
             return
         self._is_in_flight = False
@@ -168,7 +168,7 @@ class Followers:
     def on_isr_change_rejected(self, change: IsrChange, *, is_certain: bool, now_ms: int) -> None:
         """Settle a change that was rejected, or got no answer.
 
-        `is_certain` says that this copy of it will never be carried out.
+        `is_certain` says that this copy of it will never be applied.
         """
         if change is not self._pending_change:
             return
@@ -182,7 +182,7 @@ class Followers:
             self._update_members()
 
     def next_deadline_ms(self, ends: LogEnds) -> int | None:
-        """Return when to call `next_isr_change` even without a report, `None` for never."""
+        """Return the time to call `next_isr_change` even without a report, `None` for never."""
         lag_max_ms = self._view.replica_lag_time_max_ms
         times = [
             progress.caught_up_ms + lag_max_ms + 1
@@ -236,7 +236,7 @@ class Followers:
         if not progress.is_whole:
             return False
         status = self._view.status_of(node_id)
-        # The life that reports must be the one that the cluster knows. KIP-903.
+        # The reporting process must be the registered one (KIP-903).
         return (
             status is not None and status.may_join and status.broker_epoch == progress.broker_epoch
         )
@@ -254,7 +254,7 @@ class Followers:
                 continue
             position = progress.position(ends.durability)
             if position < ends.log_end_offset and progress.caught_up_ms < late_before_ms:
-                continue  # Late; it would have to leave again at once.
+                continue  # Lagging; it would have to leave again at once.
             if node_id in self.replicas.in_sync_replicas or (
                 position >= join_from and self._is_isr_eligible(node_id, progress)
             ):

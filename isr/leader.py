@@ -1,6 +1,6 @@
-"""The leader's view of one partition: what is committed, and what may be acknowledged.
+"""The leader of one partition: its high watermark, and its acknowledgements.
 
-Pure: no clock, no I/O. `isr.followers` has what a leader knows of the other replicas.
+Pure: no clock, no I/O. `isr.followers` has the state of the other replicas.
 """
 
 from typing import final
@@ -8,16 +8,16 @@ from typing import final
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower_progress import FollowerReport
 from tidelog.isr.followers import Followers, IsrChange, LogEnds
-from tidelog.isr.replica_set import ALONE, NOBODY, ReplicaSet
+from tidelog.isr.replica_set import ALONE, NO_BROKERS, ReplicaSet
 from tidelog.wire.errors import NotEnoughReplicasAfterAppendError, NotEnoughReplicasError
 from tidelog.wire.messages.produce import Acks
 
 
 @final
 class PartitionLeader:
-    """What one leader, in one leader epoch, knows of its partition.
+    """State of one leader of a partition in one leader epoch.
 
-    Invariant: the high watermark never falls, never passes what the leader itself has, and does not
+    Invariant: the high watermark never falls, never passes the leader's own position, and does not
     move while fewer than `min_insync_replicas` are in sync.
     """
 
@@ -31,20 +31,20 @@ class PartitionLeader:
         high_watermark: int | None = None,
         followers: Followers | None = None,
     ) -> None:
-        """Begin to lead with what is in the log; without `followers`, alone.
+        """Start to lead with the present log; without `followers`, alone.
 
-        `high_watermark` is what this replica knew as a follower. `None` when nothing is known; then
-        it is the durable end of a leader that is alone.
+        `high_watermark` is the one that this replica knew as a follower. `None` if unknown; a
+        leader without followers then starts with its durable end.
         """
         self.leader_epoch = leader_epoch
         self.durability = durability
-        """May be changed at any time: what is committed stays committed."""
+        """May change at any time: committed records stay committed."""
         self.epoch_start_offset = log_end_offset
-        """Where the log ended when the leader epoch began."""
+        """Log end offset at the start of the leader epoch."""
         self._log_end_offset = log_end_offset
         self._durable_end_offset = durable_end_offset
         if followers is None:
-            followers = Followers(ALONE, NOBODY, epoch_start_offset=log_end_offset, now_ms=0)
+            followers = Followers(ALONE, NO_BROKERS, epoch_start_offset=log_end_offset, now_ms=0)
         self._followers = followers
         if high_watermark is None:
             high_watermark = 0 if followers.members else durable_end_offset
@@ -58,19 +58,19 @@ class PartitionLeader:
 
     @property
     def replicas(self) -> ReplicaSet:
-        """The replicas, as the cluster has agreed on them."""
+        """The committed replica set."""
         return self._followers.replicas
 
     @property
     def is_all_in_sync(self) -> bool:
-        """Whether there is no replica that could join those in sync."""
+        """Whether all replicas are in the ISR."""
         return not self._followers.has_out_of_sync
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether all is committed that earlier leaders may have acknowledged.
+        """Whether all records that earlier leaders may have acknowledged are committed.
 
-        Before, the high watermark may be lower than it was at another leader.
+        Until then the high watermark may be lower than that of an earlier leader.
         """
         return self._high_watermark >= self.epoch_start_offset
 
@@ -79,20 +79,20 @@ class PartitionLeader:
         return self._followers.is_member(node_id)
 
     def follower_end_offset(self, node_id: int) -> int | None:
-        """Return where the log of a follower ends, `None` while it has not said so."""
+        """Return the log end offset of a follower, `None` before its first report."""
         progress = self._followers.progress_of(node_id)
         if progress is None or progress.broker_epoch is None:
             return None
         return progress.position(Durability.REPLICATED)
 
     def progressed(self, *, log_end_offset: int, durable_end_offset: int) -> None:
-        """Take note of how far the leader's own log is."""
+        """Update the ends of the leader's own log."""
         self._log_end_offset = log_end_offset
         self._durable_end_offset = durable_end_offset
         self._advance_high_watermark()
 
     def follower_reported(self, report: FollowerReport, *, now_ms: int) -> None:
-        """Take note of how far a follower is, whose log was compared with this one."""
+        """Apply the report of a follower whose log was compared with this one."""
         assert report.log_end_offset <= self._log_end_offset, "a follower has more than its leader"
         self._followers.reported(report, self._ends(), now_ms=now_ms)
         self._advance_high_watermark()
@@ -100,7 +100,7 @@ class PartitionLeader:
     def follower_became_durable(
         self, node_id: int, broker_epoch: int, durable_end_offset: int, *, now_ms: int
     ) -> None:
-        """Take note of how much of what a follower has reported is on its disk."""
+        """Update the durable end offset of a follower."""
         progress = self._followers.progress_of(node_id)
         if progress is None or progress.broker_epoch != broker_epoch:
             return
@@ -109,20 +109,20 @@ class PartitionLeader:
             self.follower_reported(report, now_ms=now_ms)
 
     def replicas_changed(self, replicas: ReplicaSet, *, now_ms: int) -> None:
-        """Go on with other replicas, others in sync, or another minimum."""
+        """Apply a new replica set: other replicas, another ISR, or another minimum."""
         self._followers.replicas_changed(
             replicas, leader_end_offset=self._log_end_offset, now_ms=now_ms
         )
         self._advance_high_watermark()
 
     def next_isr_change(self, *, now_ms: int) -> IsrChange | None:
-        """Return the ISR to propose to the cluster; see `Followers.next_isr_change`."""
+        """Return the ISR to propose; see `Followers.next_isr_change`."""
         change = self._followers.next_isr_change(self._ends(), now_ms=now_ms)
         self._advance_high_watermark()  # A replica may have been too slow to join.
         return change
 
     def on_isr_change_committed(self, change: IsrChange) -> None:
-        """Settle a change that was carried out; the metadata here has it already."""
+        """Settle a committed change; the metadata here has it already."""
         self._followers.on_isr_change_committed(change)
         self._advance_high_watermark()
 
@@ -132,22 +132,22 @@ class PartitionLeader:
         self._advance_high_watermark()
 
     def next_deadline_ms(self) -> int | None:
-        """Return when to call `next_isr_change` even without an event, `None` for never."""
+        """Return the time to call `next_isr_change` even without an event, `None` for never."""
         return self._followers.next_deadline_ms(self._ends())
 
     def require_enough_in_sync(self, acks: Acks) -> None:
-        """Check, before anything is appended, that it can be acknowledged at this level.
+        """Check before an append that it can be acknowledged at this level.
 
         Raises:
-            NotEnoughReplicasError: Fewer replicas are in sync than must be.
+            NotEnoughReplicasError: The ISR has fewer replicas than `min_insync_replicas`.
         """
         if acks is Acks.ALL and not self._followers.replicas.has_enough:
             raise NotEnoughReplicasError(f"{self._how_many_in_sync()}; nothing was appended")
 
     def why_not_to_wait(self, acks: Acks) -> NotEnoughReplicasAfterAppendError | None:
-        """Return why it makes no sense to wait for an acknowledgement; `None` while it does.
+        """Return the error that ends the wait for an acknowledgement; `None` while it may come.
 
-        What was appended stays in the log, and is committed if enough are in sync again.
+        The appended records stay in the log, and are committed if the ISR is large enough again.
         """
         if acks is not Acks.ALL or self._followers.replicas.has_enough:
             return None
@@ -159,8 +159,8 @@ class PartitionLeader:
     def acknowledged_offset(self, acks: Acks) -> int:
         """Return the offset below which `ack_level(acks, durability)` is true of all records.
 
-        May be lower than the high watermark for a while: what was committed in memory is not on
-        disk at once when the durability becomes `FSYNC`.
+        It may be lower than the high watermark for a while: after a change of the durability to
+        `FSYNC`, records that were committed in memory are not on disk yet.
         """
         if acks is not Acks.ALL:
             return self._position()
@@ -188,7 +188,7 @@ class PartitionLeader:
         return lowest
 
     def _advance_high_watermark(self) -> None:
-        """Raise the high watermark to what all members have, while enough are in sync."""
+        """Raise the high watermark to the lowest position of all members, if enough are in sync."""
         everywhere = self._everywhere()
         if everywhere > self._high_watermark and self._followers.replicas.has_enough:
             self._high_watermark = everywhere

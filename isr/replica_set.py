@@ -1,6 +1,6 @@
-"""What a leader is told of the replicas of its partition, and of the brokers that have them.
+"""Replica sets of partitions and status of brokers, the metadata that a leader uses.
 
-Pure: declarations. The cluster's metadata decides all of it; the leader acts on what is committed.
+Pure: declarations. All of it comes from the cluster's committed metadata.
 """
 
 from collections.abc import Callable
@@ -9,46 +9,47 @@ from typing import NamedTuple
 import msgspec
 
 REPLICA_LAG_MAX_MS = 10_000
-"""Who was not caught up for so long is not in sync. Kafka waits for 30 s."""
+"""Default of `replica_lag_time_max_ms`: time without catching up before a replica leaves the ISR.
+Kafka waits for 30 s."""
 
 
 class ReplicaSet(msgspec.Struct, frozen=True):
-    """The replicas of one partition, as the cluster has agreed on them."""
+    """The committed replicas of one partition."""
 
     assigned_replicas: tuple[int, ...]
     """Node ids."""
     in_sync_replicas: tuple[int, ...]
-    """Those without which nothing is committed."""
+    """Node ids of the ISR."""
     partition_epoch: int = 0
-    """Rises with every change of the two."""
+    """Grows with every change of the two."""
     min_insync_replicas: int = 1
-    """Nothing is committed while fewer are in sync."""
+    """Minimum size of the ISR for a commit."""
 
     @property
     def has_enough(self) -> bool:
-        """Whether something can be committed."""
+        """Whether the ISR is large enough for a commit."""
         return len(self.in_sync_replicas) >= self.min_insync_replicas
 
 
 class BrokerStatus(NamedTuple):
-    """What is known of one registered broker."""
+    """Status of one registered broker."""
 
     broker_epoch: int
     may_join: bool
-    """Whether it may come to be in sync: it is neither fenced nor about to stop (KIP-841)."""
+    """Whether it may join an ISR: it is neither fenced nor about to stop (KIP-841)."""
 
 
 class BrokerView(msgspec.Struct, frozen=True):
-    """What all leaders of one broker go by."""
+    """The view of one broker on the cluster, which all its leaders share."""
 
     node_id: int
-    """Of the broker itself."""
+    """Id of the broker itself."""
     status_of: Callable[[int], BrokerStatus | None]
-    """Returns what is committed of a broker now; `None` for one that is not registered."""
+    """Returns the committed status of a broker; `None` if it is not registered."""
     replica_lag_time_max_ms: int = REPLICA_LAG_MAX_MS
 
 
 ALONE = ReplicaSet((0,), (0,))
 """A leader without followers."""
-NOBODY = BrokerView(0, lambda _: None)
-"""The view of a broker that is alone; nobody could join."""
+NO_BROKERS = BrokerView(0, lambda _: None)
+"""The view of a broker without other brokers."""
