@@ -1,8 +1,8 @@
-"""How the tests are shared out: `make test` has a process for each core; each takes whole files.
+"""Distribution of tests over processes: `make test` has one per core; each takes whole files.
 
-A file is what shares set-ups, so it stays in one process. Some folders stay together as well: the
-tests that start brokers of their own, because no two of them shall compete; and those of Spark,
-which share what takes long to start.
+The tests of a file share fixtures, so a file stays in one process. Some folders stay together as
+well: tests that start brokers of their own, because they must not compete; and tests of Spark,
+which share a slow start.
 """
 
 from typing import Final, final
@@ -24,11 +24,12 @@ _ALONE: Final = "tests/system/docs/test_blocks.py"
 """The tests of this file share nothing: each runs another page of docs/."""
 
 _TAKE_LONG: Final = ("tests/simulation/", "tests/broker/", "tests/coordinator/")
-"""These come next and short files last: then all processes end at about the same time."""
+"""Folders that come next; short files come last, so that all processes end at about the same time.
+"""
 
 
 def unit_of(test: str) -> str:
-    """Return what runs one after the other in one process, of which a test is part."""
+    """Return the unit of a test; the tests of a unit run in one process."""
     for unit, folders in _UNITS.items():
         if test.startswith(folders):
             return unit
@@ -36,7 +37,7 @@ def unit_of(test: str) -> str:
 
 
 def place_of(test: str) -> int:
-    """Return 0 for a test that is to begin early, and more for one that may come later."""
+    """Return the rank of a test in the order of starts; 0 starts first."""
     units = list(_UNITS)
     if (unit := unit_of(test)) in units:
         return units.index(unit)

@@ -1,7 +1,7 @@
-"""Writes into the pages of `docs/` which tests show an invariant or a statement: `make matrices`.
+"""Generator of the test matrices in `docs/`, by invariant and statement: `make matrices`.
 
-A test says so itself, with `@pytest.mark.invariant("I39")` or `@pytest.mark.statement("b50")`. A
-checker of the simulator and a step of a state machine bear the same marks; a mutation says it with
+A test carries a mark, `@pytest.mark.invariant("I39")` or `@pytest.mark.statement("b50")`. A checker
+of the simulator and a step of a state machine carry the same marks; a mutation has
 `shows=("I38",)`. The pages have a row for each id: the id, the statement, a note, and the tests.
 Only the last column is generated.
 """

@@ -1,4 +1,4 @@
-"""The contracts on who may import whom, and whether they notice what they forbid."""
+"""Import contracts between packages, and their detection of forbidden imports."""
 
 import os
 import shutil

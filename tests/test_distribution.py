@@ -1,4 +1,4 @@
-"""Tests that start brokers wait for each other; everything else runs wherever there is time."""
+"""Tests that start brokers run in one process; other files run in any process."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_all_tests_that_start_brokers_are_one_unit() -> None:
     assert {unit_of(f"{path}::test_a") for path in starting} == {"tests that start brokers"}
 
 
-def test_what_takes_long_begins_before_what_does_not() -> None:
+def test_slow_files_start_first() -> None:
     places = [
         place_of(f"tests/{path}::test_a")
         for path in (

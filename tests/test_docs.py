@@ -1,4 +1,4 @@
-"""The pages name what exists: files, headings, tests and commands."""
+"""Files, headings, tests and commands in the pages exist."""
 
 import re
 from collections.abc import Iterator
@@ -132,7 +132,7 @@ def test_every_command_and_option_exists(page: str) -> None:
     assert [bad for words in command_lines(read(page)) for bad in unknown_words(words)] == []
 
 
-def test_what_does_not_exist_is_found() -> None:
+def test_a_missing_target_is_found() -> None:
     text = (
         "# A page: 1.0\n[a](gone.md), [b](README.md#no), [c](#a-page-10), [d](https://e.org/x#y)\n"
         '`wire/gone.py`, `test_docs.py`, `tests/test_docs.py`, "every path" and "no such fact"\n'

@@ -1,6 +1,6 @@
 """Limits on the shape of the code, as a ratchet without exemptions.
 
-A limit that hurts is a reason to split the code, or to change the limit here, for everyone.
+A limit that hurts is a reason to split the code, or to change the limit here for all code.
 Ruff checks lines; what is here needs the whole file or its place in the tree.
 """
 
@@ -346,13 +346,13 @@ def our_sources() -> list[Source]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_our_code_keeps_the_rule(rule: Rule, our_sources: list[Source]) -> None:
+def test_the_code_keeps_the_rule(rule: Rule, our_sources: list[Source]) -> None:
     findings = [finding for source in our_sources for finding in rule(source)]
 
     assert not findings, "\n" + "\n".join(findings)
 
 
-def test_a_public_class_name_stands_once_in_the_product(our_sources: list[Source]) -> None:
+def test_a_public_class_name_is_unique_in_the_product(our_sources: list[Source]) -> None:
     findings = duplicate_classes(our_sources)
 
     assert not findings, "\n" + "\n".join(findings)
@@ -368,7 +368,7 @@ def test_a_public_class_name_stands_once_in_the_product(our_sources: list[Source
         ("tests/client/queue.py", "class Queue: ...", 0),
     ],
 )
-def test_a_public_class_name_that_stands_twice_is_found(path: str, text: str, count: int) -> None:
+def test_a_duplicate_public_class_name_is_found(path: str, text: str, count: int) -> None:
     sources = [Source.parse("client/queue.py", "class Queue: ..."), Source.parse(path, text)]
 
     assert len(duplicate_classes(sources)) == count
@@ -461,7 +461,7 @@ def test_the_command_line_may_print() -> None:
     assert list(print_only_to_people(source)) == []
 
 
-def test_a_file_name_that_says_nothing_is_found() -> None:
+def test_a_vague_file_name_is_found() -> None:
     source = Source.parse("broker/utils.py", "")
 
     assert len(list(name_files_after_what_they_hold(source))) == 1

@@ -1,7 +1,7 @@
-"""Writes the disk calls on which durability rests: `python -m tests.golden.disk_calls`.
+"""Generator of the golden disk calls for durability: `python -m tests.golden.disk_calls`.
 
-Then look at `git diff`: a sync that is missing, or in another place, may be a promise that is
-broken. Whether it is one, `tests/logstore/test_crashes.py` tells.
+Check `git diff` afterwards: a missing or moved sync may break a guarantee.
+`tests/logstore/test_crashes.py` decides whether it does.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ FILE = FOLDER / "disk_calls.scenarios"
 
 
 def disk_calls() -> str:
-    """Return the stories and the calls that each makes, reads left out."""
+    """Return the scenarios with the disk calls of each, without reads."""
     return "".join(f"{line}\n" for line in _stories())
 
 

@@ -1,4 +1,4 @@
-"""Bytes as text, with what they mean beside them: the dumps of the golden files."""
+"""Dumps of the golden files: bytes as text, with their meaning."""
 
 import struct
 from collections.abc import Iterator, Mapping

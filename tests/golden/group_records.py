@@ -1,6 +1,6 @@
 """The records of consumer groups, as a golden file: `python -m tests.golden.group_records`.
 
-They stand in the metadata log as well; see `tests.golden.metadata_records`.
+The metadata log contains them as well; see `tests.golden.metadata_records`.
 """
 
 from pathlib import Path

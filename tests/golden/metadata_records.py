@@ -1,7 +1,7 @@
 """The records of the metadata log, as a golden file: `python -m tests.golden.metadata_records`.
 
-One line for each record that was ever written: its bytes, and what an independent decoder reads.
-Lines are added and never changed, or else logs on people's disks cannot be read any more.
+One line for each record of any version: its bytes, and the result of an independent decoder. Lines
+are added and never changed, or else existing logs become unreadable.
 """
 
 from pathlib import Path

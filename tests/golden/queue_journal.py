@@ -1,7 +1,7 @@
 """The journal of a queue, as a golden file: `python -m tests.golden.queue_journal`.
 
-One frame for each kind of entry, as the value of a record, and what an independent reader makes
-of it.
+One frame for each kind of entry, as the value of a record, and the result of an independent
+decoder.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,10 @@
-"""Writes the golden files: `python -m tests.golden.regenerate`, then look at `git diff`.
+"""Generator of the golden files: `python -m tests.golden.regenerate`; check `git diff` afterwards.
 
-The golden files are the bytes of every format version that was ever released, with a dump of
-each as text. A file that changes breaks every client and every disk that holds such bytes: commit
-only changes that you understand, and for an old version there is nothing to understand. A new
-version of a format gets new files beside the old ones, whose names end with its number; one of a
-message gets a section in the file of its API.
+The golden files are the bytes of every released format version, with a dump of each as text. A
+changed file breaks every client and every disk with such bytes: commit only changes that you
+understand, and no change of an old version. A new version of a format gets new files beside the
+old ones, whose names end with its number; a new version of a message gets a section in the file of
+its API.
 
 Dumps take the bytes apart with `struct` and `msgpack`, not with the code under test.
 """

@@ -1,4 +1,4 @@
-"""The pages on formats print the bytes of the golden files and the layout that is tested."""
+"""The format pages print the bytes of the golden files and the tested layout."""
 
 import re
 import struct

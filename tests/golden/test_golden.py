@@ -1,4 +1,4 @@
-"""Bytes that were released once are written and read as they were, for ever."""
+"""Tests of the golden files: released formats are encoded and decoded unchanged."""
 
 import re
 
@@ -42,7 +42,7 @@ def read_frame(data: bytes) -> Frame:
 @pytest.mark.parametrize(
     "name", [name for name in WRITTEN_NOW if not depends_on_the_compressor(name)]
 )
-def test_what_is_written_now_is_what_was_written_then(name: str) -> None:
+def test_encoders_reproduce_the_golden_bytes(name: str) -> None:
     golden = (FOLDER / name).read_bytes()
 
     assert WRITTEN_NOW[name] == golden, (
@@ -50,7 +50,7 @@ def test_what_is_written_now_is_what_was_written_then(name: str) -> None:
     )
 
 
-def test_the_stored_batch_is_read_as_it_was_written() -> None:
+def test_a_golden_batch_decodes() -> None:
     batch = (FOLDER / "record_batch_v1.bin").read_bytes()
 
     header = parse_header(batch)
@@ -61,7 +61,7 @@ def test_the_stored_batch_is_read_as_it_was_written() -> None:
     assert decode_columns(header, batch, uncompressed_length_max=1000) == SAMPLE_COLUMNS
 
 
-def test_what_compaction_left_of_a_batch_is_read_as_it_was_written() -> None:
+def test_a_golden_sparse_batch_decodes() -> None:
     batch = (FOLDER / "record_batch_v1_sparse.bin").read_bytes()
 
     header = parse_header(batch)
@@ -80,7 +80,7 @@ def test_what_compaction_left_of_a_batch_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
-def test_a_compressed_batch_is_read_as_it_was_written(codec: Codec) -> None:
+def test_a_golden_compressed_batch_decodes(codec: Codec) -> None:
     batch = (FOLDER / f"record_batch_v1_{codec.name.lower()}.bin").read_bytes()
 
     header = check_produced(memoryview(batch))
@@ -90,7 +90,7 @@ def test_a_compressed_batch_is_read_as_it_was_written(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize(("name", "written_now"), [*frames()])
-def test_a_frame_written_now_is_what_was_written_then(name: str, written_now: bytes) -> None:
+def test_frame_encoding_reproduces_the_golden_frames(name: str, written_now: bytes) -> None:
     assert FRAMES[name] == written_now, (
         "a message has changed: see how to change it in wire/protocol/api.py, and"
         " tests/golden/regenerate.py"

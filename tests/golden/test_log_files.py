@@ -1,4 +1,4 @@
-"""The files of a log are read and written as they were, and the pages on them are right."""
+"""Tests of the golden log files, and of the format pages about them."""
 
 import re
 import struct
@@ -56,7 +56,7 @@ def disk_with(**files: bytes) -> FaultyDisk:
 
 
 @pytest.mark.parametrize("name", WRITTEN_NOW)
-def test_what_is_written_now_is_what_was_written_then(name: str) -> None:
+def test_encoders_reproduce_the_golden_bytes(name: str) -> None:
     assert WRITTEN_NOW[name] == (FOLDER / name).read_bytes(), (
         "a format has changed: see how to change it in docs/formats, and tests/golden/regenerate.py"
     )
@@ -152,7 +152,7 @@ def test_every_field_of_a_checkpoint_is_explained_in_its_order() -> None:
     assert tuple(explained) == LogCheckpoint.__struct_fields__ == CHECKPOINT_CONTENT
 
 
-def test_durability_rests_on_the_same_disk_calls_as_before() -> None:
+def test_the_disk_calls_for_durability_are_unchanged() -> None:
     assert disk_calls() == FILE.read_text(encoding="utf-8"), (
         "run python -m tests.golden.disk_calls and look at the difference: is every sync still"
         " where it has to be?"

@@ -1,4 +1,4 @@
-"""Small files that were written once are read for ever, also those of earlier forms."""
+"""Tests of the golden small files, earlier versions included."""
 
 import pytest
 from msgspec.structs import replace
@@ -14,12 +14,12 @@ def checkpoint(name: str) -> LogCheckpoint:
 
 
 @pytest.mark.parametrize("name", SMALL_FILES)
-def test_what_is_written_now_is_what_was_written_then(name: str) -> None:
+def test_encoders_reproduce_the_golden_bytes(name: str) -> None:
     assert small_files()[f"{name}_v1.bin"] == (FOLDER / f"{name}_v1.bin").read_bytes()
 
 
 @pytest.mark.parametrize("name", SMALL_FILES)
-def test_what_was_written_then_is_read(name: str) -> None:
+def test_golden_bytes_decode(name: str) -> None:
     content = SMALL_FILES[name]
     data = (FOLDER / f"{name}_v1.bin").read_bytes()
 
@@ -35,7 +35,7 @@ def test_what_was_written_then_is_read(name: str) -> None:
         ("of_twelve_fields", True, True),
     ],
 )
-def test_a_checkpoint_of_an_earlier_form_is_read_and_what_it_lacks_means_what_was_meant(
+def test_a_checkpoint_of_an_earlier_version_is_read_with_defaults(
     form: str, has_high_watermark: bool, has_deletion_markers: bool
 ) -> None:
     now = checkpoint("checkpoint_v1.bin")
@@ -51,7 +51,7 @@ def test_a_checkpoint_of_an_earlier_form_is_read_and_what_it_lacks_means_what_wa
     )
 
 
-def test_a_producer_without_a_first_sequence_begins_anew_at_0() -> None:
+def test_a_producer_without_a_first_sequence_restarts_at_0() -> None:
     (producer,) = checkpoint("checkpoint_v1_without_first_sequence.bin").producers
 
     assert producer.first_sequence == 0

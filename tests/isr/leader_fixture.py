@@ -1,4 +1,4 @@
-"""Leaders with followers, to tell stories with."""
+"""Fixture of a leader with followers, for scenarios."""
 
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower_progress import FollowerReport

@@ -1,4 +1,4 @@
-"""Replicas that are being added get so many bytes a second, and no more."""
+"""Tests of the catch-up throttle: adding replicas stay within the rate."""
 
 import pytest
 
@@ -8,7 +8,7 @@ RATE = 1_000_000
 
 
 def spent_in(seconds: float, piece_bytes: int, rate: int = RATE) -> int:
-    """Return how many bytes somebody gets who takes all that he can, in pieces."""
+    """Return the bytes that a greedy follower gets, in pieces."""
     budget = CatchUpBudget()
     now_ms, total = 0, 0
     while now_ms <= seconds * 1000:
@@ -25,20 +25,20 @@ def spent_in(seconds: float, piece_bytes: int, rate: int = RATE) -> int:
 
 
 @pytest.mark.parametrize("piece_bytes", [100, 100_000, 1_000_000, 5_000_000])
-def test_the_rate_is_kept_whatever_the_size_of_pieces(piece_bytes: int) -> None:
+def test_the_throttle_rate_holds_for_any_fetch_size(piece_bytes: int) -> None:
     total = spent_in(60, piece_bytes)
 
     assert 60 * RATE * 0.9 <= total <= 61 * RATE + piece_bytes
 
 
-def test_whoever_has_rested_gets_no_more_than_half_a_second_at_once() -> None:
+def test_the_burst_after_a_pause_is_half_a_second_of_the_rate() -> None:
     budget = CatchUpBudget()
     budget.available(RATE, now_ms=0)
 
     assert budget.available(RATE, now_ms=3_600_000) == RATE // 2
 
 
-def test_without_a_rate_there_is_no_limit_and_nothing_is_owed_later() -> None:
+def test_without_a_rate_there_is_no_limit_and_no_debt() -> None:
     budget = CatchUpBudget()
 
     assert budget.available(None, now_ms=0) is None
@@ -48,7 +48,7 @@ def test_without_a_rate_there_is_no_limit_and_nothing_is_owed_later() -> None:
     assert budget.available(RATE, now_ms=2) == RATE // 2
 
 
-def test_a_debt_is_waited_for_and_then_a_portion_may_be_spent() -> None:
+def test_a_debt_delays_the_next_portion() -> None:
     budget = CatchUpBudget()
     budget.available(RATE, now_ms=0)
     budget.spend(2 * RATE)
@@ -68,7 +68,7 @@ def test_a_higher_rate_holds_at_once() -> None:
     assert budget.available(10 * RATE, now_ms=0) == 3 * RATE
 
 
-def test_a_clock_that_stands_still_gives_nothing() -> None:
+def test_a_stopped_clock_refills_no_budget() -> None:
     budget = CatchUpBudget()
     budget.available(RATE, now_ms=5)
     budget.spend(RATE)

@@ -1,4 +1,4 @@
-"""Where two logs part: exhaustively against logs that are compared record by record."""
+"""Tests of log divergence, exhaustively against a comparison record by record."""
 
 import pytest
 from hypothesis import given
@@ -23,16 +23,16 @@ def ask(leader: LogShape, follower: LogShape) -> Diverging | None:
     return find_divergence(leader, fetch_offset=follower.log_end_offset, last_fetched_epoch=last)
 
 
-def test_a_log_that_is_a_beginning_of_the_leaders_does_not_part_from_it() -> None:
+def test_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
     assert ask(shape(1, 1, 2, 4), shape(1, 1, 2)) is None
 
 
 @pytest.mark.invariant("I50")
-def test_an_empty_log_does_not_part_from_any() -> None:
+def test_an_empty_log_does_not_diverge() -> None:
     assert ask(shape(1, 1), shape()) is None
 
 
-def test_a_follower_with_more_of_the_same_epoch_keeps_what_the_leader_has() -> None:
+def test_a_follower_with_more_of_the_same_epoch_truncates_to_the_leaders_end() -> None:
     leader, follower = shape(1, 1, 3), shape(1, 1, 1, 1)
 
     diverging = ask(leader, follower)
@@ -41,7 +41,7 @@ def test_a_follower_with_more_of_the_same_epoch_keeps_what_the_leader_has() -> N
     assert truncation_offset(follower, Diverging(1, 2)) == 2
 
 
-def test_an_epoch_that_the_leader_does_not_know_takes_two_questions() -> None:
+def test_an_epoch_unknown_to_the_leader_takes_two_rounds() -> None:
     """KIP-279, KAFKA-6361: after a fast double failover neither has the other's last epoch."""
     leader, follower = shape(1, 1, 1, 3, 3), shape(1, 1, 2, 2)
 
@@ -53,7 +53,7 @@ def test_an_epoch_that_the_leader_does_not_know_takes_two_questions() -> None:
 
 
 @pytest.mark.invariant("I49")
-def test_an_epoch_later_than_any_of_the_leader_is_not_taken_for_the_leaders_end() -> None:
+def test_an_epoch_later_than_the_leaders_does_not_match_its_log_end() -> None:
     """I49: the follower's records of a later epoch were never committed."""
     assert ask(shape(1, 1, 1), shape(1, 1, 2)) == Diverging(1, 3)
 
@@ -68,11 +68,11 @@ def test_all_epochs_of_the_leader_may_be_later() -> None:
     assert truncation_offset(follower, Diverging(None, 10)) == 10
 
 
-def test_where_the_leader_begins_there_is_nothing_to_compare() -> None:
+def test_at_the_leaders_log_start_epochs_are_not_compared() -> None:
     assert ask(shape(5, 5, start=10), shape(*[4] * 10)) is None
 
 
-def test_a_follower_all_of_whose_epochs_are_later_keeps_nothing() -> None:
+def test_a_follower_with_only_later_epochs_truncates_everything() -> None:
     leader, follower = shape(1, 2), shape(3, 3, 3)
 
     assert truncation_offset(follower, Diverging(2, 2)) == 0
@@ -117,7 +117,7 @@ def two_logs(draw: st.DrawFn) -> tuple[Lineage, Lineage]:
 
 @pytest.mark.invariant("I49")
 @given(two_logs())
-def test_questions_lead_to_the_place_where_the_logs_part(logs: tuple[Lineage, Lineage]) -> None:
+def test_rounds_of_fetches_find_the_divergence(logs: tuple[Lineage, Lineage]) -> None:
     leader, follower = shape(*logs[0]), list(logs[1])
     common = 0
     while common < min(map(len, logs)) and logs[0][common] == logs[1][common]:
@@ -141,7 +141,7 @@ def compare(leader: LogShape, follower: LogShape) -> Diverging | None:
     return find_stale(leader, epochs, fetch_offset=follower.log_end_offset)
 
 
-def test_a_disk_that_went_back_below_the_last_epoch_is_found_by_where_epochs_begin() -> None:
+def test_a_reverted_disk_is_found_by_the_start_offsets_of_epochs() -> None:
     """Life 8600509: offset 2 is of epoch 2 again, as it was before it was cut off."""
     leader, follower = shape(1, 1, 3, 3, 3), shape(1, 1, 2, 3, 3)
 
@@ -152,13 +152,13 @@ def test_a_disk_that_went_back_below_the_last_epoch_is_found_by_where_epochs_beg
     assert truncation_offset(follower, Diverging(None, 2)) == 2
 
 
-def test_a_log_that_went_back_where_it_begins_is_of_no_use() -> None:
+def test_a_log_reverted_at_its_start_is_truncated_fully() -> None:
     diverging = compare(shape(2, 2, 3, start=5), shape(1, 2, 3, start=5))
 
     assert diverging == Diverging(None, 5)
 
 
-def test_logs_that_begin_at_different_offsets_are_compared_where_both_are() -> None:
+def test_logs_with_different_start_offsets_are_compared_where_they_overlap() -> None:
     assert compare(shape(1, 1, 2, 2, 3), shape(2, 3, start=3)) is None
     assert compare(shape(2, 3, start=3), shape(1, 1, 2, 2, 3)) is None
     assert compare(shape(3, 3, start=8), shape(1, 1, 2)) is None
@@ -171,7 +171,7 @@ def test_logs_that_begin_at_different_offsets_are_compared_where_both_are() -> N
     starts=st.tuples(st.integers(0, 8), st.integers(0, 8)),
     went_back=st.none() | st.tuples(st.integers(0, 8), st.integers(0, 4)),
 )
-def test_a_log_is_found_to_have_gone_back_where_it_has(
+def test_a_reverted_log_diverges_where_it_was_reverted(
     epochs: list[int], starts: tuple[int, int], went_back: tuple[int, int] | None
 ) -> None:
     """What comes back is of an older epoch, and epochs still do not fall: else that is damage."""

@@ -1,4 +1,4 @@
-"""Sessions say only what is new."""
+"""Incremental fetch sessions send only changes."""
 
 import pytest
 from hypothesis import given
@@ -32,7 +32,7 @@ def request(delta: SessionDelta, *, begins: bool = False) -> ReplicaFetchRequest
     return ReplicaFetchRequest(IDENTITY, begins, 500, 1000, *delta)
 
 
-def test_the_epochs_of_a_log_are_said_when_it_is_followed_and_not_again() -> None:
+def test_a_session_sends_leader_epochs_once_per_partition() -> None:
     session = FollowerSession()
     session.follow(A, 7)
 
@@ -45,7 +45,7 @@ def test_the_epochs_of_a_log_are_said_when_it_is_followed_and_not_again() -> Non
     assert len(positions) == 1
 
 
-def test_a_follower_says_of_each_partition_where_it_is_once() -> None:
+def test_a_session_sends_an_unchanged_position_once() -> None:
     session = FollowerSession()
     session.follow(A, 7)
     session.follow(B, 8)
@@ -61,7 +61,7 @@ def test_a_follower_says_of_each_partition_where_it_is_once() -> None:
     assert session.next_delta(position_of, no_epochs) == ([], [], [])
 
 
-def test_what_has_moved_is_said_again() -> None:
+def test_a_session_sends_changed_positions() -> None:
     session = FollowerSession()
     session.follow(A, 7)
     session.follow(B, 8)
@@ -73,7 +73,7 @@ def test_what_has_moved_is_said_again() -> None:
 
 
 @pytest.mark.invariant("I57")
-def test_another_leader_epoch_is_another_partition_to_the_session() -> None:
+def test_a_new_leader_epoch_replaces_the_partition_in_the_session() -> None:
     session = FollowerSession()
     session.follow(A, 7)
     session.next_delta(position_of, no_epochs)
@@ -87,7 +87,7 @@ def test_another_leader_epoch_is_another_partition_to_the_session() -> None:
     assert session.asked(1) == (A, 9, FetchPosition(0, None))
 
 
-def test_what_the_leader_never_heard_of_is_not_taken_back() -> None:
+def test_a_partition_removed_before_its_request_is_not_unfollowed() -> None:
     session = FollowerSession()
     session.follow(A, 7)
     assert session.number_of(A) is None
@@ -97,7 +97,7 @@ def test_what_the_leader_never_heard_of_is_not_taken_back() -> None:
     assert len(session) == 0
 
 
-def test_on_another_connection_all_is_said_anew() -> None:
+def test_a_new_connection_restarts_the_session() -> None:
     session = FollowerSession()
     session.follow(A, 7)
     session.follow(B, 8)
@@ -112,7 +112,7 @@ def test_on_another_connection_all_is_said_anew() -> None:
     assert unfollowed == []
 
 
-def test_a_leader_looks_at_what_it_was_told_of_and_at_what_happened() -> None:
+def test_a_leader_checks_only_reported_and_touched_partitions() -> None:
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
     ours.follow(B, 8)
@@ -130,7 +130,7 @@ def test_a_leader_looks_at_what_it_was_told_of_and_at_what_happened() -> None:
     assert list(theirs.due) == [1]
 
 
-def test_what_a_follower_cannot_use_is_not_said_again_before_it_reports() -> None:
+def test_the_leader_awaits_a_report_before_it_answers_again() -> None:
     """Else a leader would send the same batches at every append, to a follower with a full disk."""
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
@@ -161,7 +161,7 @@ def test_a_follower_says_whether_its_replica_is_whole() -> None:
     assert position == ReplicaPosition(0, 0, None, 0, is_whole=False, is_suspect=True)
 
 
-def test_whoever_was_served_goes_to_the_end_of_the_line() -> None:
+def test_a_served_partition_goes_to_the_end_of_the_queue() -> None:
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
     ours.follow(B, 8)
@@ -173,7 +173,7 @@ def test_whoever_was_served_goes_to_the_end_of_the_line() -> None:
     assert list(theirs.due) == [1, 0]
 
 
-def test_a_session_begins_with_nothing() -> None:
+def test_a_new_session_drops_the_earlier_state() -> None:
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
     theirs.take(request(ours.next_delta(position_of, no_epochs), begins=True))
@@ -194,7 +194,7 @@ def test_a_position_of_an_unknown_partition_is_refused() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from(["follow", "move", "unfollow", "begin"]), st.integers(0, 5)))
 )
-def test_both_sides_know_the_same(steps: list[tuple[str, int]]) -> None:
+def test_follower_and_leader_sessions_agree(steps: list[tuple[str, int]]) -> None:
     ours, theirs = FollowerSession(), LeaderSession()
     ends = dict.fromkeys(range(6), 0)
     epochs: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What an answer means for a follower's log."""
+"""Steps of a follower after a leader's answer."""
 
 import pytest
 
@@ -26,12 +26,12 @@ def answer(
     return LeaderAnswer(epoch, follower().position(log), high_watermark, 0, parts)
 
 
-def test_it_fetches_from_its_end_with_the_epoch_of_its_last_record() -> None:
+def test_a_follower_fetches_from_its_log_end_with_its_last_epoch() -> None:
     assert follower().position(shape(1, 3)) == FetchPosition(2, 3)
     assert follower().position(shape()) == FetchPosition(0, None)
 
 
-def test_batches_are_appended_and_then_the_high_watermark_counts() -> None:
+def test_the_high_watermark_advances_only_after_the_append() -> None:
     log, one = shape(1, 1), follower()
     said = answer(log, high_watermark=4)
 
@@ -42,7 +42,7 @@ def test_batches_are_appended_and_then_the_high_watermark_counts() -> None:
 
 
 @pytest.mark.invariant("I52")
-def test_a_log_that_parts_is_truncated_and_the_high_watermark_does_not_count() -> None:
+def test_a_diverging_log_is_truncated_and_the_high_watermark_ignored() -> None:
     """I52, KAFKA-14704."""
     log, one = shape(1, 2, 2), follower()
 
@@ -52,7 +52,7 @@ def test_a_log_that_parts_is_truncated_and_the_high_watermark_does_not_count() -
     assert one.high_watermark == 0
 
 
-def test_a_log_with_nothing_in_common_begins_anew() -> None:
+def test_a_log_without_common_records_restarts() -> None:
     log = shape(2, 2, start=10)
 
     assert follower().answered(log, answer(log, parts=Diverging(1, 5))) == Restart(5)
@@ -66,14 +66,14 @@ def test_an_answer_in_another_leader_epoch_is_dropped() -> None:
 
 
 @pytest.mark.invariant("I57")
-def test_an_answer_for_another_place_is_dropped() -> None:
-    """I57: the log was truncated, begun anew or has grown meanwhile."""
+def test_an_answer_for_another_fetch_offset_is_dropped() -> None:
+    """I57: the log was truncated, restarted or has grown meanwhile."""
     assert follower().answered(shape(1, 1), answer(shape(1))) == Drop()
     assert follower().answered(shape(2), answer(shape(1))) == Drop()
 
 
 @pytest.mark.invariant("I54")
-def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> None:
+def test_a_follower_below_the_leaders_log_start_offset_restarts_there() -> None:
     """I54, KAFKA-9491: the high watermark moves up as well."""
     log, one = shape(1, 1), follower()
 
@@ -85,7 +85,7 @@ def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> N
 
 
 @pytest.mark.invariant("I55")
-def test_an_empty_log_that_begins_beyond_the_leaders_end_begins_anew() -> None:
+def test_an_empty_log_beyond_the_leaders_log_end_restarts() -> None:
     log, one = LogShape(50, 50, shape().leader_epochs), follower()
 
     step = one.out_of_range(log, one.position(log), leader_start=0, leader_end=40)
@@ -94,14 +94,14 @@ def test_an_empty_log_that_begins_beyond_the_leaders_end_begins_anew() -> None:
 
 
 @pytest.mark.invariant("I55")
-def test_that_an_old_question_was_out_of_range_says_nothing() -> None:
+def test_a_stale_offset_out_of_range_is_dropped() -> None:
     one, old = follower(), follower().position(shape())
 
     assert one.out_of_range(shape(1), old, leader_start=50, leader_end=90) == Drop()
 
 
 @pytest.mark.invariant("I37")
-def test_the_high_watermark_falls_only_with_the_log() -> None:
+def test_the_high_watermark_falls_only_with_a_truncation() -> None:
     one, log = follower(high_watermark=5), shape(*[1] * 8)
 
     one.appended(answer(log, high_watermark=3), log_end_offset=8)

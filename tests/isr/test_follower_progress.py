@@ -1,4 +1,4 @@
-"""How far a leader knows one follower to be."""
+"""Progress of one follower, as its leader knows it."""
 
 import pytest
 
@@ -13,21 +13,21 @@ def reported(progress: FollowerProgress, end: int, *, leader_end: int, now_ms: i
     progress.reported(report, leader_end_offset=leader_end, durability=MEMORY, now_ms=now_ms)
 
 
-def test_before_the_first_report_nothing_is_known() -> None:
+def test_before_the_first_report_a_position_is_0() -> None:
     progress = FollowerProgress(is_in_sync=True, leader_end_offset=10, now_ms=5)
 
     assert progress.position(MEMORY) == 0
     assert progress.became_durable(2, 10) is None
 
 
-def test_who_is_in_sync_gets_time_and_who_is_not_has_never_caught_up() -> None:
+def test_a_new_leader_counts_in_sync_replicas_as_caught_up() -> None:
     assert FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=5).caught_up_ms == 5
     other = FollowerProgress(is_in_sync=False, leader_end_offset=0, now_ms=5)
     assert other.caught_up_ms == NEVER_MS
 
 
 @pytest.mark.invariant("I43")
-def test_whoever_reaches_an_old_end_of_the_log_was_caught_up_then() -> None:
+def test_a_follower_that_reaches_an_earlier_log_end_was_caught_up_then() -> None:
     progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
     reported(progress, 10, leader_end=10, now_ms=100)
     reported(progress, 10, leader_end=30, now_ms=200)
@@ -42,7 +42,7 @@ def test_whoever_reaches_an_old_end_of_the_log_was_caught_up_then() -> None:
     assert progress.caught_up_ms == 400
 
 
-def test_who_had_everything_was_caught_up_until_there_was_more() -> None:
+def test_a_follower_with_all_records_is_caught_up_until_the_next_append() -> None:
     """A follower of an idle partition has nothing to report."""
     progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
     reported(progress, 10, leader_end=10, now_ms=100)
@@ -54,7 +54,7 @@ def test_who_had_everything_was_caught_up_until_there_was_more() -> None:
     assert progress.caught_up_ms == 9000
 
 
-def test_nobody_has_more_on_disk_than_in_the_log() -> None:
+def test_a_durable_end_offset_never_exceeds_the_log_end_offset() -> None:
     progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
 
     progress.reported(
@@ -67,7 +67,7 @@ def test_nobody_has_more_on_disk_than_in_the_log() -> None:
     assert progress.position(Durability.FSYNC) == 5
 
 
-def test_an_earlier_process_is_not_heard() -> None:
+def test_a_report_of_an_earlier_broker_epoch_is_ignored() -> None:
     progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
     reported(progress, 5, leader_end=10, now_ms=0)
 

@@ -1,4 +1,4 @@
-"""Who is in sync, who should be, and who holds back what is committed."""
+"""ISR changes, and the followers that the high watermark waits for."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tidelog.isr.followers import JOINING_HOLD_MS, RETRY_MS
 from tidelog.isr.replica_set import BrokerStatus
 
 
-def test_a_record_is_committed_when_everybody_in_sync_has_it() -> None:
+def test_a_record_is_committed_when_all_in_sync_replicas_have_it() -> None:
     led = LeaderFixture()
     led.append(10)
 
@@ -20,7 +20,7 @@ def test_a_record_is_committed_when_everybody_in_sync_has_it() -> None:
     assert led.high_watermark == 6
 
 
-def test_a_replica_that_is_not_in_sync_holds_nothing_back() -> None:
+def test_the_high_watermark_ignores_out_of_sync_replicas() -> None:
     led = LeaderFixture(1, 2)
     led.append(10)
 
@@ -29,7 +29,7 @@ def test_a_replica_that_is_not_in_sync_holds_nothing_back() -> None:
     assert led.high_watermark == 10
 
 
-def test_under_fsync_followers_count_by_what_is_on_their_disks() -> None:
+def test_under_fsync_the_high_watermark_uses_durable_end_offsets() -> None:
     led = LeaderFixture(durability=Durability.FSYNC)
     led.append(10)
 
@@ -41,7 +41,7 @@ def test_under_fsync_followers_count_by_what_is_on_their_disks() -> None:
     assert led.high_watermark == 4
 
 
-def test_a_follower_is_not_heard_on_behalf_of_another_life() -> None:
+def test_a_report_of_another_broker_epoch_does_not_count() -> None:
     led = LeaderFixture(durability=Durability.FSYNC)
     led.append(10)
     led.report(2, durable=10)
@@ -53,7 +53,7 @@ def test_a_follower_is_not_heard_on_behalf_of_another_life() -> None:
     assert led.high_watermark == 5
 
 
-def test_a_broker_without_a_replica_is_not_heard() -> None:
+def test_a_report_of_a_broker_without_a_replica_is_ignored() -> None:
     led = LeaderFixture()
     led.append(1)
 
@@ -62,7 +62,7 @@ def test_a_broker_without_a_replica_is_not_heard() -> None:
     assert led.high_watermark == 0
 
 
-def test_a_late_follower_is_to_leave_after_a_while() -> None:
+def test_a_lagging_follower_is_removed_from_the_isr() -> None:
     led = LeaderFixture()
     led.append(10)
     led.report(2)
@@ -78,7 +78,7 @@ def test_a_late_follower_is_to_leave_after_a_while() -> None:
 
 
 @pytest.mark.invariant("I43")
-def test_a_silent_follower_that_has_everything_stays() -> None:
+def test_a_silent_follower_with_all_records_stays_in_the_isr() -> None:
     led = LeaderFixture()
     led.append_everywhere(10)
 
@@ -89,7 +89,7 @@ def test_a_silent_follower_that_has_everything_stays() -> None:
 
 
 @pytest.mark.invariant("I43")
-def test_a_follower_that_always_trails_by_a_little_stays() -> None:
+def test_a_follower_that_trails_by_a_moment_stays_in_the_isr() -> None:
     """I43: caught up is a point in time, not an offset."""
     led = LeaderFixture()
     for _ in range(100):
@@ -102,7 +102,7 @@ def test_a_follower_that_always_trails_by_a_little_stays() -> None:
 
 
 @pytest.mark.invariant("I43")
-def test_a_follower_that_falls_behind_more_and_more_leaves() -> None:
+def test_a_follower_with_growing_lag_is_removed_from_the_isr() -> None:
     led = LeaderFixture()
     fallen = 0
     for step in range(100):
@@ -117,8 +117,8 @@ def test_a_follower_that_falls_behind_more_and_more_leaves() -> None:
     assert LAG_MAX_MS < fallen < 3 * LAG_MAX_MS
 
 
-def test_who_had_to_leave_is_not_asked_back_before_it_has_caught_up() -> None:
-    """With too few in sync nothing is committed, and so everybody has all that is."""
+def test_a_removed_follower_rejoins_only_after_it_caught_up() -> None:
+    """Below `min_insync_replicas` nothing is committed, so no replica lacks committed records."""
     led = LeaderFixture(minimum=3)
     led.report(2)
     led.report(3)
@@ -140,7 +140,7 @@ def test_who_had_to_leave_is_not_asked_back_before_it_has_caught_up() -> None:
 
 
 @pytest.mark.invariant("I39")
-def test_who_shall_leave_counts_until_the_cluster_has_agreed() -> None:
+def test_the_high_watermark_waits_for_an_isr_shrink() -> None:
     led = LeaderFixture()
     led.append(10)
     led.report(2)
@@ -154,7 +154,7 @@ def test_who_shall_leave_counts_until_the_cluster_has_agreed() -> None:
 
 
 @pytest.mark.invariant("I39")
-def test_who_was_asked_for_counts_from_the_moment_of_asking() -> None:
+def test_a_proposed_replica_counts_towards_the_high_watermark_at_once() -> None:
     """I39: the maximal ISR; the cluster may have agreed already (KIP-497)."""
     led = LeaderFixture(1, 2)
     led.append_everywhere(10)
@@ -167,7 +167,7 @@ def test_who_was_asked_for_counts_from_the_moment_of_asking() -> None:
     assert led.high_watermark == 10
 
 
-def test_a_rejected_change_is_repeated_after_a_while_and_counts_no_more() -> None:
+def test_a_rejected_isr_change_is_retried_and_no_longer_counts() -> None:
     led = LeaderFixture(1, 2)
     led.append_everywhere(10)
     change = led.propose()
@@ -187,7 +187,7 @@ def test_a_rejected_change_is_repeated_after_a_while_and_counts_no_more() -> Non
     assert led.proposed() == [1, 2, 3]
 
 
-def test_a_refusal_does_not_count_while_another_copy_may_be_carried_out() -> None:
+def test_a_rejection_does_not_count_while_another_copy_may_be_applied() -> None:
     led = LeaderFixture(1, 2)
     led.append_everywhere(10)
     lost = led.propose()
@@ -206,8 +206,8 @@ def test_a_refusal_does_not_count_while_another_copy_may_be_carried_out() -> Non
 
 
 @pytest.mark.invariant("I39")
-def test_a_lost_answer_about_somebody_who_is_gone_for_good_is_settled() -> None:
-    """Else everybody would wait for ever for one that may have been let in."""
+def test_a_lost_answer_about_a_dead_replica_is_settled_by_proposing_the_current_isr() -> None:
+    """Otherwise the high watermark would wait for ever for a replica that may be in the ISR."""
     led = LeaderFixture(1, 2)
     led.append_everywhere(10)
     lost = led.propose()
@@ -231,7 +231,7 @@ def test_a_lost_answer_about_somebody_who_is_gone_for_good_is_settled() -> None:
     assert led.next_change() is None
 
 
-def test_what_settles_is_repeated_until_it_has_an_answer() -> None:
+def test_the_settling_isr_change_is_retried_until_it_is_answered() -> None:
     led = LeaderFixture(1, 2)
     led.report(3)
     lost = led.propose()
@@ -250,7 +250,7 @@ def test_what_settles_is_repeated_until_it_has_an_answer() -> None:
     assert led.proposed() == [1, 2]
 
 
-def test_nothing_is_settled_that_was_refused_for_certain() -> None:
+def test_a_certain_rejection_needs_no_settling_isr_change() -> None:
     led = LeaderFixture(1, 2)
     led.report(3)
     change = led.propose()
@@ -275,7 +275,7 @@ def test_a_change_to_the_current_isr_ends_when_it_is_committed() -> None:
     assert led.high_watermark == 10
 
 
-def test_only_one_change_is_under_way() -> None:
+def test_only_one_isr_change_is_in_flight() -> None:
     led = LeaderFixture(1)
     led.report(2)
     assert led.proposed() == [1, 2]
@@ -286,7 +286,7 @@ def test_only_one_change_is_under_way() -> None:
 
 
 @pytest.mark.invariant("I41")
-def test_a_follower_joins_only_with_all_that_is_committed() -> None:
+def test_a_follower_joins_the_isr_only_with_all_committed_records() -> None:
     led = LeaderFixture(1, 2)
     led.report(3)
     led.append(10)
@@ -302,7 +302,7 @@ def test_a_follower_joins_only_with_all_that_is_committed() -> None:
 
 
 @pytest.mark.invariant("I41", "I56")
-def test_a_follower_joins_only_with_all_that_was_there_when_the_epoch_began() -> None:
+def test_a_follower_joins_the_isr_only_at_the_epoch_start_offset() -> None:
     """I41: earlier leaders may have acknowledged it, though it is not known here."""
     led = LeaderFixture(1, 2, 3, log_end=10)
     led.agree(1, 2)
@@ -314,7 +314,7 @@ def test_a_follower_joins_only_with_all_that_was_there_when_the_epoch_began() ->
     assert led.proposed() == [1, 2, 3]
 
 
-def test_under_fsync_a_follower_joins_with_what_is_on_its_disk() -> None:
+def test_under_fsync_a_follower_joins_the_isr_by_its_durable_end_offset() -> None:
     led = LeaderFixture(1, 2, log_end=10, durability=Durability.FSYNC)
     led.report(3, 10, durable=9)
     assert led.next_change() is None
@@ -324,8 +324,8 @@ def test_under_fsync_a_follower_joins_with_what_is_on_its_disk() -> None:
 
 
 @pytest.mark.invariant("I42")
-def test_a_change_names_the_processes_whose_reports_were_seen() -> None:
-    """I42, KIP-903: what a broker had before it was started anew says nothing."""
+def test_an_isr_change_names_the_broker_epochs_of_the_reports() -> None:
+    """I42, KIP-903: the log of an earlier process of a broker does not count."""
     led = LeaderFixture(1, 2)
     led.report(3, epoch=13)
 
@@ -338,7 +338,7 @@ def test_a_change_names_the_processes_whose_reports_were_seen() -> None:
 
 
 @pytest.mark.invariant("I42")
-def test_a_broker_that_is_fenced_or_stopping_does_not_join() -> None:
+def test_a_fenced_or_stopping_broker_does_not_join_the_isr() -> None:
     led = LeaderFixture(1, 2)
     led.brokers[3] = BrokerStatus(13, False)
 
@@ -348,7 +348,7 @@ def test_a_broker_that_is_fenced_or_stopping_does_not_join() -> None:
 
 
 @pytest.mark.invariant("I40")
-def test_who_is_about_to_join_holds_back_what_is_committed() -> None:
+def test_the_high_watermark_waits_for_a_joining_follower() -> None:
     """I40: else it might always be a moment behind."""
     led = LeaderFixture(1, 2)
     led.report(3, 0)
@@ -363,7 +363,7 @@ def test_who_is_about_to_join_holds_back_what_is_committed() -> None:
 
 
 @pytest.mark.invariant("I40")
-def test_who_does_not_come_any_more_holds_nothing_back_for_long() -> None:
+def test_the_high_watermark_stops_waiting_for_a_silent_joining_follower() -> None:
     led = LeaderFixture(1, minimum=1)
     led.report(2)
     assert led.proposed() == [1, 2]
@@ -381,7 +381,7 @@ def test_who_does_not_come_any_more_holds_nothing_back_for_long() -> None:
     assert led.high_watermark == 10
 
 
-def test_a_broker_that_was_started_anew_has_to_catch_up_first() -> None:
+def test_a_restarted_broker_must_catch_up_before_it_joins_the_isr() -> None:
     led = LeaderFixture(1, 2)
     led.append(10)
     led.report(3)
@@ -411,7 +411,7 @@ def test_a_replica_that_was_removed_is_forgotten() -> None:
     assert led.next_change() is None
 
 
-def test_a_follower_that_is_not_whole_is_to_leave_at_once() -> None:
+def test_a_damaged_follower_is_removed_from_the_isr_at_once() -> None:
     led = LeaderFixture()
     led.append(10)
     led.report(2)
@@ -422,7 +422,7 @@ def test_a_follower_that_is_not_whole_is_to_leave_at_once() -> None:
     assert led.high_watermark == 10, "it counts until the cluster has agreed; it has all"
 
 
-def test_a_follower_that_is_not_whole_does_not_join_nor_hold_anything_back() -> None:
+def test_a_damaged_follower_neither_joins_the_isr_nor_delays_the_high_watermark() -> None:
     led = LeaderFixture(1, 2)
     led.append(10)
     led.report(2)
@@ -435,7 +435,7 @@ def test_a_follower_that_is_not_whole_does_not_join_nor_hold_anything_back() -> 
     assert led.high_watermark == 11
 
 
-def test_a_follower_that_is_whole_again_joins() -> None:
+def test_a_repaired_follower_joins_the_isr() -> None:
     led = LeaderFixture(1, 2)
     led.append(10)
     led.report(2)
@@ -447,7 +447,7 @@ def test_a_follower_that_is_whole_again_joins() -> None:
     assert led.proposed() == [1, 2, 3]
 
 
-def test_a_follower_that_is_not_whole_stays_so_while_it_says_only_what_is_on_its_disk() -> None:
+def test_a_durable_report_does_not_clear_damage() -> None:
     led = LeaderFixture(1, 2, durability=Durability.FSYNC)
     led.append(10)
     led.report(2, durable=10)

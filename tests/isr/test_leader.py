@@ -1,4 +1,4 @@
-"""What is committed, and what may be acknowledged, as the leader's own log goes on."""
+"""High watermark and acknowledgements, as the leader's own log grows."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def leader_of(durability: Durability, *, log_end: int, durable_end: int) -> Part
     )
 
 
-def test_with_fsync_only_what_is_on_disk_is_committed() -> None:
+def test_under_fsync_only_durable_records_are_committed() -> None:
     leader = leader_of(Durability.FSYNC, log_end=5, durable_end=3)
 
     assert leader.high_watermark == 3
@@ -33,7 +33,7 @@ def test_with_fsync_only_what_is_on_disk_is_committed() -> None:
     assert leader.high_watermark == 5
 
 
-def test_with_replicated_what_is_appended_is_committed() -> None:
+def test_under_replicated_appended_records_are_committed() -> None:
     leader = leader_of(Durability.REPLICATED, log_end=5, durable_end=3)
 
     assert leader.high_watermark == 5
@@ -51,13 +51,13 @@ def test_an_acknowledgement_under_fsync_waits_for_the_disk(acks: Acks) -> None:
 
 
 @ACKS
-def test_an_acknowledgement_under_replicated_does_not(acks: Acks) -> None:
+def test_an_acknowledgement_under_replicated_does_not_wait_for_the_disk(acks: Acks) -> None:
     leader = leader_of(Durability.REPLICATED, log_end=5, durable_end=3)
 
     assert leader.acknowledged_offset(acks) == 5
 
 
-def test_what_is_committed_stays_committed_when_the_durability_becomes_fsync() -> None:
+def test_committed_records_stay_committed_when_the_durability_becomes_fsync() -> None:
     leader = leader_of(Durability.REPLICATED, log_end=5, durable_end=3)
 
     leader.durability = Durability.FSYNC
@@ -67,7 +67,7 @@ def test_what_is_committed_stays_committed_when_the_durability_becomes_fsync() -
 
 
 @ACKS
-def test_an_acknowledgement_is_true_under_the_durability_of_now(acks: Acks) -> None:
+def test_an_acknowledgement_follows_the_present_durability(acks: Acks) -> None:
     leader = leader_of(Durability.REPLICATED, log_end=5, durable_end=3)
 
     leader.durability = Durability.FSYNC
@@ -101,7 +101,7 @@ def test_the_high_watermark_never_falls_and_never_passes_the_log_end(
 
 
 @pytest.mark.invariant("I36")
-def test_a_produce_that_all_must_have_is_refused_while_too_few_are_in_sync() -> None:
+def test_acks_all_is_refused_below_min_insync_replicas() -> None:
     led = LeaderFixture(1, minimum=2)
 
     led.leader.require_enough_in_sync(Acks.LEADER)
@@ -110,8 +110,8 @@ def test_a_produce_that_all_must_have_is_refused_while_too_few_are_in_sync() -> 
 
 
 @pytest.mark.invariant("I38")
-def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
-    """I38: strict, also for those who do not wait for others."""
+def test_the_high_watermark_stands_below_min_insync_replicas() -> None:
+    """I38: strict, also for producers with acks of the leader."""
     led = LeaderFixture(1, minimum=2)
     led.append(10)
     assert led.high_watermark == 0
@@ -122,7 +122,7 @@ def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
     assert led.high_watermark == 10
 
 
-def test_what_was_committed_is_acknowledged_though_too_few_are_left() -> None:
+def test_committed_records_are_acknowledged_below_min_insync_replicas() -> None:
     led = LeaderFixture(1, 2)
     led.append(10)
     led.report(2)
@@ -133,7 +133,7 @@ def test_what_was_committed_is_acknowledged_though_too_few_are_left() -> None:
     assert led.leader.acknowledged_offset(Acks.ALL) == 10
 
 
-def test_a_new_leader_begins_with_what_it_knew_and_has_then_to_catch_up() -> None:
+def test_a_new_leader_starts_with_the_high_watermark_of_the_follower() -> None:
     led = LeaderFixture(log_end=10)
     assert not led.leader.has_caught_up
 
@@ -143,7 +143,7 @@ def test_a_new_leader_begins_with_what_it_knew_and_has_then_to_catch_up() -> Non
     assert led.leader.has_caught_up
 
 
-def test_there_are_enough_replicas_from_the_minimum_on() -> None:
+def test_min_insync_replicas_is_inclusive() -> None:
     assert ReplicaSet((1, 2, 3), (1, 2), 0, 2).has_enough
     assert not ReplicaSet((1, 2, 3), (1,), 0, 2).has_enough
 
@@ -157,12 +157,12 @@ def test_there_are_enough_replicas_from_the_minimum_on() -> None:
         (Acks.ALL, Durability.REPLICATED, AckLevel.REPLICATED),
     ],
 )
-def test_acks_say_whose_and_durability_says_how(
+def test_ack_levels_follow_acks_and_durability(
     acks: Acks, durability: Durability, level: AckLevel
 ) -> None:
     assert ack_level(acks, durability) is level
 
 
-def test_nothing_is_said_of_records_that_nobody_acknowledges() -> None:
-    with pytest.raises(AssertionError, match="nothing is acknowledged"):
+def test_acks_none_has_no_ack_level() -> None:
+    with pytest.raises(AssertionError, match="acks none has no acknowledgement"):
         ack_level(Acks.NONE, Durability.FSYNC)

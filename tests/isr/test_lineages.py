@@ -1,4 +1,4 @@
-"""Stories of logs that part and must become one again: those of KIP-101, KIP-279 and their kin."""
+"""Scenarios of diverging logs that must converge again: KIP-101, KIP-279 and similar ones."""
 
 from typing import final
 
@@ -37,7 +37,7 @@ class Copy:
         self._append([(self._leader_epoch, value) for value in values])
 
     def restart(self, *, lost: int = 0, high_watermark: int = 0) -> None:
-        """Begin anew with what is on the disk, and the high watermark of some time ago."""
+        """Restart with the records on disk and an earlier high watermark."""
         kept = self.log[: len(self.log) - lost]
         self.log, self._epochs = [], LeaderEpochs()
         self._append(kept)
@@ -88,9 +88,7 @@ class Copy:
 
 
 @pytest.mark.invariant("I48")
-def test_a_follower_that_restarts_with_an_old_high_watermark_gives_up_nothing_and_can_lead() -> (
-    None
-):
+def test_a_restart_with_an_old_high_watermark_truncates_nothing() -> None:
     """I48, KIP-101 scenario 1: m2 was acknowledged, and only the leader knew."""
     a, b = Copy(), Copy()
     b.lead(0)
@@ -112,7 +110,7 @@ def test_a_follower_that_restarts_with_an_old_high_watermark_gives_up_nothing_an
 
 
 @pytest.mark.invariant("I48")
-def test_after_both_lost_their_power_the_one_that_leads_decides_what_is_at_an_offset() -> None:
+def test_after_a_power_failure_of_both_the_leaders_records_win() -> None:
     """I48, KIP-101 scenario 2: two records at one offset, and equal high watermarks."""
     a, b = Copy(), Copy()
     a.lead(0)
@@ -133,8 +131,8 @@ def test_after_both_lost_their_power_the_one_that_leads_decides_what_is_at_an_of
 
 
 @pytest.mark.invariant("I49")
-def test_after_two_fast_failovers_an_epoch_that_the_leader_never_saw_is_given_up() -> None:
-    """I49, KIP-279, KAFKA-6361: A leads, B leads and nobody hears of it, A leads again."""
+def test_after_two_fast_failovers_the_unknown_epoch_is_truncated() -> None:
+    """I49, KIP-279, KAFKA-6361: A leads, B leads without a follower, A leads again."""
     a, b = Copy(), Copy()
     a.lead(0)
     a.write("m1")
@@ -152,7 +150,7 @@ def test_after_two_fast_failovers_an_epoch_that_the_leader_never_saw_is_given_up
 
 
 @pytest.mark.invariant("I49")
-def test_logs_with_epochs_in_turn_come_together_in_several_rounds() -> None:
+def test_logs_with_interleaved_epochs_converge_in_several_rounds() -> None:
     """I49: each answer leads to the next smaller epoch that one of them knows."""
     a, b = Copy(), Copy()
     a.lead(0)
@@ -174,8 +172,8 @@ def test_logs_with_epochs_in_turn_come_together_in_several_rounds() -> None:
 
 
 @pytest.mark.invariant("I51", "I56")
-def test_leaders_that_never_wrote_part_nobody() -> None:
-    """I51, I56, KAFKA-10706: their epochs are in no log, and nobody asks for them."""
+def test_an_epoch_without_records_causes_no_divergence() -> None:
+    """I51, I56, KAFKA-10706: their epochs are in no log, and no follower asks for them."""
     a, b = Copy(), Copy()
     a.lead(0)
     a.write("m1")
@@ -192,7 +190,7 @@ def test_leaders_that_never_wrote_part_nobody() -> None:
 
 
 @pytest.mark.invariant("I53")
-def test_answers_without_records_leave_the_place_of_a_follower_as_it_is() -> None:
+def test_empty_answers_keep_the_fetch_position() -> None:
     """I53, KAFKA-15510: it still says which epoch wrote its last record."""
     a, b = Copy(), Copy()
     a.lead(3)
@@ -210,7 +208,7 @@ def test_answers_without_records_leave_the_place_of_a_follower_as_it_is() -> Non
 
 
 @pytest.mark.invariant("I52")
-def test_nothing_above_the_place_where_logs_part_is_taken_for_committed() -> None:
+def test_records_above_the_divergence_are_not_committed() -> None:
     """I52, KAFKA-14704: the leader's high watermark counts only when the log is a part of its."""
     a, b = Copy(), Copy()
     a.lead(0)
@@ -229,7 +227,7 @@ def test_nothing_above_the_place_where_logs_part_is_taken_for_committed() -> Non
     assert (b.values, b.high_watermark) == (["m1", "n2", "n3"], 3)
 
 
-def test_a_follower_that_parts_keeps_what_was_committed_without_its_knowledge() -> None:
+def test_a_truncation_keeps_committed_records_above_the_followers_high_watermark() -> None:
     """I48: it may be the next to lead, before it has asked again."""
     a, b = Copy(), Copy()
     a.lead(0)
@@ -251,4 +249,4 @@ def test_a_follower_that_parts_keeps_what_was_committed_without_its_knowledge() 
 
 def test_truncating_by_the_high_watermark_is_caught() -> None:
     with TRUNCATE_BY_HIGH_WATERMARK.applied(), pytest.raises(AssertionError):
-        test_a_follower_that_parts_keeps_what_was_committed_without_its_knowledge()
+        test_a_truncation_keeps_committed_records_above_the_followers_high_watermark()

@@ -1,4 +1,4 @@
-"""Crashing a log at a chosen disk call, and what must hold afterwards."""
+"""Crashes of a log at a chosen disk call, and the checks afterwards."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

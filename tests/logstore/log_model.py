@@ -1,4 +1,4 @@
-"""A log as one would write it in an afternoon: lists, and no disk."""
+"""A naive model of a log: lists without a disk."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Two replicas of one log, of which one has lost something that the other has."""
+"""Two replicas of one log, one of them damaged."""
 
 from collections.abc import Callable, Container
 
@@ -116,7 +116,7 @@ def repair_all(log: PartitionLog, source: PartitionLog, *, at_once: int = COUNT)
 
 
 def note_all_damage(log: PartitionLog) -> None:
-    """Read everything, and take note of damage as a broker does."""
+    """Read everything, and add the damage as a broker does."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:

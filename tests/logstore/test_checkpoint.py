@@ -1,4 +1,4 @@
-"""A small file is found as it was or as it is, and is known when it is damaged."""
+"""A small file has its old or its new content after a crash, and its damage is detected."""
 
 import errno
 import struct
@@ -64,7 +64,7 @@ def test_what_was_written_is_read() -> None:
     assert read(disk_with(CONTENT)) == CONTENT
 
 
-def test_a_file_that_is_not_there_is_no_error() -> None:
+def test_a_missing_small_file_is_no_error() -> None:
     assert read(FaultyDisk()) is None
 
 
@@ -148,7 +148,7 @@ def test_a_failure_leaves_the_old_content_and_no_garbage(operation: str) -> None
     assert disk.list_directory("topic") == ["checkpoint"]
 
 
-def test_what_an_earlier_crash_left_behind_does_not_matter() -> None:
+def test_a_leftover_temporary_file_is_replaced() -> None:
     disk = disk_with(CONTENT)
     disk.open(f"{PATH}.tmp", create=True).write_at(0, [bytes(10_000)])
 
@@ -158,7 +158,7 @@ def test_what_an_earlier_crash_left_behind_does_not_matter() -> None:
     assert disk.list_directory("topic") == ["checkpoint"]
 
 
-def test_a_checkpoint_of_a_time_without_high_watermarks_is_read() -> None:
+def test_a_checkpoint_without_a_high_watermark_is_read() -> None:
     older = list(msgspec.structs.astuple(CONTENT))[:-3]
 
     assert read_small_file(disk_with(older), PATH, LogCheckpoint) == msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Limits of a log agree with each other, or are refused."""
+"""Limits of a log are consistent, or refused."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_a_segment_is_rolled_early_enough_for_retention(
     ],
     ids=str,
 )
-def test_limits_that_contradict_each_other_are_a_mistake_of_the_program(
+def test_contradicting_limits_are_an_assertion_error(
     setting: dict[str, int],
 ) -> None:
     with pytest.raises(AssertionError):
@@ -50,5 +50,5 @@ def test_a_log_may_grow_to_its_limit_and_not_beyond() -> None:
     config.require_room(100, 900)
     LogConfig().require_room(1 << 40, 1 << 40)
 
-    with pytest.raises(PartitionFullError, match=r"takes 901 bytes, .* limit of 1000 bytes"):
+    with pytest.raises(PartitionFullError, match=r"has 901 bytes, .* limit of 1000 bytes"):
         config.require_room(100, 901)

@@ -1,4 +1,4 @@
-"""Whenever a process ends or the power goes, between any two disk calls, promises are kept."""
+"""Guarantees hold after a crash or a power failure between any two disk calls."""
 
 from collections.abc import Callable
 from functools import partial
@@ -96,22 +96,20 @@ STORIES: list[Callable[[Story], None]] = [
 
 
 @pytest.mark.parametrize("tell", STORIES)
-def test_a_killed_process_loses_nothing_that_was_promised(tell: Callable[[Story], None]) -> None:
+def test_a_killed_process_loses_no_acknowledged_record(tell: Callable[[Story], None]) -> None:
     for story in crashes(tell):
         story.check(story.opened.kill())
 
 
 @pytest.mark.invariant("I14")
 @pytest.mark.parametrize("tell", STORIES)
-def test_a_power_cut_loses_nothing_that_was_promised(tell: Callable[[Story], None]) -> None:
+def test_a_power_failure_loses_no_durable_record(tell: Callable[[Story], None]) -> None:
     for story in crashes(tell):
         for seed in POWER_CUTS:
             story.check(story.opened.cut_power(seed))
 
 
-def test_a_deletion_that_is_asked_for_again_survives_although_its_first_checkpoint_does_not() -> (
-    None
-):
+def test_a_repeated_deletion_survives_the_loss_of_its_first_checkpoint() -> None:
     opened = new_log()
     opened.append_many(50)
     opened.flush(checkpoint=True)
@@ -189,7 +187,7 @@ UNCLEAN_DISKS: dict[str, Callable[[], FaultyDisk]] = {
 
 
 @pytest.mark.parametrize("kind", UNCLEAN_DISKS)
-def test_a_start_that_is_interrupted_finds_in_the_end_what_it_would_have_found(kind: str) -> None:
+def test_an_interrupted_recovery_reaches_the_same_state(kind: str) -> None:
     disk = UNCLEAN_DISKS[kind]()
     wanted = reopen(disk.kill())
     found = read_all(wanted.log)

@@ -1,4 +1,4 @@
-"""Damaged ranges are kept in order and never overlap."""
+"""Damaged ranges are in order and never overlap."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ def test_ranges_that_touch_become_one() -> None:
     assert list(damage) == ranges((10, 40), (50, 60))
 
 
-def test_what_is_known_is_no_news() -> None:
+def test_known_damage_is_not_added_again() -> None:
     damage = DamagedRanges(ranges((10, 20)))
 
     assert not damage.add(12, 20)
@@ -41,7 +41,7 @@ def test_what_is_known_is_no_news() -> None:
     offset=st.integers(0, 31),
     until=st.integers(0, 31),
 )
-def test_it_agrees_with_a_set_of_offsets(
+def test_damaged_ranges_agree_with_a_set_of_offsets(
     pairs: list[tuple[int, int]], start: int, end: int, *, offset: int, until: int
 ) -> None:
     damage, naive = DamagedRanges(), set[int]()
@@ -65,7 +65,7 @@ def test_it_agrees_with_a_set_of_offsets(
     assert covered(damage) == {at for at in naive if at >= start}
 
 
-def test_records_that_are_good_again_are_damaged_no_more() -> None:
+def test_repaired_offsets_leave_the_damaged_ranges() -> None:
     damage = DamagedRanges([DamagedRange(10, 20), DamagedRange(30, 40), DamagedRange(50, 60)])
 
     damage.remove(0, 5)

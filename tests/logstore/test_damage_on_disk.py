@@ -1,4 +1,4 @@
-"""What was durable is never cut off: it is known as damage, and what is behind stays readable."""
+"""Damage of durable bytes is never truncated: it is reported, and later records stay readable."""
 
 import os
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def flushed() -> Image:
 
 
 @pytest.fixture(scope="module")
-def vouched() -> Image:
+def checkpointed() -> Image:
     """The same with a checkpoint at its end."""
     opened = new_log()
     opened.append_many(6)
@@ -133,11 +133,11 @@ def test_a_flipped_bit_in_a_header_or_footer_of_a_segment_harms_no_record(flushe
 
 @pytest.mark.parametrize("name", [FIRST, SECOND])
 def test_a_flipped_bit_below_the_recovery_point_is_found_by_reading(
-    vouched: Image, name: str
+    checkpointed: Image, name: str
 ) -> None:
-    bounds = batch_bounds(vouched[name])
+    bounds = batch_bounds(checkpointed[name])
     first_offset = 0 if name == FIRST else 6
-    for position, image in flips(vouched, name, 0, end=len(vouched[name])):
+    for position, image in flips(checkpointed, name, 0, end=len(checkpointed[name])):
         opened = reopen(disk_of(image))
 
         records = read_all(opened.log)
@@ -152,32 +152,32 @@ def test_a_flipped_bit_below_the_recovery_point_is_found_by_reading(
 
 
 @pytest.mark.invariant("I9")
-def test_every_lost_end_of_a_file_below_the_recovery_point_is_damage(vouched: Image) -> None:
-    bounds = batch_bounds(vouched[SECOND])
+def test_every_lost_end_of_a_file_below_the_recovery_point_is_damage(checkpointed: Image) -> None:
+    bounds = batch_bounds(checkpointed[SECOND])
     for size in range(bounds[-1]):
         left = 6 + max(sum(bound <= size for bound in bounds) - 1, 0)
 
-        opened = reopen(disk_of({**vouched, SECOND: vouched[SECOND][:size]}))
+        opened = reopen(disk_of({**checkpointed, SECOND: checkpointed[SECOND][:size]}))
 
         assert opened.report.damage == [DamagedRange(left, 10)]
         assert opened.log.log_end_offset == 10, "offsets are never given again"
         check_that_it_goes_on(opened, expected(0, left))
 
 
-def test_every_lost_end_of_a_sealed_file_is_damage(vouched: Image) -> None:
-    bounds = batch_bounds(vouched[FIRST])
+def test_every_lost_end_of_a_sealed_file_is_damage(checkpointed: Image) -> None:
+    bounds = batch_bounds(checkpointed[FIRST])
     for size in range(bounds[-1]):
         left = max(sum(bound <= size for bound in bounds) - 1, 0)
 
-        opened = reopen(disk_of({**vouched, FIRST: vouched[FIRST][:size]}))
+        opened = reopen(disk_of({**checkpointed, FIRST: checkpointed[FIRST][:size]}))
 
         assert opened.report.damage == [DamagedRange(left, 6)]
         records = {**expected(0, left), **expected(6, 10)}
         check_that_it_goes_on(opened, records)
 
 
-def test_a_lost_last_file_is_damage_and_its_offsets_are_not_given_again(vouched: Image) -> None:
-    opened = reopen(disk_of({name: data for name, data in vouched.items() if name != SECOND}))
+def test_a_lost_last_file_is_damage_and_its_offsets_are_not_reused(checkpointed: Image) -> None:
+    opened = reopen(disk_of({name: data for name, data in checkpointed.items() if name != SECOND}))
 
     assert opened.report.damage == [DamagedRange(6, 10)]
     assert opened.log.log_end_offset == 10
@@ -211,15 +211,15 @@ def test_a_lost_file_in_the_middle_is_damage_without_a_checkpoint_too() -> None:
 
 
 @pytest.mark.invariant("I23")
-def test_all_files_lost_but_the_checkpoint_is_damage(vouched: Image) -> None:
-    opened = reopen(disk_of({"checkpoint": vouched["checkpoint"]}))
+def test_all_files_lost_but_the_checkpoint_is_damage(checkpointed: Image) -> None:
+    opened = reopen(disk_of({"checkpoint": checkpointed["checkpoint"]}))
 
     assert opened.report.damage == [DamagedRange(0, 10)]
     assert (opened.log.log_start_offset, opened.log.log_end_offset) == (0, 10)
     check_that_it_goes_on(opened, {})
 
 
-def test_the_segment_of_the_recovery_point_is_missed_when_later_ones_are_there() -> None:
+def test_a_missing_segment_of_the_recovery_point_is_damage() -> None:
     before = new_log()
     before.append_many(40, flush_every=1)
     checkpoint = before.disk.durable_bytes(f"{before.log.directory}/checkpoint")
@@ -237,7 +237,7 @@ def test_the_segment_of_the_recovery_point_is_missed_when_later_ones_are_there()
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_missing_first_segments_that_nobody_has_deleted_are_damage(count: int) -> None:
+def test_missing_first_segments_without_a_deletion_are_damage(count: int) -> None:
     before = new_log()
     before.append_many(100, flush_every=10)
     bases = before.segment_bases()
@@ -253,9 +253,7 @@ def test_missing_first_segments_that_nobody_has_deleted_are_damage(count: int) -
     assert opened.kill().report.damage == opened.report.damage
 
 
-def test_missing_first_segments_are_what_retention_removed_for_a_version_that_left_no_marks() -> (
-    None
-):
+def test_missing_first_segments_of_a_version_without_markers_count_as_deleted() -> None:
     before = new_log()
     before.append_many(100, flush_every=10)
     bases = before.segment_bases()
@@ -272,7 +270,7 @@ def test_missing_first_segments_are_what_retention_removed_for_a_version_that_le
     assert read_all(opened.log) == expected(bases[1], 100)
 
 
-def test_without_a_checkpoint_the_start_of_a_doubtful_log_is_lost() -> None:
+def test_a_suspect_log_without_a_checkpoint_has_lost_its_start() -> None:
     before = new_log()
     before.append_many(100, flush_every=10)
     bases = before.segment_bases()
@@ -286,7 +284,7 @@ def test_without_a_checkpoint_the_start_of_a_doubtful_log_is_lost() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (0, 100)
 
 
-def test_without_a_checkpoint_a_mark_tells_what_was_deleted_of_a_doubtful_log() -> None:
+def test_a_deletion_marker_bounds_the_loss_of_a_suspect_log_without_a_checkpoint() -> None:
     before = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=5000))
     before.append_many(100, flush_every=10)
     removal = before.log.apply_retention(high_watermark=100, now_ms=NOW_MS)
@@ -301,11 +299,11 @@ def test_without_a_checkpoint_a_mark_tells_what_was_deleted_of_a_doubtful_log() 
     assert log.log_start_offset == removal.end_offset
 
 
-def test_a_segment_that_overlaps_is_set_aside(vouched: Image) -> None:
+def test_a_segment_that_overlaps_is_set_aside(checkpointed: Image) -> None:
     stale = name_of(3)
     header = SegmentHeader(TOPIC_ID, 3, 3).to_bytes()
 
-    opened = reopen(disk_of({**vouched, stale: header}))
+    opened = reopen(disk_of({**checkpointed, stale: header}))
 
     assert not opened.report.damage
     (note,) = opened.report.notes
@@ -313,7 +311,7 @@ def test_a_segment_that_overlaps_is_set_aside(vouched: Image) -> None:
     check_that_it_goes_on(opened, expected(0, 10))
 
 
-def test_known_damage_is_remembered_and_not_counted_twice(flushed: Image) -> None:
+def test_known_damage_survives_a_restart_and_is_counted_once(flushed: Image) -> None:
     data = bytearray(flushed[FIRST])
     data[SEGMENT_HEADER_SIZE] ^= 1
     opened = reopen(disk_of({**flushed, FIRST: bytes(data)}))
@@ -326,8 +324,8 @@ def test_known_damage_is_remembered_and_not_counted_twice(flushed: Image) -> Non
     assert again.log.begin_flush() is None
 
 
-def test_damage_that_a_reader_found_is_remembered(vouched: Image) -> None:
-    data = bytearray(vouched[FIRST])
+def test_damage_found_by_a_read_survives_a_restart(checkpointed: Image) -> None:
+    data = bytearray(checkpointed[FIRST])
     data[SEGMENT_HEADER_SIZE] ^= 1
     opened = reopen(disk_of({**vouched, FIRST: bytes(data)}))
     part = opened.log.read(0, max_bytes=1, high_watermark=10)
@@ -343,7 +341,7 @@ def test_damage_that_a_reader_found_is_remembered(vouched: Image) -> None:
 
 
 def inner_batches() -> dict[str, bytes]:
-    """Return batches that somebody may send as the value of a record at offset 1."""
+    """Return batches that a producer may send as the value of a record at offset 1."""
     return {
         "as a producer makes it": stored([b"inner"], base_offset=0),
         "of a lower offset": stored(
@@ -359,7 +357,7 @@ def inner_batches() -> dict[str, bytes]:
 
 
 FITTING = stored([b"inner"], base_offset=3, leader_epoch=2, durable_position=200)
-"""One that may lie here, if its value is written by somebody who knows how the log looks."""
+"""A batch that fits here, if the producer of its value knows the layout of the log."""
 
 PLACES = {"header": 8, "payload": HEADER_SIZE}
 
@@ -370,7 +368,7 @@ PLACES = {"header": 8, "payload": HEADER_SIZE}
     [(inner, place) for inner in inner_batches().values() for place in PLACES]
     + [(FITTING, "payload")],  # If the header is damaged too, nothing can tell.
 )
-def test_a_batch_inside_of_a_damaged_one_fools_nobody(
+def test_a_batch_inside_of_a_damaged_payload_is_not_served(
     inner: bytes, place: str, *, is_durable: bool
 ) -> None:
     before = new_log()
@@ -395,7 +393,7 @@ def test_a_batch_inside_of_a_damaged_one_fools_nobody(
         assert read_all(opened.log) == expected(0, 1)
 
 
-def test_a_whole_batch_that_holds_another_one_is_one_batch() -> None:
+def test_a_good_batch_with_a_batch_in_its_payload_is_one_batch() -> None:
     before = new_log()
     before.append(FITTING)
     before.append(numbered(1))

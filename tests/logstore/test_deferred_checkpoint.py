@@ -1,4 +1,4 @@
-"""Flushes go on while a deferred checkpoint is written."""
+"""Flushes run while a deferred checkpoint is written."""
 
 import errno
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def test_records_are_durable_before_the_checkpoint_is_written() -> None:
         assert again.report.scanned_bytes == opened.log.bytes_since_checkpoint
 
 
-def test_a_deferred_checkpoint_lets_a_start_scan_less() -> None:
+def test_a_deferred_checkpoint_shortens_the_scan_of_a_start() -> None:
     opened = with_deferred_checkpoint()
     opened.append_many(5)
 
@@ -73,7 +73,7 @@ def test_a_deferred_checkpoint_lets_a_start_scan_less() -> None:
     assert opened.log.begin_checkpoint() is None
 
 
-def test_flushes_go_on_while_a_checkpoint_is_written() -> None:
+def test_flushes_run_while_a_checkpoint_is_written() -> None:
     opened = with_deferred_checkpoint()
     checkpoint = deferred_checkpoint(opened.log)
     for _ in range(3):
@@ -106,7 +106,7 @@ def test_a_log_that_grew_a_lot_while_a_checkpoint_was_written_gets_another_one()
     assert opened.log.bytes_since_checkpoint == 0
 
 
-def test_a_log_that_rolls_while_a_checkpoint_is_written_wants_another_one() -> None:
+def test_a_roll_during_a_checkpoint_needs_another_one() -> None:
     opened = with_deferred_checkpoint(SMALL)
     checkpoint = deferred_checkpoint(opened.log)
     opened.append_many(100)
@@ -133,7 +133,7 @@ def test_retention_waits_for_a_deferred_checkpoint() -> None:
     assert retain() > 0
 
 
-def test_what_a_checkpoint_must_keep_is_never_deferred() -> None:
+def test_a_due_checkpoint_is_never_deferred() -> None:
     opened = opened_with_checkpoint(OFTEN)
     opened.append_many(100)
     opened.log.delete_records(50, high_watermark=100)
@@ -146,7 +146,7 @@ def test_what_a_checkpoint_must_keep_is_never_deferred() -> None:
         assert opened.cut_power(seed).log.log_start_offset == 50
 
 
-def test_what_a_checkpoint_must_keep_waits_for_the_one_that_is_being_written() -> None:
+def test_a_due_checkpoint_waits_for_the_running_one() -> None:
     opened = with_deferred_checkpoint()
     checkpoint = deferred_checkpoint(opened.log)
     opened.log.delete_records(50, high_watermark=100)
@@ -177,7 +177,7 @@ def test_a_checkpoint_without_room_is_tried_again_with_the_next_bytes() -> None:
     assert opened.kill().report.scanned_bytes == 0
 
 
-def test_a_checkpoint_whose_end_was_not_reported_is_counted_when_nothing_runs() -> None:
+def test_an_unreported_checkpoint_is_settled_when_no_job_runs() -> None:
     opened = with_deferred_checkpoint()
     deferred_checkpoint(opened.log).run()
 
@@ -198,7 +198,7 @@ def test_a_checkpoint_that_never_ran_is_written_by_the_next_flush_that_defers_no
     assert opened.log.bytes_since_checkpoint == 0
 
 
-def test_a_checkpoint_that_failed_takes_the_log_offline_without_a_report() -> None:
+def test_a_failed_unreported_checkpoint_takes_the_log_offline() -> None:
     opened = with_deferred_checkpoint()
     checkpoint = deferred_checkpoint(opened.log)
     opened.disk.fail("rename")
@@ -211,7 +211,7 @@ def test_a_checkpoint_that_failed_takes_the_log_offline_without_a_report() -> No
     assert opened.log.durable_intact
 
 
-def test_a_cut_forgets_a_deferred_checkpoint() -> None:
+def test_a_truncation_drops_a_deferred_checkpoint() -> None:
     opened = with_deferred_checkpoint()
     checkpoint = deferred_checkpoint(opened.log)
     checkpoint.run()
@@ -268,7 +268,7 @@ def truncate_what_was_deferred(story: Story) -> None:
 
 @pytest.mark.invariant("I15")
 @pytest.mark.parametrize("tell", [flush_and_defer, retain_and_defer, truncate_what_was_deferred])
-def test_a_crash_at_any_time_loses_nothing_that_was_promised(
+def test_a_crash_with_a_deferred_checkpoint_loses_no_durable_record(
     tell: Callable[[Story], None],
 ) -> None:
     for story in crashes(tell):

@@ -1,4 +1,4 @@
-"""A flush makes durable what is dirty, in an order that a power cut cannot harm."""
+"""A flush makes dirty files durable, in an order that survives a power failure."""
 
 import errno
 from random import Random
@@ -88,7 +88,7 @@ def test_a_checkpoint_that_is_deferred_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("operation", ["sync", "sync_directory", "rename"])
-def test_a_failure_is_raised_and_remembered(operation: str) -> None:
+def test_a_failed_flush_raises_and_keeps_the_error(operation: str) -> None:
     disk = FaultyDisk()
     flush = flush_on(disk, "a", syncs_directory=True, has_checkpoint=True)
     disk.fail(operation)
@@ -101,7 +101,7 @@ def test_a_failure_is_raised_and_remembered(operation: str) -> None:
     assert not flush.is_running
 
 
-def test_no_room_for_the_checkpoint_does_not_make_the_records_less_durable() -> None:
+def test_a_flush_is_durable_without_room_for_its_checkpoint() -> None:
     disk = FaultyDisk()
     flush = flush_on(disk, "a", has_checkpoint=True)
     disk.fail("write_at", path="log/checkpoint.tmp", error_number=errno.ENOSPC)
@@ -180,7 +180,7 @@ def test_a_clean_log_needs_no_flush_but_for_a_due_checkpoint() -> None:
     assert begin(flush_state(is_checkpoint_due=True)).work.checkpoint == CHECKPOINT
 
 
-def test_a_pending_directory_sync_goes_with_the_first_flush_and_causes_none() -> None:
+def test_a_pending_directory_sync_joins_the_first_flush_and_causes_none() -> None:
     state = flush_state(dir_sync_pending=True)
 
     assert begin_none(state)
@@ -193,7 +193,7 @@ def test_a_pending_directory_sync_goes_with_the_first_flush_and_causes_none() ->
     assert begin(state).work == FlushWork({"file": FILE}, POSITION, False, None, 200)
 
 
-def test_what_was_written_is_flushed_once() -> None:
+def test_dirty_files_are_flushed_once() -> None:
     state = flush_state()
     state.mark_dirty("file", FILE, 100)
     state.mark_dirty("file", FILE, 100)
@@ -205,7 +205,7 @@ def test_what_was_written_is_flushed_once() -> None:
     assert begin_none(state)
 
 
-def test_what_is_written_meanwhile_is_for_the_next_flush() -> None:
+def test_files_written_during_a_flush_wait_for_the_next() -> None:
     state = flush_state()
     state.mark_dirty("file", FILE, 100)
     job = begin(state)
@@ -216,7 +216,7 @@ def test_what_is_written_meanwhile_is_for_the_next_flush() -> None:
     assert begin(state).work == FlushWork({"other": OTHER}, POSITION, True, None, 200)
 
 
-def test_only_one_flush_is_under_way() -> None:
+def test_a_log_has_one_flush_at_a_time() -> None:
     state = flush_state(is_checkpoint_due=True)
     begin(state).is_running = True
 
@@ -240,7 +240,7 @@ def test_a_checkpoint_is_due_after_so_many_bytes() -> None:
     assert begin(state).work.checkpoint is None
 
 
-def test_work_that_was_never_begun_is_done_by_the_next_flush() -> None:
+def test_a_flush_that_never_ran_joins_the_next_one() -> None:
     state = flush_state(is_checkpoint_due=True)
     state.mark_dirty("file", FILE, 100)
     state.mark_dir_dirty()

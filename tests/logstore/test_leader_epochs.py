@@ -1,4 +1,4 @@
-"""Replicas find where their logs part by comparing leader epochs. KIP-101, KIP-279."""
+"""Replicas find where their logs diverge by leader epochs. KIP-101, KIP-279."""
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,7 @@ def test_an_epoch_that_wrote_nothing_is_forgotten() -> None:
     assert epochs.latest == 3
 
 
-def test_an_epoch_that_is_over_does_not_write_again() -> None:
+def test_an_older_epoch_cannot_write_again() -> None:
     assert not SAMPLE.may_assign(6)
     assert SAMPLE.may_assign(7)
     with pytest.raises(AssertionError):
@@ -65,7 +65,7 @@ def test_the_epoch_of_the_record_before_an_offset_is_known(offset: int, epoch: i
 
 
 @pytest.mark.invariant("I51")
-def test_a_cut_forgets_epochs_that_begin_at_or_behind_it() -> None:
+def test_a_truncation_removes_epochs_that_begin_at_or_after_it() -> None:
     epochs = LeaderEpochs([(2, 0), (3, 40), (7, 100)])
 
     epochs.truncate_end(100)
@@ -84,7 +84,7 @@ def test_a_cut_forgets_epochs_that_begin_at_or_behind_it() -> None:
         (120, ((7, 120),)),
     ],
 )
-def test_a_new_start_forgets_epochs_that_end_at_or_before_it(
+def test_a_new_log_start_removes_epochs_that_end_at_or_before_it(
     log_start_offset: int, entries: tuple[tuple[int, int], ...]
 ) -> None:
     epochs = LeaderEpochs(SAMPLE.entries)
@@ -100,7 +100,7 @@ def test_a_new_start_forgets_epochs_that_end_at_or_before_it(
     start=st.integers(0, 40),
     asked=st.integers(0, 12),
 )
-def test_it_agrees_with_the_list_of_the_epochs_of_all_records(
+def test_leader_epochs_agree_with_the_epochs_of_all_records(
     steps: list[tuple[int, int]], cut: int, start: int, *, asked: int
 ) -> None:
     epochs, naive, epoch = LeaderEpochs(), list[int](), 0
@@ -127,7 +127,7 @@ def test_it_agrees_with_the_list_of_the_epochs_of_all_records(
         assert epochs.epoch_before(offset) == naive[offset - 1]
 
 
-def test_what_was_missing_tells_where_an_epoch_began() -> None:
+def test_a_repaired_record_moves_the_start_of_its_epoch() -> None:
     epochs = LeaderEpochs([(2, 0), (5, 100)])
 
     assert [epoch for epoch in range(8) if epochs.fits(epoch, 50)] == [2, 3, 4, 5]
@@ -141,7 +141,7 @@ def test_what_was_missing_tells_where_an_epoch_began() -> None:
     assert [epoch for epoch in range(8) if epochs.fits(epoch, 80)] == [5, 6, 7]
 
 
-def test_nothing_known_of_epochs_fits_to_everything() -> None:
+def test_without_known_epochs_every_epoch_fits() -> None:
     epochs = LeaderEpochs()
 
     assert epochs.fits(7, 3)
@@ -151,7 +151,7 @@ def test_nothing_known_of_epochs_fits_to_everything() -> None:
     assert not epochs.fits(8, 2)
 
 
-def test_who_wrote_a_record_is_known_from_the_first_one_of_the_log_on() -> None:
+def test_the_epoch_of_every_record_of_the_log_is_known() -> None:
     epochs = LeaderEpochs([(2, 10), (5, 20)])
 
     assert epochs.wrote(2, 10)

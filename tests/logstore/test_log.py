@@ -67,7 +67,7 @@ def test_offsets_count_records() -> None:
     assert read_all(opened.log) == {0: b"a", 1: b"b", 2: b"c", 3: b"d"}
 
 
-def test_the_leader_stamps_offset_epoch_and_what_it_knew_to_be_durable() -> None:
+def test_the_leader_stamps_offset_epoch_and_durable_position() -> None:
     opened = new_log()
     opened.append(b"a", leader_epoch=3)
     opened.append(b"b", leader_epoch=3)
@@ -87,7 +87,7 @@ def test_the_leader_stamps_offset_epoch_and_what_it_knew_to_be_durable() -> None
     assert opened.log.leader_epochs.entries == ((3, 0), (4, 2))
 
 
-def test_a_young_segment_is_rolled_if_urged_and_an_empty_one_never() -> None:
+def test_a_forced_roll_seals_a_new_segment_but_never_an_empty_one() -> None:
     opened = new_log()
     opened.append(b"a")
 
@@ -100,7 +100,7 @@ def test_a_young_segment_is_rolled_if_urged_and_an_empty_one_never() -> None:
     assert list(read_all(opened.log).values()) == [b"a"]
 
 
-def test_a_new_segment_knows_nothing_durable_before_its_first_flush() -> None:
+def test_batches_of_a_new_segment_have_durable_position_0_before_its_first_flush() -> None:
     opened = new_log()
     opened.append(b"a")
     opened.flush()
@@ -175,7 +175,7 @@ def test_a_change_of_the_limits_holds_from_the_next_append_on() -> None:
         opened.append(bytes(50))
 
 
-def test_an_epoch_that_is_over_is_a_mistake_of_the_program_and_writes_nothing() -> None:
+def test_an_append_of_an_older_epoch_is_an_assertion_error() -> None:
     opened = new_log()
     opened.append(b"a", leader_epoch=5)
     before = opened.disk.calls.copy()
@@ -200,7 +200,7 @@ def test_a_retry_is_not_appended_again() -> None:
     assert opened.log.size_bytes == size
 
 
-def test_what_a_producer_must_not_send_is_not_appended() -> None:
+def test_an_invalid_sequence_is_not_appended() -> None:
     opened = new_log()
     for sequence in range(8):
         opened.append(b"a", producer=Producer(7, 3, sequence))
@@ -226,7 +226,7 @@ def test_a_producer_of_old_records_is_not_forgotten_while_it_writes() -> None:
     assert not opened.append(b"1999", producer=Producer(7, 0, 0)).is_duplicate
 
 
-def test_producers_that_are_to_be_kept_are_never_forgotten() -> None:
+def test_kept_producers_never_expire() -> None:
     opened = new_log()
     opened.append(b"a", b"b", producer=Producer(7, 0, 0))
     opened.append(b"a", producer=Producer(8, 1, 0))
@@ -280,7 +280,7 @@ def test_the_end_of_the_log_is_no_error_and_beyond_it_is_one_with_both_bounds() 
         assert (caught.value.log_start_offset, caught.value.log_end_offset) == (4, 10)
 
 
-def test_what_this_process_wrote_is_ready_and_what_it_found_is_checked_first() -> None:
+def test_recovered_batches_are_checked_before_they_are_sent() -> None:
     opened = new_log()
     opened.append_many(30)
     opened.flush(checkpoint=True)
@@ -314,7 +314,7 @@ def test_a_reader_of_a_removed_segment_reads_on() -> None:
     assert records_in(part.load().read())[0] == numbered(0)
 
 
-def test_damage_below_the_start_of_the_log_is_of_no_interest() -> None:
+def test_damage_below_the_log_start_offset_is_ignored() -> None:
     opened = new_log()
     opened.append_many(20)
     opened.log.delete_records(10, high_watermark=20)
@@ -357,7 +357,7 @@ def test_times_are_found_between_the_start_of_the_log_and_the_high_watermark() -
 
 
 @pytest.mark.parametrize("offset", [0, 1, 30, 34, 35, 68, 99, 100, 1000])
-def test_a_cut_log_is_as_if_the_rest_had_never_been(offset: int) -> None:
+def test_a_truncated_log_equals_one_without_the_truncated_records(offset: int) -> None:
     opened = new_log()
     opened.append_many(100, flush_every=30)
 
@@ -372,7 +372,7 @@ def test_a_cut_log_is_as_if_the_rest_had_never_been(offset: int) -> None:
     assert read_all(opened.kill().log) == expected(0, end + 40)
 
 
-def test_a_batch_that_reaches_above_the_cut_goes_whole() -> None:
+def test_a_truncation_removes_a_batch_that_reaches_above_it() -> None:
     opened = new_log()
     opened.append(b"a", b"b", b"c")
     opened.append(b"d", b"e", b"f")
@@ -382,7 +382,7 @@ def test_a_batch_that_reaches_above_the_cut_goes_whole() -> None:
     assert opened.log.log_end_offset == 3
 
 
-def test_a_cut_forgets_epochs_and_sequences() -> None:
+def test_a_truncation_forgets_epochs_and_sequences() -> None:
     opened = new_log()
     for epoch in range(5):
         opened.append(b"a", producer=Producer(7, 0, epoch), leader_epoch=epoch)
@@ -395,7 +395,7 @@ def test_a_cut_forgets_epochs_and_sequences() -> None:
     assert again.append(b"a", producer=Producer(7, 0, 3), leader_epoch=9) == Appended(3, 4, False)
 
 
-def test_a_cut_below_the_start_of_the_log_takes_the_start_along() -> None:
+def test_a_truncation_below_the_log_start_offset_moves_it() -> None:
     opened = new_log()
     opened.append(b"a", b"b", b"c", b"d")
     opened.log.delete_records(2, high_watermark=4)
@@ -423,7 +423,7 @@ def test_a_flush_covers_what_was_appended_before_it_began() -> None:
     assert opened.log.begin_flush() is None
 
 
-def test_a_flush_that_began_before_a_cut_says_nothing_about_what_came_after() -> None:
+def test_a_flush_from_before_a_truncation_does_not_move_the_durable_end() -> None:
     opened = new_log()
     opened.append_many(10)
     flush = opened.log.begin_flush()
@@ -437,7 +437,7 @@ def test_a_flush_that_began_before_a_cut_says_nothing_about_what_came_after() ->
     assert opened.log.durable_end_offset == 5
 
 
-def test_a_flush_whose_end_nobody_told_is_counted_by_the_next_one() -> None:
+def test_an_unreported_flush_is_settled_by_the_next_one() -> None:
     opened = new_log()
     opened.append_many(10)
     flush = opened.log.begin_flush()
@@ -486,7 +486,7 @@ def test_a_start_after_a_checkpoint_scans_nothing_and_writes_nothing() -> None:
 # Closing
 
 
-def test_a_closed_log_is_of_no_further_use() -> None:
+def test_a_closed_log_refuses_all_calls() -> None:
     opened = new_log()
     opened.append_many(3)
 
@@ -514,7 +514,7 @@ def _position_of(number: int) -> int:
 
 
 @pytest.mark.parametrize("cut_at", [5, 30, 60])
-def test_what_is_corrupt_below_the_cut_is_noted_and_not_cut_off(cut_at: int) -> None:
+def test_a_truncation_refuses_to_drop_damage_below_it(cut_at: int) -> None:
     opened = new_log()
     opened.append_many(100, flush_every=10)
     base = max(base for base in opened.segment_bases() if base < cut_at)
@@ -534,7 +534,7 @@ def test_what_is_corrupt_below_the_cut_is_noted_and_not_cut_off(cut_at: int) -> 
     assert not opened.log.damage
 
 
-def test_a_cut_in_a_batch_takes_the_batch_and_finds_no_damage() -> None:
+def test_a_truncation_within_a_batch_removes_it_without_damage() -> None:
     opened = new_log()
     opened.append(b"0", b"1", b"2")
 
@@ -544,7 +544,7 @@ def test_a_cut_in_a_batch_takes_the_batch_and_finds_no_damage() -> None:
     assert not opened.log.damage
 
 
-def test_what_is_corrupt_behind_the_cut_is_cut_off_with_it() -> None:
+def test_a_truncation_removes_damage_above_it() -> None:
     opened = new_log()
     opened.append_many(20, flush_every=10)
     opened.disk.flip_bit(opened.path(0), _position_of(10), 0)

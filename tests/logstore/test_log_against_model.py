@@ -1,4 +1,4 @@
-"""Whatever happens to a log and its disk, it is what a naive list of records says it is."""
+"""A log equals a naive list of records, under random operations and disk faults."""
 
 from random import Random
 
@@ -291,7 +291,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.damaged) < 2)
     @rule(seed=SEEDS)
     def rot(self, seed: int) -> None:
-        """Let a bit of a batch flip that a checkpoint vouches for, while the broker is down."""
+        """Flip a bit of a batch below the recovery point while the broker is down."""
         self.opened.log.request_checkpoint()
         self.flush()
         random = Random(seed)

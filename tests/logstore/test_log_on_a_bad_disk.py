@@ -1,4 +1,4 @@
-"""What a log does when its disk is full or fails: it says so, and stays truthful."""
+"""A log on a full or failing disk reports it, and serves no wrong record."""
 
 import errno
 from collections.abc import Callable
@@ -88,7 +88,7 @@ def test_appends_work_again_when_there_is_room_and_no_restart_is_needed() -> Non
 
 
 @pytest.mark.invariant("I25")
-def test_what_is_in_reserve_is_not_appended_to() -> None:
+def test_appends_do_not_use_the_disk_reserve() -> None:
     opened = new_log()
     opened.append_many(60)
     fill(opened, 5 << 20)
@@ -103,7 +103,7 @@ def test_what_is_in_reserve_is_not_appended_to() -> None:
     check_that_it_is_read_only_until_there_is_room(opened, 50)
 
 
-def test_a_reserve_is_given_back_only_with_some_room_beyond_it() -> None:
+def test_appends_resume_only_with_room_beyond_the_reserve() -> None:
     opened = new_log()
     fill(opened, (5 << 20) - 1)
     opened.log.look_for_room(reserve_bytes=5 << 20)
@@ -119,7 +119,7 @@ def test_a_reserve_is_given_back_only_with_some_room_beyond_it() -> None:
     opened.append_many(1)
 
 
-def test_a_reserve_that_is_taken_back_keeps_nobody_from_appending() -> None:
+def test_appends_resume_when_the_reserve_is_lowered() -> None:
     opened = new_log()
     fill(opened, 4 << 20)
     opened.log.look_for_room(reserve_bytes=5 << 20)
@@ -130,7 +130,7 @@ def test_a_reserve_that_is_taken_back_keeps_nobody_from_appending() -> None:
     opened.append_many(1)
 
 
-def test_a_retry_of_what_is_there_needs_no_room() -> None:
+def test_a_duplicate_needs_no_room() -> None:
     opened = new_log()
     opened.append(b"value", producer=Producer(7, 0, 0))
     fill(opened)
@@ -157,7 +157,7 @@ def test_on_a_full_disk_what_was_appended_still_becomes_durable() -> None:
     assert again.report.scanned_bytes > 0, "the old checkpoint is still there"
 
 
-def test_a_full_disk_is_not_asked_again_and_again_for_a_checkpoint() -> None:
+def test_a_checkpoint_is_not_retried_at_every_flush_on_a_full_disk() -> None:
     opened = new_log()
     opened.append_many(5)
     opened.log.request_checkpoint()
@@ -184,7 +184,7 @@ def test_a_log_is_opened_on_a_full_disk() -> None:
 
 
 @pytest.mark.invariant("I17")
-def test_a_footer_that_a_failed_sync_lost_is_not_believed() -> None:
+def test_a_footer_lost_by_a_failed_sync_is_ignored() -> None:
     """The page cache shows it to the next process, until it is dropped."""
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100))
     opened.append_many(8)
@@ -221,7 +221,7 @@ def test_reading_needs_no_room_for_a_lost_index() -> None:
     assert again.log.status is LogStatus.ONLINE
 
 
-def test_a_cut_without_room_changes_nothing() -> None:
+def test_a_truncation_without_room_changes_nothing() -> None:
     opened = new_log()
     opened.append_many(30)
     fill(opened)
@@ -267,7 +267,7 @@ def test_after_a_failed_flush_nothing_is_served_before_the_next_start(operation:
 
 
 @pytest.mark.invariant("I17")
-def test_the_start_after_a_failed_flush_tells_the_truth() -> None:
+def test_recovery_after_a_failed_flush_serves_only_durable_records() -> None:
     """The kernel shows what never reached the disk until its cache is dropped."""
     opened = new_log()
     opened.append_many(10)
@@ -298,7 +298,7 @@ def roll_that_fails(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("fail", [flush_that_fails, append_that_fails, roll_that_fails])
-def test_what_was_durable_before_something_new_failed_is_there_at_the_next_start(
+def test_durable_records_survive_a_failed_write_of_new_ones(
     fail: Callable[[Opened], None],
 ) -> None:
     for seed in range(10):
@@ -318,7 +318,7 @@ def test_what_was_durable_before_something_new_failed_is_there_at_the_next_start
         assert expected(0, 10).items() <= read_all(again.log).items()
 
 
-def test_a_failed_flush_of_which_nobody_told_takes_the_log_offline_too() -> None:
+def test_an_unreported_failed_flush_takes_the_log_offline() -> None:
     opened = new_log()
     opened.append_many(5)
     opened.disk.fail("sync")
@@ -388,7 +388,7 @@ def test_a_read_that_fails_takes_the_log_offline(use: str) -> None:
     assert not again.log.durable_intact, "what cannot be read may be gone"
 
 
-def test_a_cut_that_fails_takes_the_log_offline() -> None:
+def test_a_failed_truncation_takes_the_log_offline() -> None:
     opened = new_log()
     opened.append_many(30)
     opened.flush()

@@ -1,4 +1,4 @@
-"""What leaves a log at its start: by age, by size, and on request."""
+"""Deletion at the start of a log: by age, by size, and on request."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_a_log_is_idle_while_time_changes_nothing_about_it() -> None:
     assert is_idle(opened.kill())
 
     opened.log.fail("the disk failed")
-    assert not is_idle(opened), "somebody has to be told"
+    assert not is_idle(opened), "the failure must be reported"
 
 
 def test_an_old_segment_is_rolled_so_that_retention_can_reach_it() -> None:
@@ -70,7 +70,7 @@ def test_an_old_segment_is_rolled_so_that_retention_can_reach_it() -> None:
     assert opened.log.segment_count == 2
 
 
-def test_a_log_that_was_cut_to_nothing_is_not_rolled() -> None:
+def test_a_fully_truncated_log_is_not_rolled() -> None:
     opened = new_log()
     opened.append(b"a")
     opened.log.truncate(0)
@@ -139,8 +139,8 @@ def with_a_lost_segment(number: int, *, tail: int) -> tuple[Opened, list[int]]:
     return opened, bases
 
 
-def test_what_is_damaged_may_be_as_young_as_what_came_behind_it() -> None:
-    """Else a replica deletes what others can mend, and what they have (seed 8300058)."""
+def test_a_damaged_segment_counts_as_new_as_the_next_one() -> None:
+    """Otherwise a replica deletes records that others can repair, and theirs too (seed 8300058)."""
     opened, bases = with_a_lost_segment(0, tail=1)
     expiry_of_next_ms = NOW_MS - 29 + bases[2] + DAY_MS
 
@@ -149,7 +149,7 @@ def test_what_is_damaged_may_be_as_young_as_what_came_behind_it() -> None:
 
 
 @pytest.mark.parametrize("tail", [0, 1])
-def test_damage_before_the_active_segment_is_as_young_as_that(tail: int) -> None:
+def test_damage_before_the_active_segment_counts_as_new_as_that(tail: int) -> None:
     """As long as there is nothing behind it, it may be of any age."""
     opened, bases = with_a_lost_segment(-2, tail=tail)
     expiry_ms = NOW_MS + DAY_MS + 1
@@ -172,7 +172,7 @@ def test_a_record_from_the_far_future_does_not_pin_its_segment() -> None:
 
 
 @pytest.mark.invariant("I20")
-def test_retention_waits_for_the_checkpoint_that_knows_of_the_next_segment() -> None:
+def test_retention_waits_for_a_checkpoint_with_the_next_segment() -> None:
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=0))
     opened.append_many(50)
 
@@ -182,7 +182,7 @@ def test_retention_waits_for_the_checkpoint_that_knows_of_the_next_segment() -> 
 
 
 @pytest.mark.invariant("I20")
-def test_what_retention_deleted_stays_deleted() -> None:
+def test_deleted_segments_stay_deleted_after_a_restart() -> None:
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=0))
     opened.append_many(50)
     opened.flush()
@@ -231,7 +231,7 @@ def test_a_deletion_is_durable_after_a_flush() -> None:
     assert opened.cut_power(1).log.log_start_offset == 7
 
 
-def test_a_segment_whose_records_are_all_deleted_goes_without_any_limit() -> None:
+def test_a_segment_with_only_deleted_records_is_deleted_without_a_limit() -> None:
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=None))
     opened.append_many(50)
     opened.log.delete_records(50, high_watermark=50)
@@ -284,7 +284,7 @@ def test_there_is_room_again_when_segments_were_deleted() -> None:
     assert opened.log.log_end_offset == end + 1
 
 
-def test_a_limit_that_is_raised_or_taken_away_holds_at_once() -> None:
+def test_a_changed_max_partition_bytes_holds_at_once() -> None:
     opened = full_log()
 
     opened.log.config = LogConfig(segment_bytes=1000, index_interval_bytes=100)
@@ -292,7 +292,7 @@ def test_a_limit_that_is_raised_or_taken_away_holds_at_once() -> None:
     opened.append_many(10)
 
 
-def test_a_retry_of_what_is_there_needs_no_room_within_the_limit() -> None:
+def test_a_duplicate_is_accepted_by_a_full_partition() -> None:
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100))
     first = opened.append(b"value", producer=Producer(7, 0, 0))
     opened.log.config = LogConfig(

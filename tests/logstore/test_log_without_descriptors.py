@@ -1,4 +1,4 @@
-"""What a log does when no more files can be open: it says so, loses nothing, and goes on later."""
+"""A log without free file descriptors reports it, loses nothing, and continues later."""
 
 # Empties the cache of open files.
 # pyright: reportPrivateUsage=false
@@ -70,7 +70,7 @@ def live(opened: Opened) -> None:
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_a_log_goes_on_when_descriptors_were_missing_at_any_call(number: int, count: int) -> None:
+def test_a_log_continues_after_a_missing_descriptor_at_any_call(number: int, count: int) -> None:
     first, were_missed = 0, True
     while were_missed:
         opened = new_log(_ROLLING)
@@ -88,7 +88,7 @@ def test_a_log_goes_on_when_descriptors_were_missing_at_any_call(number: int, co
     assert first > 10, "segments were made, indexes and checkpoints written"
 
 
-def test_a_read_that_finds_no_descriptor_is_refused_and_no_more() -> None:
+def test_a_read_without_a_descriptor_is_refused_and_the_log_stays_online() -> None:
     opened = new_log(_ROLLING)
     opened.append_many(24)
     opened.flush(checkpoint=True)
@@ -97,7 +97,7 @@ def test_a_read_that_finds_no_descriptor_is_refused_and_no_more() -> None:
     opened.log._files.clear()
     Descriptors(opened, 0, 2, number=errno.EMFILE)
 
-    with pytest.raises(OverloadedError, match="too many are open"):
+    with pytest.raises(OverloadedError, match="too many files are open"):
         opened.log.read(0, max_bytes=1, high_watermark=24)
 
     assert opened.log.status is LogStatus.ONLINE

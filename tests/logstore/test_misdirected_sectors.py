@@ -1,4 +1,4 @@
-"""A sector with bytes that belong elsewhere in the file hides no good record behind it."""
+"""A misdirected sector hides no good record after it."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -81,7 +81,7 @@ def read_one(opened: Opened, offset: int) -> None:
 
 
 def next_offset(opened: Opened, offset: int) -> int:
-    """Return where reading can go on, as whoever asks for this offset is told."""
+    """Return the next readable offset in the error for this offset."""
     with pytest.raises(CorruptRecordError) as refusal:
         read_one(opened, offset)
     assert refusal.value.next_offset is not None

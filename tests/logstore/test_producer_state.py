@@ -1,4 +1,4 @@
-"""A log knows the last batches of its producers again, wherever they come from."""
+"""A log detects duplicates of its producers' last batches, also after restart and repair."""
 
 from random import Random
 
@@ -46,12 +46,12 @@ def test_a_producer_that_is_not_known_begins_at_0() -> None:
     states = ProducerStates()
 
     assert states.check(sent(0)) is None
-    with pytest.raises(OutOfOrderSequenceError, match="nothing is known") as caught:
+    with pytest.raises(OutOfOrderSequenceError, match="is not known") as caught:
         states.check(sent(1))
     assert caught.value.expected_sequence == 0
 
 
-def test_a_broker_may_begin_anywhere() -> None:
+def test_a_brokers_producer_may_start_at_any_sequence() -> None:
     """It asks what is there before it sends, and has one batch under way."""
     states = ProducerStates()
 
@@ -97,7 +97,7 @@ def test_a_gap_is_an_error_that_says_what_was_expected() -> None:
     assert caught.value.expected_sequence == 3
 
 
-def test_only_what_was_staged_may_leave_sequences_out() -> None:
+def test_only_staged_records_may_skip_sequences() -> None:
     """They say which commit and place a record has, and not every commit writes everywhere."""
     states = ProducerStates()
     for offset, sequence in enumerate((0, 1 << 32), start=100):
@@ -112,7 +112,7 @@ def test_only_what_was_staged_may_leave_sequences_out() -> None:
             states.check(sent(2, producer_id=producer_id))
 
 
-def test_what_was_left_out_is_not_taken_later() -> None:
+def test_skipped_sequences_are_not_accepted_later() -> None:
     """Else a leader that is behind would append a commit again, or two in the wrong order."""
     states = ProducerStates()
     for offset, sequence in enumerate((0, 5 << 32), start=100):
@@ -123,7 +123,7 @@ def test_what_was_left_out_is_not_taken_later() -> None:
             states.check(sent(sequence, producer_id=STAGED_PRODUCER_ID))
 
 
-def test_what_was_staged_is_appended_again_where_it_was_truncated() -> None:
+def test_truncated_staged_records_are_appended_again() -> None:
     states = ProducerStates()
     for offset, sequence in enumerate((0, 5 << 32, 8 << 32), start=100):
         states.appended(sent(sequence, producer_id=STAGED_PRODUCER_ID), offset, now_ms=NOW_MS)
@@ -150,7 +150,7 @@ def test_an_older_epoch_is_fenced() -> None:
         after(0, epoch=4).check(sent(1, epoch=3))
 
 
-def test_a_new_epoch_forgets_the_sequences_of_the_old_one() -> None:
+def test_a_new_producer_epoch_forgets_old_sequences() -> None:
     states = after(0, 1, 2, epoch=4)
     states.appended(sent(0, epoch=5), 200, now_ms=NOW_MS)
 
@@ -158,7 +158,7 @@ def test_a_new_epoch_forgets_the_sequences_of_the_old_one() -> None:
     assert states.check(sent(1, epoch=5)) is None
 
 
-def test_a_restart_changes_nothing_for_a_producer_of_whom_all_was_truncated() -> None:
+def test_a_restart_keeps_a_producer_with_a_truncated_window() -> None:
     states = after(*range(10))
     states.truncate(0)
 
@@ -169,7 +169,7 @@ def test_a_restart_changes_nothing_for_a_producer_of_whom_all_was_truncated() ->
         copy.check(sent(6))
 
 
-def test_what_a_checkpoint_without_first_sequences_says_is_understood() -> None:
+def test_a_checkpoint_without_first_sequences_is_read() -> None:
     """As they were written before."""
     packed = msgspec.msgpack.encode([[7, 4, NOW_MS, [[3, 4, 103]]], [8, 0, NOW_MS, []]])
 
@@ -188,7 +188,7 @@ def full(*, last_append_ms: int) -> ProducerStates:
     )
 
 
-def test_a_producer_too_many_is_refused_and_those_that_are_known_go_on() -> None:
+def test_a_producer_above_the_limit_is_refused() -> None:
     states = full(last_append_ms=NOW_MS - KEPT_AT_LEAST_MS + 1)
 
     with pytest.raises(OverloadedError, match="100000 producers wrote to this partition"):
@@ -198,7 +198,7 @@ def test_a_producer_too_many_is_refused_and_those_that_are_known_go_on() -> None
     assert states.admit(sent(0, producer_id=0), now_ms=NOW_MS) is None
 
 
-def test_a_producer_too_many_is_remembered_instead_of_the_one_that_was_silent_longest() -> None:
+def test_a_new_producer_replaces_the_longest_silent_one() -> None:
     states = full(last_append_ms=NOW_MS - KEPT_AT_LEAST_MS)
     new = sent(0, producer_id=PRODUCERS_MAX + 1)
 
@@ -224,14 +224,14 @@ def test_a_broker_is_never_forgotten_for_a_producer() -> None:
 
 
 def test_a_broker_is_known_however_many_producers_there_are() -> None:
-    """Whoever goes on with what it moved asks the log how far that is."""
+    """A mover that resumes asks the log for the sequence of its last move."""
     states = full(last_append_ms=NOW_MS)
     moved = sent(1234, producer_id=BROKER_PRODUCER_IDS_FROM)
-    mended = msgspec.structs.replace(moved, producer_id=BROKER_PRODUCER_IDS_FROM + 1)
+    learned_states = msgspec.structs.replace(moved, producer_id=BROKER_PRODUCER_IDS_FROM + 1)
 
     assert states.admit(moved, now_ms=NOW_MS) is None
     states.appended(moved, 200, now_ms=NOW_MS)
-    states.learn([mended], now_ms=NOW_MS)
+    states.learn([learned_states], now_ms=NOW_MS)
 
     for producer_id in (BROKER_PRODUCER_IDS_FROM, BROKER_PRODUCER_IDS_FROM + 1):
         assert states.position(producer_id) == (0, 1235)
@@ -246,7 +246,7 @@ def test_a_broker_is_known_however_many_producers_there_are() -> None:
     cut=st.none() | st.integers(0, 30),
     seed=st.integers(0, 1 << 16),
 )
-def test_what_is_learned_later_leads_to_the_same_as_if_it_had_been_appended(
+def test_learned_batches_lead_to_the_same_state_as_appended_ones(
     batches: list[tuple[int, int]],
     epoch_begins: set[int],
     hole: tuple[int, int],
@@ -255,32 +255,32 @@ def test_what_is_learned_later_leads_to_the_same_as_if_it_had_been_appended(
     seed: int,
 ) -> None:
     headers = headers_of_log(batches, epoch_begins)
-    whole, mended = ProducerStates(), ProducerStates()
+    whole, learned_states = ProducerStates(), ProducerStates()
     missing = headers[hole[0] : hole[1]]
     for header in headers:
         whole.appended(header, header.base_offset, now_ms=NOW_MS)
         if header not in missing:
-            mended.appended(header, header.base_offset, now_ms=NOW_MS)
+            learned_states.appended(header, header.base_offset, now_ms=NOW_MS)
     if cut is not None:
-        end = 2 * max(cut, min(hole[1], len(headers)))  # Damage that is cut off is nobody's loss.
+        end = 2 * max(cut, min(hole[1], len(headers)))  # Truncated damage loses nothing.
         whole.truncate(end)
-        mended.truncate(end)
+        learned_states.truncate(end)
 
     learned = missing * 2
     Random(seed).shuffle(learned)
-    mended.learn(learned, now_ms=NOW_MS)
+    learned_states.learn(learned, now_ms=NOW_MS)
 
     if cut is None:
-        assert by_id(mended) == by_id(whole)
+        assert by_id(learned_states) == by_id(whole)
     else:
-        assert known_of(mended) == known_of(whole)
+        assert known_of(learned_states) == known_of(whole)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_what_was_staged_is_learned_also_where_a_later_commit_was_cut_off(
+def test_staged_records_are_learned_after_a_truncated_later_commit(
     order: tuple[int, int],
 ) -> None:
-    """Else whoever leads next would append it again: it asks the log what it has."""
+    """Otherwise the next leader would append it again: it asks the log for the last sequence."""
     missing = [sent(7 << 32, producer_id=STAGED_PRODUCER_ID, count=3)]
     missing.append(sent((7 << 32) + 3, producer_id=STAGED_PRODUCER_ID))
     missing = [
@@ -333,7 +333,7 @@ def test_producers_do_not_disturb_each_other() -> None:
     assert len(states) == 2
 
 
-def test_what_was_truncated_can_be_sent_again() -> None:
+def test_truncated_batches_can_be_retried() -> None:
     states = after(*range(5))
 
     states.truncate(103)
@@ -344,7 +344,7 @@ def test_what_was_truncated_can_be_sent_again() -> None:
         states.check(sent(4))
 
 
-def test_a_producer_of_whom_all_was_truncated_begins_with_the_first_batch_of_that() -> None:
+def test_a_producer_with_a_truncated_window_restarts_at_its_first_sequence() -> None:
     states = after(*range(10), epoch=4)
 
     states.truncate(0)
@@ -357,7 +357,7 @@ def test_a_producer_of_whom_all_was_truncated_begins_with_the_first_batch_of_tha
         states.check(sent(0, epoch=3))
 
 
-def test_a_producer_is_forgotten_when_it_was_silent_for_long_whatever_its_records_say() -> None:
+def test_producers_expire_by_append_time_not_by_record_timestamps() -> None:
     states = ProducerStates()
     ancient = header_of([b"from a file of 1999"], timestamp_ms=5, producer=Producer(1, 0, 0))
     states.appended(ancient, 0, now_ms=NOW_MS)
@@ -371,7 +371,7 @@ def test_a_producer_is_forgotten_when_it_was_silent_for_long_whatever_its_record
     assert len(states) == 0
 
 
-def test_a_snapshot_brings_back_all_that_is_known() -> None:
+def test_a_snapshot_restores_the_producer_state() -> None:
     states = after(*range(10), epoch=4)
     states.appended(sent(0, producer_id=8), 200, now_ms=NOW_MS + 5)
 

@@ -1,4 +1,4 @@
-"""Damage is filled with what another replica has; whatever does not fit is refused."""
+"""Damage is repaired from another replica; batches that do not fit are refused."""
 
 from collections.abc import Callable, Sequence
 
@@ -75,7 +75,7 @@ def source() -> Opened:
 @pytest.mark.parametrize("at_once", [1, 5, COUNT])
 @pytest.mark.parametrize("place", [8, HEADER_SIZE + 2], ids=["header", "payload"])
 @pytest.mark.parametrize("offsets", DAMAGED, ids=str)
-def test_flipped_bits_are_filled(
+def test_flipped_bits_are_repaired(
     source: Opened, offsets: Sequence[int], place: int, *, at_once: int
 ) -> None:
     opened = spoiled(source, flip(offsets, at=place))
@@ -91,7 +91,7 @@ def test_flipped_bits_are_filled(
 @pytest.mark.parametrize("at_once", [1, 7, COUNT])
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 @pytest.mark.parametrize("what", LOST)
-def test_lost_files_are_filled(
+def test_lost_files_are_repaired(
     source: Opened, what: str, at_once: int, *, has_checkpoint: bool
 ) -> None:
     def spoil(image: Image) -> None:
@@ -114,7 +114,7 @@ def test_lost_files_are_filled(
 
 @pytest.mark.parametrize("at_once", [3, COUNT])
 @pytest.mark.parametrize("base", BASES)
-def test_every_lost_end_of_a_file_is_filled(source: Opened, base: int, at_once: int) -> None:
+def test_every_lost_end_of_a_file_is_repaired(source: Opened, base: int, at_once: int) -> None:
     for size in range(0, len(image_of(source.disk)[name_of(base)]), 37):
         opened = spoiled(source, cut(base, size))
 
@@ -125,7 +125,7 @@ def test_every_lost_end_of_a_file_is_filled(source: Opened, base: int, at_once: 
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_damage_that_reaches_to_a_lost_end_is_filled(source: Opened, base: int) -> None:
+def test_damage_that_reaches_to_a_lost_end_is_repaired(source: Opened, base: int) -> None:
     def spoil(image: Image) -> None:
         last = base + len(batch_bounds(image[name_of(base)])) - 2
         flip([last - 1, last])(image)
@@ -139,7 +139,7 @@ def test_damage_that_reaches_to_a_lost_end_is_filled(source: Opened, base: int) 
     check_whole(opened, source)
 
 
-def test_what_was_lost_of_all_files_is_filled(source: Opened) -> None:
+def test_losses_in_all_files_are_repaired(source: Opened) -> None:
     def spoil(image: Image) -> None:
         for base in BASES:
             flip([base + 1], at=5)(image)
@@ -152,7 +152,7 @@ def test_what_was_lost_of_all_files_is_filled(source: Opened) -> None:
     check_whole(opened, source)
 
 
-def test_damage_that_was_not_found_before_is_noted_and_filled_first(source: Opened) -> None:
+def test_a_repair_adds_unknown_damage_to_repair_first(source: Opened) -> None:
     image = image_of(source.disk)
     flip([3, 4, 5, 6])(image)
     opened = reopen(disk_of(image))
@@ -168,7 +168,7 @@ def test_damage_that_was_not_found_before_is_noted_and_filled_first(source: Open
     check_whole(opened, source)
 
 
-def test_what_was_taken_for_damage_and_is_good_is_damaged_no_more(source: Opened) -> None:
+def test_a_good_batch_within_known_damage_is_repaired_without_a_write(source: Opened) -> None:
     opened = reopen(disk_of(image_of(source.disk)))
     opened.log.note_damage(CorruptRecordError("", offset=20, next_offset=40))
 
@@ -178,7 +178,7 @@ def test_what_was_taken_for_damage_and_is_good_is_damaged_no_more(source: Opened
     check_whole(opened, source)
 
 
-def test_a_batch_in_the_place_of_others_is_damaged_as_well(source: Opened) -> None:
+def test_a_misplaced_batch_counts_as_damage(source: Opened) -> None:
     def spoil(image: Image) -> None:
         data = bytearray(image[name_of(FIRST)])
         bounds = batch_bounds(bytes(data))
@@ -201,7 +201,7 @@ def test_a_batch_in_the_place_of_others_is_damaged_as_well(source: Opened) -> No
     check_whole(opened, source)
 
 
-def test_a_log_goes_on_growing_behind_what_was_filled(source: Opened) -> None:
+def test_a_repaired_log_accepts_appends(source: Opened) -> None:
     opened = spoiled(source, flip([69]))
 
     repair_all(opened.log, source.log)
@@ -213,7 +213,7 @@ def test_a_log_goes_on_growing_behind_what_was_filled(source: Opened) -> None:
     assert read_all(opened.kill().log) == expected(0, COUNT + 5)
 
 
-def test_whoever_has_the_file_open_goes_on_reading(source: Opened) -> None:
+def test_a_repair_keeps_open_files_readable(source: Opened) -> None:
     opened = spoiled(source, flip([20]))
     part = opened.log.read(0, max_bytes=1 << 20, high_watermark=COUNT)
     assert part is not None
@@ -228,7 +228,7 @@ def test_whoever_has_the_file_open_goes_on_reading(source: Opened) -> None:
     assert part.file.read_at(behind.position, behind.length) == behind.read()
 
 
-def test_a_time_is_found_in_what_was_filled() -> None:
+def test_a_search_by_time_finds_repaired_records() -> None:
     source = new_log()
     for number in range(40):
         late = 1000 if number in {7, 33} else 0
@@ -271,7 +271,7 @@ def test_a_repair_needs_room_for_what_it_writes(source: Opened) -> None:
 
 
 @pytest.mark.parametrize("operation", ["write_at", "sync", "rename", "sync_directory"])
-def test_a_disk_that_fails_takes_the_log_offline_and_the_damage_is_known_still(
+def test_a_failed_repair_takes_the_log_offline_and_keeps_the_damage(
     source: Opened, operation: str
 ) -> None:
     opened = spoiled(source, lose(SECOND))
@@ -287,7 +287,7 @@ def test_a_disk_that_fails_takes_the_log_offline_and_the_damage_is_known_still(
     check_whole(again, source)
 
 
-def test_bytes_that_the_disk_did_not_keep_are_damaged_still(source: Opened) -> None:
+def test_a_repair_that_the_disk_lost_keeps_the_damage(source: Opened) -> None:
     opened = spoiled(source, flip([3]))
     opened.flush()
     bounds = batch_bounds(image_of(source.disk)[name_of(FIRST)])
@@ -353,7 +353,7 @@ WRONG: dict[str, tuple[Callable[[bytearray], bytearray], type[BrokerError]]] = {
 
 
 @pytest.mark.parametrize("how", WRONG)
-def test_batches_that_are_not_what_is_missing_are_refused(source: Opened, how: str) -> None:
+def test_a_repair_refuses_batches_that_do_not_fit_the_damage(source: Opened, how: str) -> None:
     change, error = WRONG[how]
     opened = spoiled(source, flip([3, 4]))
     opened.flush()
@@ -369,7 +369,7 @@ def test_batches_that_are_not_what_is_missing_are_refused(source: Opened, how: s
     check_whole(opened, source)
 
 
-def test_batches_of_another_history_are_refused(source: Opened) -> None:
+def test_a_repair_refuses_batches_of_another_lineage(source: Opened) -> None:
     other = new_log()
     for number in range(COUNT):
         other.append(numbered(number + 1), leader_epoch=number // 25)
@@ -382,14 +382,14 @@ def test_batches_of_another_history_are_refused(source: Opened) -> None:
     assert opened.log.damage == (DamagedRange(4, 5),)
 
 
-def test_a_batch_that_reaches_into_good_ones_is_refused(source: Opened) -> None:
+def test_a_repair_refuses_a_batch_that_overlaps_good_ones(source: Opened) -> None:
     opened = spoiled(source, flip([3]))
 
     with pytest.raises(InvalidBatchError, match="begins at offset 3 and ends at 4"):
         opened.log.repair_range(3, 4, memoryview(in_one_batch(bytearray())), now_ms=NOW_MS)
 
 
-def test_epochs_that_nothing_else_told_of_are_known_again(source: Opened) -> None:
+def test_a_repair_restores_lost_leader_epochs(source: Opened) -> None:
     def spoil(image: Image) -> None:
         flip(range(22, 60))(image)
         del image["checkpoint"]
@@ -406,7 +406,7 @@ def test_epochs_that_nothing_else_told_of_are_known_again(source: Opened) -> Non
 @pytest.mark.parametrize("offsets", [range(50, 63), range(60, 62), [57, 61]], ids=str)
 @pytest.mark.parametrize("at_once", [1, 5, COUNT])
 @pytest.mark.parametrize("restarts", [False, True])
-def test_producers_of_what_was_filled_are_known_again(
+def test_a_repair_restores_the_producer_state(
     source: Opened, offsets: Sequence[int], at_once: int, *, restarts: bool
 ) -> None:
     """They were not in the checkpoint: what they sent was damaged before one told of it."""
@@ -453,7 +453,7 @@ def test_checked_batches_are_a_copy() -> None:
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("loses_next", [False, True])
 @pytest.mark.parametrize("base", [FIRST, SECOND])
-def test_damage_before_a_cut_is_filled_whatever_was_appended_since(
+def test_damage_below_a_truncation_is_repaired_after_new_appends(
     source: Opened, base: int, *, loses_next: bool, restarts: bool
 ) -> None:
     """Nothing is appended right behind what is missing: there would be no room (seed 7400052)."""

@@ -1,4 +1,4 @@
-"""Whatever happens to the files of one replica, what it lost comes back from the other."""
+"""Random damage of one replica is repaired from the other."""
 
 from collections.abc import Callable
 from random import Random
@@ -89,7 +89,7 @@ def repair_piece(random: Random, log: PartitionLog, source: PartitionLog) -> Non
 
 
 @pytest.mark.parametrize("seed", LIVES)
-def test_everything_comes_back(seed: int) -> None:
+def test_a_replica_is_repaired_completely(seed: int) -> None:
     random = Random(seed)
     source = whole_log(random)
     image = image_of(source.disk)

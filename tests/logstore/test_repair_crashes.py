@@ -1,4 +1,4 @@
-"""Whenever a repair is broken off, what was damaged is damaged still, or good."""
+"""After a crash of a repair, damaged records are still damaged, or good."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -91,14 +91,14 @@ def test_a_killed_process_leaves_a_log_that_can_be_repaired(what: str, at_once: 
 
 @pytest.mark.invariant("I14")
 @pytest.mark.parametrize("what", SPOILS)
-def test_a_power_cut_leaves_a_log_that_can_be_repaired(what: str) -> None:
+def test_a_power_failure_leaves_a_log_that_can_be_repaired(what: str) -> None:
     damage = damaged(SPOILS[what]).log.damage
     for place, opened in crashes(SPOILS[what], at_once=24):
         for seed in POWER_CUTS:
             check(place, damage, opened.cut_power(seed))
 
 
-def test_a_log_that_is_cut_behind_damage_loses_only_what_is_cut() -> None:
+def test_a_truncation_above_damage_loses_only_truncated_records() -> None:
     number = 0
     while True:
         opened = damaged(cut(0, 3000))

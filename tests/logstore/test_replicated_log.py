@@ -1,4 +1,4 @@
-"""A follower's log: what it takes from its leader, and that it can take the leader's place."""
+"""A follower's log: it equals its leader's, and the follower can become the leader."""
 
 import pytest
 
@@ -63,7 +63,7 @@ def test_a_follower_has_what_its_leader_has(max_bytes: int) -> None:
     assert follower.segment_bases() == leader.segment_bases()
 
 
-def test_what_a_leader_sends_begins_exactly_where_the_follower_ends() -> None:
+def test_a_leaders_answer_begins_exactly_at_the_followers_log_end() -> None:
     leader = filled()
 
     for offset in range(60):
@@ -81,7 +81,7 @@ def test_an_old_segment_is_sent_from_the_disk_as_well() -> None:
     assert read_all(follower.log) == expected(0, 60)
 
 
-def test_each_replica_stamps_what_it_knew_to_be_durable_itself() -> None:
+def test_each_replica_stamps_its_own_durable_position() -> None:
     leader, follower = filled(10), new_log()
     replicate(leader, follower)
     follower.flush()
@@ -124,7 +124,7 @@ def test_a_follower_knows_producers_as_well_as_its_leader() -> None:
         follower.append(b"value", producer=Producer(7, 1, 9), leader_epoch=1)
 
 
-def test_a_follower_that_was_truncated_takes_the_other_lineage() -> None:
+def test_a_truncated_follower_appends_the_leaders_lineage() -> None:
     old, new, follower = filled(40), filled(30), new_log()
     replicate(old, follower)
     for number in range(30, 50):
@@ -139,7 +139,7 @@ def test_a_follower_that_was_truncated_takes_the_other_lineage() -> None:
     assert read_all(follower.cut_power(2).log) == read_all(new.log)
 
 
-def test_a_full_disk_takes_whole_batches_or_none_and_goes_on_when_there_is_room() -> None:
+def test_a_follower_on_a_full_disk_appends_whole_batches_or_none() -> None:
     leader, follower = filled(60), new_log()
     follower.disk.capacity_bytes = 5000
 
@@ -153,7 +153,7 @@ def test_a_full_disk_takes_whole_batches_or_none_and_goes_on_when_there_is_room(
     assert read_all(follower.log) == expected(0, 60)
 
 
-def test_a_limit_of_the_topic_does_not_stop_a_follower() -> None:
+def test_max_partition_bytes_does_not_stop_a_follower() -> None:
     """What the leader has taken was within the limit of its time."""
     leader = filled(5)
     follower = reopen(new_log().disk, SMALL)
@@ -164,7 +164,7 @@ def test_a_limit_of_the_topic_does_not_stop_a_follower() -> None:
     assert follower.log.log_end_offset == 5
 
 
-def test_what_was_committed_is_known_after_a_start_as_of_the_last_checkpoint() -> None:
+def test_the_high_watermark_of_the_last_checkpoint_survives_a_restart() -> None:
     log = filled(30)
     log.log.high_watermark = 20
     log.flush(checkpoint=True)
@@ -174,7 +174,7 @@ def test_what_was_committed_is_known_after_a_start_as_of_the_last_checkpoint() -
     assert log.cut_power(1).log.high_watermark == 20
 
 
-def test_nothing_that_is_not_there_is_committed() -> None:
+def test_the_high_watermark_never_exceeds_a_recovered_log_end() -> None:
     log = filled(30)
     log.log.high_watermark = 20
 

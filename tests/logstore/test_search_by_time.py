@@ -1,4 +1,4 @@
-"""The first batch that is young enough is found, whatever order the times of records are in."""
+"""A search by time finds the first batch, also if timestamps are not in order."""
 
 import msgspec
 import pytest
@@ -43,7 +43,7 @@ def found_offset(opened: Opened, timestamp_ms: int, *, high_watermark: int) -> i
     start=st.integers(0, 40),
     high_watermark=st.integers(0, 40),
 )
-def test_it_agrees_with_a_look_at_every_record(
+def test_a_search_by_time_agrees_with_a_full_scan(
     timestamps: list[int], timestamp_ms: int, start: int, *, high_watermark: int
 ) -> None:
     opened = new_log(LogConfig(segment_bytes=1500, index_interval_bytes=300))
@@ -90,7 +90,7 @@ def test_a_start_of_the_log_inside_of_a_batch_is_where_reading_begins() -> None:
     assert found_offset(opened, 5, high_watermark=3) == 2
 
 
-def test_an_index_that_cannot_be_read_makes_nothing_be_found_too_late() -> None:
+def test_a_search_by_time_is_right_without_a_readable_index() -> None:
     """One of another version, in a checkpoint that is good for everything else."""
     opened = new_log()
     for number in range(20):
@@ -110,7 +110,7 @@ def test_an_index_that_cannot_be_read_makes_nothing_be_found_too_late() -> None:
         assert found_offset(again, NOW_MS + ahead, high_watermark=30) == ahead
 
 
-def test_whoever_reads_from_a_time_on_comes_upon_damage_that_may_be_as_young() -> None:
+def test_a_read_from_a_time_on_finds_damage_of_unknown_time() -> None:
     opened = new_log(LogConfig(segment_bytes=1500, index_interval_bytes=300))
     for number in range(50):
         opened.append(numbered(number), timestamp_ms=NOW_MS + number)
@@ -138,7 +138,7 @@ def damaged_log() -> tuple[Opened, int, int]:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_damage_that_may_be_as_young_is_not_passed_over(*, is_known: bool) -> None:
+def test_a_search_by_time_does_not_skip_damage(*, is_known: bool) -> None:
     opened, second, third = damaged_log()
     if not is_known:
         opened = new_log(LogConfig(segment_bytes=1500, index_interval_bytes=300))
@@ -155,7 +155,7 @@ def test_damage_that_may_be_as_young_is_not_passed_over(*, is_known: bool) -> No
     assert found_offset(opened, NOW_MS + 49, high_watermark=50) == 49
 
 
-def test_damage_below_the_start_or_above_what_is_committed_hinders_no_search() -> None:
+def test_damage_outside_of_the_readable_range_does_not_fail_a_search_by_time() -> None:
     opened, second, third = damaged_log()
 
     assert found_offset(opened, NOW_MS + second, high_watermark=second) is None
@@ -163,7 +163,7 @@ def test_damage_below_the_start_or_above_what_is_committed_hinders_no_search() -
     assert found_offset(opened, NOW_MS + second, high_watermark=50) == third
 
 
-def test_damage_at_the_end_may_be_as_young_as_anything() -> None:
+def test_damage_at_the_end_may_match_any_time() -> None:
     opened = new_log()
     for number in range(10):
         opened.append(numbered(number), timestamp_ms=NOW_MS + number)

@@ -1,7 +1,7 @@
-"""Segments that are what they once were: all checksums are right, and the records are others.
+"""Segments that reverted to an earlier state: all checksums are right, but the records are stale.
 
-Offset and leader epoch say which record it is. So a batch of another epoch than the log knows to
-have written there is damage like any other.
+Offset and leader epoch identify a record. So a batch with another epoch than the log has for its
+offset is damage like any other.
 """
 
 import pytest
@@ -51,7 +51,7 @@ def stale(size: int) -> Opened:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_records_of_an_epoch_that_another_one_has_replaced_are_not_served(size: int) -> None:
+def test_stale_records_of_a_replaced_epoch_are_not_served(size: int) -> None:
     opened = stale(size)
 
     found = read_all(opened.log)
@@ -62,7 +62,7 @@ def test_records_of_an_epoch_that_another_one_has_replaced_are_not_served(size: 
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_reading_all_again_finds_them(size: int) -> None:
+def test_a_scrub_finds_stale_records(size: int) -> None:
     opened = stale(size)
     known = {offset for each in opened.log.damage for offset in range(each.offset, each.end_offset)}
 
@@ -77,7 +77,7 @@ def test_reading_all_again_finds_them(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_they_are_mended_with_what_another_replica_has(size: int) -> None:
+def test_stale_records_are_repaired_from_another_replica(size: int) -> None:
     opened, source = stale(size), leader()
 
     note_all_damage(opened.log)

@@ -1,4 +1,4 @@
-"""Wherever a swap of files is broken off, a log reads as before or as after (I14)."""
+"""After a crash at any point of a swap, a log reads as before or as after it (I14)."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -68,7 +68,7 @@ def test_there_is_more_than_one_swap() -> None:
 
 
 @pytest.mark.invariant("I14")
-def test_a_killed_process_leaves_what_was_or_what_comes() -> None:
+def test_a_killed_process_leaves_the_old_or_the_new_segments() -> None:
     places = 0
     for place, opened in crashes(COUNT):
         check(place, opened.kill())
@@ -77,7 +77,7 @@ def test_a_killed_process_leaves_what_was_or_what_comes() -> None:
 
 
 @pytest.mark.invariant("I14")
-def test_a_power_cut_leaves_what_was_or_what_comes() -> None:
+def test_a_power_failure_leaves_the_old_or_the_new_segments() -> None:
     for place, opened in crashes(COUNT):
         for seed in POWER_CUTS:
             check(place, opened.cut_power(seed, are_names_in_order=seed % 2 == 0))
@@ -85,7 +85,7 @@ def test_a_power_cut_leaves_what_was_or_what_comes() -> None:
 
 @pytest.mark.invariant("I14")
 @pytest.mark.parametrize("count", [7, 21])
-def test_a_power_cut_while_the_next_start_clears_up_loses_nothing(count: int) -> None:
+def test_a_power_failure_during_the_recovery_of_a_swap_loses_nothing(count: int) -> None:
     """One segment has the place of one, or of three."""
     seen, small_states = 0, states(count)
     for place, opened in crashes(count):
@@ -104,7 +104,7 @@ def test_a_power_cut_while_the_next_start_clears_up_loses_nothing(count: int) ->
     assert seen > 20
 
 
-def test_a_footer_that_rots_beside_what_a_swap_has_left_costs_no_record() -> None:
+def test_a_corrupt_footer_beside_leftovers_of_a_swap_loses_no_record() -> None:
     seen = 0
     for place, opened in crashes(COUNT):
         disk = opened.disk.kill()

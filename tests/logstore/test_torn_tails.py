@@ -1,4 +1,4 @@
-"""A tail that was never durable is cut off behind the last whole batch, and nothing else is."""
+"""Recovery truncates a tail that was never durable after the last whole batch, and nothing else."""
 
 from collections.abc import Iterator
 from random import Random
@@ -64,7 +64,7 @@ def prefixes(data: bytes, start: int) -> Iterator[bytes]:
 
 
 @pytest.mark.invariant("I8")
-def test_every_prefix_is_cut_to_its_whole_batches(image: Image) -> None:
+def test_every_prefix_is_truncated_to_its_whole_batches(image: Image) -> None:
     bounds = batch_bounds(image[FIRST])
     for data in prefixes(image[FIRST], bounds[DURABLE_COUNT]):
         end = sum(bound <= len(data) for bound in bounds) - 1
@@ -75,7 +75,7 @@ def test_every_prefix_is_cut_to_its_whole_batches(image: Image) -> None:
         check_that_it_goes_on(opened, end)
 
 
-def test_every_prefix_without_a_checkpoint_is_cut_to_its_whole_batches(image: Image) -> None:
+def test_every_prefix_without_a_checkpoint_is_truncated_to_its_whole_batches(image: Image) -> None:
     bounds = batch_bounds(image[FIRST])
     for data in prefixes(image[FIRST], 0):
         end = max(sum(bound <= len(data) for bound in bounds) - 1, 0)
@@ -86,7 +86,7 @@ def test_every_prefix_without_a_checkpoint_is_cut_to_its_whole_batches(image: Im
 
 
 @pytest.mark.invariant("I8")
-def test_every_prefix_of_a_new_segment_is_cut_to_its_whole_batches(rolled: Image) -> None:
+def test_every_prefix_of_a_new_segment_is_truncated_to_its_whole_batches(rolled: Image) -> None:
     second = name_of(5)
     bounds = batch_bounds(rolled[second])
     for data in prefixes(rolled[second], 0):
@@ -112,7 +112,7 @@ def test_a_torn_batch_takes_later_segments_with_it_and_a_torn_footer_does_not(
 
 @pytest.mark.invariant("I10")
 @pytest.mark.parametrize("length", [1, 63, 64, 88, 89, 5000, 3 << 20])
-def test_a_tail_of_zeros_is_cut_off(image: Image, length: int) -> None:
+def test_a_tail_of_zeros_is_truncated(image: Image, length: int) -> None:
     bounds = batch_bounds(image[FIRST])
     for end in range(DURABLE_COUNT, len(bounds)):
         opened = reopen(disk_of({**image, FIRST: image[FIRST][: bounds[end]] + bytes(length)}))
@@ -123,7 +123,7 @@ def test_a_tail_of_zeros_is_cut_off(image: Image, length: int) -> None:
 
 @pytest.mark.invariant("I10")
 @pytest.mark.parametrize("seed", range(20))
-def test_a_tail_of_garbage_is_cut_off(image: Image, seed: int) -> None:
+def test_a_tail_of_garbage_is_truncated(image: Image, seed: int) -> None:
     random = Random(seed)
     marker = image[FIRST][64:68]
     garbage = b"".join(
@@ -159,7 +159,7 @@ def stale_tails() -> dict[str, list[bytes]]:
 
 @pytest.mark.invariant("I10")
 @pytest.mark.parametrize("kind", stale_tails())
-def test_a_stale_batch_on_a_recycled_block_is_cut_off(kind: str) -> None:
+def test_a_stale_batch_on_a_recycled_block_is_truncated(kind: str) -> None:
     opened = new_log()
     for offset in range(5):
         opened.append(numbered(offset), leader_epoch=1)
@@ -172,7 +172,7 @@ def test_a_stale_batch_on_a_recycled_block_is_cut_off(kind: str) -> None:
     check_that_it_goes_on(reopen(disk_of(image)), 7)
 
 
-def test_a_lost_batch_takes_those_behind_it_with_it(image: Image) -> None:
+def test_a_lost_unsynced_batch_truncates_the_batches_after_it(image: Image) -> None:
     bounds = batch_bounds(image[FIRST])
     for lost in range(DURABLE_COUNT, len(bounds) - 1):
         data = bytearray(image[FIRST])
@@ -212,7 +212,7 @@ def test_a_footer_of_an_earlier_end_does_not_hide_batches(image: Image) -> None:
 
 
 @pytest.mark.invariant("I8")
-def test_what_is_left_of_a_tail_is_indexed_and_deduplicated() -> None:
+def test_the_rest_of_a_torn_tail_is_indexed_and_deduplicated() -> None:
     before = new_log()
     for sequence in range(4):
         before.append(b"value", producer=Producer(1, 0, sequence), leader_epoch=sequence)

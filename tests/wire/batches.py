@@ -1,6 +1,6 @@
-"""Batches for tests: an honest one, and liars with right checksums.
+"""Batches for tests: valid ones, and contradicting ones with right checksums.
 
-The layout of the header is written down here a second time, as a witness against the first.
+The layout of the header is defined here a second time, independently of the product.
 """
 
 import struct

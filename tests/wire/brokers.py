@@ -26,7 +26,7 @@ class FakeBroker:
         self.requests: list[object] = []
 
     def read(self) -> list[int]:
-        """Take note of new requests and return their correlation ids."""
+        """Record new requests and return their correlation ids."""
         ids: list[int] = []
         rest = memoryview(bytes(self._stream.sent[self._read_count :]))
         self._read_count += len(rest)

@@ -1,4 +1,4 @@
-"""Samples of what is asked about the cluster as a whole."""
+"""Samples of messages about the whole cluster."""
 
 from msgspec.structs import replace
 

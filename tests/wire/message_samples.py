@@ -1,4 +1,4 @@
-"""Samples of receiving and settling messages, and of what people ask about them."""
+"""Samples of requests that receive, settle and inspect messages."""
 
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from tidelog.wire.errors import ErrorCode, ErrorDetail

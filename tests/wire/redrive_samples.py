@@ -1,4 +1,4 @@
-"""Samples of messages about redrives, and of how far those are who move the messages."""
+"""Samples of messages about redrives, and about the progress of movers."""
 
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from tidelog.wire.errors import NotLeaderError

@@ -1,4 +1,4 @@
-"""Samples of what passes between a follower and its leader."""
+"""Samples of messages between a follower and its leader."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""A payload is what its header says, or is refused; and what compaction may leave of one."""
+"""A payload matches its header, or is refused; and payloads of sparse batches."""
 
 import msgpack
 import pytest
@@ -43,7 +43,7 @@ WRONG_PAYLOADS: dict[str, object] = {
 
 
 @pytest.mark.parametrize("name", WRONG_PAYLOADS)
-def test_a_payload_that_is_not_what_its_header_says_is_refused(name: str) -> None:
+def test_a_payload_that_contradicts_its_header_is_refused(name: str) -> None:
     batch = with_payload(sample_batch(), msgpack.packb(WRONG_PAYLOADS[name]))
 
     with pytest.raises(WireFormatError):
@@ -107,7 +107,7 @@ def test_a_batch_that_unpacks_beyond_the_limit_is_refused(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
 @pytest.mark.parametrize("said", [1008, 1010, 2**32 - 1])
-def test_a_compressed_batch_cannot_lie_about_its_length(codec: Codec, said: int) -> None:
+def test_a_compressed_batch_with_a_wrong_length_is_refused(codec: Codec, said: int) -> None:
     batch = sample_batch(codec, columns=Columns(1, values=[bytes(1000)]))
     liar = lie(batch, uncompressed_length=said)
     header = check_produced(memoryview(liar))
@@ -135,7 +135,7 @@ def test_timestamps_can_be_read_without_the_records(codec: Codec) -> None:
 @pytest.mark.parametrize(
     "deltas", [[0, 1], [0, 1, 2, 3], [0, 1, 1001], [0, 1, "2"], [0, 1, -(1 << 62)], 7]
 )
-def test_timestamps_that_are_not_what_the_header_says_are_refused(deltas: object) -> None:
+def test_timestamps_that_contradict_the_header_are_refused(deltas: object) -> None:
     payload = msgpack.packb([deltas, None, [None] * 3, None, None])
 
     with pytest.raises(WireFormatError):

@@ -1,4 +1,4 @@
-"""Every error keeps its identity on its way over the wire, and the tree is as drawn."""
+"""Every error keeps its class over the wire, and the tree in the docstring is complete."""
 
 import pickle
 import re
@@ -66,7 +66,7 @@ def test_an_error_survives_pickling_between_processes(cls: type[BrokerError]) ->
     assert received.to_wire() == sent.to_wire()
 
 
-def test_a_detail_that_the_broker_did_not_say_is_none() -> None:
+def test_a_missing_error_detail_is_none() -> None:
     error = OffsetOutOfRangeError("offset 5 is not in the log", log_start_offset=7)
 
     assert error.log_start_offset == 7
@@ -136,7 +136,7 @@ def test_the_tree_in_the_docstring_names_the_attributes(cls: type[BrokerError]) 
     assert re.findall(r" \.(\w+)", line) == list(cls.detail_names)
 
 
-def test_a_number_that_the_broker_did_not_say_is_none() -> None:
+def test_a_missing_error_number_is_none() -> None:
     error = OffsetOutOfRangeError("too low", log_start_offset=7)
 
     assert error.log_start_offset == error.detail("log_start_offset") == 7
@@ -144,6 +144,6 @@ def test_a_number_that_the_broker_did_not_say_is_none() -> None:
     assert error.detail("log_end_offset") is None
 
 
-def test_a_number_that_no_error_of_this_kind_has_is_a_defect() -> None:
+def test_an_unknown_error_number_is_an_assertion_error() -> None:
     with pytest.raises(AssertionError):
         OffsetOutOfRangeError("too low", size_bytes=7)

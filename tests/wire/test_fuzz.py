@@ -1,7 +1,7 @@
-"""Any bytes are understood or refused with an error of ours, in bounded memory.
+"""Any bytes are decoded or refused with a tidelog error, in bounded memory.
 
-What is fuzzed starts as something valid and is then damaged, and its checksums are repaired, so
-that the damage gets past them. To fuzz for longer, with new examples in every run:
+The fuzzed bytes start as valid ones and are then damaged. Their checksums are repaired, so that the
+damage gets past them. To fuzz for longer, with new examples in every run:
 
     TIDELOG_FUZZ_EXAMPLES=100000 python -m pytest --timeout=0 tests/wire/test_fuzz.py
 """

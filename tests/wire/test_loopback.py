@@ -1,4 +1,4 @@
-"""All of wire together over real sockets: one server, some clients, large attachments."""
+"""Integration of `wire` over real sockets: one server, some clients, large attachments."""
 
 import tempfile
 from collections.abc import AsyncIterator
@@ -139,7 +139,7 @@ async def test_clients_fetch_large_regions_at_the_same_time(server: Server) -> N
     assert server.failures == []
 
 
-async def test_a_peer_of_another_protocol_harms_nobody_else(server: Server) -> None:
+async def test_a_peer_of_another_protocol_does_not_disturb_other_clients(server: Server) -> None:
     async with open_rpc(
         TcpNetwork(), *server.address, client_id="test", client_version="1"
     ) as connection:

@@ -1,4 +1,4 @@
-"""Opening a connection: who is there, and one clear line when nobody is."""
+"""Opening a connection: the hello exchange, and one clear line if it fails."""
 
 import errno
 import os
@@ -79,7 +79,7 @@ async def test_a_peer_that_closes_before_its_hello_is_a_lost_connection() -> Non
     assert stream.is_closed
 
 
-async def test_a_peer_that_is_no_broker_is_told_apart() -> None:
+async def test_a_peer_that_is_no_broker_is_a_wire_format_error() -> None:
     stream = FakeStream()
     stream.feed(b"220 mail.example.org ESMTP ready\r\n")
 

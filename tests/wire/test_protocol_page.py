@@ -1,4 +1,4 @@
-"""`docs/protocol.md` describes every message, field, default, version and error that there is."""
+"""`docs/protocol.md` describes every message, field, default, version and error."""
 
 import re
 import types

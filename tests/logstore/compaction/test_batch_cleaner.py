@@ -1,4 +1,4 @@
-"""Tests of what compaction takes out: against a naive model, and rule by rule (I27 to I31)."""
+"""Tests of batch-level compaction: against a naive model, and rule by rule (I27 to I31)."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -32,7 +32,7 @@ Row = tuple[int, bytes | None, bytes | None]
 SMALL = 64 * SLOT_BYTES
 
 
-def nobody(_: int) -> bool:
+def no_header_needed(_: int) -> bool:
     return False
 
 
@@ -113,7 +113,7 @@ def cleaned(
     found: KeyRange,
     *,
     drops_tombstones: bool = False,
-    is_header_needed: Callable[[int], bool] = nobody,
+    is_header_needed: Callable[[int], bool] = no_header_needed,
 ) -> list[bytes]:
     """Return what is left of batches."""
     rules = CleaningRules(found, drops_tombstones, is_header_needed)
@@ -163,7 +163,7 @@ def test_compact_then_read_is_read_then_keep_the_newest(
 
 
 @given(batches)
-def test_to_clean_again_changes_nothing(
+def test_cleaning_is_idempotent(
     given_batches: list[list[tuple[bytes | None, bytes | None]]],
 ) -> None:
     once = cleaned(log_of(*given_batches), range_over(log_of(*given_batches)))
@@ -173,7 +173,7 @@ def test_to_clean_again_changes_nothing(
 
 @pytest.mark.invariant("I27")
 @given(batches)
-def test_rounds_that_each_cover_what_fits_come_to_the_same(
+def test_cleaning_in_several_runs_gives_the_same_log(
     given_batches: list[list[tuple[bytes | None, bytes | None]]],
 ) -> None:
     log = log_of(*given_batches)
@@ -200,7 +200,7 @@ def test_a_range_ends_before_the_batch_that_does_not_fit() -> None:
     assert found.newest(b"40") is None
 
 
-def test_a_run_of_batches_of_which_nothing_is_left_becomes_one() -> None:
+def test_a_run_of_empty_batches_becomes_one() -> None:
     log = log_of([(b"a", b"1")], [(b"a", b"2"), (b"a", b"3")], [(b"a", b"4")], [(b"a", b"5")])
 
     left = cleaned(log, range_over(log))
@@ -214,7 +214,7 @@ def test_a_run_of_batches_of_which_nothing_is_left_becomes_one() -> None:
     assert left[-1] == log[-1], "what loses nothing stays byte for byte"
 
 
-def test_an_empty_batch_is_of_one_leader_epoch() -> None:
+def test_an_empty_batch_has_one_leader_epoch() -> None:
     log = [
         stored((b"a", b""), base_offset=number, epoch=epoch)
         for number, epoch in enumerate((1, 1, 2, 3, 3, 3))
@@ -231,7 +231,7 @@ def test_an_empty_batch_is_of_one_leader_epoch() -> None:
 
 
 @pytest.mark.invariant("I30")
-def test_what_is_known_of_producers_is_the_same_after_a_cleaning() -> None:
+def test_compaction_keeps_the_producer_state() -> None:
     """I30: the last batches of every live producer are kept, maybe without records."""
     log = [
         stored((b"a", b""), base_offset=number, producer_id=1 + number % 2, sequence=number // 2)
@@ -254,7 +254,7 @@ def test_what_is_known_of_producers_is_the_same_after_a_cleaning() -> None:
 
 
 @pytest.mark.invariant("I31")
-def test_the_end_of_a_log_is_not_lost_with_its_records() -> None:
+def test_compaction_keeps_the_log_end_offset() -> None:
     """I31: the last batch is kept, maybe without records."""
     log = log_of([(b"a", b"1")], [(b"a", None)])
 
@@ -265,7 +265,7 @@ def test_the_end_of_a_log_is_not_lost_with_its_records() -> None:
 
 
 @pytest.mark.invariant("I29")
-def test_a_tombstone_outlives_what_it_deletes() -> None:
+def test_a_tombstone_outlives_the_records_that_it_deletes() -> None:
     """I29: it goes in a later cleaning than the records before it."""
     log = log_of([(b"a", b"1")], [(b"a", None)])
 
@@ -277,7 +277,7 @@ def test_a_tombstone_outlives_what_it_deletes() -> None:
 
 
 @pytest.mark.parametrize("key", [b"a", None])
-def test_chunks_of_large_messages_are_never_taken_out(key: bytes | None) -> None:
+def test_compaction_never_removes_chunks_of_large_messages(key: bytes | None) -> None:
     headers = ((chunk_header("0" * 16, 0),), (chunk_header("0" * 16, 1),))
     log = [
         stored((key, b"1"), (key, b"2"), headers=headers),
@@ -298,7 +298,7 @@ def test_a_chunk_is_no_newer_record_of_its_key() -> None:
     assert cleaned(log, range_over(log)) == log
 
 
-def test_what_nobody_can_decode_stays_as_it_is() -> None:
+def test_compaction_keeps_undecodable_batches() -> None:
     bad = encode_batch(Columns(1, keys=[b"a"], offset_deltas=[0]), first_timestamp_ms=1)
     bad[-1] = 0xC1
     log = [stored((b"a", b"1")), _resealed(bad, base_offset=1), stored((b"a", b"2"), base_offset=2)]
@@ -308,7 +308,7 @@ def test_what_nobody_can_decode_stays_as_it_is() -> None:
     assert left[1:] == log[1:]
 
 
-def test_a_batch_with_too_many_records_stays_as_it_is_and_takes_nothing_out(
+def test_compaction_skips_a_batch_with_too_many_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(batch_cleaner, "RECORDS_MAX", 2)
@@ -317,10 +317,10 @@ def test_a_batch_with_too_many_records_stays_as_it_is_and_takes_nothing_out(
     assert cleaned(log, range_over(log), drops_tombstones=True) == log
 
 
-def test_a_batch_that_no_round_could_take_in_stops_whoever_tries() -> None:
+def test_a_batch_larger_than_the_offset_map_is_an_assertion_error() -> None:
     log = log_of([(b"%d" % number, b"") for number in range(49)])
 
-    with pytest.raises(AssertionError, match="behind this batch"):
+    with pytest.raises(AssertionError, match="could ever pass this batch"):
         range_over(log)
 
 
@@ -329,7 +329,7 @@ def _resealed(batch: bytearray, *, base_offset: int) -> bytes:
     return bytes(reseal(batch))
 
 
-def test_a_log_with_batches_without_records_is_the_same_after_a_start() -> None:
+def test_a_log_with_empty_batches_survives_a_restart() -> None:
     opened = new_log()
     for count in (500, 1, 70_000):
         end = opened.log.log_end_offset
@@ -351,7 +351,7 @@ def test_a_log_with_batches_without_records_is_the_same_after_a_start() -> None:
 
 
 @given(st.lists(st.binary(max_size=1), max_size=100))
-def test_it_says_what_a_dictionary_would(keys: list[bytes]) -> None:
+def test_the_offset_map_agrees_with_a_dictionary(keys: list[bytes]) -> None:
     found, expected = OffsetMap(memory_bytes=SMALL), dict[bytes, int]()
     for offset, key in enumerate(keys):
         if key in expected or found.room:
@@ -363,7 +363,7 @@ def test_it_says_what_a_dictionary_would(keys: list[bytes]) -> None:
     assert found.newest(b"never put") is None
 
 
-def test_offset_0_is_an_offset() -> None:
+def test_the_offset_map_stores_offset_0() -> None:
     keys = OffsetMap(memory_bytes=SMALL)
 
     keys.put(b"", 0)
@@ -371,7 +371,7 @@ def test_offset_0_is_an_offset() -> None:
     assert (keys.newest(b""), len(keys)) == (0, 1)
 
 
-def test_every_key_is_found_when_no_more_fit() -> None:
+def test_a_full_offset_map_finds_every_key() -> None:
     keys = OffsetMap(memory_bytes=SLOT_BYTES * 1000)
     for number in range(keys.capacity):
         keys.put(b"%d" % number, number)
@@ -382,7 +382,7 @@ def test_every_key_is_found_when_no_more_fit() -> None:
     assert keys.newest(b"7") == 5000
 
 
-def test_whoever_puts_without_room_is_stopped() -> None:
+def test_a_put_into_a_full_offset_map_is_an_assertion_error() -> None:
     keys = OffsetMap(memory_bytes=SMALL)
     for number in range(keys.capacity):
         keys.put(b"%d" % number, number)
@@ -391,7 +391,7 @@ def test_whoever_puts_without_room_is_stopped() -> None:
         keys.put(b"one more", 100)
 
 
-def test_it_takes_the_memory_that_it_was_given_and_no_more() -> None:
+def test_the_offset_map_stays_within_its_memory() -> None:
     given_bytes = 1 << 20
 
     with at_most_allocated(given_bytes + 4096):

@@ -1,4 +1,4 @@
-"""A log that is compacted reads as before, but for what was superseded (I21, I27 to I34)."""
+"""A compacted log reads as before, except for superseded records (I21, I27 to I34)."""
 
 import errno
 from collections.abc import Callable
@@ -36,7 +36,7 @@ from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 from tidelog.wire.batch.record_batch import parse_header
 
 
-def test_a_compacted_log_keeps_the_newest_of_each_key_and_all_without_one() -> None:
+def test_compaction_keeps_the_newest_record_of_each_key_and_records_without_a_key() -> None:
     opened = keyed_log()
     before = rows_of(opened.log)
     segments_before = opened.log.segment_count
@@ -57,7 +57,7 @@ def test_a_compacted_log_keeps_the_newest_of_each_key_and_all_without_one() -> N
 
 
 @pytest.mark.invariant("I21")
-def test_who_has_begun_to_read_reads_the_old_file_to_its_end() -> None:
+def test_a_running_read_finishes_with_the_old_file() -> None:
     opened = keyed_log()
     part = opened.log.read(0, max_bytes=1 << 20, high_watermark=opened.log.log_end_offset)
     assert part is not None
@@ -80,7 +80,7 @@ def test_a_swap_leaves_no_file_behind() -> None:
     assert names == {name_of(base) for base in bases} | indexes | {"checkpoint"}
 
 
-def test_a_log_whose_checkpoint_is_lost_is_scanned_and_is_the_same() -> None:
+def test_a_compacted_log_without_a_checkpoint_is_scanned_and_is_the_same() -> None:
     opened = keyed_log()
     compact(opened)
     rows = rows_of(opened.log)
@@ -130,7 +130,7 @@ def close(opened: Opened) -> None:
 @pytest.mark.invariant("I33")
 @pytest.mark.parametrize("change", [truncate, delete_records, retain, repair, note_damage, close])
 @pytest.mark.parametrize("is_prepared", [False, True])
-def test_what_changes_a_log_ends_its_cleaning_and_nothing_is_left_of_that(
+def test_other_changes_of_a_log_abort_its_cleaning(
     change: Callable[[Opened], None], *, is_prepared: bool
 ) -> None:
     opened, other = keyed_log(), keyed_log()
@@ -162,7 +162,7 @@ def test_what_changes_a_log_ends_its_cleaning_and_nothing_is_left_of_that(
 
 
 @pytest.mark.invariant("I33")
-def test_after_a_repair_all_is_dirty() -> None:
+def test_a_repair_resets_the_clean_offset() -> None:
     """What comes from another replica may have been superseded here, and not there."""
     opened = keyed_log()
     compact(opened)
@@ -183,7 +183,7 @@ def test_after_a_repair_all_is_dirty() -> None:
     assert rows_of(again.log) == rows
 
 
-def test_damage_ends_a_round_and_nothing_behind_it_is_cleaned() -> None:
+def test_damage_ends_a_cleaning() -> None:
     opened = keyed_log()
     before = opened.segment_bases()
     base = before[2]
@@ -201,7 +201,7 @@ def test_damage_ends_a_round_and_nothing_behind_it_is_cleaned() -> None:
     assert opened.segment_bases()[-len(before[2:]) :] == before[2:]
 
 
-def test_a_full_disk_leaves_the_log_as_it_was() -> None:
+def test_a_cleaning_on_a_full_disk_leaves_the_log_unchanged() -> None:
     opened = keyed_log()
     rows, names = rows_of(opened.log), opened.disk.list_directory(DIRECTORY)
     cleaning = begin(opened)
@@ -258,7 +258,7 @@ def test_compact_then_read_is_read_then_keep_the_newest(
         assert not opened.report.damage
 
 
-def test_a_tombstone_goes_at_its_horizon_after_a_restart_too() -> None:
+def test_delete_retention_of_a_tombstone_survives_a_restart() -> None:
     opened = keyed_log(count=13 * 3, keys=13)
     day_ms = 24 * 3600 * 1000
     compact(opened)
@@ -272,7 +272,7 @@ def test_a_tombstone_goes_at_its_horizon_after_a_restart_too() -> None:
     assert not any(value is None for _, value in rows_of(again.log).values())
 
 
-def test_a_cleaning_that_was_ended_swaps_nothing() -> None:
+def test_an_aborted_cleaning_swaps_nothing() -> None:
     opened = keyed_log()
     rows = rows_of(opened.log)
     cleaning = begin(opened)
@@ -287,7 +287,7 @@ def test_a_cleaning_that_was_ended_swaps_nothing() -> None:
     assert rows_of(opened.log) == rows
 
 
-def test_a_cleaning_that_is_ended_between_preparing_and_deciding_decides_nothing() -> None:
+def test_a_cleaning_aborted_after_prepare_does_not_commit() -> None:
     opened = keyed_log()
     rows = rows_of(opened.log)
     cleaning = begin(opened)
@@ -304,7 +304,7 @@ def test_a_cleaning_that_is_ended_between_preparing_and_deciding_decides_nothing
     assert rows_of(opened.log) == rows
 
 
-def test_a_cleaning_that_was_ended_does_not_say_how_far_the_log_is_clean() -> None:
+def test_an_aborted_cleaning_does_not_move_the_clean_offset() -> None:
     opened = keyed_log()
     cleaner = opened.log.cleaner
     generation = cleaner.generation
@@ -320,7 +320,7 @@ def test_a_cleaning_that_was_ended_does_not_say_how_far_the_log_is_clean() -> No
     assert cleaner.clean_offset == 7, "what is clean stays so when nothing comes back"
 
 
-def test_only_what_lies_below_the_last_checkpoint_may_be_cleaned() -> None:
+def test_only_segments_below_the_last_checkpoint_are_cleanable() -> None:
     opened = keyed_log()
     sealed_before = len(opened.log.cleaner.sealed(0))
     append(opened, (b"a", b"b"), leader_epoch=9)
@@ -331,7 +331,7 @@ def test_only_what_lies_below_the_last_checkpoint_may_be_cleaned() -> None:
     assert len(opened.log.cleaner.sealed(0)) == sealed_before + 1
 
 
-def test_times_of_first_cleanings_count_below_the_place_up_to_which_all_is_clean() -> None:
+def test_cleaning_times_count_only_below_the_clean_offset() -> None:
     opened = keyed_log()
     cleaning = compact(opened)
     assert cleaning is not None

@@ -1,4 +1,4 @@
-"""Tests of what may be cleaned, when, and what becomes of segments. I28, I29 and I34."""
+"""Tests of the compaction policy: cleanable segments, urgency, merges. I28, I29 and I34."""
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ def count_cleanable(segments: list[SealedSegment], bounds: CleanableBounds, lag_
 
 
 @pytest.mark.invariant("I28")
-def test_what_is_not_committed_is_not_cleaned() -> None:
+def test_uncommitted_segments_are_not_cleanable() -> None:
     found = [
         count_cleanable(segments_of(10, 20, 30), CleanableBounds(0, end)) for end in (9, 10, 29, 30)
     ]
@@ -48,7 +48,7 @@ def test_what_is_not_committed_is_not_cleaned() -> None:
 
 
 @pytest.mark.invariant("I28")
-def test_what_was_sealed_a_short_time_ago_is_not_cleaned() -> None:
+def test_segments_within_min_compaction_lag_are_not_cleanable() -> None:
     segments = segments_of(10, 20, 30)
 
     found = [count_cleanable(segments, WHOLE, lag * HOUR_MS) for lag in (7, 8, 9, 10)]
@@ -57,7 +57,7 @@ def test_what_was_sealed_a_short_time_ago_is_not_cleaned() -> None:
 
 
 @pytest.mark.invariant("I28")
-def test_nothing_at_damage_or_behind_it_is_cleaned() -> None:
+def test_segments_at_or_after_damage_are_not_cleanable() -> None:
     segments = segments_of(10, 20, 30)
 
     found = [
@@ -67,7 +67,7 @@ def test_nothing_at_damage_or_behind_it_is_cleaned() -> None:
     assert found == [0, 0, 1, 2, 3]
 
 
-def test_nothing_behind_a_gap_is_cleaned() -> None:
+def test_segments_after_a_gap_are_not_cleanable() -> None:
     first, second, third = segments_of(10, 20, 30)
 
     assert count_cleanable([first, third], WHOLE) == 1
@@ -75,7 +75,7 @@ def test_nothing_behind_a_gap_is_cleaned() -> None:
 
 
 @pytest.mark.invariant("I34")
-def test_a_clean_offset_that_cannot_be_begins_anew() -> None:
+def test_an_invalid_clean_offset_is_reset_to_the_log_start() -> None:
     """I34: a place beyond the end of a log, or before its start, is no reason to stop."""
     bounds = CleanableBounds(10, 20)
 
@@ -84,7 +84,7 @@ def test_a_clean_offset_that_cannot_be_begins_anew() -> None:
     assert found == [10, 10, 10, 15, 20, 10]
 
 
-def test_a_log_is_worth_cleaning_when_enough_of_it_is_dirty() -> None:
+def test_a_log_is_cleaned_from_min_cleanable_dirty_ratio_on() -> None:
     segments = segments_of(10, 20, 30, 40)
 
     assert urgency(segments, 0, CONFIG, now_ms=0) == 1
@@ -96,7 +96,7 @@ def test_a_log_is_worth_cleaning_when_enough_of_it_is_dirty() -> None:
     assert dirty_bytes(segments, 15) == 300
 
 
-def test_what_has_waited_too_long_comes_first() -> None:
+def test_a_log_beyond_max_compaction_lag_comes_first() -> None:
     config = CompactionConfig(max_compaction_lag_ms=2 * HOUR_MS)
     segments = segments_of(10, 20, 30, 40)
 
@@ -106,7 +106,7 @@ def test_what_has_waited_too_long_comes_first() -> None:
 
 
 @pytest.mark.invariant("I29")
-def test_tombstones_stay_until_the_horizon_after_a_cleaning() -> None:
+def test_tombstones_stay_for_delete_retention_after_a_cleaning() -> None:
     (segment,) = segments_of(10)
     cleaned = msgspec.structs.replace(segment, cleaned_at_ms=HOUR_MS)
 
@@ -115,7 +115,7 @@ def test_tombstones_stay_until_the_horizon_after_a_cleaning() -> None:
     assert drops_tombstones(cleaned, CONFIG, now_ms=25 * HOUR_MS)
 
 
-def test_the_first_cleaning_counts_and_of_several_segments_the_latest() -> None:
+def test_delete_retention_starts_at_the_first_cleaning_of_the_latest_segment() -> None:
     fresh, other = segments_of(10, 20)
     early = msgspec.structs.replace(fresh, cleaned_at_ms=5)
     late = msgspec.structs.replace(other, cleaned_at_ms=7)
@@ -126,7 +126,7 @@ def test_the_first_cleaning_counts_and_of_several_segments_the_latest() -> None:
     assert cleaned_at_ms([early, other], range_end_offset=19, now_ms=99) is None
 
 
-def test_small_segments_become_one_and_a_partly_cleaned_one_stays_alone() -> None:
+def test_small_segments_are_merged_but_not_a_partly_cleaned_one() -> None:
     segments = segments_of(10, 20, 30, 40, 50, sizes=(60, 30, 11, 20, 20))
 
     def bases(range_end_offset: int) -> list[list[int]]:

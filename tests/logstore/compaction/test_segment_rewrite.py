@@ -1,4 +1,4 @@
-"""What is left of segments in a file of its own, before it counts."""
+"""Rewrites of segments into a new file, and swaps of the file."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def rewritten(opened: Opened) -> SegmentRewrite:
     return cleaning.ready
 
 
-def test_nothing_of_the_log_is_touched() -> None:
+def test_a_rewrite_does_not_touch_the_log() -> None:
     opened = keyed_log()
     before = {path: opened.disk.visible_bytes(path) for path in opened.disk.paths()}
 
@@ -38,7 +38,7 @@ def test_nothing_of_the_log_is_touched() -> None:
     assert {path: after[path] for path in before} == before
 
 
-def test_the_file_is_whole_on_the_disk_when_it_is_done_and_says_what_the_log_says() -> None:
+def test_a_finished_rewrite_is_durable_and_complete() -> None:
     opened = keyed_log()
     rows = rows_of(opened.log)
 
@@ -52,7 +52,7 @@ def test_the_file_is_whole_on_the_disk_when_it_is_done_and_says_what_the_log_say
     assert found.items() < rows.items()
 
 
-def test_what_loses_nothing_is_not_swapped() -> None:
+def test_an_unchanged_rewrite_is_not_swapped() -> None:
     opened = new_log()
     for number in range(8):
         append(opened, (b"%d" % number, b"." * 1900))
@@ -77,7 +77,7 @@ def test_what_loses_nothing_is_not_swapped() -> None:
         assert opened.disk.visible_bytes(opened.path(base)) == before[opened.path(base)]
 
 
-def test_a_disk_that_has_other_bytes_than_were_written_is_not_believed(
+def test_a_rewrite_detects_wrong_bytes_by_reading_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened = keyed_log()
@@ -96,7 +96,7 @@ def test_a_disk_that_has_other_bytes_than_were_written_is_not_believed(
     assert not opened.disk.exists(temporary)
 
 
-def test_what_is_abandoned_leaves_nothing_behind() -> None:
+def test_an_abandoned_rewrite_leaves_no_file() -> None:
     opened = keyed_log()
     names = opened.disk.list_directory(DIRECTORY)
 
@@ -113,7 +113,7 @@ def ready(opened: Opened) -> CleanerRun:
     return cleaning
 
 
-def test_readers_see_the_new_file_as_soon_as_it_counts_and_not_before() -> None:
+def test_readers_see_the_new_file_after_the_commit_of_the_swap() -> None:
     opened = keyed_log()
     before = rows_of(opened.log)
     cleaning = ready(opened)
@@ -132,7 +132,7 @@ def test_readers_see_the_new_file_as_soon_as_it_counts_and_not_before() -> None:
     assert rows_of(opened.log) == after == rows_of(opened.kill().log)
 
 
-def test_a_swap_that_is_given_up_leaves_the_old_files_and_nothing_else() -> None:
+def test_a_cancelled_swap_leaves_only_the_old_files() -> None:
     opened = keyed_log()
     before, names = rows_of(opened.log), set(opened.disk.list_directory(DIRECTORY))
     cleaning = ready(opened)
@@ -146,10 +146,10 @@ def test_a_swap_that_is_given_up_leaves_the_old_files_and_nothing_else() -> None
     assert rows_of(opened.log) == before
     left = set(opened.disk.list_directory(DIRECTORY))
     assert left <= names
-    assert names - left <= {name_of(0, ".index")}, "an index is made anew when it is needed"
+    assert names - left <= {name_of(0, ".index")}, "an index is rebuilt on demand"
 
 
-def test_a_rename_that_fails_lets_the_old_files_count_on() -> None:
+def test_a_failed_rename_keeps_the_old_files() -> None:
     opened = keyed_log()
     before = rows_of(opened.log)
     cleaning = ready(opened)
@@ -165,7 +165,7 @@ def test_a_rename_that_fails_lets_the_old_files_count_on() -> None:
     assert rows_of(opened.log) == before == rows_of(opened.kill().log)
 
 
-def test_one_file_may_take_the_place_of_several() -> None:
+def test_one_file_replaces_several() -> None:
     opened = keyed_log(keys=2)
     count = opened.log.segment_count
     cleaning = ready(opened)

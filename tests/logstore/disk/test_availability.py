@@ -1,4 +1,4 @@
-"""A log says why it cannot be used, and takes writes again when there is room."""
+"""A log reports why it is unavailable, and accepts writes again when there is room."""
 
 import errno
 
@@ -9,7 +9,7 @@ from tidelog.logstore.disk.availability import Availability
 from tidelog.wire.errors import DiskFullError, LogOfflineError
 
 
-def test_the_first_failure_is_the_one_that_is_shown() -> None:
+def test_an_offline_log_shows_its_first_failure() -> None:
     availability = Availability("flights/3", FaultyDisk())
     availability.require_online()
 
@@ -20,7 +20,7 @@ def test_the_first_failure_is_the_one_that_is_shown() -> None:
         availability.require_online()
 
 
-def test_what_was_durable_is_in_doubt_for_good_as_soon_as_one_failure_leaves_it_so() -> None:
+def test_durable_intact_stays_false_after_one_doubtful_failure() -> None:
     availability = Availability("flights/3", FaultyDisk())
     assert availability.durable_intact
 

@@ -18,7 +18,7 @@ from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.disk.os_disk import OsDisk, OsFile
 from tidelog.wire.errors import DataDirectoryError
 
-NOBODY = 65534
+UNPRIVILEGED_UID = 65534
 
 HOLD_LOCK = """
 import sys
@@ -38,7 +38,7 @@ def disk(tmp_path: Path) -> Disk:
 def ordinary_user() -> Generator[None]:
     user = os.geteuid()
     if user == 0:
-        os.seteuid(NOBODY)
+        os.seteuid(UNPRIVILEGED_UID)
     try:
         yield
     finally:
@@ -78,7 +78,7 @@ def test_pieces_are_written_one_after_the_other(disk: Disk) -> None:
     assert file.read_at(0, 100) == b"\0\0abcdef"
 
 
-def test_a_read_that_the_kernel_cuts_short_goes_on() -> None:
+def test_a_short_read_continues() -> None:
     descriptor = os.open("/proc/self/smaps", os.O_RDONLY)  # It comes in portions of a page.
 
     data = OsFile(descriptor).read_at(0, 3 * 4096)
@@ -104,7 +104,7 @@ def test_no_pieces_write_nothing(disk: Disk) -> None:
     assert file.size() == 0
 
 
-def test_a_write_that_the_kernel_takes_in_part_goes_on_and_then_fails(disk: Disk) -> None:
+def test_a_short_write_continues_and_then_fails(disk: Disk) -> None:
     file = disk.open("file", create=True)
 
     with file_size_limit(4096), pytest.raises(OSError, match="too large"):
@@ -143,7 +143,7 @@ def test_the_root_itself_is_never_removed(disk: Disk) -> None:
         disk.remove_directory("")
 
 
-def test_a_file_system_with_room_says_so(disk: Disk) -> None:
+def test_free_bytes_are_reported(disk: Disk) -> None:
     assert disk.free_bytes() > 0
 
 
@@ -215,7 +215,7 @@ def test_one_cold_part_makes_a_range_cold(tmp_path: Path, cold_start: int) -> No
     assert any(is_cold_with_one_part_dropped() for _ in range(TRIES))
 
 
-def test_where_nothing_is_there_to_be_read_nothing_is_waited_for(disk: Disk) -> None:
+def test_an_empty_range_counts_as_cached(disk: Disk) -> None:
     file = disk.open("file", create=True)
 
     assert file.is_cached(0, 0)
@@ -237,7 +237,7 @@ def test_a_closed_file_takes_no_changes_but_can_be_read_and_synced(disk: Disk) -
         file.truncate(0)
 
 
-def test_a_descriptor_lives_as_long_as_somebody_refers_to_the_file(tmp_path: Path) -> None:
+def test_a_descriptor_lives_as_long_as_a_reference_to_the_file(tmp_path: Path) -> None:
     disk = OsDisk(str(tmp_path))
     file = disk.open("file", create=True)
     queued_for_sending = file

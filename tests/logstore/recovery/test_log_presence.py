@@ -1,4 +1,4 @@
-"""What is left of a log whose files are gone can be told before it is opened."""
+"""Tests of log presence: the loss of files is detected before a log is opened."""
 
 from functools import partial
 from random import Random
@@ -27,14 +27,14 @@ def _remains(disk: FaultyDisk) -> LogPresence:
     return found
 
 
-def test_a_log_that_is_as_it_was_left_is_proven() -> None:
+def test_an_unchanged_log_is_intact() -> None:
     opened = _ready()
     assert _remains(opened.disk) is LogPresence.INTACT
     assert _remains(opened.disk.kill()) is LogPresence.INTACT
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_without_a_checkpoint_a_log_is_doubtful(is_gone: bool) -> None:
+def test_a_log_without_a_checkpoint_is_partial(is_gone: bool) -> None:
     disk = _ready().disk
     if is_gone:
         disk.lose_file(CHECKPOINT)
@@ -45,7 +45,7 @@ def test_without_a_checkpoint_a_log_is_doubtful(is_gone: bool) -> None:
 
 
 @pytest.mark.parametrize("at", [16, 100])
-def test_a_log_without_a_checkpoint_is_doubtful_as_long_as_a_batch_is_whole(at: int) -> None:
+def test_a_log_without_checkpoint_and_headers_is_partial_while_a_batch_is_valid(at: int) -> None:
     opened = _ready()
     opened.disk.lose_file(CHECKPOINT)
     for base in opened.segment_bases():
@@ -54,7 +54,7 @@ def test_a_log_without_a_checkpoint_is_doubtful_as_long_as_a_batch_is_whole(at: 
     assert _remains(opened.disk) is LogPresence.PARTIAL
 
 
-def test_of_a_log_without_headers_and_batches_nothing_is_left() -> None:
+def test_a_log_without_headers_and_batches_is_missing() -> None:
     opened = _ready()
     opened.disk.lose_file(CHECKPOINT)
     for base in opened.segment_bases():
@@ -64,7 +64,7 @@ def test_of_a_log_without_headers_and_batches_nothing_is_left() -> None:
     assert _remains(opened.disk) is LogPresence.MISSING
 
 
-def test_sealed_segments_that_are_gone_are_found_to_be_damage_and_leave_no_doubt() -> None:
+def test_a_log_without_sealed_segments_is_intact_with_damage() -> None:
     opened = _ready()
     for base in opened.segment_bases()[:-1]:
         opened.disk.lose_file(opened.path(base))
@@ -73,7 +73,7 @@ def test_sealed_segments_that_are_gone_are_found_to_be_damage_and_leave_no_doubt
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_a_log_whose_active_segment_is_gone_or_too_short_is_doubtful(is_gone: bool) -> None:
+def test_a_log_with_a_missing_or_short_active_segment_is_partial(is_gone: bool) -> None:
     opened = _ready()
     path = opened.path(opened.segment_bases()[-1])
     if is_gone:
@@ -85,7 +85,7 @@ def test_a_log_whose_active_segment_is_gone_or_too_short_is_doubtful(is_gone: bo
 
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
-def test_of_a_log_without_segments_nothing_is_left(has_checkpoint: bool) -> None:
+def test_a_log_without_segments_is_missing(has_checkpoint: bool) -> None:
     opened = _ready()
     for base in opened.segment_bases():
         opened.disk.lose_file(opened.path(base))
@@ -95,7 +95,7 @@ def test_of_a_log_without_segments_nothing_is_left(has_checkpoint: bool) -> None
     assert _remains(opened.disk) is LogPresence.MISSING
 
 
-def test_of_a_log_whose_segments_are_all_empty_nothing_is_left() -> None:
+def test_a_log_with_only_empty_segments_is_missing() -> None:
     opened = _ready()
     for base in opened.segment_bases():
         opened.disk.cut_file(opened.path(base), 0)
@@ -104,12 +104,12 @@ def test_of_a_log_whose_segments_are_all_empty_nothing_is_left() -> None:
     assert _remains(opened.disk) is LogPresence.MISSING
 
 
-def test_of_a_log_without_a_directory_nothing_is_left() -> None:
+def test_a_log_without_a_directory_is_missing() -> None:
     assert _remains(FaultyDisk()) is LogPresence.MISSING
 
 
-def test_a_log_that_was_opened_is_proven_whenever_the_process_before_had_ended() -> None:
-    """A checkpoint vouches for the beginning of a file as well (seed 7400400)."""
+def test_a_recovered_log_is_intact_after_a_crash_at_any_time() -> None:
+    """A checkpoint guarantees the header of a file as well (seed 7400400)."""
     number = 0
     while True:
         disk = FaultyDisk()

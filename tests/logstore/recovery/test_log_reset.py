@@ -1,4 +1,4 @@
-"""A log that begins anew has nothing left of before, whenever the machine fails on the way."""
+"""A reset log keeps no earlier record, whatever the moment of a crash."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -39,7 +39,7 @@ def restart(opened: Opened, offset: int) -> PartitionLog:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 40, OLD_COUNT - 1, OLD_COUNT, OLD_COUNT + 1, 10**12])
-def test_a_log_that_begins_anew_is_empty_at_its_new_start(offset: int) -> None:
+def test_a_reset_log_is_empty_at_its_new_start_offset(offset: int) -> None:
     opened = old_log()
 
     opened.log = restart(opened, offset)
@@ -52,7 +52,7 @@ def test_a_log_that_begins_anew_is_empty_at_its_new_start(offset: int) -> None:
             again.log.read(offset - 1, max_bytes=1, high_watermark=offset)
 
 
-def test_it_goes_on_from_there() -> None:
+def test_a_reset_log_accepts_appends() -> None:
     opened = old_log()
     opened.log = restart(opened, 1000)
 
@@ -65,7 +65,7 @@ def test_it_goes_on_from_there() -> None:
     assert not again.report.damage
 
 
-def test_it_knows_nothing_of_old_epochs_and_producers() -> None:
+def test_a_reset_log_forgets_epochs_and_producers() -> None:
     opened = new_log()
     opened.append(b"a", producer=Producer(7, 0, 0), leader_epoch=5)
 
@@ -75,7 +75,7 @@ def test_it_knows_nothing_of_old_epochs_and_producers() -> None:
     assert not opened.append(b"a", producer=Producer(7, 0, 0), leader_epoch=3).is_duplicate
 
 
-def test_the_old_log_is_of_no_further_use() -> None:
+def test_a_reset_closes_the_old_log() -> None:
     opened = old_log()
 
     restart(opened, 10)
@@ -97,7 +97,7 @@ def crashed_restarts(offset: int) -> Iterator[Opened]:
 @pytest.mark.invariant("I14")
 @pytest.mark.parametrize("offset", [10, 45, OLD_COUNT, 1000])
 @pytest.mark.parametrize("seed", [None, *POWER_CUTS])
-def test_a_crash_on_the_way_leaves_a_shorter_log_or_the_new_one(
+def test_a_crash_during_a_reset_leaves_a_shorter_log_or_the_reset_one(
     offset: int, seed: int | None
 ) -> None:
     for opened in crashed_restarts(offset):

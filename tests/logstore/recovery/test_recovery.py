@@ -1,4 +1,4 @@
-"""A start trusts what was vouched for, scans the rest, and refuses what is not its own."""
+"""Recovery trusts the log below the recovery point, scans the rest, and refuses foreign files."""
 
 import struct
 from random import Random
@@ -44,7 +44,7 @@ def newer(data: bytes, *, version_at: int, crc_at: int) -> bytes:
 
 
 @pytest.mark.invariant("I18")
-def test_a_new_log_survives_a_power_cut_with_its_directories() -> None:
+def test_a_new_log_survives_a_power_failure_with_its_directories() -> None:
     opened = new_log()
     opened.append_many(3)
     opened.flush()
@@ -65,7 +65,7 @@ def test_a_directory_that_a_crash_left_empty_is_made_durable_too() -> None:
 
 
 @pytest.mark.invariant("I13")
-def test_what_a_crash_left_lying_about_is_removed() -> None:
+def test_recovery_removes_leftovers_of_a_crash() -> None:
     opened = new_log()
     opened.append_many(3)
     image = image_of(opened.disk)
@@ -88,7 +88,7 @@ def test_files_with_other_names_are_left_alone() -> None:
     assert read_all(again.log) == expected(0, 3)
 
 
-# What is vouched for
+# The trusted part
 
 
 def test_sealed_segments_below_the_checkpoint_are_not_read() -> None:
@@ -104,7 +104,7 @@ def test_sealed_segments_below_the_checkpoint_are_not_read() -> None:
     assert again.log.size_bytes == opened.log.size_bytes
 
 
-def test_only_what_is_behind_the_checkpoint_is_scanned() -> None:
+def test_recovery_scans_only_from_the_recovery_point() -> None:
     opened = new_log(TINY)
     opened.append_many(30)
     opened.flush(checkpoint=True)
@@ -119,7 +119,7 @@ def test_only_what_is_behind_the_checkpoint_is_scanned() -> None:
 
 
 @pytest.mark.invariant("I30")
-def test_everything_is_as_it_was() -> None:
+def test_recovery_restores_the_state() -> None:
     opened = new_log(TINY)
     for number in range(40):
         producer = Producer(7 + number % 2, number // 20, number // 2 % 10)
@@ -170,7 +170,7 @@ def test_without_a_checkpoint_the_whole_log_is_scanned(ruin: str) -> None:
 
 
 @pytest.mark.invariant("I13")
-def test_footers_and_indexes_that_are_missing_are_made_again() -> None:
+def test_recovery_recreates_missing_footers_and_indexes() -> None:
     opened = new_log(TINY)
     opened.append_many(50)
     opened.flush(checkpoint=True)
@@ -188,18 +188,18 @@ def test_footers_and_indexes_that_are_missing_are_made_again() -> None:
     assert made == wanted
 
 
-def test_a_segment_keeps_the_age_it_had() -> None:
+def test_a_segment_keeps_its_age_after_a_restart() -> None:
     opened = new_log()
     opened.append(b"a", now_ms=NOW_MS)
     opened.flush(checkpoint=True)
 
-    vouched = reopen(opened.disk.kill(), now_ms=NOW_MS + 1000)
+    trusted = reopen(opened.disk.kill(), now_ms=NOW_MS + 1000)
 
-    vouched.log.roll_if_old(now_ms=NOW_MS + SMALL.roll_after_ms)
-    assert vouched.log.segment_count == 2
+    trusted.log.roll_if_old(now_ms=NOW_MS + SMALL.roll_after_ms)
+    assert trusted.log.segment_count == 2
 
 
-def test_a_scanned_segment_is_as_old_as_its_scan() -> None:
+def test_a_scanned_segment_gets_the_age_of_the_scan() -> None:
     opened = new_log()
     opened.append(b"a", now_ms=NOW_MS)
 
@@ -212,7 +212,7 @@ def test_a_scanned_segment_is_as_old_as_its_scan() -> None:
 
 
 @pytest.mark.invariant("I15")
-def test_what_a_start_found_is_durable() -> None:
+def test_the_findings_of_a_recovery_are_durable() -> None:
     opened = new_log(TINY)
     opened.append_many(30)
     again = opened.kill()
@@ -224,7 +224,7 @@ def test_what_a_start_found_is_durable() -> None:
 # The start of the log
 
 
-def test_a_start_keeps_all_that_is_durable_when_everything_older_is_deleted() -> None:
+def test_recovery_keeps_durable_records_when_all_older_ones_are_deleted() -> None:
     """Two starts in a row, and no checkpoint in between. Hypothesis found it."""
     opened = new_log(TINY)
     opened.append_many(5)
@@ -241,7 +241,7 @@ def test_a_start_keeps_all_that_is_durable_when_everything_older_is_deleted() ->
 
 
 @pytest.mark.invariant("I23")
-def test_a_log_whose_files_are_lost_goes_on_where_its_start_was() -> None:
+def test_a_log_without_files_continues_at_its_log_start_offset() -> None:
     """I23."""
     opened = new_log()
     opened.append_many(20)
@@ -281,7 +281,7 @@ def test_a_segment_under_another_name_is_refused() -> None:
         reopen(disk_of(image))
 
 
-def test_a_segment_of_a_newer_version_is_refused_and_never_taken_for_a_torn_one() -> None:
+def test_a_segment_of_a_newer_version_is_refused_and_not_torn() -> None:
     opened = new_log(TINY)
     opened.append_many(30)
     image = image_of(opened.disk)
@@ -308,7 +308,7 @@ def test_a_checkpoint_of_a_newer_version_is_refused() -> None:
         reopen(disk_of({**image, "checkpoint": prefix + crc + body}))
 
 
-def test_a_header_that_is_lost_is_written_again() -> None:
+def test_recovery_rewrites_a_lost_header() -> None:
     opened = new_log()
     opened.append_many(3, flush_every=1)
     image = image_of(opened.disk)
@@ -320,7 +320,7 @@ def test_a_header_that_is_lost_is_written_again() -> None:
     assert again.disk.durable_bytes(again.path()) == wanted
 
 
-def test_an_error_of_the_disk_is_raised_and_nothing_is_decided() -> None:
+def test_recovery_raises_disk_errors() -> None:
     opened = new_log()
     opened.append_many(3)
     disk = opened.disk.kill()

@@ -1,4 +1,4 @@
-"""What is bad in a segment is a torn tail, or damage, or an old footer; and it is known which."""
+"""The scan of a segment tells a torn tail, damage and an old footer apart."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ class Scanned:
         self.batch_count_to_end = (scan.end_position - START) / SIZE
 
 
-def test_good_batches_are_all_there_is() -> None:
+def test_a_segment_of_good_batches_has_no_torn_tail() -> None:
     scanned = Scanned(batch(0), batch(1), batch(2))
 
     assert scanned.offsets == [0, 1, 2]
@@ -59,7 +59,7 @@ def test_good_batches_are_all_there_is() -> None:
     assert scanned.batch_count_to_end == 3
 
 
-def test_bad_bytes_that_nobody_vouches_for_are_a_torn_tail() -> None:
+def test_bad_bytes_that_were_never_durable_are_a_torn_tail() -> None:
     scanned = Scanned(batch(0), BAD, batch(2), batch(3))
 
     assert scanned.offsets == [0]
@@ -81,7 +81,7 @@ def test_bad_bytes_at_the_recovery_point_are_a_torn_tail() -> None:
     assert scanned.is_torn
 
 
-def test_bad_bytes_below_what_a_later_batch_knew_to_be_durable_are_damage() -> None:
+def test_bad_bytes_below_the_durable_position_of_a_later_batch_are_damage() -> None:
     later = batch(3, durable_position=START + 2 * SIZE)
 
     scanned = Scanned(batch(0), BAD, batch(2), later)
@@ -90,7 +90,7 @@ def test_bad_bytes_below_what_a_later_batch_knew_to_be_durable_are_damage() -> N
     assert scanned.damage == [DamagedRange(1, 2)]
 
 
-def test_bad_bytes_at_what_a_later_batch_knew_to_be_durable_are_a_torn_tail() -> None:
+def test_bad_bytes_at_the_durable_position_of_a_later_batch_are_a_torn_tail() -> None:
     later = batch(3, durable_position=START + SIZE)
 
     scanned = Scanned(batch(0), BAD, batch(2), later)
@@ -124,14 +124,14 @@ def test_bytes_behind_the_last_offset_before_the_next_segment_were_a_footer() ->
     assert scanned.batch_count_to_end == 2
 
 
-def test_so_they_were_if_a_swap_has_left_a_segment_that_lies_within_this_one() -> None:
+def test_bytes_before_a_segment_that_a_swap_left_were_a_footer() -> None:
     scanned = Scanned(batch(0), batch(1), BAD, next_base_offsets=[1, 2], was_followed=True)
 
     assert scanned.offsets == [0, 1]
     assert scanned.batch_count_to_end == 2
 
 
-def test_a_batch_that_would_reach_into_the_next_segment_is_not_gone_on_with() -> None:
+def test_a_batch_that_reaches_into_the_next_segment_is_not_accepted() -> None:
     scanned = Scanned(batch(0), BAD, batch(7), next_base_offsets=[5], was_followed=True)
 
     assert scanned.offsets == [0]

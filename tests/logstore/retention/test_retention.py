@@ -1,4 +1,4 @@
-"""Only whole segments are deleted, the oldest first, and only for a reason; and ingest rates."""
+"""Retention deletes whole segments, the oldest first, and only by a limit; and ingest rates."""
 
 import pytest
 from hypothesis import given
@@ -47,18 +47,18 @@ def count(
 
 
 @pytest.mark.invariant("I20")
-def test_so_many_as_somebody_wants_go_but_nothing_that_is_not_committed() -> None:
+def test_wanted_segments_are_deleted_only_if_committed() -> None:
     assert committed_count(sealed(0, 0, 0), 2, high_watermark=1000) == 2
     assert committed_count(sealed(0, 0, 0), 9, high_watermark=1000) == 3
     assert committed_count(sealed(0, 0, 0), 2, high_watermark=19) == 1
     assert committed_count(sealed(0, 0, 0), 0, high_watermark=1000) == 0
 
 
-def test_nothing_goes_without_a_limit() -> None:
+def test_no_segment_is_deleted_without_a_retention_limit() -> None:
     assert count(sealed(0, 0, 0), KEEP_ALL) == 0
 
 
-def test_a_segment_goes_when_its_newest_record_is_too_old() -> None:
+def test_a_segment_is_deleted_when_its_newest_record_exceeds_retention_ms() -> None:
     config = LogConfig(retention_ms=HOUR_MS)
     limit = NOW_MS - HOUR_MS
 
@@ -66,7 +66,7 @@ def test_a_segment_goes_when_its_newest_record_is_too_old() -> None:
     assert count(sealed(limit), config) == 0
 
 
-def test_an_old_segment_behind_a_young_one_stays() -> None:
+def test_an_old_segment_after_a_newer_one_stays() -> None:
     config = LogConfig(retention_ms=HOUR_MS)
 
     assert count(sealed(0, NOW_MS, 0), config) == 1
@@ -76,7 +76,7 @@ def test_an_old_segment_behind_a_young_one_stays() -> None:
     ("retention_bytes", "expected"),
     [(400, 0), (399, 0), (301, 0), (300, 1), (201, 1), (200, 2), (100, 3), (99, 3), (0, 3)],
 )
-def test_segments_go_while_the_log_stays_at_least_as_large_as_it_may_be(
+def test_retention_bytes_deletes_only_whole_surplus_segments(
     retention_bytes: int, expected: int
 ) -> None:
     """The limit says how much is kept, so it is never undercut."""
@@ -89,14 +89,18 @@ def test_segments_go_while_the_log_stays_at_least_as_large_as_it_may_be(
 @pytest.mark.parametrize(
     ("high_watermark", "expected"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3)]
 )
-def test_nothing_above_the_high_watermark_goes(high_watermark: int, expected: int) -> None:
+def test_retention_deletes_nothing_above_the_high_watermark(
+    high_watermark: int, expected: int
+) -> None:
     config = LogConfig(retention_ms=HOUR_MS, retention_bytes=0)
 
     assert count(sealed(0, 0, 0), config, high_watermark=high_watermark) == expected
 
 
 @pytest.mark.parametrize(("log_start_offset", "expected"), [(0, 0), (9, 0), (10, 1), (35, 3)])
-def test_what_was_deleted_goes_without_any_limit(log_start_offset: int, expected: int) -> None:
+def test_segments_below_the_log_start_offset_are_deleted_without_a_limit(
+    log_start_offset: int, expected: int
+) -> None:
     segments = sealed(NOW_MS, NOW_MS, NOW_MS)
 
     assert count(segments, KEEP_ALL, log_start_offset=log_start_offset) == expected
@@ -109,7 +113,7 @@ def test_what_was_deleted_goes_without_any_limit(log_start_offset: int, expected
     retention_bytes=st.none() | st.integers(0, 600),
     high_watermark=st.integers(0, 70),
 )
-def test_what_stays_is_within_the_limits_or_has_to_stay(
+def test_remaining_segments_are_within_the_retention_limits(
     ages: list[int],
     sizes: list[int],
     retention_ms: int | None,
@@ -143,7 +147,7 @@ def test_nothing_goes_while_all_of_it_fits() -> None:
     assert surplus_counts([], max_bytes=0) == []
 
 
-def test_the_oldest_go_first_whatever_log_they_are_in() -> None:
+def test_the_oldest_segments_of_all_logs_are_deleted_first() -> None:
     logs = [log(5, 9), log(1, 2, 8), log()]
 
     assert surplus_counts(logs, max_bytes=649) == [0, 1, 0]
@@ -203,7 +207,7 @@ def rate_of(
     return ingest_rate_of(LogSummary(sealed, active), now_ms=now_ms)
 
 
-def test_it_is_what_came_behind_the_first_segment_that_was_sealed_of_late() -> None:
+def test_the_ingest_rate_counts_from_the_first_segment_sealed_in_the_window() -> None:
     segments = [
         sealed_before(30, size_bytes=1_000_000, end_offset=100),
         sealed_before(4, size_bytes=5000, end_offset=200),
@@ -216,23 +220,23 @@ def test_it_is_what_came_behind_the_first_segment_that_was_sealed_of_late() -> N
     assert grown == IngestRate((600 + 300 + 100) // 4, (300 - 200) // 4)
 
 
-def test_a_log_into_which_little_comes_grows_slowly() -> None:
+def test_a_log_with_few_appends_has_a_low_ingest_rate() -> None:
     segments = [sealed_before(30, end_offset=90), sealed_before(20, end_offset=100)]
 
     assert rate_of(segments, active(100, 120, size_bytes=4000), now_ms=NOW_MS) == IngestRate(200, 1)
 
 
-def test_without_sealed_segments_it_counts_from_the_first_record() -> None:
+def test_the_ingest_rate_without_sealed_segments_counts_from_the_first_record() -> None:
     assert rate_of([], active(7, 57, size_bytes=500, days_ago=0.5), now_ms=NOW_MS) == IngestRate(
         1000, 100
     )
 
 
-def test_a_log_that_never_got_a_record_says_nothing() -> None:
+def test_an_empty_log_has_no_ingest_rate() -> None:
     assert rate_of([], active(days_ago=None), now_ms=NOW_MS) is None
 
 
-def test_some_seconds_say_nothing_of_a_day() -> None:
+def test_some_seconds_give_no_ingest_rate() -> None:
     almost = (SHORTEST_MS - 1) / DAY_MS
 
     assert rate_of([], active(0, 9, days_ago=almost), now_ms=NOW_MS) is None
@@ -240,5 +244,5 @@ def test_some_seconds_say_nothing_of_a_day() -> None:
     assert rate_of([], active(0, 9, days_ago=SHORTEST_MS / DAY_MS), now_ms=NOW_MS) is not None
 
 
-def test_a_clock_that_was_put_back_makes_no_log_shrink() -> None:
+def test_a_clock_that_jumps_back_gives_no_negative_ingest_rate() -> None:
     assert rate_of([sealed_before(-1)], active(0, 9), now_ms=NOW_MS) is None

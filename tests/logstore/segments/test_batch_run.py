@@ -1,4 +1,4 @@
-"""What a follower takes from its leader, and what it does not."""
+"""Runs of batches that a follower accepts from its leader, or refuses."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def check(data: bytes | bytearray, *, log_end_offset: int = 5) -> list[BatchHead
     return check_run(memoryview(data), log_end_offset=log_end_offset, last_epoch=2, leader_epoch=7)
 
 
-def test_batches_that_follow_on_each_other_are_taken() -> None:
+def test_consecutive_batches_are_accepted() -> None:
     headers = check(run_of(2, 2, 7))
 
     assert [(header.base_offset, header.leader_epoch) for header in headers] == [
@@ -33,7 +33,7 @@ def test_batches_that_follow_on_each_other_are_taken() -> None:
     ]
 
 
-def test_nothing_is_no_batch() -> None:
+def test_an_empty_run_has_no_batches() -> None:
     assert check(b"") == []
 
 
@@ -49,7 +49,9 @@ def test_a_gap_between_batches_is_refused() -> None:
 
 
 @pytest.mark.parametrize("epochs", [(1,), (8,), (3, 2)])
-def test_epochs_neither_fall_nor_pass_that_of_the_leader(epochs: tuple[int, ...]) -> None:
+def test_leader_epochs_of_a_run_neither_fall_nor_exceed_the_leaders(
+    epochs: tuple[int, ...],
+) -> None:
     with pytest.raises(InvalidBatchError, match="of leader epoch"):
         check(run_of(*epochs))
 
@@ -74,7 +76,7 @@ def test_a_run_that_is_cut_anywhere_is_refused() -> None:
                 check(data[:end])
 
 
-def test_a_replica_stamps_what_it_knows_and_leaves_the_rest() -> None:
+def test_a_replica_stamps_only_its_durable_position() -> None:
     data = run_of(3, 3)
     before = records_in(bytes(data))
     headers = check(data)
@@ -87,7 +89,7 @@ def test_a_replica_stamps_what_it_knows_and_leaves_the_rest() -> None:
     assert len(data) > 2 * HEADER_SIZE
 
 
-def test_of_an_empty_batch_in_which_the_log_ends_the_rest_is_taken() -> None:
+def test_an_empty_batch_is_trimmed_to_the_log_end() -> None:
     empty = encode_empty(base_offset=2, end_offset=9, leader_epoch=3)
     run = empty + run_of(4, start=9)
 
@@ -101,7 +103,7 @@ def test_of_an_empty_batch_in_which_the_log_ends_the_rest_is_taken() -> None:
 
 
 @pytest.mark.parametrize("log_end_offset", [2, 9, 11])
-def test_what_begins_or_ends_where_the_log_ends_is_left_as_it_is(log_end_offset: int) -> None:
+def test_a_batch_at_the_log_end_is_not_trimmed(log_end_offset: int) -> None:
     run = memoryview(encode_empty(base_offset=2, end_offset=9, leader_epoch=3) + run_of(4, start=9))
     assert fitted(run, log_end_offset=log_end_offset) is run
 
@@ -112,7 +114,7 @@ def test_a_batch_with_records_in_which_the_log_ends_is_refused() -> None:
         check(bytes(fitted(run, log_end_offset=5)))
 
 
-def test_nothing_is_made_of_a_damaged_empty_batch() -> None:
+def test_a_damaged_empty_batch_is_not_trimmed() -> None:
     empty = encode_empty(base_offset=2, end_offset=9, leader_epoch=3)
     for position in range(len(empty)):
         empty[position] ^= 0x10

@@ -1,4 +1,4 @@
-"""Batches are found in a file, and what only looks like one is not."""
+"""The scanner finds batches in a file, and ignores bytes that only look like a batch."""
 
 import pytest
 
@@ -78,14 +78,14 @@ def test_a_file_that_became_shorter_has_no_batch_where_it_ended() -> None:
     assert FileWindow(file, end=500).find_valid(len(FIRST), accepts=anything) is None
 
 
-def test_no_batch_knows_that_more_is_durable_than_what_lies_before_it() -> None:
+def test_a_durable_position_beyond_the_batch_is_invalid() -> None:
     assert window_on(bytes(63), SECOND).valid_header(63) is None
     assert window_on(bytes(64), SECOND).valid_header(64) is not None
 
 
 @pytest.mark.parametrize("chunk_bytes", [88, 89, 100, 200, 4096])
 @pytest.mark.parametrize("gap", [b"", b"garbage", MARKER, MARKER[:3], bytes(83), MARKER * 30])
-def test_the_next_batch_is_found_behind_anything(gap: bytes, chunk_bytes: int) -> None:
+def test_the_next_batch_is_found_after_any_bytes(gap: bytes, chunk_bytes: int) -> None:
     window = window_on(gap, FIRST, SECOND, chunk_bytes=chunk_bytes)
 
     found = window.find_valid(0, accepts=anything)
@@ -104,14 +104,14 @@ def test_a_batch_that_is_not_accepted_is_passed_over() -> None:
     assert found[1].base_offset == 12
 
 
-def test_nothing_is_found_where_nothing_is() -> None:
+def test_no_batch_is_found_in_an_empty_file() -> None:
     assert window_on(b"").find_valid(0, accepts=anything) is None
     assert window_on(bytes(5000)).find_valid(0, accepts=anything) is None
     assert window_on(MARKER * 100).find_valid(0, accepts=anything) is None
     assert window_on(FIRST).find_valid(1, accepts=anything) is None
 
 
-def test_inside_of_a_bad_payload_nothing_is_looked_for() -> None:
+def test_batches_inside_of_a_bad_payload_are_ignored() -> None:
     outer = stored([FIRST + b"tail"], base_offset=5)
 
     in_bad_payload = window_on(outer[:-1] + b"?", SECOND).find_behind(0, accepts=anything)
@@ -152,7 +152,7 @@ def test_a_walk_sees_every_batch() -> None:
     assert offsets(file, end=0) == []
 
 
-def test_a_walk_leaves_out_what_is_no_batch_or_not_in_order() -> None:
+def test_a_walk_skips_bytes_that_are_no_batch_or_out_of_order() -> None:
     file = file_of(FIRST, b"damage", SECOND, FIRST, THIRD)
 
     assert [offset for _, offset in offsets(file)] == [10, 11, 12]

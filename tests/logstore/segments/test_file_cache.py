@@ -1,4 +1,4 @@
-"""Open files and indexes are bounded, and who uses one is not disturbed."""
+"""The file cache bounds open files and indexes, without effect on their users."""
 
 import errno
 import gc
@@ -35,7 +35,7 @@ def test_a_file_is_opened_once_while_it_is_used() -> None:
     assert opened(disk) == ["a"]
 
 
-def test_the_least_recently_used_file_falls_out() -> None:
+def test_the_least_recently_used_file_is_evicted() -> None:
     files = FileCache(disk := disk_with("a", "b", "c"), max_open_files=2)
     for path in "a", "b", "a", "c":
         files.file(path)
@@ -46,7 +46,7 @@ def test_the_least_recently_used_file_falls_out() -> None:
     assert opened(disk) == ["a", "b", "c", "b"]
 
 
-def test_a_file_that_fell_out_still_works_for_who_holds_it() -> None:
+def test_an_evicted_file_still_works_for_its_holder() -> None:
     files = FileCache(disk_with("a", "b"), max_open_files=1)
     held = files.file("a")
 
@@ -58,7 +58,7 @@ def test_a_file_that_fell_out_still_works_for_who_holds_it() -> None:
     assert files.file("a").read_at(0, 10) == b"a!"
 
 
-def test_a_file_that_fell_out_is_dropped_when_nobody_holds_it() -> None:
+def test_an_evicted_file_is_closed_with_its_last_reference() -> None:
     files = FileCache(disk_with("a", "b"), max_open_files=1)
     reference = weakref.ref(files.file("a"))
 
@@ -68,7 +68,7 @@ def test_a_file_that_fell_out_is_dropped_when_nobody_holds_it() -> None:
     assert reference() is None
 
 
-def test_a_file_is_made_when_that_is_asked_for() -> None:
+def test_a_file_is_created_on_request() -> None:
     files = FileCache(disk := FaultyDisk())
 
     with pytest.raises(FileNotFoundError):
@@ -78,7 +78,7 @@ def test_a_file_is_made_when_that_is_asked_for() -> None:
     assert disk.exists("a")
 
 
-def test_a_path_that_is_forgotten_is_opened_anew() -> None:
+def test_a_forgotten_path_is_opened_again() -> None:
     files = FileCache(disk := disk_with("a"))
     old = files.file("a")
     disk.remove("a")
@@ -91,7 +91,7 @@ def test_a_path_that_is_forgotten_is_opened_anew() -> None:
     assert files.file("a").read_at(0, 10) == b"new"
 
 
-def test_when_there_are_too_many_open_files_the_cache_gives_back_its_own() -> None:
+def test_without_a_free_descriptor_the_cache_closes_its_files() -> None:
     files = FileCache(disk := disk_with("a", "b"))
     reference = weakref.ref(files.file("a"))
     disk.fail("open", path="b", error_number=errno.EMFILE)
@@ -111,7 +111,7 @@ def test_other_errors_of_opening_are_passed_on() -> None:
         files.file("a")
 
 
-def test_an_index_is_loaded_once_and_the_least_recently_used_one_falls_out() -> None:
+def test_an_index_is_loaded_once_and_the_least_recently_used_one_is_evicted() -> None:
     files = FileCache(FaultyDisk(), indexes_max=2)
     loaded: list[str] = []
 
@@ -145,7 +145,7 @@ def test_threads_do_not_disturb_each_other() -> None:
         assert all(threads.map(use, range(4)))
 
 
-def test_what_was_dropped_is_opened_and_loaded_again() -> None:
+def test_dropped_files_and_indexes_are_opened_again() -> None:
     disk = disk_with("a")
     files = FileCache(disk)
     file, index = files.file("a"), files.index("a.index", new_index)
@@ -154,4 +154,4 @@ def test_what_was_dropped_is_opened_and_loaded_again() -> None:
 
     assert files.file("a") is not file
     assert files.index("a.index", new_index) is not index
-    assert file.read_at(0, 1) == b"a", "whoever still uses it goes on"
+    assert file.read_at(0, 1) == b"a", "holders of the file still use it"

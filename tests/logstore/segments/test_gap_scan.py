@@ -1,4 +1,4 @@
-"""A scan that tells good batches from gaps, wherever bytes are bad or missing."""
+"""The gap scan tells good batches from gaps, wherever bytes are bad or missing."""
 
 from tests.logstore.logs import stored
 from tests.simulation.machine.faulty_disk import FaultyDisk
@@ -36,7 +36,7 @@ def at(number: int) -> int:
     return SEGMENT_HEADER_SIZE + number * SIZE
 
 
-def test_good_batches_are_told_with_their_places() -> None:
+def test_good_batches_are_found_with_their_positions() -> None:
     found = look(b"".join(BATCHES))
 
     assert [each.end_offset for each in found] == [2, 4, 6, 8]
@@ -44,7 +44,7 @@ def test_good_batches_are_told_with_their_places() -> None:
     assert all(isinstance(each, ValidBatch) for each in found)
 
 
-def test_every_flipped_bit_makes_a_hole_of_its_batch() -> None:
+def test_every_flipped_bit_makes_its_batch_a_gap() -> None:
     for place in range(4 * SIZE):
         data = bytearray(b"".join(BATCHES))
         data[place] ^= 0x10
@@ -69,21 +69,21 @@ def test_every_lost_end_is_a_gap() -> None:
         assert gap.behind is None
 
 
-def test_a_batch_that_vanished_without_a_trace_is_a_hole_without_bytes() -> None:
+def test_missing_offsets_are_a_gap_without_bytes() -> None:
     (gap,) = gaps(BATCHES[0] + BATCHES[2] + BATCHES[3])
 
     assert (gap.offset, gap.end_offset) == (2, 4)
     assert gap.position == gap.end_position == at(1)
 
 
-def test_bytes_that_are_no_batch_are_a_hole_without_offsets() -> None:
+def test_bytes_that_are_no_batch_are_a_gap_without_offsets() -> None:
     (gap, last) = gaps(BATCHES[0] + b"...." + b"".join(BATCHES[1:]) + b".")
 
     assert (gap.offset, gap.end_offset, gap.end_position - gap.position) == (2, 2, 4)
     assert (last.offset, last.end_offset, last.end_position - last.position) == (8, 8, 1)
 
 
-def test_what_is_known_to_be_damaged_is_not_good() -> None:
+def test_a_batch_in_known_damage_is_in_a_gap() -> None:
     data = b"".join(BATCHES)
     found = list(
         scan_for_gaps(
@@ -98,7 +98,7 @@ def test_what_is_known_to_be_damaged_is_not_good() -> None:
     assert [(each.offset, each.end_offset) for each in found] == [(0, 2), (2, 6), (6, 8)]
 
 
-def test_a_batch_that_reaches_beyond_the_end_does_not_belong_there() -> None:
+def test_a_batch_that_reaches_beyond_the_end_is_in_a_gap() -> None:
     data = b"".join(BATCHES)
 
     (*_, last) = look(data, end_offset=7)
@@ -107,7 +107,7 @@ def test_a_batch_that_reaches_beyond_the_end_does_not_belong_there() -> None:
     assert (last.offset, last.end_offset, last.end_position) == (6, 7, END)
 
 
-def test_a_batch_in_a_damaged_payload_is_not_taken_for_one() -> None:
+def test_a_batch_inside_of_a_damaged_payload_is_ignored() -> None:
     inner = stored([b"inner"], base_offset=1)
     outer = bytearray(stored([inner], base_offset=0))
     outer[HEADER_SIZE] ^= 1

@@ -1,4 +1,4 @@
-"""A slice is checked when it comes from the disk, and what is good of it is sent."""
+"""A slice is checked when it comes from the disk, and its good part is sent."""
 
 import pytest
 
@@ -42,11 +42,11 @@ def test_whole_batches_are_read() -> None:
     assert offsets(part.load()) == [0, 1, 2, 3, 4]
 
 
-def test_batches_below_the_offset_asked_for_are_left_out() -> None:
+def test_batches_below_the_requested_offset_are_skipped() -> None:
     assert offsets(slice_for(3).load()) == [3, 4]
 
 
-def test_copies_of_earlier_batches_in_the_place_of_later_ones_hide_nothing_behind_them() -> None:
+def test_misplaced_copies_of_earlier_batches_hide_no_later_batch() -> None:
     small, large = BATCHES[1], stored([numbered(2), b"x" * 500], base_offset=2)
     behind = stored([numbered(4)], base_offset=4), stored([numbered(5)], base_offset=5)
     copies = (small + large)[: len(large)]
@@ -64,7 +64,7 @@ def test_copies_of_earlier_batches_in_the_place_of_later_ones_hide_nothing_behin
 
 
 @pytest.mark.parametrize("at", [0, 8, 90])
-def test_damage_below_the_offset_is_left_out(at: int) -> None:
+def test_damage_below_the_requested_offset_is_skipped(at: int) -> None:
     assert offsets(slice_for(3, 0, 1, at=at).load()) == [3, 4]
     assert offsets(slice_for(3, 2, at=at).load()) == [3, 4]
 
@@ -79,7 +79,7 @@ def test_a_slice_ends_before_damage_above_the_offset(at: int) -> None:
 
 @pytest.mark.parametrize("at", [0, 8, 90])
 @pytest.mark.parametrize(("damaged", "next_offset"), [((2,), 3), ((2, 3), 4), ((2, 3, 4), 5)])
-def test_damage_at_the_offset_is_an_error_that_says_where_to_go_on(
+def test_damage_at_the_requested_offset_is_an_error_with_the_next_offset(
     damaged: tuple[int, ...], next_offset: int, at: int
 ) -> None:
     with pytest.raises(CorruptRecordError, match="reading can continue at") as caught:
@@ -88,7 +88,7 @@ def test_damage_at_the_offset_is_an_error_that_says_where_to_go_on(
     assert (caught.value.offset, caught.value.next_offset) == (2, next_offset)
 
 
-def test_where_to_go_on_is_looked_for_behind_the_slice_too() -> None:
+def test_the_next_readable_offset_may_be_after_the_slice() -> None:
     with pytest.raises(CorruptRecordError) as caught:
         slice_for(2, 2, count=3).load()
 
@@ -102,18 +102,18 @@ def test_a_slice_without_the_offset_is_damaged() -> None:
     assert (caught.value.offset, caught.value.next_offset) == (3, 9)
 
 
-def test_reading_always_goes_on_at_a_higher_offset() -> None:
+def test_the_next_readable_offset_is_always_higher() -> None:
     error = corrupt(10, 7)
 
     assert (error.offset, error.next_offset) == (10, 11)
 
 
-def test_what_was_checked_and_is_cached_is_ready() -> None:
+def test_a_checked_and_cached_slice_is_ready() -> None:
     assert slice_for(0, is_trusted=True).is_ready()
     assert slice_for(0).load().is_ready()
 
 
-def test_what_was_not_checked_or_must_come_from_the_disk_is_not_ready() -> None:
+def test_an_unchecked_or_uncached_slice_is_not_ready() -> None:
     assert not slice_for(0).is_ready()
     disk = FaultyDisk()
     disk.cold_paths.add("segment")
@@ -121,7 +121,7 @@ def test_what_was_not_checked_or_must_come_from_the_disk_is_not_ready() -> None:
     assert not LogSlice(file, 0, 10, offset=0, end_offset=5, is_trusted=True).is_ready()
 
 
-def test_what_is_not_synced_yet_is_in_the_page_cache() -> None:
+def test_an_unsynced_slice_counts_as_cached() -> None:
     disk = FaultyDisk()
     disk.cold_paths.add("segment")
     file = disk.open("segment", create=True)
@@ -147,14 +147,14 @@ def test_no_header_is_read_to_begin_where_a_checked_slice_begins() -> None:
     assert (part.position, part.length) == (64, SIZE)
 
 
-def test_batches_below_are_left_out_where_a_follower_goes_on() -> None:
+def test_a_followers_slice_begins_exactly_at_its_log_end() -> None:
     part = slice_for(2, is_trusted=True)
     part.begin_at(2)
 
     assert offsets(part) == [2, 3, 4]
 
 
-def test_what_a_slice_says_of_the_rest_is_kept_by_loading() -> None:
+def test_loading_a_slice_keeps_has_more() -> None:
     part = slice_for(0, count=3)
     part.has_more = True
 
@@ -162,7 +162,7 @@ def test_what_a_slice_says_of_the_rest_is_kept_by_loading() -> None:
     assert not slice_for(0).load().has_more
 
 
-def test_a_batch_that_is_out_of_place_is_not_sent() -> None:
+def test_a_misplaced_batch_is_not_sent() -> None:
     file = FaultyDisk().open("segment", create=True)
     file.write_at(0, [BATCHES[3], BATCHES[1], BATCHES[4]])
     part = LogSlice(file, 0, 3 * SIZE, offset=3, end_offset=5, is_trusted=False)

@@ -1,4 +1,4 @@
-"""The sparse index finds where to begin, by offset and by time, and knows when it is damaged."""
+"""The sparse index finds positions by offset and by time, and detects its own damage."""
 
 import errno
 import struct
@@ -106,7 +106,7 @@ def test_an_empty_index_knows_nothing() -> None:
     ),
     timestamp_ms=st.integers(1, 110),
 )
-def test_a_search_by_time_never_begins_behind_the_first_batch_that_is_new_enough(
+def test_a_search_by_time_never_begins_after_the_first_match(
     steps: list[tuple[int, int, int]], timestamp_ms: int
 ) -> None:
     offsets = accumulate((step[0] for step in steps), initial=BASE)
@@ -126,7 +126,7 @@ def test_a_search_by_time_never_begins_behind_the_first_batch_that_is_new_enough
     assert not new_enough or entry[1] <= new_enough[0]
 
 
-def test_entries_behind_a_cut_are_forgotten() -> None:
+def test_a_truncated_index_drops_later_entries() -> None:
     index = index_of((1000, 64, 0), (1010, 200, 5), (1020, 400, 5))
 
     index.truncate(200)
@@ -175,7 +175,7 @@ def test_the_index_of_another_segment_or_version_is_refused() -> None:
     assert read_back(newer) is None
 
 
-def test_it_is_the_index_that_the_log_has_written() -> None:
+def test_a_rebuilt_index_equals_the_index_of_the_log() -> None:
     opened = new_log()
     opened.append_many(60)
     path = opened.path()

@@ -1,4 +1,4 @@
-"""One segment: it grows, is sealed, is cut, and finds its way in its file."""
+"""One segment: appends, seal, truncation, and searches in its file."""
 
 import errno
 from random import Random
@@ -106,7 +106,7 @@ def test_a_new_segment_replaces_what_is_there() -> None:
     assert disk.open(PATH).size() == SEGMENT_HEADER_SIZE
 
 
-def test_a_segment_that_cannot_be_made_leaves_nothing_behind() -> None:
+def test_a_failed_segment_creation_leaves_no_file() -> None:
     disk = FaultyDisk()
     disk.fail("write_at", error_number=errno.ENOSPC)
 
@@ -116,7 +116,7 @@ def test_a_segment_that_cannot_be_made_leaves_nothing_behind() -> None:
     assert disk.list_directory(DIRECTORY) == []
 
 
-def test_appended_batches_are_counted_in() -> None:
+def test_appended_batches_move_the_end_of_the_segment() -> None:
     disk = FaultyDisk()
 
     segment = new_segment(disk)
@@ -156,7 +156,7 @@ def test_a_sealed_segment_is_opened_from_its_footer() -> None:
     assert segment.trusted_position == SEGMENT_HEADER_SIZE
 
 
-def test_a_footer_at_another_place_than_it_says_is_none() -> None:
+def test_a_footer_at_a_wrong_position_is_ignored() -> None:
     disk = FaultyDisk()
     segment = new_segment(disk)
     segment.seal(now_ms=NOW_MS)
@@ -168,7 +168,7 @@ def test_a_footer_at_another_place_than_it_says_is_none() -> None:
     assert segment.read_footer() is None
 
 
-def test_a_segment_that_cannot_be_sealed_goes_on() -> None:
+def test_a_segment_that_cannot_be_sealed_stays_active() -> None:
     disk = FaultyDisk(capacity_bytes=1100)
     segment = new_segment(disk)
 
@@ -312,7 +312,7 @@ def test_a_batch_that_is_only_partly_below_an_offset_is_not_below_it() -> None:
     assert segment.end_below(104, CONFIG) == (bounds(disk)[2], 104)
 
 
-def test_a_cut_segment_grows_again() -> None:
+def test_a_truncated_segment_accepts_appends() -> None:
     disk = FaultyDisk()
     segment = new_segment(disk)
     positions = bounds(disk)
@@ -333,7 +333,7 @@ def test_a_cut_segment_grows_again() -> None:
     assert segment.start_of(104, CONFIG)[1] <= positions[4]
 
 
-def test_a_segment_that_is_cut_to_nothing_is_as_if_it_were_new() -> None:
+def test_a_fully_truncated_segment_equals_a_new_one() -> None:
     segment = new_segment(FaultyDisk())
     vars(segment)["first_append_ms"] = NOW_MS
 
@@ -343,7 +343,7 @@ def test_a_segment_that_is_cut_to_nothing_is_as_if_it_were_new() -> None:
     assert segment.end_offset == 100
 
 
-def test_who_holds_the_file_can_read_it_after_it_is_removed() -> None:
+def test_a_holder_of_a_removed_file_can_read_it() -> None:
     disk = FaultyDisk()
     segment = new_segment(disk)
     segment.seal(now_ms=NOW_MS)

@@ -1,4 +1,4 @@
-"""Segments that retention removes are never taken for lost, whatever the moment of a crash."""
+"""Deleted segments never count as lost, whatever the moment of a crash."""
 
 from functools import partial
 from itertools import count
@@ -31,7 +31,7 @@ def _marks(opened: Opened) -> list[int]:
     return list(deletion_markers(opened.disk, DIRECTORY))
 
 
-def test_a_mark_stays_until_a_checkpoint_says_the_same() -> None:
+def test_a_deletion_marker_stays_until_a_checkpoint_has_its_offset() -> None:
     opened = _ready()
 
     end = _retain(opened)
@@ -42,7 +42,7 @@ def test_a_mark_stays_until_a_checkpoint_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("has_indexes", [True, False])
-def test_on_a_full_disk_segments_go_and_are_known_to_be_deleted(has_indexes: bool) -> None:
+def test_retention_on_a_full_disk_leaves_a_deletion_marker(has_indexes: bool) -> None:
     opened = _ready()
     if not has_indexes:
         for name in opened.disk.list_directory(DIRECTORY):
@@ -68,7 +68,7 @@ def test_on_a_full_disk_segments_go_and_are_known_to_be_deleted(has_indexes: boo
 
 
 @pytest.mark.parametrize("loses_power", [False, True])
-def test_a_crash_at_any_disk_call_on_a_full_disk_looks_like_no_damage(loses_power: bool) -> None:
+def test_a_crash_of_a_deletion_on_a_full_disk_causes_no_damage(loses_power: bool) -> None:
     for number in count():
         opened = _ready()
         opened.disk.capacity_bytes = 1
@@ -89,7 +89,7 @@ def _retain_and_flush(opened: Opened) -> None:
     opened.flush()
 
 
-def test_a_mark_of_a_start_that_is_not_that_of_the_log_any_more_is_removed() -> None:
+def test_a_deletion_marker_above_the_log_start_offset_is_removed() -> None:
     opened = _ready()
     end = _retain(opened)
 

@@ -1,4 +1,4 @@
-"""Headers and footers of segments say what they are, or are known to be damaged."""
+"""Headers and footers of segments round-trip, and their damage is detected."""
 
 import struct
 from collections.abc import Callable

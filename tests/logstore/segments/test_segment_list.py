@@ -1,4 +1,4 @@
-"""The segments of a log, in order: where an offset is, and where a time is."""
+"""The segments of a log in order, with searches by offset and time."""
 
 import errno
 
@@ -129,7 +129,7 @@ def test_a_read_ends_before_damage_and_does_not_begin_in_it() -> None:
         assert (caught.value.offset, caught.value.next_offset) == (offset, 7)
 
 
-def test_nothing_is_read_when_the_batch_is_committed_only_in_part() -> None:
+def test_a_partly_committed_batch_is_not_read() -> None:
     segments = new_segments(FaultyDisk(), count=2)
     values = [b"a", b"b", b"c"]
     batch = memoryview(stored(values, base_offset=2))
@@ -141,7 +141,7 @@ def test_nothing_is_read_when_the_batch_is_committed_only_in_part() -> None:
     assert offsets(segments, 3, high_watermark=5) == [2, 3, 4]
 
 
-def test_damage_that_nobody_knows_of_is_found_right_below_the_high_watermark() -> None:
+def test_unknown_damage_is_found_right_below_the_high_watermark() -> None:
     """Or a consumer would wait for ever for what will never be there."""
     segments = new_segments(disk := FaultyDisk(), count=3)
     start = segments.active.end_below(1, CONFIG)[0]
@@ -157,7 +157,7 @@ def test_damage_that_nobody_knows_of_is_found_right_below_the_high_watermark() -
     assert (caught.value.offset, caught.value.next_offset) == (1, 2)
 
 
-def test_damage_known_from_the_middle_of_a_batch_is_found_from_its_beginning_too() -> None:
+def test_known_damage_within_a_batch_is_found_from_its_base_offset_too() -> None:
     segments = new_segments(FaultyDisk())
     values = [b"a", b"b", b"c"]
     batch = bytearray(stored(values, base_offset=0))
@@ -184,7 +184,7 @@ def test_the_oldest_segments_are_dropped_and_their_files_stay_for_now() -> None:
     assert disk.exists(removed[0].path)
 
 
-def test_a_cut_makes_a_sealed_segment_the_active_one() -> None:
+def test_a_truncation_makes_a_sealed_segment_active() -> None:
     segments = new_segments(disk := FaultyDisk(), count=35)
 
     removed = segments.cut(15, CONFIG)
@@ -202,7 +202,7 @@ def test_a_cut_makes_a_sealed_segment_the_active_one() -> None:
     assert offsets(segments, 10) == [10, 11, 12, 13, 14]
 
 
-def test_a_cut_between_two_segments_keeps_the_first_one_whole() -> None:
+def test_a_truncation_between_segments_keeps_the_first_one_whole() -> None:
     segments = new_segments(FaultyDisk(), count=25)
 
     segments.cut_files(segments.cut(20, CONFIG))
@@ -211,7 +211,7 @@ def test_a_cut_between_two_segments_keeps_the_first_one_whole() -> None:
     assert not segments.active.is_sealed
 
 
-def test_the_last_segment_stays_when_all_is_cut() -> None:
+def test_a_full_truncation_keeps_one_segment() -> None:
     segments = new_segments(FaultyDisk(), count=25)
 
     segments.cut_files(segments.cut(0, CONFIG))
@@ -219,7 +219,7 @@ def test_the_last_segment_stays_when_all_is_cut() -> None:
     assert (len(segments), segments.active.end_offset) == (1, 0)
 
 
-def test_a_roll_that_finds_no_room_leaves_everything_as_it_was() -> None:
+def test_a_roll_on_a_full_disk_changes_nothing() -> None:
     for operation in "create", "write_at":
         segments = new_segments(disk := FaultyDisk(), count=5)
         before = disk.list_directory(DIRECTORY)

@@ -1,4 +1,4 @@
-"""A scrub finds every flipped bit of what is durable, and mends what can be made anew."""
+"""A scrub finds every flipped bit of durable bytes, and repairs headers, footers and indexes."""
 
 from collections.abc import Iterator
 
@@ -63,7 +63,7 @@ def flipped(opened: Opened, name: str) -> Iterator[int]:
         opened.disk.flip_bit(path, position, position % 8)
 
 
-def test_in_a_good_log_nothing_is_found() -> None:
+def test_a_scrub_of_a_good_log_finds_nothing() -> None:
     opened = tiny_log()
 
     assert found(opened) == []
@@ -72,7 +72,7 @@ def test_in_a_good_log_nothing_is_found() -> None:
 
 @pytest.mark.invariant("I6")
 @pytest.mark.parametrize("base", [SEALED, ACTIVE])
-def test_every_flipped_bit_of_a_segment_is_found(base: int) -> None:
+def test_a_scrub_finds_every_flipped_bit_of_a_segment(base: int) -> None:
     opened = tiny_log()
     bounds = batch_bounds(image_of(opened.disk)[name_of(base)])
 
@@ -89,14 +89,14 @@ def test_every_flipped_bit_of_a_segment_is_found(base: int) -> None:
 @pytest.mark.parametrize(
     ("name", "what"), [(name_of(SEALED, ".index"), "index"), ("checkpoint", "checkpoint")]
 )
-def test_every_flipped_bit_of_other_files_is_found(name: str, what: str) -> None:
+def test_a_scrub_finds_every_flipped_bit_of_other_files(name: str, what: str) -> None:
     opened = tiny_log()
 
     for _ in flipped(opened, name):
         assert found(opened) == [what]
 
 
-def test_a_checkpoint_that_is_gone_is_found() -> None:
+def test_a_scrub_finds_a_missing_checkpoint() -> None:
     opened = new_log()
     opened.append_many(3)
     opened.flush(checkpoint=True)
@@ -107,7 +107,7 @@ def test_a_checkpoint_that_is_gone_is_found() -> None:
     assert found(opened) == ["checkpoint"]
 
 
-def test_a_lost_end_is_found() -> None:
+def test_a_scrub_finds_a_lost_end() -> None:
     opened = tiny_log()
     opened.disk.cut_file(opened.path(SEALED), SEGMENT_HEADER_SIZE + 10)
 
@@ -116,7 +116,7 @@ def test_a_lost_end_is_found() -> None:
 
 @pytest.mark.invariant("I13")
 @pytest.mark.parametrize("what", ["header", "footer", "index"])
-def test_what_can_be_made_anew_is_mended(what: str) -> None:
+def test_a_scrub_repairs_headers_footers_and_indexes(what: str) -> None:
     opened = tiny_log()
     before = image_of(opened.disk)
     size = len(before[name_of(SEALED)])
@@ -143,7 +143,7 @@ def test_what_can_be_made_anew_is_mended(what: str) -> None:
 
 
 @pytest.mark.invariant("I13")
-def test_nothing_is_spoiled_by_power_cuts() -> None:
+def test_a_power_failure_corrupts_no_part_that_a_scrub_checks() -> None:
     for seed in range(60):
         opened = new_log(TINY)
         for cut in range(4):
@@ -155,18 +155,18 @@ def test_nothing_is_spoiled_by_power_cuts() -> None:
             assert found(opened) == [], f"seed {seed}, cut {cut}"
 
 
-def test_an_index_that_was_made_while_the_log_was_opened_is_not_spoiled_by_a_power_cut() -> None:
+def test_a_power_failure_does_not_corrupt_an_index_that_recovery_created() -> None:
     for seed in range(40):
         opened = new_log(TINY)
         opened.append_many(12)
-        # What the process before was about to sync, the next one makes anew.
+        # The next process recreates the index that the earlier one was about to sync.
         again = opened.kill()
         again.flush()
 
         assert found(again.cut_power(seed)) == [], f"seed {seed}"
 
 
-def test_a_segment_that_was_cut_meanwhile_gets_no_footer() -> None:
+def test_a_scrub_writes_no_footer_into_a_segment_truncated_meanwhile() -> None:
     opened = tiny_log()
     size = len(image_of(opened.disk)[name_of(SEALED)])
     opened.disk.flip_bit(opened.path(SEALED), size - 5, 3)
@@ -181,7 +181,7 @@ def test_a_segment_that_was_cut_meanwhile_gets_no_footer() -> None:
     assert read_all(opened.kill().log) == expected(0, 3)
 
 
-def test_what_is_not_durable_yet_is_left_alone() -> None:
+def test_a_scrub_skips_bytes_that_are_not_durable() -> None:
     opened = tiny_log()
     end = len(image_of(opened.disk)[name_of(ACTIVE)])
     opened.append_many(2)
@@ -192,7 +192,7 @@ def test_what_is_not_durable_yet_is_left_alone() -> None:
     assert found(opened) == [(ACTIVE + 2, ACTIVE + 3)]
 
 
-def test_a_segment_that_was_rolled_and_not_flushed_is_not_looked_at_as_a_whole() -> None:
+def test_a_scrub_checks_only_the_durable_part_of_an_unflushed_segment() -> None:
     opened = tiny_log()
     opened.append_many(10)
 
@@ -200,14 +200,14 @@ def test_a_segment_that_was_rolled_and_not_flushed_is_not_looked_at_as_a_whole()
     assert found(opened) == []
 
 
-def test_a_log_that_is_offline_is_left_alone() -> None:
+def test_a_scrub_skips_an_offline_log() -> None:
     opened = tiny_log()
     opened.log.fail("fsync failed")
 
     assert opened.log.begin_scrub(from_offset=0) is None
 
 
-def test_a_step_ends_when_it_has_cost_enough_and_small_batches_cost_4_kib() -> None:
+def test_a_scrub_step_ends_at_its_cost_and_small_batches_cost_4_kib() -> None:
     opened = tiny_log()
     scrub = opened.log.begin_scrub(from_offset=0)
     assert scrub is not None
@@ -221,7 +221,7 @@ def test_a_step_ends_when_it_has_cost_enough_and_small_batches_cost_4_kib() -> N
 
 
 @pytest.mark.parametrize("is_cold", [True, False])
-def test_the_page_cache_keeps_what_others_brought_there(*, is_cold: bool) -> None:
+def test_a_scrub_leaves_cached_pages_in_the_page_cache(*, is_cold: bool) -> None:
     opened = tiny_log()
     if is_cold:
         opened.disk.cold_paths |= {opened.path(SEALED), opened.path(ACTIVE)}
@@ -233,7 +233,7 @@ def test_the_page_cache_keeps_what_others_brought_there(*, is_cold: bool) -> Non
     assert dropped == ([opened.path(SEALED)] if is_cold else [])
 
 
-def test_looking_changes_nothing() -> None:
+def test_a_scrub_changes_nothing() -> None:
     opened = tiny_log()
     before = image_of(opened.disk)
     opened.disk.calls.clear()

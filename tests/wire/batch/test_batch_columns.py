@@ -1,4 +1,4 @@
-"""Some columns of a batch are what they are among all of them, and the others are passed over."""
+"""Column projection: the requested columns equal those of a full decode; the others are skipped."""
 
 from itertools import combinations
 
@@ -58,7 +58,7 @@ def records(draw: st.DrawFn) -> Columns:
 
 
 @given(columns=records(), codec=st.sampled_from(list(CODEC_NAMES.values())))
-def test_some_columns_are_those_of_all(columns: Columns, codec: Codec) -> None:
+def test_a_projection_equals_the_columns_of_a_full_decode(columns: Columns, codec: Codec) -> None:
     batch = encode_batch(columns, first_timestamp_ms=1000, codec=codec)
     header = parse_header(batch)
     assert header is not None
@@ -76,7 +76,7 @@ def test_some_columns_are_those_of_all(columns: Columns, codec: Codec) -> None:
         max_size=5,
     )
 )
-def test_what_is_refused_in_part_is_refused_as_a_whole(columns: list[object]) -> None:
+def test_a_batch_refused_by_a_projection_is_refused_by_a_full_decode(columns: list[object]) -> None:
     batch = with_payload(sample_batch(), msgpack.packb(columns))
     header = parse_header(batch)
     assert header is not None
@@ -112,14 +112,14 @@ WRONG_LENGTHS: list[list[object]] = [
 
 
 @pytest.mark.parametrize("columns", WRONG_LENGTHS)
-def test_columns_that_are_passed_over_must_have_their_length(columns: list[object]) -> None:
+def test_skipped_columns_must_have_their_length(columns: list[object]) -> None:
     batch = with_payload(sample_batch(), msgpack.packb(columns))
 
     with pytest.raises(WireFormatError):
         part(batch, ("values",))
 
 
-def test_a_payload_cut_off_in_a_column_that_is_passed_over_is_refused() -> None:
+def test_a_payload_truncated_in_a_skipped_column_is_refused() -> None:
     payload = msgpack.packb([None, [b"key"] * 3, [b"v"] * 3, [[], [["a", b"b"]], []], None])
 
     for length in range(len(payload)):
@@ -141,7 +141,7 @@ def test_any_bytes_are_read_or_refused(name: str, wanted: tuple[str, ...]) -> No
     assert found.headers is None, "what is wrong is in a column that was passed over"
 
 
-def test_elements_that_nobody_reads_may_be_anything() -> None:
+def test_elements_of_skipped_columns_are_not_checked() -> None:
     batch = with_payload(
         sample_batch(), msgpack.packb([None, [1, "k", 0.5], [b"v"] * 3, None, None])
     )
@@ -151,7 +151,7 @@ def test_elements_that_nobody_reads_may_be_anything() -> None:
         part(batch, ("keys",))
 
 
-def test_a_batch_beyond_the_limit_is_refused_however_little_is_wanted() -> None:
+def test_a_batch_beyond_the_limit_is_refused_by_any_projection() -> None:
     batch = sample_batch(columns=SAMPLE_COLUMNS)
     header = parse_header(batch)
     assert header is not None
@@ -241,7 +241,7 @@ def test_other_values_are_decoded(values: list[object]) -> None:
         max_size=6,
     )
 )
-def test_no_value_is_taken_for_the_head_of_another_one(values: list[bytes]) -> None:
+def test_a_value_is_never_mistaken_for_the_head_of_another(values: list[bytes]) -> None:
     found = values_without_objects(list(values))
 
     assert found is None or found == values

@@ -67,7 +67,7 @@ def test_other_values_are_refused(value: bytes) -> None:
     assert is_large([(CHUNKS_HEADER, value)])
 
 
-def test_other_records_are_neither() -> None:
+def test_other_records_are_neither_chunks_nor_large_messages() -> None:
     headers = (("a", b"b"), ("tidelog.priority", b"1"))
 
     assert chunks_of(headers) is None
@@ -81,7 +81,7 @@ def test_offsets_that_follow_each_other_are_one_run() -> None:
     assert runs_of([]) == ()
 
 
-def test_a_message_says_where_its_chunks_are_now() -> None:
+def test_with_chunks_replaces_the_chunk_map() -> None:
     before, after = ChunkMap(BODY, 9, ((1, 2),)), ChunkMap(BODY, 9, ((7, 2),))
     headers = (("a", b"b"), chunks_header(before))
 

@@ -1,4 +1,4 @@
-"""A batch is taken whole or not at all, and a header cannot lie about its payload."""
+"""A batch is accepted whole or not at all, and a header cannot contradict its payload."""
 
 import struct
 
@@ -90,7 +90,7 @@ def test_records_come_back_as_they_were(codec: Codec, columns: Columns) -> None:
     assert result == columns
 
 
-def test_the_header_says_what_the_producer_said() -> None:
+def test_the_header_has_the_fields_of_the_producer() -> None:
     header = check_produced(memoryview(sample_batch()))
 
     assert header.record_count == 3
@@ -199,7 +199,7 @@ def test_no_flipped_bit_of_a_produced_batch_goes_unnoticed(codec: Codec) -> None
             check_produced(memoryview(damaged))
         except (CorruptBatchError, InvalidBatchError):
             continue
-        pytest.fail(f"bit {bit} was flipped and nobody noticed")
+        pytest.fail(f"bit {bit} was flipped without detection")
 
 
 @pytest.mark.invariant("I7")
@@ -228,7 +228,7 @@ def test_a_header_is_found_in_the_middle_of_a_buffer() -> None:
 # Stamps
 
 
-def test_stamps_leave_what_the_producer_decided() -> None:
+def test_stamps_keep_the_fields_of_the_producer() -> None:
     batch = sample_batch()
     sent = check_produced(memoryview(batch))
 
@@ -256,7 +256,7 @@ def test_a_batch_stamped_by_the_leader_alone_is_not_sealed() -> None:
     assert parse_header(batch) is None
 
 
-def test_a_batch_can_be_given_to_another_producer_identity() -> None:
+def test_a_batch_can_be_restamped_for_another_producer_id() -> None:
     batch = sample_batch(Codec.LZ4)
     before = check_produced(memoryview(batch))
 
@@ -319,7 +319,7 @@ LIES: dict[str, tuple[dict[str, int], str]] = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_header_that_lies_is_refused(name: str) -> None:
+def test_a_contradicting_header_is_refused(name: str) -> None:
     fields, reason = LIES[name]
     liar = lie(sample_batch(), **fields)
 

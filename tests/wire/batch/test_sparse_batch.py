@@ -1,4 +1,4 @@
-"""What compaction leaves of a batch stands for all of its offsets, and for nothing that is gone."""
+"""A sparse batch covers all offsets of its original, and has only the remaining records."""
 
 import pytest
 from hypothesis import given
@@ -37,7 +37,7 @@ def left_of(batch: bytes | bytearray, *places: int) -> bytearray:
 
 
 @pytest.mark.parametrize("codec", list(CODEC_NAMES.values()))
-def test_what_is_left_of_a_batch_has_its_offsets_its_epoch_and_its_producer(codec: Codec) -> None:
+def test_a_sparse_batch_keeps_offsets_epoch_and_producer(codec: Codec) -> None:
     batch = stored_batch(codec)
     before = header_of(batch)
 
@@ -51,7 +51,7 @@ def test_what_is_left_of_a_batch_has_its_offsets_its_epoch_and_its_producer(code
     assert header.durable_position == 0
 
 
-def test_records_that_are_left_are_as_they_were() -> None:
+def test_a_sparse_batch_keeps_its_records_unchanged() -> None:
     columns = decoded(left_of(stored_batch(), 1, 2))
 
     assert columns.record_count == 2
@@ -61,7 +61,7 @@ def test_records_that_are_left_are_as_they_were() -> None:
     assert columns.values == [b"world", None]
 
 
-def test_the_largest_timestamp_is_that_of_what_is_left() -> None:
+def test_the_max_timestamp_of_a_sparse_batch_is_that_of_its_records() -> None:
     before = header_of(stored_batch())
 
     header = header_of(left_of(stored_batch(), 0, 1))
@@ -70,7 +70,7 @@ def test_the_largest_timestamp_is_that_of_what_is_left() -> None:
     assert header.max_timestamp_ms == before.first_timestamp_ms + 5
 
 
-def test_the_time_of_appending_stays() -> None:
+def test_a_sparse_batch_keeps_its_append_time() -> None:
     batch = encode_batch(Columns(2, values=[b"a", b"b"]), first_timestamp_ms=0)
     stamp_append_time(memoryview(batch), 12345)
     stamp_leader(memoryview(batch), base_offset=0, leader_epoch=0)
@@ -82,7 +82,7 @@ def test_the_time_of_appending_stays() -> None:
     assert (header.first_timestamp_ms, header.max_timestamp_ms) == (12345, 12345)
 
 
-def test_what_is_left_of_a_sparse_batch_may_lose_more() -> None:
+def test_a_sparse_batch_may_be_compacted_again() -> None:
     once = left_of(stored_batch(), 0, 2)
 
     twice = left_of(once, 1)
@@ -91,7 +91,7 @@ def test_what_is_left_of_a_sparse_batch_may_lose_more() -> None:
     assert header_of(twice).next_offset == 1003
 
 
-def test_what_means_something_to_queues_is_told_of_what_is_left() -> None:
+def test_queue_flags_of_a_sparse_batch_follow_its_records() -> None:
     columns = Columns(
         3,
         values=[b"a", b"b", b"c"],
@@ -106,7 +106,7 @@ def test_what_means_something_to_queues_is_told_of_what_is_left() -> None:
     assert (chunk.has_queue_fields, chunk.has_only_chunks) == (True, True)
 
 
-def test_a_batch_of_which_nothing_is_left_keeps_its_producer_and_has_no_time() -> None:
+def test_a_batch_without_remaining_records_keeps_its_producer_and_has_no_time() -> None:
     left = left_of(stored_batch())
 
     header = header_of(left)
@@ -116,7 +116,7 @@ def test_a_batch_of_which_nothing_is_left_keeps_its_producer_and_has_no_time() -
 
 
 @pytest.mark.parametrize("span", [1, 2, 1 << 24, SPAN_MAX])
-def test_an_empty_batch_stands_for_any_run_of_offsets(span: int) -> None:
+def test_an_empty_batch_covers_any_run_of_offsets(span: int) -> None:
     batch = encode_empty(base_offset=50, end_offset=50 + span, leader_epoch=7)
 
     header = header_of(batch)
@@ -125,16 +125,16 @@ def test_an_empty_batch_stands_for_any_run_of_offsets(span: int) -> None:
     assert decoded(batch) == Columns(0)
 
 
-def test_a_producer_cannot_send_what_compaction_leaves() -> None:
+def test_a_producer_cannot_send_sparse_batches() -> None:
     produced = sample_batch()
     left = encode_sparse(header_of(produced), decoded(produced), [0, 1, 2])
 
-    with pytest.raises(InvalidBatchError, match="for brokers"):
+    with pytest.raises(InvalidBatchError, match="set by brokers only"):
         check_produced(memoryview(left))
 
 
 @given(st.data())
-def test_any_records_may_be_left(data: st.DataObject) -> None:
+def test_any_records_may_remain(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 8))
     keys = data.draw(st.lists(st.none() | st.binary(max_size=2), min_size=count, max_size=count))
     deltas = data.draw(st.lists(st.integers(-9, 9), min_size=count, max_size=count))

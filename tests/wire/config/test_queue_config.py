@@ -1,4 +1,4 @@
-"""Settings of queues: what people write, what it means, and what goes together."""
+"""Settings of queues: their texts, values and combinations."""
 
 import pytest
 
@@ -25,7 +25,7 @@ HOUR_MS = 3_600_000
 TARGET = (b"dead letter topic", 3)
 
 
-def test_a_queue_that_was_told_nothing_has_the_defaults() -> None:
+def test_a_queue_without_settings_has_the_defaults() -> None:
     config = queue_config({}, is_fifo=False)
 
     assert config.visibility_timeout_ms == 30_000
@@ -50,7 +50,7 @@ def test_a_fifo_queue_fences_and_is_strict() -> None:
 
 
 @pytest.mark.statement("b58")
-def test_receives_are_strict_with_a_dead_letter_queue_unless_somebody_says_otherwise() -> None:
+def test_a_dead_letter_queue_sets_receive_acks_all_by_default() -> None:
     with_dead_letters = {"dead_letter_queue": "dead"}
 
     strict = queue_config(with_dead_letters, is_fifo=False)
@@ -105,7 +105,7 @@ def test_settings_are_listed_by_name() -> None:
         ("content_based_deduplication", "on", "a setting of FIFO queues"),
     ],
 )
-def test_what_is_not_legal_is_refused_and_what_would_be_is_said(
+def test_an_illegal_setting_is_refused_with_the_legal_values(
     name: str, text: str, reason: str
 ) -> None:
     with pytest.raises(InvalidConfigError, match=reason):
@@ -122,18 +122,18 @@ def test_what_is_not_legal_is_refused_and_what_would_be_is_said(
         ("deduplication_window_ms", "8d", "at most"),
     ],
 )
-def test_a_fifo_queue_cannot_give_up_its_order(name: str, text: str, reason: str) -> None:
+def test_a_fifo_queue_requires_the_latest_receipt(name: str, text: str, reason: str) -> None:
     with pytest.raises(InvalidConfigError, match=reason):
         check_queue_settings({name: text}, is_fifo=True)
 
 
-def test_a_queue_is_fair_or_has_lanes() -> None:
+def test_fair_delivery_excludes_priorities() -> None:
     with pytest.raises(InvalidConfigError, match="either priority_weights or fair_delivery"):
         check_queue_settings({"priority_weights": "8,1", "fair_delivery": "on"}, is_fifo=False)
 
 
 @pytest.mark.parametrize("text", ["on", "true", "True"])
-def test_programs_may_switch_on_as_they_are_used_to(text: str) -> None:
+def test_a_switch_accepts_true_and_false(text: str) -> None:
     config = queue_config({"require_latest_receipt": text}, is_fifo=False)
 
     assert config.require_latest_receipt
@@ -152,7 +152,7 @@ def test_priority_weights_are_read(text: str, weights: tuple[int, ...]) -> None:
     ("asked", "partition_count", "scope"),
     [({}, 1, "queue"), ({}, 3, "group"), ({"deduplication_scope": "group"}, 1, "group")],
 )
-def test_the_scope_of_deduplication_is_decided_when_a_queue_is_made(
+def test_the_deduplication_scope_is_fixed_at_creation(
     asked: dict[str, str], partition_count: int, scope: str
 ) -> None:
     frozen = frozen_settings(asked, is_fifo=True, partition_count=partition_count)
@@ -161,7 +161,7 @@ def test_the_scope_of_deduplication_is_decided_when_a_queue_is_made(
     assert queue_config(frozen, is_fifo=True).deduplication_scope is DeduplicationScope(scope)
 
 
-def test_ids_of_a_whole_queue_need_a_single_partition() -> None:
+def test_deduplication_scope_queue_needs_a_single_partition() -> None:
     with pytest.raises(InvalidConfigError, match="must be group: the queue has 2 partitions"):
         frozen_settings({"deduplication_scope": "queue"}, is_fifo=True, partition_count=2)
 
@@ -183,7 +183,7 @@ def test_ids_of_a_whole_queue_need_a_single_partition() -> None:
         ),
     ],
 )
-def test_settings_are_the_same_if_they_mean_the_same(
+def test_settings_are_compared_by_value(
     asked: dict[str, str], there: dict[str, str], difference: str | None
 ) -> None:
     assert first_difference(asked, there, is_fifo=False) == difference

@@ -59,7 +59,7 @@ def test_a_backoff_that_makes_no_sense_is_refused(text: str, reason: str) -> Non
         parse_backoff("retry_backoff", text)
 
 
-def test_the_last_delay_of_a_list_is_that_of_all_further_receives() -> None:
+def test_the_last_delay_of_a_list_holds_for_all_further_receives() -> None:
     backoff = FixedBackoff((0, 10, 60))
 
     delays = [backoff.delay_ms(count, lease_id=1, offset=1) for count in range(1, 6)]
@@ -78,7 +78,7 @@ def test_exponential_delays_grow_up_to_their_cap() -> None:
 
 
 @given(st.integers(1, 50), st.integers(1, 10**9), st.integers(0, 10**12))
-def test_jitter_takes_off_a_part_that_follows_from_the_lease_and_the_offset(
+def test_jitter_follows_from_the_lease_and_the_offset(
     count: int, lease_id: int, offset: int
 ) -> None:
     backoff = ExponentialBackoff(base_ms=1000, cap_ms=60_000, jitter=0.5)
@@ -92,7 +92,7 @@ def test_jitter_takes_off_a_part_that_follows_from_the_lease_and_the_offset(
     assert not backoff.is_equal_for_all
 
 
-def test_jitter_spreads_what_failed_together() -> None:
+def test_jitter_spreads_the_delays_of_one_batch() -> None:
     backoff = ExponentialBackoff(base_ms=1000, jitter=1)
 
     delays = {backoff.delay_ms(1, lease_id=5, offset=offset) for offset in range(100)}

@@ -1,4 +1,4 @@
-"""The real world behind the seams."""
+"""The production environment: clock, threads, log events."""
 
 import itertools
 import logging
@@ -20,7 +20,7 @@ from tidelog.wire.env.tcp import TcpNetwork
 
 
 class Stopwatch:
-    """Time that passes only when somebody works."""
+    """Time that passes only during work."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -38,7 +38,7 @@ async def _thread_of(pool: AdaptiveThreadPool, watch: Stopwatch, seconds: float)
     return await pool(lambda: watch.work(seconds), is_brief=True)
 
 
-async def test_only_work_that_is_brief_holds_up_the_loop() -> None:
+async def test_only_brief_work_runs_in_the_event_loop() -> None:
     pool, watch = AdaptiveThreadPool(), Stopwatch()
 
     assert await pool(threading.get_ident) != threading.get_ident()
@@ -47,7 +47,7 @@ async def test_only_work_that_is_brief_holds_up_the_loop() -> None:
         await pool(lambda: 1 // 0, is_brief=True)
 
 
-async def test_a_single_piece_of_work_that_takes_longer_changes_nothing() -> None:
+async def test_a_single_slow_call_does_not_move_brief_work_to_threads() -> None:
     watch = Stopwatch()
     pool = AdaptiveThreadPool(watch)
 
@@ -59,7 +59,7 @@ async def test_a_single_piece_of_work_that_takes_longer_changes_nothing() -> Non
     "durations_s",
     [[0.0006], [0.001], [0.002], [0.0039], [0.01], [0.0001] * 9 + [0.1], [0.0001] * 49 + [0.1]],
 )
-async def test_a_disk_that_is_slow_now_and_then_or_always_seldom_holds_up_the_loop(
+async def test_a_slow_disk_seldom_blocks_the_event_loop(
     durations_s: list[float],
 ) -> None:
     watch = Stopwatch()
@@ -77,7 +77,7 @@ async def test_a_disk_that_is_slow_now_and_then_or_always_seldom_holds_up_the_lo
     assert 0 < held_up_s < 10
 
 
-async def test_while_it_is_slow_brief_work_goes_to_threads_for_twice_as_long_each_time() -> None:
+async def test_a_slow_disk_doubles_the_time_in_threads() -> None:
     watch = Stopwatch()
     pool = AdaptiveThreadPool(watch)
     pauses_s: list[float] = []
@@ -93,7 +93,7 @@ async def test_while_it_is_slow_brief_work_goes_to_threads_for_twice_as_long_eac
     assert pauses_s[-2:] == pytest.approx([60, 60], abs=0.02)
 
 
-async def test_when_the_disk_was_fast_for_long_it_is_believed_to_be() -> None:
+async def test_a_disk_that_was_fast_for_long_is_trusted_again() -> None:
     watch = Stopwatch()
     pool = AdaptiveThreadPool(watch)
     for _ in range(3):
@@ -109,7 +109,7 @@ async def test_when_the_disk_was_fast_for_long_it_is_believed_to_be() -> None:
     assert await _thread_of(pool, watch, 0.0001) == threading.get_ident()
 
 
-async def test_brief_work_that_is_not_wanted_any_more_does_not_begin() -> None:
+async def test_cancelled_brief_work_does_not_begin() -> None:
     begun: list[bool] = []
 
     with trio.CancelScope() as scope:
@@ -141,7 +141,7 @@ async def test_an_error_of_work_in_a_thread_is_raised() -> None:
         await run_in_thread(lambda: 1 // 0)
 
 
-async def test_work_that_is_not_wanted_any_more_does_not_begin() -> None:
+async def test_cancelled_work_does_not_begin() -> None:
     begun: list[bool] = []
 
     with trio.CancelScope() as scope:
@@ -220,7 +220,7 @@ def test_an_event_below_the_level_is_not_logged(caplog: pytest.LogCaptureFixture
         ("info", logging.INFO),
         ("warning", logging.WARNING),
         ("error", logging.ERROR),
-        ("a severity that nobody knows", logging.ERROR),
+        ("an unknown severity", logging.ERROR),
     ],
 )
 def test_the_severity_of_an_event_chooses_its_level(
@@ -238,11 +238,11 @@ def test_production_takes_no_rare_branch_on_purpose() -> None:
     assert never("any site") is False
 
 
-def test_the_real_world_is_complete() -> None:
+def test_the_production_environment_is_complete() -> None:
     env = real_env()
 
     assert isinstance(env.clock, RealClock)
     assert isinstance(env.network, TcpNetwork)
-    assert isinstance(env.random, random.SystemRandom), "nobody can guess what it draws next"
+    assert isinstance(env.random, random.SystemRandom), "its next value cannot be guessed"
     assert isinstance(env.run_in_thread, AdaptiveThreadPool)
     assert (env.probe, env.buggify) == (log_event, never)

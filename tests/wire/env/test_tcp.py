@@ -195,7 +195,7 @@ async def test_the_end_is_seen_after_the_last_byte(pair: Pair) -> None:
     assert pair.near.receive_nowait(memoryview(bytearray(10))) == 0
 
 
-async def test_a_machine_that_goes_without_a_word_is_noticed_within_minutes() -> None:
+async def test_keepalive_detects_a_vanished_machine_within_minutes() -> None:
     listener = await TcpNetwork().listen("127.0.0.1", 0)
     sock = socket.create_connection(listener.address)
 
@@ -229,7 +229,7 @@ async def test_a_reset_is_a_lost_connection_that_names_the_peer() -> None:
     stream.close()
 
 
-async def test_a_closed_stream_says_so(pair: Pair) -> None:
+async def test_a_closed_stream_raises_connection_lost(pair: Pair) -> None:
     pair.near.close()
     pair.near.close()
 
@@ -249,7 +249,7 @@ async def test_a_closed_stream_says_so(pair: Pair) -> None:
         await pair.near.wait_writable()
 
 
-async def test_who_waits_for_closed_streams_is_told_each_time(pair: Pair) -> None:
+async def test_every_wait_for_a_closed_stream_raises(pair: Pair) -> None:
     for stream in pair:
         stream.close()
 
@@ -260,7 +260,7 @@ async def test_who_waits_for_closed_streams_is_told_each_time(pair: Pair) -> Non
             await stream.wait_writable()
 
 
-async def test_closing_wakes_who_waits(pair: Pair, nursery: trio.Nursery) -> None:
+async def test_closing_a_stream_wakes_its_waiters(pair: Pair, nursery: trio.Nursery) -> None:
     await send_until_full(pair.near)
     woken: list[str] = []
 
@@ -305,7 +305,7 @@ async def test_an_address_of_another_machine_cannot_be_listened_on() -> None:
         await TcpNetwork().listen("192.0.2.1", 0)
 
 
-async def test_a_port_where_nobody_listens_refuses() -> None:
+async def test_a_port_without_a_listener_refuses() -> None:
     port = await closed_port()
 
     with pytest.raises(ConnectionRefusedError) as caught:

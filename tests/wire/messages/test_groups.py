@@ -1,4 +1,4 @@
-"""Messages of consumer groups: every field travels, and older and newer peers are understood."""
+"""Messages of consumer groups: every field is encoded, and older and newer peers are supported."""
 
 import typing
 from types import NoneType
@@ -53,7 +53,7 @@ def test_every_field_travels(message_type: type[msgspec.Struct]) -> None:
 
 
 @every_message
-def test_an_older_peer_leaves_out_what_has_a_default(message_type: type[msgspec.Struct]) -> None:
+def test_fields_with_defaults_may_be_missing(message_type: type[msgspec.Struct]) -> None:
     values: list[object] = msgspec.msgpack.decode(msgspec.msgpack.encode(filled(message_type)))
     required = [info for info in msgspec.structs.fields(message_type) if info.required]
 
@@ -65,7 +65,7 @@ def test_an_older_peer_leaves_out_what_has_a_default(message_type: type[msgspec.
 
 
 @every_message
-def test_a_newer_peer_may_say_more(message_type: type[msgspec.Struct]) -> None:
+def test_fields_of_a_newer_peer_are_ignored_by_groups(message_type: type[msgspec.Struct]) -> None:
     sent = filled(message_type)
     values: list[object] = msgspec.msgpack.decode(msgspec.msgpack.encode(sent))
 

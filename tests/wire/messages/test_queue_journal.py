@@ -1,4 +1,4 @@
-"""The journal is read as it was written, and nothing else is read as a journal."""
+"""Journal frames round-trip, and other bytes are refused."""
 
 import re
 from typing import Final, get_args
@@ -41,7 +41,7 @@ def test_a_frame_that_was_cut_is_refused(frame: JournalFrame) -> None:
         decode(data + b"\xc0")
 
 
-def test_frames_are_written_as_they_were_and_those_of_before_are_read() -> None:
+def test_journal_frames_keep_their_encoding_and_old_ones_are_read() -> None:
     kept = FILE.read_text(encoding="utf-8").splitlines()
 
     assert kept == [line(frame) for frame in FRAMES]
@@ -75,13 +75,13 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
     assert decode(data) == JournalFrame(1, [Seeked(5)], BackgroundWork.MOVES)
 
 
-def test_a_frame_may_say_what_is_left_to_do() -> None:
+def test_a_journal_frame_may_have_background_work() -> None:
     frame = JournalFrame(1, [Seeked(5)], BackgroundWork.NOTHING)
     assert decode(encode(frame)) == frame
     assert encode(JournalFrame(1, [Seeked(5)])) == msgpack.packb([1, [[1, 5, 0]]])
 
 
-def test_a_frame_may_say_where_the_last_snapshot_begins() -> None:
+def test_a_journal_frame_may_have_a_snapshot_offset() -> None:
     frame = JournalFrame(1, [Seeked(5)], BackgroundWork.NOTHING, 70)
     assert decode(encode(frame)) == frame
     assert encode(JournalFrame(1, [Seeked(5)], None, 70)) == msgpack.packb(
@@ -99,7 +99,7 @@ def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> Non
 
 
 @pytest.mark.parametrize("value", [b"", b"\xc0", b"\x92\xff\x90", b"\x92\x01\x91\x92\x01\xfb"])
-def test_what_is_no_journal_is_refused(value: bytes) -> None:
+def test_bytes_that_are_no_journal_are_refused(value: bytes) -> None:
     with pytest.raises(WireFormatError):
         decode(value)
 

@@ -61,7 +61,7 @@ def test_every_api_has_a_sample_and_a_register_entry() -> None:
 
 
 @each_exchange
-def test_a_request_survives_the_wire(exchange: Exchange) -> None:
+def test_a_request_round_trips(exchange: Exchange) -> None:
     data = exchange.api.encode_request(
         exchange.request, version=VERSION, correlation_id=CORRELATION_ID
     )
@@ -75,7 +75,7 @@ def test_a_request_survives_the_wire(exchange: Exchange) -> None:
 
 
 @each_exchange
-def test_a_reply_survives_the_wire(exchange: Exchange) -> None:
+def test_a_reply_round_trips(exchange: Exchange) -> None:
     data = exchange.api.encode_reply(exchange.reply, version=VERSION, correlation_id=CORRELATION_ID)
 
     frame = only_frame(data)
@@ -192,7 +192,7 @@ def test_what_is_not_a_message_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, -(2**63), 2**63, 2**64 - 1])
-def test_sizes_times_and_identities_are_never_negative_or_huge(number: int) -> None:
+def test_sizes_times_and_ids_are_never_negative_or_huge(number: int) -> None:
     messages: list[tuple[Callable[[memoryview], object], list[object]]] = [
         (api.PRODUCE.decode_request, [1, number, []]),
         (api.PRODUCE.decode_request, [1, 1000, [[bytes(16), 0, number]]]),
@@ -250,7 +250,7 @@ def spoken(min_version: int, max_version: int) -> api.Api[object, object]:
         ((3, 3), (1, 9), 3),
     ],
 )
-def test_the_highest_version_that_both_sides_know_is_chosen(
+def test_the_highest_common_version_is_chosen(
     ours: tuple[int, int], theirs: tuple[int, int], chosen: int
 ) -> None:
     offered = [ApiVersions(ApiKey.HELLO, 9, 9), ApiVersions(ApiKey.FETCH, *theirs)]
@@ -259,7 +259,7 @@ def test_the_highest_version_that_both_sides_know_is_chosen(
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [((1, 2), (3, 4)), ((3, 4), (1, 2)), ((1, 1), (2, 1))])
-def test_sides_without_a_common_version_say_what_each_speaks(
+def test_an_error_without_a_common_version_names_both_ranges(
     ours: tuple[int, int], theirs: tuple[int, int]
 ) -> None:
     with pytest.raises(UnsupportedVersionError) as caught:
@@ -272,12 +272,12 @@ def test_sides_without_a_common_version_say_what_each_speaks(
     assert (caught.value.min_version, caught.value.max_version) == theirs
 
 
-def test_an_api_that_the_broker_does_not_offer_cannot_be_asked() -> None:
+def test_an_api_without_an_offered_version_is_unsupported() -> None:
     with pytest.raises(UnsupportedVersionError, match="the broker does not offer FETCH"):
         choose_version(api.FETCH, [ApiVersions(ApiKey.HELLO, 1, 1)])
 
 
-def test_a_request_names_no_more_than_a_broker_can_work_through_soon() -> None:
+def test_lists_in_requests_are_bounded() -> None:
     most = api.METADATA.encode_request(
         MetadataRequest(["t"] * LIST_LENGTH_MAX), version=1, correlation_id=1
     )

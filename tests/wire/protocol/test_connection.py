@@ -1,4 +1,4 @@
-"""The two ends of a connection: who may say what, and what a wrong word costs."""
+"""The two ends of a connection: legal messages, and the effects of illegal ones."""
 
 import doctest
 
@@ -129,7 +129,7 @@ def test_the_first_request_must_be_a_hello() -> None:
         server.next_request()
 
 
-def test_a_hello_that_was_refused_introduces_nobody() -> None:
+def test_a_refused_hello_does_not_count_as_a_hello() -> None:
     for bad_hello in (
         frame(api_key=ApiKey.HELLO, header=b"\x91\x01"),
         frame(api_key=ApiKey.HELLO, api_version=2, header=b"\x92\xa1a\xa1a"),
@@ -152,7 +152,7 @@ def test_a_client_may_only_send_requests(kind: FrameKind) -> None:
         server.next_request()
 
 
-def test_an_unknown_api_is_refused_and_the_connection_goes_on() -> None:
+def test_an_unknown_api_is_refused_and_the_connection_stays_open() -> None:
     server = introduced_server()
 
     receive(server.decoder, frame(api_key=999) + METADATA)
@@ -184,7 +184,7 @@ def test_an_unknown_version_is_refused_with_the_known_ones(version: int) -> None
     [b"", b"\x90", b"\x91\x01", b"\xc1", b"\x91\x91\xa1\xff", b"\x92\xc0" + b"\x91" * 100_000],
     ids=["nothing", "no field", "wrong type", "no msgpack", "no UTF-8", "nested"],
 )
-def test_a_malformed_message_in_a_good_frame_is_refused_and_the_connection_goes_on(
+def test_a_malformed_message_is_refused_and_the_connection_stays_open(
     header: bytes,
 ) -> None:
     server = ServerConnection(APIS, max_frame_bytes=FRAME_BYTES_MAX)
@@ -263,7 +263,7 @@ def test_the_hello_goes_out_in_version_1_before_anything_is_known() -> None:
     assert (request.version, request.correlation_id) == (1, correlation_id)
 
 
-def test_nothing_can_be_asked_that_was_not_offered() -> None:
+def test_an_api_that_was_not_offered_cannot_be_requested() -> None:
     client = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
 
     with pytest.raises(UnsupportedVersionError, match="the broker does not offer METADATA"):

@@ -1,4 +1,4 @@
-"""Frames come out as they went in, however the bytes arrive; nothing else ever comes out."""
+"""Frames are decoded as they were encoded, however the bytes arrive; other bytes are refused."""
 
 from typing import NamedTuple
 
@@ -186,7 +186,7 @@ NOT_FRAMES = {
     "an SSH banner": b"SSH-2.0-OpenSSH_9.6\r\n" + bytes(10),
     "zeros": bytes(24),
     "ones": b"\xff" * 24,
-    "text": b"hello, is there anybody out there?",
+    "text": b"hello, is there any broker there??",
 }
 
 
@@ -201,7 +201,7 @@ def test_what_is_not_a_frame_is_refused(name: str, at_once: int, max_frame_bytes
     assert decoder.capacity == INITIAL
 
 
-def test_the_error_shows_the_bytes_and_asks_who_is_there() -> None:
+def test_the_error_for_a_foreign_peer_shows_its_bytes() -> None:
     with pytest.raises(WireFormatError) as caught:
         receive(new_decoder(), HTTP, at_once=1000)
 
@@ -306,7 +306,7 @@ def test_there_is_always_space_to_receive_into() -> None:
     assert decoder.buffered_bytes == 0
 
 
-def test_memory_is_given_back_when_nothing_is_buffered() -> None:
+def test_shrink_releases_an_empty_buffer() -> None:
     decoder = new_decoder()
     receive(decoder, encoded(LARGE), at_once=1 << 20)
     grown = decoder.capacity
@@ -318,7 +318,7 @@ def test_memory_is_given_back_when_nothing_is_buffered() -> None:
     assert receive(decoder, STREAM, at_once=1 << 20) == SAMPLES * 2
 
 
-def test_memory_with_bytes_in_it_is_not_given_back() -> None:
+def test_shrink_keeps_buffered_bytes() -> None:
     decoder = new_decoder()
     data = encoded(LARGE)
     begun = 2 * INITIAL

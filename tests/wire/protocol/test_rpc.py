@@ -1,4 +1,4 @@
-"""Requests on one connection: replies in any order, and one outcome for each whatever happens."""
+"""Requests on one connection: replies in any order, and exactly one outcome for each."""
 
 from collections.abc import Callable
 
@@ -75,7 +75,7 @@ async def test_hellos_are_exchanged_first(nursery: trio.Nursery) -> None:
     assert not connected.rpc.is_lost
 
 
-async def test_a_reply_reaches_who_asked(connected: Connected) -> None:
+async def test_a_reply_reaches_its_caller(connected: Connected) -> None:
     connected.nursery.start_soon(connected.ask_metadata)
     await wait_all_tasks_blocked()
     (correlation_id,) = connected.broker.read()
@@ -88,7 +88,7 @@ async def test_a_reply_reaches_who_asked(connected: Connected) -> None:
     assert connected.rpc.in_flight_count == 0
 
 
-async def test_a_reply_that_is_all_there_is_costs_one_call(connected: Connected) -> None:
+async def test_a_single_reply_costs_one_receive_call(connected: Connected) -> None:
     connected.rpc.submit(api.METADATA, METADATA, connected.take)
     (correlation_id,) = connected.broker.read()
     before = connected.stream.receive_count
@@ -183,7 +183,7 @@ async def test_take_sees_the_attachment_while_it_is_valid(connected: Connected) 
     assert results == [b"data"]
 
 
-async def test_what_take_cannot_read_fails_that_call_alone(connected: Connected) -> None:
+async def test_a_reply_that_take_rejects_fails_only_its_call(connected: Connected) -> None:
     def refuse(_reply: MetadataReply, _attachment: memoryview) -> None:
         raise WireFormatError("this makes no sense")
 
@@ -227,7 +227,7 @@ async def test_take_is_not_called_for_an_error(connected: Connected) -> None:
     assert connected.outcomes == ["refused"]
 
 
-async def test_a_cancelled_call_drops_its_reply_and_harms_nobody(connected: Connected) -> None:
+async def test_a_cancelled_call_drops_its_reply_and_no_other(connected: Connected) -> None:
     with trio.move_on_after(0):
         await connected.rpc.ask(api.METADATA, METADATA)
     connected.nursery.start_soon(connected.ask_metadata)
@@ -308,7 +308,7 @@ async def test_a_lost_connection_takes_no_more_requests(connected: Connected) ->
         await connected.rpc.ask(api.METADATA, METADATA)
 
 
-async def test_everybody_has_an_error_of_his_own_about_a_lost_connection(
+async def test_each_caller_of_a_lost_connection_gets_its_own_error(
     connected: Connected,
 ) -> None:
     for _ in range(2):
@@ -321,7 +321,7 @@ async def test_everybody_has_an_error_of_his_own_about_a_lost_connection(
             await connected.rpc.ask(api.METADATA, METADATA)
         lengths.append(len(told.traceback))
 
-    assert len(set(lengths)) == 1, "a traceback that everybody shares grows"
+    assert len(set(lengths)) == 1, "a shared traceback grows"
     first, second = connected.outcomes
     assert first is not second
 
@@ -333,7 +333,7 @@ async def test_everybody_has_an_error_of_his_own_about_a_lost_connection(
         api.METADATA.encode_reply(METADATA_REPLY, version=1, correlation_id=77),
         api.METADATA.encode_request(METADATA, version=1, correlation_id=1),
     ],
-    ids=["HTTP", "a reply nobody asked for", "a request"],
+    ids=["HTTP", "an unrequested reply", "a request"],
 )
 async def test_a_peer_that_breaks_the_protocol_loses_the_connection(
     connected: Connected, garbage: bytes
@@ -381,9 +381,7 @@ async def test_closing_fails_everything_that_is_open(connected: Connected) -> No
 
 
 @pytest.mark.parametrize("count", [2, 2000], ids=["a few", "more than is received at once"])
-async def test_whoever_gets_a_reply_may_close_the_connection(
-    connected: Connected, count: int
-) -> None:
+async def test_a_callback_may_close_the_connection(connected: Connected, count: int) -> None:
     def take_and_close(outcome: Outcome) -> None:
         connected.take(outcome)
         connected.rpc.close()
@@ -396,7 +394,7 @@ async def test_whoever_gets_a_reply_may_close_the_connection(
         for each in connected.broker.read()
     ]
 
-    connected.stream.feed(b"".join(replies))  # All are there before anybody is told of one.
+    connected.stream.feed(b"".join(replies))  # All arrive before the first callback.
     await wait_all_tasks_blocked()
 
     answered, *lost = connected.outcomes
@@ -422,7 +420,7 @@ async def test_a_connection_that_breaks_while_sending_is_lost(nursery: trio.Nurs
     await connected.rpc.wait_sent(0)
 
 
-async def test_wait_sent_bounds_what_is_buffered(nursery: trio.Nursery) -> None:
+async def test_wait_sent_bounds_the_write_buffer(nursery: trio.Nursery) -> None:
     stream = FakeStream(allowance=0)
     rpc = RpcConnection(stream)
     nursery.start_soon(rpc.run)
@@ -443,7 +441,7 @@ async def test_wait_sent_bounds_what_is_buffered(nursery: trio.Nursery) -> None:
     rpc.close()
 
 
-async def test_closing_ends_the_wait_for_what_will_not_be_sent(nursery: trio.Nursery) -> None:
+async def test_closing_ends_wait_sent(nursery: trio.Nursery) -> None:
     stream = FakeStream(allowance=0)
     rpc = RpcConnection(stream)
     nursery.start_soon(rpc.run)

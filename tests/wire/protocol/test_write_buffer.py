@@ -1,4 +1,4 @@
-"""What is put into a write buffer is sent once, whole and in order, whatever the stream takes."""
+"""A write buffer sends its pieces once, whole and in order, whatever the stream accepts."""
 
 import pytest
 import trio
@@ -26,7 +26,7 @@ def content(piece: BytesLike | FileRegion) -> bytes:
     return bytes(piece)
 
 
-def test_what_the_stream_takes_is_sent_at_once() -> None:
+def test_a_flush_sends_the_accepted_bytes_at_once() -> None:
     stream = FakeStream()
     write_buffer = WriteBuffer(stream)
 
@@ -77,7 +77,7 @@ def test_any_pieces_are_sent_whole_and_in_order(
     assert stream.sent == expected
 
 
-async def test_what_was_not_taken_is_sent_when_the_stream_takes_more() -> None:
+async def test_run_sends_the_rest_when_the_stream_is_writable() -> None:
     stream = FakeStream(allowance=4)
     write_buffer = WriteBuffer(stream)
 
@@ -115,7 +115,7 @@ async def test_empty_pieces_are_left_out() -> None:
     assert write_buffer.pending_bytes == 0
 
 
-def test_more_pieces_than_one_call_takes_are_sent() -> None:
+def test_more_pieces_than_one_call_accepts_are_sent() -> None:
     stream = FakeStream()
     write_buffer = WriteBuffer(stream)
 
