@@ -42,14 +42,14 @@ Witness = tuple[str, str]
 @final
 @dataclass(slots=True)
 class Page:
-    """One page, with its rows as the tests would have them."""
+    """One page, with its rows from the marks of the tests."""
 
     text: str
     generated: str
     bare: list[str] = field(default_factory=list[str])
     """The ids that have neither a test nor a note."""
     ids: list[str] = field(default_factory=list[str])
-    """In the order of the rows."""
+    """Ids in the order of the rows."""
 
 
 def witnesses_in(text: str) -> Iterator[tuple[str, str]]:
@@ -80,7 +80,7 @@ def _marked(decorator: ast.expr) -> Iterator[str]:
 
 
 def all_witnesses() -> dict[str, list[Witness]]:
-    """Return what shows each id, in order of the files."""
+    """Return the witnesses of each id, in order of the files."""
     found: dict[str, list[Witness]] = {}
     for path in sorted(TESTS.rglob("*.py")):
         if path == Path(__file__) or path.name == "test_matrices.py":

@@ -11,7 +11,7 @@ Fields = Mapping[str, tuple[int, str]]
 
 
 def dump_fields(data: bytes, fields: Fields, *, start: int = 0) -> Iterator[str]:
-    """Yield a line for each field of what begins at `start`."""
+    """Yield a line for each field of the bytes from `start` on."""
     for name, (offset, letters) in fields.items():
         yield from dump_field(data, name, start + offset, letters=letters)
 
@@ -25,7 +25,7 @@ def dump_field(data: bytes, name: str, offset: int, *, letters: str) -> Iterator
 
 
 def lines(offset: int, data: bytes, meaning: str) -> Iterator[str]:
-    """Yield the bytes in lines, what they mean beside the first."""
+    """Yield the bytes in lines, with their meaning beside the first."""
     for start in range(0, len(data), _BYTES_IN_A_LINE):
         shown = data[start : start + _BYTES_IN_A_LINE].hex(" ")
         yield f"{offset + start:4}  {shown:<{3 * _BYTES_IN_A_LINE}} {meaning}".rstrip()

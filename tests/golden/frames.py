@@ -11,7 +11,7 @@ from typing import Final
 FOLDER: Final = Path(__file__).parent / "frames"
 _SECTION: Final = re.compile(r"^# (.*)\n", re.MULTILINE)
 _BYTES: Final = slice(6, 53)
-"""Where the hexadecimal digits stand in a line."""
+"""Column of the hexadecimal digits in a line."""
 
 
 def read_dumps(folder: Path = FOLDER) -> dict[str, str]:
@@ -36,7 +36,7 @@ def write_dumps(dumps: Mapping[str, str]) -> None:
 
 
 def bytes_of(dump: str) -> bytes:
-    """Return the bytes that a dump shows; none is left out."""
+    """Return the bytes of a dump."""
     shown = b""
     for line in dump.splitlines():
         assert int(line[:4]) == len(shown)

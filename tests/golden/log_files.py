@@ -30,7 +30,7 @@ from tidelog.wire.batch.record_batch import (
 DIRECTORY = "log"
 OWNER = SegmentHeader(bytes(range(0xA0, 0xB0)), 3, 1000)
 NOW_MS = 1_700_000_010_000
-"""When each batch is appended."""
+"""Append time of each batch."""
 CONFIG = LogConfig(index_interval_bytes=100)
 SEALED_AT_MS = NOW_MS + CONFIG.roll_after_ms
 RECORDS = (
@@ -94,7 +94,7 @@ CHECKPOINT_CONTENT = (
 
 
 def log_files() -> dict[str, bytes]:
-    """Return the name of each golden file of `logstore`, and what it would be if written now."""
+    """Return the names of the golden files of `logstore` with their present encoding."""
     disk = FaultyDisk()
     _write_log(disk)
     segment = _read(disk, f"{1000:020}.log")
@@ -123,7 +123,7 @@ def _write_log(disk: Disk) -> None:
 
 
 def _nothing_before(offset: int) -> LogCheckpoint:
-    """Return the checkpoint of an empty log that does not begin at 0."""
+    """Return the checkpoint of an empty log that starts above 0."""
     return LogCheckpoint(
         log_start_offset=offset,
         recovery_offset=offset,
@@ -147,7 +147,7 @@ def _append(log: PartitionLog, number: int) -> None:
         producer_epoch=3,
         base_sequence=100 + number,
     )
-    # Of a producer that was known to its leader, and is not known here.
+    # Of a producer that its leader knew, and this log does not know.
     stamp_leader(memoryview(batch), base_offset=log.log_end_offset, leader_epoch=7)
     stamp_replica(memoryview(batch), durable_position=0)
     header = parse_header(batch)

@@ -119,7 +119,7 @@ RECORDS: list[Record] = [
     TransactionNamesForgotten(["query-1"]),
 ]
 IN_OLDER_FORM = (0, 1, 13, 15)
-"""Lines of records that are written with more fields now, and stand further below as well."""
+"""Lines of records that have more fields now, with new lines further below."""
 
 
 def line(record: Record) -> str:

@@ -64,7 +64,7 @@ FRAMES = [
     ),
 ]
 EXAMPLE = queue_journal.encode(FRAMES[1])
-"""Of the page of the format: a receive."""
+"""The worked example of the format page: a receive."""
 
 
 def line(frame: JournalFrame) -> str:

@@ -47,7 +47,7 @@ COLUMN_NAMES = ("timestamp_deltas", "keys", "values", "headers", "offset_deltas"
 
 
 def golden_files() -> dict[str, bytes]:
-    """Return the name of each golden file of `wire`, and what it would be if written now."""
+    """Return the names of the golden files of `wire` with their present encoding."""
     batch = bytes(stored_batch())
     sparse = bytes(sparse_batch())
     return {
@@ -61,12 +61,12 @@ def golden_files() -> dict[str, bytes]:
 
 
 def depends_on_the_compressor(name: str) -> bool:
-    """Return whether another release of a library may write other bytes; all must be readable."""
+    """Return whether other releases of a library may write other bytes; all must be readable."""
     return "_lz4" in name or "_zstd" in name
 
 
 def attachment_of(name: str) -> bytes:
-    """Return what follows the message in the golden frame of this name."""
+    """Return the attachment of the golden frame of this name."""
     if name.startswith("produce_request"):
         return bytes(sample_batch())
     if name.startswith("fetch_reply"):
@@ -100,7 +100,7 @@ def dump_frame(frame: bytes) -> Iterator[str]:
 
 
 def frames() -> Iterator[tuple[str, bytes]]:
-    """Yield the name of each golden frame of a newest version, and its bytes if written now."""
+    """Yield the name of each golden frame of a newest version with its present encoding."""
     for exchange in EXCHANGES:
         for part, encode, message in (
             ("request", exchange.api.encode_request, exchange.request),

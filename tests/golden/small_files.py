@@ -28,7 +28,7 @@ SMALL_FILES: dict[str, msgspec.Struct] = {
 
 
 def small_files() -> dict[str, bytes]:
-    """Return the name of each golden file, and what it would be if written now."""
+    """Return the names of the golden files with their present encoding."""
     disk = FaultyDisk()
     for name, content in SMALL_FILES.items():
         write_small_file(disk, name, content)

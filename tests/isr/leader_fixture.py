@@ -10,7 +10,7 @@ LAG_MAX_MS = 10_000
 
 
 class LeaderFixture:
-    """A partition that broker 1 leads, and what it is told."""
+    """A partition that broker 1 leads, and its events."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class LeaderFixture:
         durable: int = 0,
         is_whole: bool = True,
     ) -> None:
-        """Let a follower report that it has all, or up to `end`."""
+        """Report that a follower has all records, or those up to `end`."""
         log_end = self.log_end if end is None else end
         report = FollowerReport(node, epoch or 10 + node, log_end, durable, is_whole)
         self.leader.follower_reported(report, now_ms=self.now_ms)
 
     def append_everywhere(self, count: int) -> None:
-        """Append, and let both followers report that they have all."""
+        """Append, and report that both followers have all records."""
         self.append(count)
         self.report(2)
         self.report(3)
@@ -72,18 +72,18 @@ class LeaderFixture:
         return self.leader.next_isr_change(now_ms=self.now_ms)
 
     def propose(self) -> IsrChange:
-        """Return the change that is proposed now; there is one."""
+        """Return the change that the leader proposes now."""
         change = self.next_change()
         assert change is not None
         return change
 
     def proposed(self) -> list[int] | None:
-        """Return the node ids of the ISR that is proposed now."""
+        """Return the node ids of the proposed ISR."""
         change = self.next_change()
         return None if change is None else [node for node, _ in change.in_sync_replicas]
 
     def agree(self, *in_sync: int, minimum: int = 2) -> None:
-        """Let the cluster have agreed on others in sync."""
+        """Commit another ISR."""
         epoch = self.leader.replicas.partition_epoch + 1
         replicas = ReplicaSet((1, 2, 3), in_sync, epoch, minimum)
         self.leader.replicas_changed(replicas, now_ms=self.now_ms)

@@ -15,7 +15,7 @@ def spent_in(seconds: float, piece_bytes: int, rate: int = RATE) -> int:
         available = budget.available(rate, now_ms=now_ms)
         assert available is not None
         if available:
-            # One batch goes, however large it is.
+            # A batch of any size passes.
             count = max(piece_bytes, min(available, piece_bytes))
             budget.spend(count)
             total += count

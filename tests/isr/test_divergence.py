@@ -93,7 +93,7 @@ Lineage = list[int]
 
 @st.composite
 def two_logs(draw: st.DrawFn) -> tuple[Lineage, Lineage]:
-    """Return two logs as leaders of growing epochs can have left them.
+    """Return two logs that leaders of growing epochs may leave.
 
     Every epoch is written by one leader, which begins with a copy of one of the logs.
     """
@@ -101,7 +101,7 @@ def two_logs(draw: st.DrawFn) -> tuple[Lineage, Lineage]:
     for epoch in range(1, 7):
         mine = draw(st.integers(0, 1))
         leader, follower = logs[mine], logs[1 - mine]
-        if draw(st.booleans()):  # The other follows for a while.
+        if draw(st.booleans()):  # The other one follows for a while.
             common = 0
             while common < min(map(len, logs)) and leader[common] == follower[common]:
                 common += 1
@@ -126,7 +126,7 @@ def test_rounds_of_fetches_find_the_divergence(logs: tuple[Lineage, Lineage]) ->
     rounds = 0
     while (diverging := ask(leader, shape(*follower))) is not None:
         end = truncation_offset(shape(*follower), diverging)
-        assert end < len(follower), "a question without an end"
+        assert end < len(follower), "the fetches do not end"
         del follower[end:]
         rounds += 1
 
@@ -142,7 +142,7 @@ def compare(leader: LogShape, follower: LogShape) -> Diverging | None:
 
 
 def test_a_reverted_disk_is_found_by_the_start_offsets_of_epochs() -> None:
-    """Life 8600509: offset 2 is of epoch 2 again, as it was before it was cut off."""
+    """Seed 8600509: offset 2 has epoch 2 again, as before its truncation."""
     leader, follower = shape(1, 1, 3, 3, 3), shape(1, 1, 2, 3, 3)
 
     assert ask(leader, follower) is None, "the last epoch is the same"
@@ -174,7 +174,7 @@ def test_logs_with_different_start_offsets_are_compared_where_they_overlap() -> 
 def test_a_reverted_log_diverges_where_it_was_reverted(
     epochs: list[int], starts: tuple[int, int], went_back: tuple[int, int] | None
 ) -> None:
-    """What comes back is of an older epoch, and epochs still do not fall: else that is damage."""
+    """Reverted records have an older epoch. Epochs still do not fall: otherwise it is damage."""
     changed = list(epochs)
     if went_back is not None and went_back[0] < len(epochs):
         at, epoch = went_back

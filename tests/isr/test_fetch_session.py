@@ -131,7 +131,7 @@ def test_a_leader_checks_only_reported_and_touched_partitions() -> None:
 
 
 def test_the_leader_awaits_a_report_before_it_answers_again() -> None:
-    """Else a leader would send the same batches at every append, to a follower with a full disk."""
+    """Otherwise a leader would resend batches at every append to a follower with a full disk."""
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
     theirs.take(request(ours.next_delta(position_of, no_epochs), begins=True))

@@ -136,7 +136,7 @@ def test_a_removed_follower_rejoins_only_after_it_caught_up() -> None:
 
     led.wait(100)
     led.report(3, 10)
-    assert led.proposed() == [1, 2, 3], "it has all that there was when it was heard of last"
+    assert led.proposed() == [1, 2, 3], "it had all records at its last report"
 
 
 @pytest.mark.invariant("I39")
@@ -224,7 +224,7 @@ def test_a_lost_answer_about_a_dead_replica_is_settled_by_proposing_the_current_
     assert settling is not None
     assert settling.in_sync_replicas == ((1, 11), (2, 12))
     assert settling.partition_epoch == lost.partition_epoch
-    assert led.high_watermark == 10, "it may have been let in"
+    assert led.high_watermark == 10, "it may be in the ISR already"
     led.agree(1, 2)
     led.leader.on_isr_change_committed(settling)
     assert led.high_watermark == 15
@@ -245,7 +245,7 @@ def test_the_settling_isr_change_is_retried_until_it_is_answered() -> None:
 
     led.append(5)
     led.report(2)
-    assert led.high_watermark == 0, "no copy of the first request has been ruled out"
+    assert led.high_watermark == 0, "a copy of the first request may still be applied"
     led.wait(RETRY_MS)
     assert led.proposed() == [1, 2]
 
@@ -295,7 +295,7 @@ def test_a_follower_joins_the_isr_only_with_all_committed_records() -> None:
     assert led.high_watermark == 10
 
     led.report(3, 9)
-    assert led.next_change() is None, "it is not late, and lacks something"
+    assert led.next_change() is None, "it does not lag, but lacks records"
 
     led.report(3, 10)
     assert led.proposed() == [1, 2, 3]
@@ -303,12 +303,12 @@ def test_a_follower_joins_the_isr_only_with_all_committed_records() -> None:
 
 @pytest.mark.invariant("I41", "I56")
 def test_a_follower_joins_the_isr_only_at_the_epoch_start_offset() -> None:
-    """I41: earlier leaders may have acknowledged it, though it is not known here."""
+    """I41: earlier leaders may have acknowledged records above the high watermark of this one."""
     led = LeaderFixture(1, 2, 3, log_end=10)
     led.agree(1, 2)
     led.report(3, 9)
     assert led.high_watermark == 0
-    assert led.next_change() is None, "it is not late, for it was in sync when the epoch began"
+    assert led.next_change() is None, "it does not lag, because it was in sync at the epoch start"
 
     led.report(3, 10)
     assert led.proposed() == [1, 2, 3]
@@ -349,7 +349,7 @@ def test_a_fenced_or_stopping_broker_does_not_join_the_isr() -> None:
 
 @pytest.mark.invariant("I40")
 def test_the_high_watermark_waits_for_a_joining_follower() -> None:
-    """I40: else it might always be a moment behind."""
+    """I40: otherwise it might always be a moment behind."""
     led = LeaderFixture(1, 2)
     led.report(3, 0)
     led.agree(1, 2)
@@ -419,7 +419,7 @@ def test_a_damaged_follower_is_removed_from_the_isr_at_once() -> None:
     led.report(3, is_whole=False)
 
     assert led.proposed() == [1, 2]
-    assert led.high_watermark == 10, "it counts until the cluster has agreed; it has all"
+    assert led.high_watermark == 10, "it counts until the shrink is committed, and has all records"
 
 
 def test_a_damaged_follower_neither_joins_the_isr_nor_delays_the_high_watermark() -> None:

@@ -12,10 +12,10 @@ from tidelog.logstore.leader_epochs import LeaderEpochs
 
 @final
 class Copy:
-    """A replica: a log, and what it knows to be committed."""
+    """A replica: a log and its high watermark."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start with an empty log."""
         self.log: list[tuple[int, str]] = []
         self.high_watermark = 0
         self._epochs = LeaderEpochs()
@@ -30,7 +30,7 @@ class Copy:
         return LogShape(0, len(self.log), self._epochs)
 
     def lead(self, leader_epoch: int) -> None:
-        """Lead from now on."""
+        """Become the leader."""
         self._leader_epoch = leader_epoch
 
     def write(self, *values: str) -> None:
@@ -50,7 +50,7 @@ class Copy:
         )
 
     def fetch(self, leader: "Copy") -> str:
-        """Ask the leader once; return what came of it."""
+        """Fetch once from the leader; return the step."""
         follower = self.follower
         assert follower is not None
         position = follower.position(self.shape())
@@ -73,11 +73,11 @@ class Copy:
         return type(step).__name__
 
     def fetch_all(self, leader: "Copy") -> list[str]:
-        """Ask until there is nothing more; return all that came of it but the last step."""
+        """Fetch until there is nothing more; return all steps but the last."""
         steps: list[str] = []
         while self.log != leader.log:
             steps.append(self.fetch(leader))
-            assert len(steps) < 10, "it does not end"
+            assert len(steps) < 10, "the fetches do not end"
         self.fetch(leader)
         return steps
 
@@ -151,7 +151,7 @@ def test_after_two_fast_failovers_the_unknown_epoch_is_truncated() -> None:
 
 @pytest.mark.invariant("I49")
 def test_logs_with_interleaved_epochs_converge_in_several_rounds() -> None:
-    """I49: each answer leads to the next smaller epoch that one of them knows."""
+    """I49: each answer leads to the next smaller epoch of the two logs."""
     a, b = Copy(), Copy()
     a.lead(0)
     a.write("m1")
@@ -191,7 +191,7 @@ def test_an_epoch_without_records_causes_no_divergence() -> None:
 
 @pytest.mark.invariant("I53")
 def test_empty_answers_keep_the_fetch_position() -> None:
-    """I53, KAFKA-15510: it still says which epoch wrote its last record."""
+    """I53, KAFKA-15510: it still sends the epoch of its last record."""
     a, b = Copy(), Copy()
     a.lead(3)
     a.write("m1")
@@ -209,7 +209,7 @@ def test_empty_answers_keep_the_fetch_position() -> None:
 
 @pytest.mark.invariant("I52")
 def test_records_above_the_divergence_are_not_committed() -> None:
-    """I52, KAFKA-14704: the leader's high watermark counts only when the log is a part of its."""
+    """I52, KAFKA-14704: the leader's high watermark counts only for a prefix of its log."""
     a, b = Copy(), Copy()
     a.lead(0)
     a.write("m1", "m2", "m3")
@@ -228,7 +228,7 @@ def test_records_above_the_divergence_are_not_committed() -> None:
 
 
 def test_a_truncation_keeps_committed_records_above_the_followers_high_watermark() -> None:
-    """I48: it may be the next to lead, before it has asked again."""
+    """I48: it may be the next leader before its next fetch."""
     a, b = Copy(), Copy()
     a.lead(0)
     a.write("m1", "m2")

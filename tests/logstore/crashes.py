@@ -9,7 +9,7 @@ from tests.simulation.machine.faulty_disk import FaultyDisk, StaleHandleError
 from tidelog.logstore.log import PartitionLog
 
 POWER_CUTS = range(6)
-"""Seeds: enough for every way in which unsynced changes survive."""
+"""Seeds of power failures: enough for every outcome of unsynced changes."""
 
 
 _READING_OPERATIONS = {
@@ -18,22 +18,22 @@ _READING_OPERATIONS = {
 
 
 class ProcessEndedError(BaseException):
-    """The process ends here; nothing may handle it."""
+    """The end of the process; no code may handle it."""
 
 
 @dataclass(slots=True)
 class Story:
-    """A log and what was promised about it, up to the moment of the crash."""
+    """A log and its guarantees up to the crash."""
 
     opened: Opened
     values: dict[int, set[bytes]] = field(default_factory=dict[int, set[bytes]])
-    """By offset, what may be found there."""
+    """Values that recovery may find, by offset."""
     count: int = 0
-    """How many values were written; each is unique."""
+    """Number of written values; each is unique."""
     cut: int | None = None
-    """Where a truncation under way cuts."""
+    """Offset of a running truncation."""
     crash: str | None = None
-    """Before which call the process ended, `None` when it came to the end of the story."""
+    """Disk call before which the process ended, `None` if the scenario completed."""
 
     @property
     def log(self) -> PartitionLog:
@@ -48,11 +48,11 @@ class Story:
             self.opened.append(value, leader_epoch=leader_epoch)
 
     def flush(self, *, checkpoint: bool = False) -> None:
-        """Make all durable."""
+        """Flush the log."""
         self.opened.flush(checkpoint=checkpoint)
 
     def truncate(self, offset: int) -> None:
-        """Cut the log; what was above the cut may be found until this returns."""
+        """Truncate the log; recovery may find truncated records until this returns."""
         self.cut = offset
         self.log.truncate(offset)
         self.cut = None
@@ -70,7 +70,7 @@ class Story:
         self.log.apply_retention(high_watermark=self.log.durable_end_offset, now_ms=NOW_MS).run()
 
     def check(self, after: Opened) -> None:
-        """Check that nothing promised is missing, and that what is there is what was written."""
+        """Check that no guaranteed record is missing, and that all records are as written."""
         try:
             self._check(after)
         except AssertionError as failure:
@@ -102,7 +102,7 @@ class Story:
 
 
 def crashes(tell: Callable[[Story], None]) -> Iterator[Story]:
-    """Tell a story once for each disk call that changes something, and crash before that call."""
+    """Run a scenario once for each disk call with a change, and crash before that call."""
     number = 0
     while True:
         story = Story(new_log())
@@ -114,7 +114,7 @@ def crashes(tell: Callable[[Story], None]) -> Iterator[Story]:
 
 
 def crash(disk: FaultyDisk, number: int, tell: Callable[[], object]) -> str | None:
-    """End the process before its disk call of this number; return that call, if there is one."""
+    """End the process before the disk call of this number; return the call, if it exists."""
     seen: list[str] = []
 
     def before_call(operation: str, path: str) -> None:

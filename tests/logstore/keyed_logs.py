@@ -36,7 +36,7 @@ def append(
 
 
 def keyed_log(count: int = 60, *, keys: int = 7, size: int = 60) -> Opened:
-    """Return a log of so many batches of two records, all committed, with small segments."""
+    """Return a log of `count` batches of two records, all committed, with small segments."""
     opened = new_log()
     for number in range(count):
         key = b"key-%d" % (number % keys)
@@ -52,7 +52,7 @@ def keyed_log(count: int = 60, *, keys: int = 7, size: int = 60) -> Opened:
 
 
 def commit(opened: Opened) -> None:
-    """Roll, make all durable, with a checkpoint, and committed."""
+    """Roll the log, flush it with a checkpoint, and commit all records."""
     opened.log.roll_if_old(now_ms=NOW_MS, force=True)
     opened.log.high_watermark = opened.log.log_end_offset
     opened.flush(checkpoint=True)
@@ -61,7 +61,7 @@ def commit(opened: Opened) -> None:
 def begin(
     opened: Opened, *, config: CompactionConfig = EAGER, now_ms: int = NOW_MS + 1
 ) -> CleanerRun:
-    """Begin a round."""
+    """Start a cleaner run."""
     return CleanerRun(
         opened.log, OWNER, opened.disk, config=config, memory_bytes=MEMORY_BYTES, now_ms=now_ms
     )
@@ -70,7 +70,7 @@ def begin(
 def compact(
     opened: Opened, *, config: CompactionConfig = EAGER, now_ms: int = NOW_MS + 1
 ) -> CleanerRun | None:
-    """Run a whole round, as a broker does; `None` if there is nothing to do."""
+    """Complete a cleaner run as a broker does; `None` if there is nothing to clean."""
     if not LogToClean(opened.log, config, now_ms=now_ms).urgency:
         return None
     cleaning = begin(opened, config=config, now_ms=now_ms)
@@ -84,7 +84,7 @@ def compact(
 
 
 def swap_ready(cleaning: CleanerRun) -> None:
-    """Put what is ready in its place."""
+    """Swap the ready rewrite."""
     swap = cleaning.begin_swap()
     assert swap is not None
     swap.prepare()
@@ -94,7 +94,7 @@ def swap_ready(cleaning: CleanerRun) -> None:
 
 
 def rows_of(log: PartitionLog) -> Records:
-    """Return all records, as a consumer sees them; nothing may be damaged."""
+    """Return all records as a consumer sees them; damage is an error."""
     found: Records = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -106,13 +106,13 @@ def rows_of(log: PartitionLog) -> Records:
 
 
 def rows_in(data: bytes, offset: int) -> tuple[Records, int]:
-    """Return the records of whole batches from `offset` on, and the offset behind them."""
+    """Return the records of whole batches from `offset` on, and the offset after them."""
     found: Records = {}
     view = memoryview(data)
     while view:
         header = parse_header(view)
         assert header is not None
-        assert header.base_offset <= offset, "batches follow each other without a gap"
+        assert header.base_offset <= offset, "batches are consecutive"
         columns = decode_columns(header, view[: header.size], uncompressed_length_max=1 << 20)
         count = columns.record_count
         for place, delta in enumerate(columns.offset_deltas or range(count)):
@@ -124,7 +124,7 @@ def rows_in(data: bytes, offset: int) -> tuple[Records, int]:
 
 
 def newest_of(rows: Records, end_offset: int) -> Records:
-    """Return what a cleaning of all below `end_offset` leaves, but for tombstones."""
+    """Return the result of a cleaning below `end_offset`, tombstones aside."""
     newest = {key: offset for offset, (key, _) in rows.items() if offset < end_offset}
     return {
         offset: (key, value)

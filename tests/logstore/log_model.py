@@ -10,7 +10,7 @@ WINDOW = 5
 
 @dataclass(frozen=True, slots=True)
 class ModelBatch:
-    """One batch, and where it is."""
+    """One batch with its offset."""
 
     base_offset: int
     values: tuple[bytes, ...]
@@ -24,21 +24,21 @@ class ModelBatch:
 
     @property
     def next_sequence(self) -> int:
-        """The sequence after that of its last record."""
+        """The sequence after its last record."""
         return self.producer.sequence + len(self.values)
 
 
 @dataclass(slots=True)
 class ModelProducer:
-    """What a log remembers of a producer: its batches, oldest first, all of one epoch."""
+    """State of a producer: its batches, oldest first, all of one epoch."""
 
     epoch: int
     batches: list[ModelBatch] = field(default_factory=list[ModelBatch])
     first_sequence: int = 0
-    """What has to come next if there are none."""
+    """Next sequence without batches."""
 
     def without(self, left: list[ModelBatch]) -> "ModelProducer":
-        """Return what is known when only some batches are left in the log."""
+        """Return the state after a truncation to some batches."""
         recent = self.batches[-WINDOW:]
         kept = [batch for batch in recent if batch in left]
         gone = [batch.producer.sequence for batch in recent if batch not in left]
@@ -47,14 +47,14 @@ class ModelProducer:
 
 @dataclass(slots=True)
 class ModelLog:
-    """All that was appended and not removed."""
+    """The batches of the log."""
 
     batches: list[ModelBatch] = field(default_factory=list[ModelBatch])
     start: int = 0
     forgotten: dict[int, ModelProducer] = field(default_factory=dict[int, ModelProducer])
-    """Producers as the last truncation left them."""
+    """Producers after the last truncation."""
     forgotten_count: int = 0
-    """How many batches there were then."""
+    """Number of batches at that time."""
 
     @property
     def end(self) -> int:
@@ -62,7 +62,7 @@ class ModelLog:
         return self.batches[-1].end_offset if self.batches else 0
 
     def bounds(self) -> list[int]:
-        """Return the offsets at which the log may be cut."""
+        """Return the offsets at which the log may be truncated."""
         return [0, *(batch.end_offset for batch in self.batches)]
 
     def records(self, start: int, end: int) -> dict[int, bytes]:
@@ -75,12 +75,12 @@ class ModelLog:
         }
 
     def append(self, batch: ModelBatch) -> None:
-        """Take a batch in that is not a duplicate."""
+        """Add a batch that is no duplicate."""
         assert batch.base_offset == self.end
         self.batches.append(batch)
 
     def producers(self) -> dict[int, ModelProducer]:
-        """Return what is known of each producer, from all batches since the last truncation."""
+        """Return the state of each producer, from all batches since the last truncation."""
         producers = {
             producer_id: ModelProducer(known.epoch, list(known.batches), known.first_sequence)
             for producer_id, known in self.forgotten.items()
@@ -120,12 +120,12 @@ class ModelLog:
         return DuplicateSequenceError
 
     def lose_end(self, end: int) -> None:
-        """Go back to an earlier end, as a power cut does."""
+        """Revert to an earlier end, as a power failure does."""
         self.batches = [batch for batch in self.batches if batch.end_offset <= end]
         assert len(self.batches) >= self.forgotten_count
 
     def truncate(self, offset: int) -> None:
-        """Remove what reaches to or above `offset`; forget of producers what is not recent."""
+        """Remove batches that reach to or above `offset`, and old batches of producers."""
         left = [batch for batch in self.batches if batch.end_offset <= offset]
         self.forgotten = {
             producer_id: known.without(left) for producer_id, known in self.producers().items()

@@ -33,12 +33,12 @@ NOW_MS = 1_700_000_000_000
 SMALL = LogConfig(
     segment_bytes=4096, index_interval_bytes=512, max_message_bytes=2048, checkpoint_bytes=1 << 30
 )
-"""Segments of some 25 small batches; checkpoints only when something else asks for them."""
+"""Segments of some 25 small batches; checkpoints only on request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """An idempotent producer at one place in its stream."""
+    """An idempotent producer at one sequence."""
 
     producer_id: int = 0
     epoch: int = 0
@@ -78,7 +78,7 @@ def stored(
     durable_position: int = 0,
     timestamp_ms: int = NOW_MS,
 ) -> bytes:
-    """Return a batch as it lies in a segment."""
+    """Return a stored batch."""
     batch = memoryview(batch_of(values, timestamp_ms=timestamp_ms))
     stamp_leader(batch, base_offset=base_offset, leader_epoch=leader_epoch)
     stamp_replica(batch, durable_position=durable_position)
@@ -87,7 +87,7 @@ def stored(
 
 @dataclass(slots=True)
 class Opened:
-    """An open log, what opening it found, and the disk below."""
+    """An open log, its recovery report, and its disk."""
 
     disk: FaultyDisk
     log: PartitionLog
@@ -115,7 +115,7 @@ class Opened:
                 self.flush()
 
     def flush(self, *, checkpoint: bool = False) -> None:
-        """Make all durable, with a checkpoint if asked for."""
+        """Flush the log, with a checkpoint if requested."""
         if checkpoint:
             self.log.request_checkpoint()
         while (flush := self.log.begin_flush()) is not None:
@@ -158,7 +158,7 @@ def reopen(disk: FaultyDisk, config: LogConfig = SMALL, *, now_ms: int = NOW_MS)
 
 
 def numbered(offset: int, size: int = 20) -> bytes:
-    """Return a value that tells at which offset it should be."""
+    """Return a value that names its offset."""
     return b"%08d" % offset + b"." * (size - 8)
 
 
@@ -182,7 +182,7 @@ def records_in(data: bytes) -> dict[int, bytes]:
 def read_all(
     log: PartitionLog, *, high_watermark: int | None = None, max_bytes: int = 1000
 ) -> dict[int, bytes]:
-    """Return all records from the start on, as a consumer sees them that leaves out damage."""
+    """Return all records from the start on, as a consumer that skips damage sees them."""
     end = log.log_end_offset if high_watermark is None else high_watermark
     found: dict[int, bytes] = {}
     offset = log.log_start_offset
@@ -194,19 +194,19 @@ def read_all(
         except CorruptRecordError as error:
             offset = behind(error, offset)
             continue
-        assert max(records) >= offset, "a slice holds the offset asked for, or what follows it"
+        assert max(records) >= offset, "a slice holds the requested offset, or the next one"
         found |= {at: value for at, value in records.items() if at >= offset}
         offset = max(records) + 1
     return found
 
 
 def expected(start: int, end: int, size: int = 20) -> dict[int, bytes]:
-    """Return what `append_many` leaves from `start` to `end` (exclusive)."""
+    """Return the records of `append_many` from `start` to `end` (exclusive)."""
     return {offset: numbered(offset, size) for offset in range(start, end)}
 
 
 def behind(error: CorruptRecordError, offset: int) -> int:
-    """Return where reading can go on behind damage at `offset`."""
+    """Return the next readable offset after damage at `offset`."""
     assert error.offset == offset
     assert error.next_offset is not None
     assert error.next_offset > offset

@@ -30,7 +30,7 @@ Spoil = Callable[[Image], None]
 
 
 def source_of(count: int = COUNT) -> Opened:
-    """Return the log of the replica that has everything, in three segments and as many epochs."""
+    """Return the log of the intact replica, with three segments and as many epochs."""
     source = new_log()
     for number in range(count):
         producer = Producer(producer_id=1 + number % 3, sequence=number // 3)
@@ -42,7 +42,7 @@ def source_of(count: int = COUNT) -> Opened:
 
 
 def spoiled(source: Opened, spoil: Spoil) -> Opened:
-    """Return a log that had all that `source` has, and knows what of it is damaged."""
+    """Return a damaged copy of `source` with known damage."""
     image = image_of(source.disk)
     spoil(image)
     opened = reopen(disk_of(image))
@@ -86,7 +86,7 @@ def cut(base: int, size: int) -> Spoil:
 
 
 def batches_of(source: PartitionLog, offset: int, end_offset: int) -> bytearray:
-    """Return the batches that hold these offsets as another replica sends them."""
+    """Return the batches with these offsets, as another replica sends them."""
     data = bytearray()
     while offset < end_offset:
         part = source.read(offset, max_bytes=1 << 20, high_watermark=source.log_end_offset)
@@ -102,13 +102,13 @@ def batches_of(source: PartitionLog, offset: int, end_offset: int) -> bytearray:
 
 
 def repair(log: PartitionLog, source: PartitionLog, offset: int, *, end_offset: int) -> None:
-    """Fill these offsets."""
+    """Repair these offsets."""
     batches = memoryview(batches_of(source, offset, end_offset))
     log.repair_range(offset, end_offset, batches, now_ms=NOW_MS)
 
 
 def repair_all(log: PartitionLog, source: PartitionLog, *, at_once: int = COUNT) -> None:
-    """Fill all known damage, lowest first, `at_once` offsets at most in one call."""
+    """Repair all known damage, lowest first, at most `at_once` offsets per call."""
     while log.damage:
         damaged = log.damage[0]
         end_offset = min(damaged.end_offset, damaged.offset + at_once)
@@ -129,7 +129,7 @@ def note_all_damage(log: PartitionLog) -> None:
 
 
 def sent_by(log: PartitionLog) -> bytes:
-    """Return all batches as this replica sends them, without what each replica stamps itself."""
+    """Return all batches as this replica sends them, without its own stamps."""
     batches = memoryview(batches_of(log, log.log_start_offset, log.log_end_offset))
     position = 0
     while position < len(batches):
@@ -141,7 +141,7 @@ def sent_by(log: PartitionLog) -> bytes:
 
 
 def check_whole(opened: Opened, source: Opened) -> None:
-    """Check that a log has all that the source has, and that the next start finds all of it."""
+    """Check that a log equals the source, also after a restart."""
     _check_whole(opened, source)
     again = opened.kill()
     assert not again.report.damage
@@ -158,7 +158,7 @@ def _check_whole(opened: Opened, source: Opened) -> None:
 
 
 def producers_of(opened: Opened) -> dict[int, ProducerState]:
-    """Return what a log knows of its producers, by their ids."""
+    """Return the producer states of a log by producer id."""
     return {state.producer_id: state for state in opened.log.producers.snapshot()}
 
 

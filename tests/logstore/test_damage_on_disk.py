@@ -41,7 +41,7 @@ from tidelog.wire.batch.record_batch import HEADER_SIZE
 from tidelog.wire.errors import CorruptRecordError
 
 BITS = range(8) if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else None
-"""Which bits to flip in each byte; `None` for one that depends on its position."""
+"""Bits to flip in each byte; `None` for one that depends on the position."""
 FIRST, SECOND = name_of(0), name_of(6)
 
 
@@ -60,7 +60,7 @@ def without(offset: int, end: int) -> dict[int, bytes]:
 
 
 def check_that_it_goes_on(opened: Opened, records: dict[int, bytes]) -> None:
-    """Check that these are readable, and that appends and another start go on from there."""
+    """Check that these are readable, and that appends and another restart continue from there."""
     assert read_all(opened.log) == records
     end = opened.log.log_end_offset
     opened.append(numbered(end))
@@ -72,7 +72,7 @@ def check_that_it_goes_on(opened: Opened, records: dict[int, bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def flushed() -> Image:
-    """Two segments, 6 and 4 batches; each batch was flushed, and says so of those before it."""
+    """Two segments, 6 and 4 batches; the durable position of each covers the batches before."""
     opened = new_log()
     opened.append_many(6, flush_every=1)
     opened.log.roll_if_old(now_ms=1 << 50)
@@ -160,7 +160,7 @@ def test_every_lost_end_of_a_file_below_the_recovery_point_is_damage(checkpointe
         opened = reopen(disk_of({**checkpointed, SECOND: checkpointed[SECOND][:size]}))
 
         assert opened.report.damage == [DamagedRange(left, 10)]
-        assert opened.log.log_end_offset == 10, "offsets are never given again"
+        assert opened.log.log_end_offset == 10, "offsets are never reused"
         check_that_it_goes_on(opened, expected(0, left))
 
 
@@ -366,7 +366,7 @@ PLACES = {"header": 8, "payload": HEADER_SIZE}
 @pytest.mark.parametrize(
     ("inner", "place"),
     [(inner, place) for inner in inner_batches().values() for place in PLACES]
-    + [(FITTING, "payload")],  # If the header is damaged too, nothing can tell.
+    + [(FITTING, "payload")],  # If the header is damaged too, this is undetectable.
 )
 def test_a_batch_inside_of_a_damaged_payload_is_not_served(
     inner: bytes, place: str, *, is_durable: bool

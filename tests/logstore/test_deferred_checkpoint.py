@@ -15,7 +15,7 @@ OFTEN = LogConfig(checkpoint_bytes=1000)
 
 
 def flush_only(log: PartitionLog) -> None:
-    """Make all durable, and defer the checkpoint."""
+    """Flush the log, and defer the checkpoint."""
     flush = log.begin_flush(may_defer_checkpoint=True)
     assert flush is not None
     flush.run()
@@ -23,7 +23,7 @@ def flush_only(log: PartitionLog) -> None:
 
 
 def deferred_checkpoint(log: PartitionLog) -> FlushJob:
-    """Return what writes the deferred checkpoint."""
+    """Return the job of the deferred checkpoint."""
     checkpoint = log.begin_checkpoint()
     assert checkpoint is not None
     return checkpoint

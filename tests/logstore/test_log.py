@@ -328,7 +328,7 @@ def test_damage_below_the_log_start_offset_is_ignored() -> None:
 
 
 def test_the_first_batch_with_a_record_at_or_after_a_time_is_found() -> None:
-    """I24: although timestamps jump back and forth."""
+    """I24: also if timestamps are not in order."""
     opened = new_log()
     times = [(number * 37) % 101 for number in range(100)]
     for number, time in enumerate(times):
@@ -509,7 +509,7 @@ def test_a_closed_log_refuses_all_calls() -> None:
 
 
 def _position_of(number: int) -> int:
-    """Return where the header is of the batch with this number in its segment."""
+    """Return the position of the header of the batch with this number."""
     return SEGMENT_HEADER_SIZE + number * len(stored([numbered(0)], base_offset=0)) + 20
 
 

@@ -35,13 +35,13 @@ SIZES = st.sampled_from([1, 30, 200, 700])
 COUNTS = st.integers(1, 3)
 SEEDS = st.integers(0, 1 << 16)
 PLACES = st.floats(0, 1)
-"""Where something happens, as a share of where it could."""
+"""Position of an event, as a fraction of its range."""
 CRASH_CALLS = st.none() | st.integers(0, 12)
-"""How many more disk calls are made, `None` when the process does not end."""
+"""Disk calls before the end of the process, `None` without an end."""
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Does the same to a log and to the model, and compares."""
+    """State machine that applies the same operations to a log and to the model, and compares."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class LogMachine(RuleBasedStateMachine):
     def append_as_a_producer(
         self, producer_id: int, epoch_step: int, back: int, *, count: int, size: int
     ) -> None:
-        """Append the next batch, one too far, or one that was appended some batches ago."""
+        """Append the next batch, one after a gap, or a duplicate of an earlier one."""
         known = self.model.producers().get(producer_id)
         epoch, sequence = 1, 0
         if known is not None:
@@ -174,14 +174,14 @@ class LogMachine(RuleBasedStateMachine):
         try:
             self.opened.log.truncate(offset)
         except CorruptRecordError:
-            assert self.log_end == self.model.end, "nothing was cut off"
+            assert self.log_end == self.model.end, "nothing was truncated"
             assert self.opened.log.damage
             self.opened.log.truncate(offset, may_drop_damage=True)
 
         if offset >= self.model.end:
             return
         self.model.truncate(offset)
-        if self.log_end < self.model.end:  # The batches below the cut are damaged.
+        if self.log_end < self.model.end:  # The batches below the truncation are damaged.
             assert self.model.records(self.log_end, self.model.end).items() <= self._doubtful()
             self.model.truncate(self.log_end)
         self.damaged = [batch for batch in self.damaged if batch in self.model.batches]
@@ -255,7 +255,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(after_calls=CRASH_CALLS, count=COUNTS, size=SIZES, seed=st.none() | SEEDS)
     def crash(self, after_calls: int | None, count: int, size: int, *, seed: int | None) -> None:
-        """End the process, maybe while it appends and flushes; maybe the power goes as well."""
+        """Kill the process, maybe during an append and flush, and maybe cut the power as well."""
         doing = (
             None if after_calls is None else self.new_batch(count, size, 10, producer=Producer())
         )

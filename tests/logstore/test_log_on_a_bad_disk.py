@@ -29,7 +29,7 @@ def fill(opened: Opened, room: int = 0) -> None:
 
 
 def check_that_it_is_read_only_until_there_is_room(opened: Opened, end: int) -> None:
-    """Check that nothing above `end` is there, and that all goes on when there is room."""
+    """Check that the log ends at `end`, and that appends resume when there is room."""
     log = opened.log
     assert log.status is LogStatus.READ_ONLY
     assert log.log_end_offset == end
@@ -99,7 +99,7 @@ def test_appends_do_not_use_the_disk_reserve() -> None:
 
     with pytest.raises(DiskFullError, match="full but for 5242880 bytes in reserve"):
         opened.append_many(1)
-    opened.log.truncate(50)  # A repair may use what is in reserve.
+    opened.log.truncate(50)  # A repair may use the reserve.
     check_that_it_is_read_only_until_there_is_room(opened, 50)
 
 
@@ -185,7 +185,7 @@ def test_a_log_is_opened_on_a_full_disk() -> None:
 
 @pytest.mark.invariant("I17")
 def test_a_footer_lost_by_a_failed_sync_is_ignored() -> None:
-    """The page cache shows it to the next process, until it is dropped."""
+    """The page cache shows the footer to the next process until it is dropped."""
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100))
     opened.append_many(8)
     opened.flush(checkpoint=True)
@@ -235,7 +235,7 @@ def test_a_truncation_without_room_changes_nothing() -> None:
     assert read_all(opened.kill().log) == expected(0, 10)
 
 
-# A disk that fails
+# A failing disk
 
 
 def flush_that_fails(opened: Opened, operation: str = "sync") -> None:
@@ -385,7 +385,7 @@ def test_a_read_that_fails_takes_the_log_offline(use: str) -> None:
         USES[use](again.log)
 
     assert again.log.status is LogStatus.OFFLINE
-    assert not again.log.durable_intact, "what cannot be read may be gone"
+    assert not again.log.durable_intact, "unreadable records may be lost"
 
 
 def test_a_failed_truncation_takes_the_log_offline() -> None:

@@ -41,14 +41,14 @@ def test_a_log_is_idle_while_time_changes_nothing_about_it() -> None:
     assert is_idle(opened)
 
     opened.append(b"a", now_ms=NOW_MS, producer=Producer(1000))
-    assert not is_idle(opened), "its segment has to be rolled some day"
+    assert not is_idle(opened), "its segment must be rolled some day"
     opened.flush()
     opened.log.roll_if_old(now_ms=NOW_MS + DAY_MS)
-    assert not is_idle(opened), "a segment has to be deleted some day"
+    assert not is_idle(opened), "a segment must be deleted some day"
     opened.flush()
     opened.log.apply_retention(high_watermark=1, now_ms=NOW_MS + 9 * DAY_MS).run()
     assert opened.log.segment_count == 1
-    assert not is_idle(opened), "a producer has to be forgotten some day"
+    assert not is_idle(opened), "a producer must expire some day"
     opened.log.producers.expire(before_ms=NOW_MS * 2, is_kept=lambda _: False)
     assert is_idle(opened)
     opened.flush()
@@ -117,7 +117,7 @@ def test_retention_by_age_looks_at_the_newest_record() -> None:
 
 
 def with_a_lost_segment(number: int, *, tail: int) -> tuple[Opened, list[int]]:
-    """Return a log whose records of one segment are gone, and where its segments begin.
+    """Return a log without the records of one segment, and the base offsets of its segments.
 
     Each record is a millisecond younger than the one before, the last one of `NOW_MS`; `tail` of
     them came after the last roll.
@@ -150,7 +150,7 @@ def test_a_damaged_segment_counts_as_new_as_the_next_one() -> None:
 
 @pytest.mark.parametrize("tail", [0, 1])
 def test_damage_before_the_active_segment_counts_as_new_as_that(tail: int) -> None:
-    """As long as there is nothing behind it, it may be of any age."""
+    """Without a segment after it, it may be of any age."""
     opened, bases = with_a_lost_segment(-2, tail=tail)
     expiry_ms = NOW_MS + DAY_MS + 1
 
@@ -250,7 +250,7 @@ def test_a_segment_with_only_deleted_records_is_deleted_without_a_limit() -> Non
 
 
 def full_log() -> Opened:
-    """Return a log into which no further batch goes."""
+    """Return a full log."""
     opened = new_log(
         LogConfig(segment_bytes=1000, index_interval_bytes=100, max_partition_bytes=2500)
     )

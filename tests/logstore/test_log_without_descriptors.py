@@ -20,7 +20,7 @@ _ROLLING = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 
 
 class Descriptors:
-    """Are all taken from the call `first` on that needs one, for the next `count` such calls."""
+    """Descriptors that are missing from the call `first` on, for `count` calls that need one."""
 
     def __init__(self, opened: Opened, first: int, count: int, *, number: int) -> None:
         self._left = (first, count)
@@ -42,13 +42,13 @@ class Descriptors:
 
 
 def again(do: Callable[[], object]) -> None:
-    """Do something until it works."""
+    """Retry a call until it succeeds."""
     for _ in range(10):
         try:
             do()
         except OverloadedError:
             continue
-        except OSError as error:  # Of a flush, which a shell runs elsewhere.
+        except OSError as error:  # Of a flush, which a shell runs in a thread.
             if error.errno not in NO_DESCRIPTOR_ERRNOS:
                 raise
             continue
@@ -57,7 +57,7 @@ def again(do: Callable[[], object]) -> None:
 
 
 def live(opened: Opened) -> None:
-    """Fill several segments, read them all again and again, and make all durable."""
+    """Fill several segments, read all of them repeatedly, and flush."""
     for number in range(24):
         again(lambda number=number: opened.append(numbered(number)))  # type: ignore[misc]
         if number % 5 == 4:

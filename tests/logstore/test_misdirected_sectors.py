@@ -29,7 +29,7 @@ CONFIG = LogConfig(
 )
 SEGMENT = name_of(0)
 CHECKPOINTED = 12
-"""Batches below the recovery point; the others are scanned by every start."""
+"""Batches below the recovery point; every start scans the others."""
 
 
 def written() -> Opened:

@@ -34,7 +34,7 @@ def sent(sequence: int, *, count: int = 1, epoch: int = 0, producer_id: int = 7)
 
 
 def after(*sequences: int, epoch: int = 0) -> ProducerStates:
-    """Return what is known when batches of one record were appended, from offset 100 on."""
+    """Return the state after appends of single records from offset 100 on."""
     states = ProducerStates()
     for offset, sequence in enumerate(sequences, start=100):
         states.appended(sent(sequence, epoch=epoch), offset, now_ms=NOW_MS)
@@ -42,7 +42,7 @@ def after(*sequences: int, epoch: int = 0) -> ProducerStates:
 
 
 def test_a_producer_that_is_not_known_begins_at_0() -> None:
-    """Else a batch that overtakes the first one makes that one look like a duplicate. KIP-360."""
+    """Otherwise a batch that overtakes the first makes the first look like a duplicate. KIP-360."""
     states = ProducerStates()
 
     assert states.check(sent(0)) is None
@@ -52,7 +52,7 @@ def test_a_producer_that_is_not_known_begins_at_0() -> None:
 
 
 def test_a_brokers_producer_may_start_at_any_sequence() -> None:
-    """It asks what is there before it sends, and has one batch under way."""
+    """A broker asks for the last sequence before it sends, and has one batch in flight."""
     states = ProducerStates()
 
     assert states.check(sent(1234, producer_id=BROKER_PRODUCER_IDS_FROM)) is None
@@ -98,7 +98,7 @@ def test_a_gap_is_an_error_that_says_what_was_expected() -> None:
 
 
 def test_only_staged_records_may_skip_sequences() -> None:
-    """They say which commit and place a record has, and not every commit writes everywhere."""
+    """Their sequences encode commit and position; not every commit writes to each partition."""
     states = ProducerStates()
     for offset, sequence in enumerate((0, 1 << 32), start=100):
         assert states.check(sent(sequence, producer_id=STAGED_PRODUCER_ID)) is None
@@ -113,7 +113,7 @@ def test_only_staged_records_may_skip_sequences() -> None:
 
 
 def test_skipped_sequences_are_not_accepted_later() -> None:
-    """Else a leader that is behind would append a commit again, or two in the wrong order."""
+    """Otherwise a lagging leader would append a commit again, or two in the wrong order."""
     states = ProducerStates()
     for offset, sequence in enumerate((0, 5 << 32), start=100):
         states.appended(sent(sequence, producer_id=STAGED_PRODUCER_ID), offset, now_ms=NOW_MS)
@@ -170,7 +170,7 @@ def test_a_restart_keeps_a_producer_with_a_truncated_window() -> None:
 
 
 def test_a_checkpoint_without_first_sequences_is_read() -> None:
-    """As they were written before."""
+    """Checkpoints of earlier versions."""
     packed = msgspec.msgpack.encode([[7, 4, NOW_MS, [[3, 4, 103]]], [8, 0, NOW_MS, []]])
 
     states = ProducerStates(msgspec.msgpack.decode(packed, type=list[ProducerState]))
@@ -180,7 +180,7 @@ def test_a_checkpoint_without_first_sequences_is_read() -> None:
 
 
 def full(*, last_append_ms: int) -> ProducerStates:
-    """Return the states of as many producers as there may be, with ids from 1 on."""
+    """Return the states of the maximum number of producers, with ids from 1 on."""
     batch = after(0).snapshot()[0].window
     times = [last_append_ms] + [last_append_ms + 1] * (PRODUCERS_MAX - 1)
     return ProducerStates(
@@ -317,7 +317,7 @@ def by_id(states: ProducerStates) -> dict[int, ProducerState]:
 
 
 def known_of(states: ProducerStates) -> dict[int, tuple[int, int]]:
-    """Return the epoch and what comes next of each producer."""
+    """Return the epoch and next sequence of each producer."""
     return {
         state.producer_id: (state.producer_epoch, state.expected_sequence)
         for state in states.snapshot()
@@ -388,7 +388,7 @@ def test_a_snapshot_restores_the_producer_state() -> None:
 
 PRODUCERS = st.builds(Producer, st.integers(1, 2), st.integers(0, 1), st.integers(0, 12))
 FOLLOWERS = st.integers(1, 2)
-"""A producer that goes on where it is."""
+"""A producer that continues at its next sequence."""
 STEPS = st.lists(
     st.tuples(PRODUCERS | FOLLOWERS, st.integers(1, 2))
     | st.tuples(st.just("truncate"), st.integers(0, 8))

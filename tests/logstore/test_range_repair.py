@@ -65,7 +65,7 @@ LOST: dict[str, Spoil] = {
 
 @pytest.fixture(scope="module")
 def source() -> Opened:
-    """The replica that has everything; it is only read."""
+    """The intact replica; tests only read it."""
     opened = source_of()
     assert tuple(opened.segment_bases()) == BASES
     return opened
@@ -109,7 +109,7 @@ def test_lost_files_are_repaired(
     again = opened.kill()
     assert not again.report.damage
     assert read_all(again.log) == expected(start, end)
-    assert len(again.segment_bases()) <= len(BASES) + 1, "files are as long as they may be"
+    assert len(again.segment_bases()) <= len(BASES) + 1, "files have their maximum length"
 
 
 @pytest.mark.parametrize("at_once", [3, COUNT])
@@ -236,7 +236,7 @@ def test_a_search_by_time_finds_repaired_records() -> None:
         source.flush()
     image = image_of(source.disk)
     flip([7, 33])(image)
-    # What the checkpoint and the indexes know is lost, too: they are made while damage is there.
+    # Checkpoint and indexes are created during the damage, so they lack its state.
     image = {name: data for name, data in image.items() if name.endswith(".log")}
     opened = reopen(disk_of(image))
     note_all_damage(opened.log)
@@ -409,7 +409,7 @@ def test_a_repair_restores_lost_leader_epochs(source: Opened) -> None:
 def test_a_repair_restores_the_producer_state(
     source: Opened, offsets: Sequence[int], at_once: int, *, restarts: bool
 ) -> None:
-    """They were not in the checkpoint: what they sent was damaged before one told of it."""
+    """They were in no checkpoint: their batches were damaged before the next checkpoint."""
 
     def spoil(image: Image) -> None:
         flip(offsets)(image)
@@ -456,7 +456,7 @@ def test_checked_batches_are_a_copy() -> None:
 def test_damage_below_a_truncation_is_repaired_after_new_appends(
     source: Opened, base: int, *, loses_next: bool, restarts: bool
 ) -> None:
-    """Nothing is appended right behind what is missing: there would be no room (seed 7400052)."""
+    """No append goes right after missing batches: they would have no room (seed 7400052)."""
     next_base = BASES[BASES.index(base) + 1]
 
     for size in range(0, len(image_of(source.disk)[name_of(base)]), 37):

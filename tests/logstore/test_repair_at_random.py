@@ -77,14 +77,14 @@ def whole_log(random: Random) -> Opened:
 
 
 def repair_piece(random: Random, log: PartitionLog, source: PartitionLog) -> None:
-    """Fill a part of the lowest damage, as much as comes in one answer."""
+    """Repair a part of the lowest damage, as much as one answer has."""
     damaged, *others = log.damage
     end_offset = min(damaged.end_offset, damaged.offset + random.choice([1, 10, 200]))
     data = batches_of(source, damaged.offset, end_offset)
     try:
         log.repair_range(damaged.offset, end_offset, memoryview(data), now_ms=NOW_MS)
     except InvalidBatchError:
-        # More turned out to be damaged: the next one fills all of it.
+        # More was damaged: the next call repairs all of it.
         assert log.damage != (damaged, *others)
 
 

@@ -39,7 +39,7 @@ SPOILS: dict[str, Spoil] = {
 
 
 def damaged(spoil: Spoil) -> Opened:
-    """Return a log that knows what is damaged, durably."""
+    """Return a log with durable known damage."""
     image = image_of(SOURCE.disk)
     spoil(image)
     opened = reopen(disk_of(image))
@@ -49,7 +49,7 @@ def damaged(spoil: Spoil) -> Opened:
 
 
 def crashes(spoil: Spoil, *, at_once: int) -> Iterator[tuple[str, Opened]]:
-    """Repair, and crash before each disk call that changes something."""
+    """Repair, and crash before each disk call with a change."""
     number = 0
     while True:
         opened = damaged(spoil)
@@ -62,7 +62,7 @@ def crashes(spoil: Spoil, *, at_once: int) -> Iterator[tuple[str, Opened]]:
 
 
 def check(place: str, damage: tuple[DamagedRange, ...], after: Opened) -> None:
-    """Check that nothing is served that is not right, and that it can be repaired."""
+    """Check that all served records are right, and that the log can be repaired."""
     try:
         log = after.log
         known = DamagedRanges(damage)

@@ -111,7 +111,7 @@ def test_nothing_is_durable_before_a_flush_and_all_of_it_after() -> None:
 
 
 def test_a_follower_knows_producers_as_well_as_its_leader() -> None:
-    """I78c: what was appended once is not appended again when the follower leads."""
+    """I78c: a follower that becomes leader detects duplicates of replicated batches."""
     leader, follower = new_log(), new_log()
     for sequence in range(8):
         leader.append(b"value", producer=Producer(7, 1, sequence))
@@ -154,7 +154,7 @@ def test_a_follower_on_a_full_disk_appends_whole_batches_or_none() -> None:
 
 
 def test_max_partition_bytes_does_not_stop_a_follower() -> None:
-    """What the leader has taken was within the limit of its time."""
+    """The leader has checked the limit already."""
     leader = filled(5)
     follower = reopen(new_log().disk, SMALL)
     follower.log.config = type(SMALL)(max_message_bytes=1024, segment_bytes=4096)

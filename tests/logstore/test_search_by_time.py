@@ -91,7 +91,7 @@ def test_a_start_of_the_log_inside_of_a_batch_is_where_reading_begins() -> None:
 
 
 def test_a_search_by_time_is_right_without_a_readable_index() -> None:
-    """One of another version, in a checkpoint that is good for everything else."""
+    """An index of another version in an otherwise valid checkpoint."""
     opened = new_log()
     for number in range(20):
         opened.append(numbered(number), timestamp_ms=NOW_MS + number % 7)

@@ -24,7 +24,7 @@ def written(opened: Opened, end: int, *, leader_epoch: int, as_what: bytes) -> N
 
 
 def leader() -> Opened:
-    """Return a log that is as the stale one should be."""
+    """Return the right log."""
     opened = new_log()
     written(opened, KEPT, leader_epoch=1, as_what=b"common")
     written(opened, END, leader_epoch=3, as_what=b"right")
@@ -32,7 +32,7 @@ def leader() -> Opened:
 
 
 def stale(size: int) -> Opened:
-    """Return a log whose segments are what they were before another leader wrote in their place.
+    """Return a log whose segments reverted to their state before another leader's writes.
 
     They went up to offset `size` then.
     """

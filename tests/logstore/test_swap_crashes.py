@@ -14,7 +14,7 @@ from tests.simulation.machine.faulty_disk import FaultyDisk
 
 
 def states(count: int) -> list[Records]:
-    """Return what is read before a round, and after each of its swaps."""
+    """Return the readable records before a run and after each of its swaps."""
     opened = keyed_log(count, keys=3)
     found = [rows_of(opened.log)]
     cleaning = begin(opened)
@@ -32,7 +32,7 @@ STATES = states(COUNT)
 
 
 def crashes(count: int) -> Iterator[tuple[str, Opened]]:
-    """Compact, and crash before each disk call that changes something."""
+    """Compact, and crash before each disk call with a change."""
     number = 0
     while True:
         opened = keyed_log(count, keys=3)
@@ -44,7 +44,7 @@ def crashes(count: int) -> Iterator[tuple[str, Opened]]:
 
 
 def check(place: str, after: Opened) -> None:
-    """Check that all is as before or after a swap, and that the next round comes to the end."""
+    """Check that the log is as before or after a swap, and that the next run completes."""
     try:
         assert not after.report.damage
         assert not after.report.notes
@@ -86,7 +86,7 @@ def test_a_power_failure_leaves_the_old_or_the_new_segments() -> None:
 @pytest.mark.invariant("I14")
 @pytest.mark.parametrize("count", [7, 21])
 def test_a_power_failure_during_the_recovery_of_a_swap_loses_nothing(count: int) -> None:
-    """One segment has the place of one, or of three."""
+    """One segment replaces one, or three."""
     seen, small_states = 0, states(count)
     for place, opened in crashes(count):
         number = 0
@@ -117,9 +117,9 @@ def test_a_corrupt_footer_beside_leftovers_of_a_swap_loses_no_record() -> None:
         compact(after)
         assert rows_of(after.log) == STATES[-1], place
         assert not after.log.damage, place
-    assert seen, "some have left what the footer would have told to be needless"
+    assert seen, "some crashes left files that the footer marks as replaced"
 
 
 def reopen_and_read(disk: FaultyDisk) -> None:
-    """Start, and have indexes made of what is read."""
+    """Open the log, and rebuild the indexes by reads."""
     rows_of(reopen(disk).log)

@@ -28,7 +28,7 @@ DURABLE_COUNT = 3
 
 
 def check_that_it_goes_on(opened: Opened, end: int) -> None:
-    """Check that the log ends there, and that appends and another start go on from there."""
+    """Check the log end, and that appends and another restart continue from there."""
     assert opened.log.log_end_offset == opened.log.durable_end_offset == end
     assert not opened.report.damage
     opened.append(numbered(end), leader_epoch=9)
@@ -39,7 +39,7 @@ def check_that_it_goes_on(opened: Opened, end: int) -> None:
 
 @pytest.fixture(scope="module")
 def image() -> Image:
-    """A log with a checkpoint behind 3 batches, and 4 batches behind the checkpoint."""
+    """A log with a checkpoint after 3 batches, and 4 batches after the checkpoint."""
     opened = new_log()
     opened.append_many(DURABLE_COUNT)
     opened.flush(checkpoint=True)
@@ -49,7 +49,7 @@ def image() -> Image:
 
 @pytest.fixture(scope="module")
 def rolled() -> Image:
-    """The same, but a new segment begins in the middle of what is behind the checkpoint."""
+    """The same, but with a new segment among the batches after the checkpoint."""
     opened = new_log()
     opened.append_many(DURABLE_COUNT)
     opened.flush(checkpoint=True)
@@ -136,7 +136,7 @@ def test_a_tail_of_garbage_is_truncated(image: Image, seed: int) -> None:
 
 
 def stale_tails() -> dict[str, list[bytes]]:
-    """Return valid batches that cannot be what was appended at the end of `epochs`."""
+    """Return valid batches that cannot follow the end of `epochs`."""
     value = [b"stale"]
     return {
         "an older epoch": [stored(value, base_offset=7, leader_epoch=1)],

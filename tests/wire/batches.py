@@ -74,7 +74,7 @@ def stored_batch(codec: Codec = Codec.NONE) -> bytearray:
 
 
 def sparse_batch() -> bytearray:
-    """Return what compaction leaves of the sample batch when its first record is superseded."""
+    """Return the sample batch after compaction, without its superseded first record."""
     batch = stored_batch()
     header = parse_header(batch)
     assert header is not None
@@ -91,7 +91,7 @@ def decoded(batch: bytearray | bytes) -> Columns:
 
 
 def reseal(batch: bytearray) -> bytearray:
-    """Make both checksums right, whatever the bytes say; return the same batch."""
+    """Set both checksums of any bytes; return the same batch."""
     struct.pack_into("<I", batch, 20, crc32c(bytes(batch[32:])))
     struct.pack_into("<I", batch, 4, crc32c(bytes(batch[8:HEADER_SIZE])))
     return batch

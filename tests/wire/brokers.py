@@ -17,7 +17,7 @@ METADATA_REPLY = MetadataReply("cluster", [], [])
 
 @final
 class FakeBroker:
-    """Reads what was sent and answers as the test says."""
+    """A broker that decodes requests and sends the test's replies."""
 
     def __init__(self, stream: FakeStream) -> None:
         self._stream = stream

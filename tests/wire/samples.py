@@ -359,4 +359,4 @@ IN_OLDER_VERSIONS: dict[str, object] = {
         cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]
     ),
 }
-"""What golden frames of older versions say, by their names, where that is less than today."""
+"""Messages of older golden frames by name, if they have fewer fields than today."""

@@ -11,7 +11,7 @@ from tidelog.wire.errors import ConnectionLostError
 
 @final
 class FakeStream:
-    """Sends as much as the test allows and receives what the test feeds; see `env.Stream`."""
+    """A stream with the test as its peer, which grants how much is sent; see `env.Stream`."""
 
     peer = "peer:1"
     local = ("local", 2)
@@ -21,7 +21,7 @@ class FakeStream:
         self.sent = bytearray()
         self.is_closed = False
         self.receive_count = 0
-        """How often bytes were asked for."""
+        """Number of receive calls."""
         self._allowance = allowance
         self._at_once = at_once
         self._incoming = bytearray()
@@ -35,12 +35,12 @@ class FakeStream:
         self._wake()
 
     def feed(self, data: bytes) -> None:
-        """Let these bytes arrive."""
+        """Receive these bytes."""
         self._incoming += data
         self._wake()
 
     def feed_end(self) -> None:
-        """Let the peer close after what was fed."""
+        """Close the peer's end after the fed bytes."""
         self._has_ended = True
         self._wake()
 
@@ -62,7 +62,7 @@ class FakeStream:
     def send_nowait(self, pieces: Sequence[BytesLike]) -> int:
         self._check()
         data = b"".join(pieces)
-        assert data, "a stream is asked to send nothing"
+        assert data, "a stream must not send nothing"
         count = min(len(data), self._allowance, self._at_once)
         self.sent += data[:count]
         self._allowance -= count

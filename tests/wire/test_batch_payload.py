@@ -163,7 +163,7 @@ def test_timestamps_of_a_batch_beyond_the_limit_are_refused() -> None:
         decode_timestamp_deltas(header, batch, uncompressed_length_max=56)
 
 
-# What compaction may leave
+# Sparse batches
 
 
 def test_a_batch_with_gaps_ends_at_its_last_offset() -> None:

@@ -32,7 +32,7 @@ KiB = 1024
 FRAME_BYTES_MAX = 64 * KiB
 UNCOMPRESSED_LENGTH_MAX = 64 * KiB
 PYTHON_OBJECTS_PER_BYTE = 32
-"""An empty map or array of one byte becomes an object of about so many."""
+"""Approximate bytes of the object of an empty map or array, which takes one byte."""
 
 _asked_for = os.environ.get("TIDELOG_FUZZ_EXAMPLES")
 fuzz = settings(
@@ -104,7 +104,7 @@ def repaired(frame: bytes) -> bytes:
 
 
 def message_memory(data: bytes) -> int:
-    """Return how many bytes may be allocated for the messages in some frames."""
+    """Return the limit of allocated bytes for the messages in some frames."""
     return PYTHON_OBJECTS_PER_BYTE * (len(data) + KiB) + 300 * KiB
 
 
@@ -126,7 +126,7 @@ chunk_sizes = st.sampled_from([1, 7, 100, 100 * KiB])
 def received(
     decoder: FrameDecoder, data: bytes, at_once: int, *, take: Callable[[], object]
 ) -> int:
-    """Hand over the data, take whatever `take` returns, and return how much that was."""
+    """Feed the data, call `take` for all results, and return their number."""
     count = 0
     rest = memoryview(data)
     while rest:
@@ -184,7 +184,7 @@ def test_a_server_answers_any_message_in_a_good_frame(
 
     count = received(server.decoder, HELLO + data, 100 * KiB, take=server.next_request)
 
-    assert count == 2, "it is a request or is refused, and the connection goes on"
+    assert count == 2, "it is a request or refused, and the connection stays open"
 
 
 @fuzz

@@ -37,7 +37,7 @@ class LogFile(NamedTuple):
 
 
 class Server:
-    """Answers hellos, and every fetch with a large region of a file."""
+    """A server that answers hellos, and every fetch with a large region of a file."""
 
     def __init__(self, listener: TcpListener, file: BinaryIO) -> None:
         self.address = listener.address

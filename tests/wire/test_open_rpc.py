@@ -18,7 +18,7 @@ from tidelog.wire.protocol.rpc import RpcConnection, connect_stream, open_rpc
 
 
 class FakeNetwork:
-    """Connects to the stream or failure that it was made with."""
+    """A network that connects to a given stream, or fails with a given error."""
 
     def __init__(self, outcome: FakeStream | OSError) -> None:
         self._outcome = outcome

@@ -33,7 +33,7 @@ DEFAULTS = {"False": "false", "True": "true", "None": "nil", "": "empty", "b''":
 
 
 def section(heading: str) -> str:
-    """Return what stands below a heading of the page, up to the next heading."""
+    """Return the text between a heading of the page and the next heading."""
     found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", PAGE, re.MULTILINE | re.DOTALL)
     assert found is not None, f"there is no heading {heading!r}"
     return found[1]
@@ -46,7 +46,7 @@ def rows_of_tables(text: str) -> list[list[str]]:
 
 
 def shown_type(hint: object) -> str:
-    """Return how the page writes a type."""
+    """Return the page's notation of a type."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return shown_type(arguments[0])

@@ -44,7 +44,7 @@ def stored(
     sequence: int = 0,
     headers: Sequence[Headers] | None = None,
 ) -> bytes:
-    """Return a batch of keys and values as it is in a log."""
+    """Return a stored batch of keys and values."""
     keys, values = [key for key, _ in records], [value for _, value in records]
     batch = encode_batch(
         Columns(len(records), keys=keys, values=values, headers=headers),
@@ -58,7 +58,7 @@ def stored(
 
 
 def log_of(*batches: Sequence[tuple[bytes | None, bytes | None]]) -> list[bytes]:
-    """Return batches that follow each other."""
+    """Return consecutive batches."""
     log: list[bytes] = []
     base_offset = 0
     for records in batches:
@@ -68,7 +68,7 @@ def log_of(*batches: Sequence[tuple[bytes | None, bytes | None]]) -> list[bytes]
 
 
 def headers_of(log: Iterable[bytes]) -> list[BatchHeader]:
-    """Check that batches follow each other without a gap, and return their headers."""
+    """Check that batches are consecutive, and return their headers."""
     data = memoryview(b"".join(log))
     first = parse_header(data)
     assert first is not None
@@ -94,7 +94,7 @@ def rows_of(log: Iterable[bytes]) -> list[Row]:
 
 
 def range_over(log: Iterable[bytes], *, from_offset: int = 0, memory: int = SMALL) -> KeyRange:
-    """Return the newest record of each key from an offset on, as far as it fits."""
+    """Return the key range from an offset on, as far as it fits."""
     found = KeyRange(OffsetMap(memory_bytes=memory), from_offset)
     for header, batch in pairs(log):
         if header.next_offset > from_offset and not found.add(header, batch):
@@ -115,7 +115,7 @@ def cleaned(
     drops_tombstones: bool = False,
     is_header_needed: Callable[[int], bool] = no_header_needed,
 ) -> list[bytes]:
-    """Return what is left of batches."""
+    """Return the cleaned batches."""
     rules = CleaningRules(found, drops_tombstones, is_header_needed)
     cleaner = BatchCleaner(rules)
     left = [part for header, batch in pairs(log) for part in cleaner.take(header, batch)]
@@ -211,7 +211,7 @@ def test_a_run_of_empty_batches_becomes_one() -> None:
         (0, 4, 0),
         (4, 5, 1),
     ]
-    assert left[-1] == log[-1], "what loses nothing stays byte for byte"
+    assert left[-1] == log[-1], "a batch that loses no record stays byte for byte"
 
 
 def test_an_empty_batch_has_one_leader_epoch() -> None:

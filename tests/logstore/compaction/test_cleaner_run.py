@@ -163,7 +163,7 @@ def test_other_changes_of_a_log_abort_its_cleaning(
 
 @pytest.mark.invariant("I33")
 def test_a_repair_resets_the_clean_offset() -> None:
-    """What comes from another replica may have been superseded here, and not there."""
+    """Records from another replica may be superseded here, and not there."""
     opened = keyed_log()
     compact(opened)
     source, hurt = reopen(opened.disk.kill()), reopen(opened.disk.kill())
@@ -317,7 +317,7 @@ def test_an_aborted_cleaning_does_not_move_the_clean_offset() -> None:
     cleaner.abort(clean_offset_max=7)
     assert cleaner.clean_offset == 7
     cleaner.abort()
-    assert cleaner.clean_offset == 7, "what is clean stays so when nothing comes back"
+    assert cleaner.clean_offset == 7, "the clean part stays clean without a repair"
 
 
 def test_only_segments_below_the_last_checkpoint_are_cleanable() -> None:

@@ -24,7 +24,7 @@ WHOLE = CleanableBounds(0, 1 << 30)
 
 
 def segments_of(*ends: int, sizes: tuple[int, ...] = ()) -> list[SealedSegment]:
-    """Return segments that follow each other, sealed one hour after the other."""
+    """Return consecutive segments, sealed one hour after the other."""
     return [
         SealedSegment(base, end, size, number * HOUR_MS)
         for number, (base, end, size) in enumerate(
@@ -76,7 +76,7 @@ def test_segments_after_a_gap_are_not_cleanable() -> None:
 
 @pytest.mark.invariant("I34")
 def test_an_invalid_clean_offset_is_reset_to_the_log_start() -> None:
-    """I34: a place beyond the end of a log, or before its start, is no reason to stop."""
+    """I34: a clean offset outside of the log does not stop compaction."""
     bounds = CleanableBounds(10, 20)
 
     found = [usable_clean_offset(offset, bounds) for offset in (0, 9, 10, 15, 20, 21)]

@@ -20,7 +20,7 @@ from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 
 
 def rewritten(opened: Opened) -> SegmentRewrite:
-    """Return the first rewrite of a round that is ready."""
+    """Return the first ready rewrite of a run."""
     cleaning = begin(opened)
     while cleaning.ready is None:
         cleaning.run(1)
@@ -72,7 +72,7 @@ def test_an_unchanged_rewrite_is_not_swapped() -> None:
             swap_ready(cleaning)
 
     assert len(bases) > 3
-    assert swapped == {bases[-1]}, "it was never cleaned, and says now that it is"
+    assert swapped == {bases[-1]}, "the first cleaning sets the footer's cleaning time"
     for base in bases[:-1]:
         assert opened.disk.visible_bytes(opened.path(base)) == before[opened.path(base)]
 
@@ -106,7 +106,7 @@ def test_an_abandoned_rewrite_leaves_no_file() -> None:
 
 
 def ready(opened: Opened) -> CleanerRun:
-    """Begin a round, and go on until the first file is ready to be swapped."""
+    """Start a run, and continue until the first file is ready to swap."""
     cleaning = begin(opened)
     while cleaning.ready is None:
         cleaning.run(1)

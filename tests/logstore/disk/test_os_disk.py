@@ -57,12 +57,12 @@ def file_size_limit(size: int) -> Generator[None]:
 
 def open_descriptors() -> set[int]:
     listed = [int(each.name) for each in Path("/proc/self/fd").iterdir()]
-    # The one that listed the directory is among them, and closed by now.
+    # Includes the descriptor that listed the directory, which is closed by now.
     return {descriptor for descriptor in listed if Path(f"/proc/self/fd/{descriptor}").exists()}
 
 
 def can_tell_what_is_cached(file: OsFile) -> bool:
-    """Whether the kernel answers for this file system; tmpfs, for one, does not."""
+    """Whether the file system supports the probe; tmpfs, for example, does not."""
     try:
         os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
     except OSError as error:
@@ -79,7 +79,7 @@ def test_pieces_are_written_one_after_the_other(disk: Disk) -> None:
 
 
 def test_a_short_read_continues() -> None:
-    descriptor = os.open("/proc/self/smaps", os.O_RDONLY)  # It comes in portions of a page.
+    descriptor = os.open("/proc/self/smaps", os.O_RDONLY)  # It is cached page by page.
 
     data = OsFile(descriptor).read_at(0, 3 * 4096)
 

@@ -85,11 +85,11 @@ def test_a_reset_closes_the_old_log() -> None:
 
 
 def crashed_restarts(offset: int) -> Iterator[Opened]:
-    """Crash before each disk call that changes something, until the restart comes to its end."""
+    """Crash before each disk call with a change, until the reset completes."""
     for number in count():
         opened = old_log()
         if crash(opened.disk, number, partial(restart, opened, offset)) is None:
-            assert number > 5, "there is something to crash in"
+            assert number > 5, "there is at least one disk call"
             return
         yield opened
 

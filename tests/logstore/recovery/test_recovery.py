@@ -40,7 +40,7 @@ def newer(data: bytes, *, version_at: int, crc_at: int) -> bytes:
     return head + struct.pack("<I", crc32c(head)) + data[crc_at + 4 :]
 
 
-# The beginning
+# New logs
 
 
 @pytest.mark.invariant("I18")
@@ -221,7 +221,7 @@ def test_the_findings_of_a_recovery_are_durable() -> None:
         assert again.cut_power(seed).log.log_end_offset == again.log.durable_end_offset == 30
 
 
-# The start of the log
+# The log start offset
 
 
 def test_recovery_keeps_durable_records_when_all_older_ones_are_deleted() -> None:
@@ -255,7 +255,7 @@ def test_a_log_without_files_continues_at_its_log_start_offset() -> None:
     assert again.append(b"next").base_offset == 20
 
 
-# What is not ours
+# Foreign files
 
 
 @pytest.mark.invariant("I64")

@@ -9,7 +9,7 @@ from tidelog.logstore.recovery.torn_tail import Evidence, TornTailScan
 from tidelog.logstore.segments.batch_scanner import FileWindow, Predecessor
 
 START = 64
-"""Where the batches begin."""
+"""Position of the first batch."""
 
 
 def batch(offset: int, *, durable_position: int = 0, leader_epoch: int = 0) -> bytes:
@@ -25,7 +25,7 @@ BAD = bytes(SIZE)
 
 
 class Scanned:
-    """A scan that has come to its end."""
+    """A completed scan."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ def test_damage_at_the_end_stays_where_it_is() -> None:
     scanned = Scanned(batch(0), BAD, next_base_offsets=[2], was_followed=True)
 
     assert scanned.offsets == [0]
-    assert not scanned.damage, "the segments tell how far it goes"
+    assert not scanned.damage, "later segments bound the damage"
     assert not scanned.is_torn
     assert scanned.batch_count_to_end == 2
 

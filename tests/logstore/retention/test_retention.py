@@ -79,7 +79,7 @@ def test_an_old_segment_after_a_newer_one_stays() -> None:
 def test_retention_bytes_deletes_only_whole_surplus_segments(
     retention_bytes: int, expected: int
 ) -> None:
-    """The limit says how much is kept, so it is never undercut."""
+    """The limit is the minimum that is kept."""
     config = LogConfig(retention_ms=None, retention_bytes=retention_bytes)
 
     assert count(sealed(NOW_MS, NOW_MS, NOW_MS), config) == expected

@@ -20,7 +20,7 @@ def slice_for(
     at: int = 8,
     end_offset: int = 5,
 ) -> LogSlice:
-    """Return a slice of `count` batches, asked for `offset`; some of the file are damaged."""
+    """Return a slice of `count` batches for `offset`; some batches of the file are damaged."""
     data = bytearray(b"".join(BATCHES))
     for number in damaged:
         data[number * SIZE + at] ^= 1

@@ -122,7 +122,7 @@ def test_a_read_ends_before_damage_and_does_not_begin_in_it() -> None:
     assert offsets(segments, 0) == [0, 1, 2, 3]
     part = segments.read(7, CONFIG, max_bytes=10_000, high_watermark=10)
     assert part is not None
-    assert not part.is_ready(), "its beginning is damaged"
+    assert not part.is_ready(), "the damage covers its base offset"
     for offset in 4, 5, 6:
         with pytest.raises(CorruptRecordError) as caught:
             offsets(segments, offset)
@@ -142,7 +142,7 @@ def test_a_partly_committed_batch_is_not_read() -> None:
 
 
 def test_unknown_damage_is_found_right_below_the_high_watermark() -> None:
-    """Or a consumer would wait for ever for what will never be there."""
+    """Otherwise a consumer would wait for ever."""
     segments = new_segments(disk := FaultyDisk(), count=3)
     start = segments.active.end_below(1, CONFIG)[0]
     file = disk.open(segments.active.path)

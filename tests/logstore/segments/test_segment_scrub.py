@@ -34,7 +34,7 @@ def tiny_log() -> Opened:
 
 
 def scrubs(opened: Opened) -> Iterator[SegmentScrub]:
-    """Look through all of a log."""
+    """Scrub a whole log."""
     from_offset = 0
     while (scrub := opened.log.begin_scrub(from_offset=from_offset)) is not None:
         while not scrub.is_done:
@@ -44,7 +44,7 @@ def scrubs(opened: Opened) -> Iterator[SegmentScrub]:
 
 
 def found(opened: Opened) -> list[tuple[int, int] | str]:
-    """Return gaps, and what else is spoiled."""
+    """Return gaps and corrupt parts."""
     everything: list[tuple[int, int] | str] = []
     for scrub in scrubs(opened):
         everything += [(gap.offset, gap.end_offset) for gap in scrub.gaps]
@@ -55,7 +55,7 @@ def found(opened: Opened) -> list[tuple[int, int] | str]:
 
 
 def flipped(opened: Opened, name: str) -> Iterator[int]:
-    """Flip one bit of each byte of a file, one after the other, while its position is told."""
+    """Flip one bit of each byte of a file, one after the other, and yield its position."""
     path = f"{DIRECTORY}/{name}"
     for position in range(len(image_of(opened.disk)[name])):
         opened.disk.flip_bit(path, position, position % 8)
@@ -147,7 +147,7 @@ def test_a_power_failure_corrupts_no_part_that_a_scrub_checks() -> None:
     for seed in range(60):
         opened = new_log(TINY)
         for cut in range(4):
-            # Some of it is flushed, and some is not.
+            # Only a part is flushed.
             opened.append_many(7 + seed % 5, flush_every=3)
             opened = opened.cut_power(100 * seed + cut)
             opened.flush()

@@ -83,7 +83,7 @@ def test_a_batch_refused_by_a_projection_is_refused_by_a_full_decode(columns: li
     try:
         whole = decode_columns(header, batch, uncompressed_length_max=LIMIT)
     except WireFormatError:
-        return  # Of what is wrong in a column that is passed over a part says nothing.
+        return  # A projection does not detect errors within skipped columns.
 
     for wanted in SOME:
         assert part(batch, wanted) == part_of(whole, wanted)
@@ -183,7 +183,7 @@ def test_some_column_of_a_wrong_payload_is_refused_alone_too(name: str) -> None:
 
 
 def values_without_objects(values: list[object]) -> list[bytes] | None:
-    """Return values as they are copied out of a batch; `None` if they have to be decoded."""
+    """Return values that are copied out of a batch; `None` if they must be decoded."""
     batch = with_payload(
         sample_batch(),
         msgpack.packb([None, None, values, None, None]),

@@ -146,7 +146,7 @@ def test_each_field_is_where_the_layout_says() -> None:
     assert list(HEADER_FIELDS) == list(BatchHeader.__struct_fields__)
 
 
-# An independent witness
+# An independent decoder
 
 
 def test_the_msgpack_package_reads_our_payload() -> None:
@@ -275,7 +275,7 @@ def test_a_batch_can_be_restamped_for_another_producer_id() -> None:
     )
 
 
-# Headers that lie, with right checksums
+# Contradicting headers with right checksums
 
 
 LIES: dict[str, tuple[dict[str, int], str]] = {

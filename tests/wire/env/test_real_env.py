@@ -29,7 +29,7 @@ class Stopwatch:
         return self.now_s
 
     def work(self, seconds: float) -> int:
-        """Take so long, and return in which thread."""
+        """Work for a time, and return the thread."""
         self.now_s += seconds
         return threading.get_ident()
 

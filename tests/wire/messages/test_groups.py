@@ -23,7 +23,7 @@ every_message = pytest.mark.parametrize(
 
 
 def value_of(hint: object) -> object:
-    """Return a value of a type that is no default of anything."""
+    """Return a value of a type that is no default."""
     arguments = typing.get_args(hint)
     if hint is ErrorDetail:
         return ErrorDetail(24, "there is no group", {})

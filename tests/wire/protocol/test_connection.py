@@ -220,7 +220,7 @@ def test_a_server_serves_only_the_apis_that_it_was_given() -> None:
     assert refusal(server.next_request()).message == "API 1 is unknown; the broker has 0"
 
 
-# The asking end
+# The client's end
 
 
 HELLO_REPLY = HelloReply("0.1.0", "cluster", 1, OFFERED, FRAME_BYTES_MAX, 64)

@@ -53,7 +53,7 @@ def encoded(frame: Copied) -> bytes:
 
 
 def receive(decoder: FrameDecoder, data: bytes | bytearray, *, at_once: int) -> list[Copied]:
-    """Hand over the data in pieces of at most `at_once` bytes, and return the frames."""
+    """Feed the data in pieces of at most `at_once` bytes, and return the frames."""
     frames: list[Copied] = []
     rest = memoryview(data)
     while rest:
@@ -165,7 +165,7 @@ def test_no_flipped_bit_makes_another_frame(frame: Copied) -> None:
         except WireFormatError:
             continue
         assert frames == [], f"bit {bit}"
-        # Only a longer header can still be waited for: the CRC is behind it.
+        # The decoder waits only for a longer header, because the CRC needs it.
         assert 16 <= bit // 8 < 20 or bit // 8 < 4, f"bit {bit}"
         assert decoder.capacity_wanted > len(damaged)
 
@@ -232,7 +232,7 @@ def test_a_header_longer_than_its_frame_is_refused() -> None:
 
 
 def announced(length: int, *, header: bytes = b"header") -> bytes:
-    """Return a right prefix and header, after which `length` bytes in all are announced."""
+    """Return a valid prefix and header that announce `length` bytes in all."""
     return encode_frame(
         FrameKind.REQUEST,
         api_key=8,

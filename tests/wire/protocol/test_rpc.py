@@ -26,7 +26,7 @@ FETCH = FetchRequest(500, 1, 1000, [])
 
 
 class Connected:
-    """A connection that runs, has exchanged hellos, and whose broker is the test."""
+    """A running connection after the hellos; the test plays the broker."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.nursery = nursery
@@ -49,7 +49,7 @@ class Connected:
             self.outcomes.append((outcome[0], bytes(outcome[1])))
 
     async def ask_metadata(self) -> None:
-        """Ask in a task of the test's nursery, keeping the reply or error as an outcome."""
+        """Send a request in a task of the test's nursery; keep the reply or error as an outcome."""
         try:
             reply = await self.rpc.ask(api.METADATA, METADATA)
         except TidelogError as error:
