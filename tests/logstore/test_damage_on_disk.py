@@ -327,7 +327,7 @@ def test_known_damage_survives_a_restart_and_is_counted_once(flushed: Image) -> 
 def test_damage_found_by_a_read_survives_a_restart(checkpointed: Image) -> None:
     data = bytearray(checkpointed[FIRST])
     data[SEGMENT_HEADER_SIZE] ^= 1
-    opened = reopen(disk_of({**vouched, FIRST: bytes(data)}))
+    opened = reopen(disk_of({**checkpointed, FIRST: bytes(data)}))
     part = opened.log.read(0, max_bytes=1, high_watermark=10)
     assert part is not None
     with pytest.raises(CorruptRecordError) as caught:
