@@ -1,4 +1,4 @@
-"""The client: one connection to each broker, shared by producers, consumers and administration.
+"""Entry point of the client: connections that producers, consumers and administration share.
 
 Shell: owns the tasks of a client.
 """
@@ -38,14 +38,14 @@ _TIMEOUT_MAX: Final = 24 * 3600.0
 
 @final
 class Client:
-    """Where everything begins: `async with tidelog.connect("127.0.0.1:8433") as client`."""
+    """Connection to a cluster: `async with tidelog.connect("127.0.0.1:8433") as client`."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         """Use `tidelog.connect`."""
         self._cluster = cluster
         self._queues = QueueContext(cluster)
         self.admin = Admin(cluster)
-        """Creates, describes, changes and deletes topics."""
+        """Administration of topics, queues, groups and the cluster."""
 
     def producer(
         self, config: ProducerConfig | None = None, **settings: Unpack[ProducerSettings]
@@ -75,11 +75,12 @@ class Client:
         """Return a consumer: `async with client.consumer("orders", ...) as consumer`.
 
         Args:
-            topics: What to read; nothing, if `assign` will say it.
-            partitions: Which partitions, when there is one topic; all by default.
-            group_id: The consumer group to be a member of. It shares the partitions among its
-                members, and remembers how far it is.
-            pattern: In a group, instead of topics: read those whose whole name matches.
+            topics: Topics to read; empty if the program calls `assign`.
+            partitions: Partitions to read, if there is one topic; all by default.
+            group_id: Consumer group to join. The group shares the partitions among its members and
+                stores their committed offsets.
+            pattern: Pattern of topic names, in a group and instead of topics. It must match the
+                whole name.
             config: All settings in one object, instead of keywords.
             settings: The fields of `ConsumerConfig`.
 
@@ -90,7 +91,10 @@ class Client:
         config = config or ConsumerConfig(**settings)
         if group_id is not None:
             if partitions is not None:
-                raise ConfigError("the group says which partitions a member reads")
+                raise ConfigError(
+                    "partitions cannot be combined with group_id: the group assigns partitions;"
+                    " leave one of them out"
+                )
             group = GroupMembership(group_id, subscription_of(topics, pattern))
             return Consumer(self._cluster, (), None, config=config, group=group)
         only_in_groups = config.first_group_setting() if pattern is None else "pattern"
@@ -104,43 +108,45 @@ class Client:
     def chunks(self, record: Record) -> AsyncIterator[bytes]:
         """Iterate over the value of a record, which may be a large message of a queue.
 
-        Consumers are given chunks too, as the records that they are (`Record.is_chunk`), and pass
-        over them if they read large messages by this.
+        Consumers also receive the chunks, as records (`Record.is_chunk`). A consumer that reads
+        large messages with this method skips them.
 
         Raises:
-            MessageBodyLostError: The topic has deleted some of it.
-            CorruptRecordError: Some of it is damaged.
-            TidelogError: Nobody could be asked for `ClientConfig.request_timeout`.
+            MessageBodyLostError: The topic has deleted a part of the value.
+            CorruptRecordError: A part of the value is corrupt.
+            TidelogError: No broker answered within `ClientConfig.request_timeout`.
         """
         return ChunkReader(self._cluster).value_of(record)
 
     def transaction(
         self, name: str, transaction_id: int, *, timeout: float = 3600.0
     ) -> Transaction:
-        """Return a transaction: its records become visible together, once, or never.
+        """Return a transaction: its records become visible together, exactly once, or never.
 
-        Several tasks, on any machines, stage records for it; one commit names those that count.
-        See `docs/transactions.md`. Asks nobody yet.
+        Several tasks, on any machines, stage records for it; one commit names the tasks that count.
+        See `docs/transactions.md`. Sends no request yet.
 
         Args:
-            name: Whose transactions these are; they are committed in the order of their ids.
-            transaction_id: Which transaction. It is committed once: after that, all it is asked
-                for succeeds and does nothing.
-            timeout: Seconds for which it is kept when nobody stages for it any more.
+            name: Name of the sequence of transactions (Kafka: `transactional.id`). Transactions of
+                one name are committed in the order of their ids.
+            transaction_id: Number of the transaction. It is committed once; later calls for it
+                succeed and do nothing.
+            timeout: Seconds that the cluster keeps the transaction after the last staged record,
+                from 1 s to 24 h.
 
         Raises:
-            ConfigError: The timeout is not legal.
+            ConfigError: The timeout is out of range.
         """
         if not _TIMEOUT_MIN <= timeout <= _TIMEOUT_MAX:
             raise ConfigError(f"a transaction can be kept for 1 s to 24 h, not for {timeout:g} s")
         return Transaction(self._cluster, name, transaction_id, timeout=timeout)
 
     def queue(self, name: str, *, holder: str = "") -> Queue:
-        """Return a queue: `await client.queue("payments").send(b"...")`. Asks nobody yet.
+        """Return a queue: `await client.queue("payments").send(b"...")`. Sends no request yet.
 
         Args:
-            name: Which queue; `client.admin.create_queue` makes one.
-            holder: Who receives, for people who look at messages in flight: at most 128 characters;
+            name: Name of the queue; `client.admin.create_queue` creates it.
+            holder: Name of this receiver, shown with messages in flight: at most 128 characters;
                 by default the name of the client.
         """
         return Queue(self._queues, name, holder=holder)
@@ -156,21 +162,21 @@ async def connect(
 ) -> AsyncGenerator[Client, None]:
     """Connect to a cluster, and stay connected while the block runs.
 
-    With the block the client is closed, and all that came from it: what other tasks wait for, and
-    what brokers would have to be asked for later, raises `trio.ClosedResourceError`.
+    The end of the block closes the client and all that it returned. Waiting calls of other tasks
+    and later requests then raise `trio.ClosedResourceError`.
 
     Args:
-        addresses: One or more brokers, `host:port`, separated by commas; the port is 8433 unless
-            it is given. One that answers is enough: it knows the others.
+        addresses: One or more brokers, `host:port`, separated by commas; the default port is 8433.
+            One broker that answers is enough: it knows the others.
         config: All settings in one object, instead of keywords.
-        env: The world to live in; the real one by default.
+        env: Clock, network and entropy; those of the system by default.
         settings: The fields of `ClientConfig`.
 
     Raises:
         ConfigError: An address or a setting is not legal.
-        ConnectError: No broker can be reached; one line that says which address, what failed,
-            and what to try.
-        TidelogError: A broker was reached and did not answer as it should.
+        ConnectError: No broker can be reached; one line with the address, the failure and what to
+            try.
+        TidelogError: A broker was reached and gave an invalid answer.
     """
     _refuse_both(config, settings)
     seeds = parse_addresses(addresses)
@@ -184,7 +190,7 @@ async def connect(
             await cluster.start()
             yield Client(cluster)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (raised again below)
-            # Past the nursery, so that it arrives as it is and not in a group.
+            # Raised outside of the nursery, so that the error does not arrive in a group.
             failure = error
         finally:
             tasks.close()

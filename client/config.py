@@ -21,10 +21,10 @@ OffsetReset = Literal["earliest", "latest"]
 ReadFrom = Literal["leader", "followers", "nearest"]
 Assignor = Literal["uniform", "range"]
 RebalanceCallback = Callable[[list[TopicPartition]], Awaitable[object]]
-"""Told of partitions, in order."""
+"""Callback with the partitions of a rebalance, sorted."""
 
 _IDEMPOTENT_IN_FLIGHT_MAX = 5
-"""A broker remembers so many batches of each producer; a retry of an older one would be refused."""
+"""A broker remembers so many batches of each producer; it would reject a retry of an older one."""
 
 
 def _refuse(what: str, problems: dict[str, bool]) -> None:
@@ -37,28 +37,28 @@ def _refuse(what: str, problems: dict[str, bool]) -> None:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What all parts of one client share."""
+    """Settings that all parts of one client share."""
 
     client_id: str = "tidelog-python"
-    """How the client introduces itself; it stands in the broker's log."""
+    """Name of the client in requests and in the broker's log."""
 
     connect_timeout: float = 10.0
-    """How long one attempt to connect may take, name lookup and hello included."""
+    """Seconds for one attempt to connect, name lookup and handshake included."""
 
     request_timeout: float = 30.0
-    """How long a request may stay unanswered beyond the time it may wait at the broker. Then the
-    connection counts as dead and is closed. It is also how long administrative calls are retried
-    before they raise what went wrong last."""
+    """Seconds that a request may stay unanswered beyond the time it may wait at the broker. Then
+    the client closes the connection as dead. It also limits how long administrative calls are
+    retried before they raise the last error."""
 
     retry_backoff: float = 0.05
-    """Mean wait before the first retry; it doubles with each further one. Waits are jittered."""
+    """Mean seconds before the first retry; doubles with each further retry. Waits are jittered."""
 
     retry_backoff_max: float = 1.0
-    """Longest wait between two retries."""
+    """Maximum mean of the seconds between two retries."""
 
     metadata_max_age: float = 300.0
-    """How long producers that send believe how many partitions a topic has, and who leads them,
-    before they ask again although nothing was wrong: so they find partitions that were added."""
+    """Seconds after which a producer that sends fetches metadata again (number of partitions and
+    their leaders), even without an error. So it finds partitions that were added."""
 
     def __post_init__(self) -> None:
         """Check the settings.
@@ -95,40 +95,41 @@ class ClientSettings(TypedDict, total=False):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """How a producer batches, and what it waits for. The defaults are safe and fast."""
+    """How a producer batches records and what it waits for. The defaults are safe and fast."""
 
     acks: AcksSetting = "all"
-    """Who must have a record before it counts as acknowledged: every in-sync replica (`"all"`),
-    the leader (`1`), or nobody (`0`: then nothing is known, and nothing is sent again)."""
+    """Replicas that must have a record before it counts as acknowledged: every in-sync replica
+    (`"all"`), the leader (`1`), or none (`0`: the outcome is unknown and nothing is retried)."""
 
     enable_idempotence: bool = True
     """Let brokers recognise batches that are sent again, so that a lost connection causes neither
-    duplicates nor disorder. Without it a retry may duplicate, and only one batch of a partition
-    is under way at a time, because order is kept in any case. No effect with `acks=0`."""
+    duplicates nor disorder. Without it a retry may duplicate records, and only one batch of a
+    partition is in flight at a time, because order is kept in any case. No effect with `acks=0`."""
 
     linger: float = 0.0
-    """How long a batch that is not full waits for more records. With 0 it is sent as soon as no
-    batch of its partition is under way, so batches grow by themselves under load; more than a
+    """Seconds that a batch which is not full waits for more records. With 0 it is sent as soon as
+    no batch of its partition is in flight, so batches grow by themselves under load; more than a
     few milliseconds rarely helps."""
 
     batch_size: int = 256 * KiB
-    """A batch is full at this size, counted as in `buffer_memory`. A larger record travels
-    alone."""
+    """Size in bytes at which a batch is full, counted as in `buffer_memory`. A larger record is
+    sent alone."""
 
     buffer_memory: int = 32 * MiB
-    """Memory for records that are not acknowledged; each counts 40 bytes on top of its key, value
+    """Bytes for records that are not acknowledged; each counts 40 bytes on top of its key, value
     and headers until it is packed. When it is used up, `send_nowait` raises `trio.WouldBlock` and
     `send` waits."""
 
     compression_type: Compression = "none"
-    """`lz4` costs little and helps with text; `zstd` packs better and takes more time."""
+    """Codec of batches. `lz4` costs little and helps with text; `zstd` packs better and takes more
+    time."""
 
     max_in_flight_requests_per_connection: int = 5
     """Batches of one partition that may be under way at once, at most 5 when idempotent."""
 
     delivery_timeout: float = 120.0
-    """A record that is not acknowledged after this time fails with `DeliveryTimeoutError`; one that
-    is under way at that moment, when its request ends."""
+    """Seconds after which a record that is not acknowledged fails with `DeliveryTimeoutError`. A
+    record in flight at that moment fails when its request ends."""
 
     def __post_init__(self) -> None:
         """Check the settings.
@@ -178,65 +179,68 @@ class ConsumerConfig:
     """Where a consumer starts, how much it reads ahead, and how it is a member of a group."""
 
     auto_offset_reset: OffsetReset | None = None
-    """Where to start in a partition that has no position: at the `earliest` record or behind the
-    `latest`. `None` raises `NoPositionError` until the program seeks: skipping data or reading it
-    all again is never decided in silence. An offset out of range is always an error."""
+    """Where to start in a partition without a position: at the `earliest` record or after the
+    `latest`. With `None` the consumer raises `NoPositionError` until the program seeks: it never
+    skips data or reads all of it again silently. An offset out of range is always an error."""
 
     fetch_min_bytes: int = 1
-    """The broker answers when it has so many bytes, or after `fetch_max_wait`."""
+    """Bytes at which the broker answers, before `fetch_max_wait` is over."""
 
     fetch_max_wait: float = 0.5
-    """How long the broker may wait for `fetch_min_bytes`."""
+    """Seconds that the broker may wait for `fetch_min_bytes`."""
 
     fetch_max_bytes: int = 8 * MiB
-    """About how much one fetch brings, from all partitions of a broker together."""
+    """Approximate maximum bytes of one fetch, from all partitions of a broker together."""
 
     max_partition_fetch_bytes: int = 1 * MiB
-    """About how much one fetch brings from one partition."""
+    """Approximate maximum bytes of one fetch from one partition."""
 
     prefetch_bytes: int = 16 * MiB
-    """Read ahead until about so many bytes are in memory; fetches under way may exceed it once."""
+    """Bytes in memory at which prefetching stops; fetches in flight may exceed it once."""
 
     max_uncompressed_batch_bytes: int = 256 * MiB
-    """A batch that unpacks to more is refused, so that a small one cannot fill the memory."""
+    """Maximum bytes of an unpacked batch. A batch that unpacks to more is refused, so that a small
+    batch cannot fill the memory."""
 
     read_from: ReadFrom = "leader"
-    """Which replica of a partition is read: the `leader`; one of the `followers` in sync, so that
-    leaders have less to do; or the `nearest`, in the same rack (`client_rack`). Followers know a
-    moment later what is committed. Where none is in sync, or it cannot say, the leader is read."""
+    """Replica of a partition to fetch from: the `leader`; one of the `followers` in sync, so that
+    leaders have less to do; or the `nearest`, in the same rack (`client_rack`). Followers learn
+    the high watermark a moment later. If none is in sync, or it cannot answer, the consumer fetches
+    from the leader."""
 
     client_rack: str | None = None
-    """Where this program runs, as brokers call it; with `read_from="nearest"`."""
+    """Rack of this program, as in the settings of brokers; with `read_from="nearest"`."""
 
     assignor: Assignor = "uniform"
-    """In a group, how partitions are shared: evenly and with few moves, or as ranges that put the
-    same numbers of several topics together. What most members want is done."""
+    """How a group shares partitions: evenly and with few moves (`uniform`), or as ranges that keep
+    the same numbers of several topics together (`range`). The choice of most members wins."""
 
     group_instance_id: str | None = None
-    """In a group, the name of a static member, the same after each restart of the program: its
-    partitions wait for it while it is away, up to the session timeout of the coordinator."""
+    """Name of a static member of a group, the same after each restart of the program: its
+    partitions stay assigned while it is away, up to the session timeout of the coordinator."""
 
     rebalance_timeout: float = 300.0
-    """In a group, how long it may take to release revoked partitions, `on_revoked` included. After
-    that the member is fenced and others get its partitions. Work on a record is not counted."""
+    """Seconds that a member may take to release revoked partitions, `on_revoked` included. After
+    that the coordinator fences the member and assigns its partitions to others. Work on a record is
+    not counted."""
 
     enable_auto_commit: bool = True
-    """In a group, commit what was processed every `auto_commit_interval`, before partitions are let
-    go of, and at close. A record counts as processed when the next one is asked for."""
+    """In a group, commit processed records every `auto_commit_interval`, before partitions are
+    released, and at close. A record counts as processed when the next record is requested."""
 
     auto_commit_interval: float = 5.0
-    """Between two automatic commits. What was processed since the last one is processed again
-    after a crash."""
+    """Seconds between two automatic commits. Records processed since the last commit are processed
+    again after a crash."""
 
     on_assigned: RebalanceCallback | None = None
     """In a group, awaited before the first record of new partitions; it may `seek` in them."""
 
     on_revoked: RebalanceCallback | None = None
-    """In a group, awaited before partitions are given on to others; it may `commit`."""
+    """In a group, awaited before revoked partitions are released; it may `commit`."""
 
     on_lost: RebalanceCallback | None = None
-    """In a group, awaited after partitions were given to others without being asked for, because
-    nothing was heard of this member for too long. Commits would be refused."""
+    """In a group, awaited after the coordinator has assigned partitions to other members without
+    revoking them, because this member was silent for too long. Commits would be refused."""
 
     def __post_init__(self) -> None:
         """Check the settings.
@@ -264,7 +268,7 @@ class ConsumerConfig:
                 f"read_from must be 'leader', 'followers' or 'nearest', not {self.read_from!r}": (
                     self.read_from not in ("leader", "followers", "nearest")
                 ),
-                "client_rack and read_from='nearest' go together: say both or none": (
+                "client_rack and read_from='nearest' go together: set both or none": (
                     (self.read_from == "nearest") != bool(self.client_rack)
                 ),
                 f"assignor must be 'uniform' or 'range', not {self.assignor!r}": (
@@ -277,7 +281,7 @@ class ConsumerConfig:
         )
 
     def first_group_setting(self) -> str | None:
-        """Return the name of a setting that asks for something only groups do."""
+        """Return the name of the first setting that is set and only valid in a group."""
         names = ("group_instance_id", "on_assigned", "on_revoked", "on_lost")
         return next((name for name in names if getattr(self, name) is not None), None)
 
@@ -302,7 +306,7 @@ class ConsumerSettings(TypedDict, total=False):
 
 
 class RebalanceCallbacks(TypedDict, total=False):
-    """The fields of `ConsumerConfig` that are called."""
+    """The callbacks of `ConsumerConfig`."""
 
     on_assigned: RebalanceCallback | None
     on_revoked: RebalanceCallback | None

@@ -1,4 +1,4 @@
-"""One partition of one topic, as its name and number."""
+"""Partition of a topic, by name and number."""
 
 from typing import NamedTuple
 

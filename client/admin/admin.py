@@ -1,6 +1,6 @@
 """Administration: topics, queues, their settings, offsets, consumer groups, and the cluster.
 
-Shell: asks brokers, again while that may help.
+Shell: sends requests to brokers, and repeats them while that may help.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ from tidelog.wire.protocol import api
 _PATIENCE_S: Final = 5.0
 
 Setting = str | int | float | bool
-"""The value of a topic setting; it travels as text."""
+"""Value of a topic setting; requests carry it as text."""
 
 
 @final
@@ -56,10 +56,10 @@ class Admin:
     """Creates, describes, changes and deletes topics, queues and consumer groups.
 
     Calls are repeated for up to `ClientConfig.request_timeout` while that may help; changes only
-    when it is certain that they were not executed. If cancelled, a change may or may not happen.
+    when it is certain that they were not executed. A cancelled change may or may not happen.
 
     All raise `BrokerError` when the broker refuses, with the reason, and `ConnectionLostError`
-    when nobody answers.
+    when no broker answers.
     """
 
     def __init__(self, cluster: ClusterClient) -> None:
@@ -80,14 +80,14 @@ class Admin:
 
         Args:
             name: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'.
-            partitions: How many partitions it has.
-            replication_factor: Replicas of each; by default as many as the cluster says.
+            partitions: Number of partitions.
+            replication_factor: Replicas of each partition; the cluster's default if not given.
             config: Settings by name, such as `{"retention_ms": 3_600_000}`; for programs.
-            validate_only: Say what would happen and change nothing.
+            validate_only: Return what would happen and change nothing.
             settings: The same as keywords: `create_topic("orders", retention_ms=3_600_000)`.
 
         Raises:
-            TopicExistsError: There is one of this name.
+            TopicExistsError: A topic of this name exists.
             InvalidTopicError: The name or the number of partitions is not legal.
             InvalidConfigError: A setting is unknown or not legal.
         """
@@ -100,7 +100,7 @@ class Admin:
         return [topic.name for topic in await self.describe_topics()]
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
-        """Return settings and offsets of topics, in the order asked; of all, sorted, by default.
+        """Return settings and offsets of topics, in the order given; all, sorted, by default.
 
         Raises:
             UnknownTopicError: There is no such topic.
@@ -116,55 +116,55 @@ class Admin:
         set: Mapping[str, Setting] | None = None,  # noqa: A002  (the word of the command line)
         reset: Iterable[str] = (),
     ) -> dict[str, str]:
-        """Set settings of a topic, or put them back to their defaults; return all of them.
+        """Change settings of a topic, or reset them to their defaults; return all settings.
 
         Raises:
             UnknownTopicError: There is no such topic.
             InvalidConfigError: A setting is unknown or not legal.
         """
         request = AlterTopicRequest(name, _as_text(set or {}), list(reset))
-        # Setting the same twice does no harm.
+        # Repeating the same settings does no harm.
         reply = await self._cluster.call_any(api.ALTER_TOPIC, request, is_repeatable=True)
         return reply.config
 
     async def add_partitions(
         self, name: str, count: int, *, validate_only: bool = False
     ) -> AddPartitionsReply:
-        """Let a topic have more partitions: `count` in all; it never gets fewer again.
+        """Increase the partitions of a topic to `count` in all; the number never shrinks.
 
-        Records stay where they are. Those with a key go to another partition from now on, most of
-        them, so that the order of records with one key holds before and after, but not across.
-        Producers of this client learn of it at once, as do members of groups; all others within
+        Records stay where they are. Most keys map to another partition from now on, so the order
+        of records with one key holds before and after, but not across. Producers of this client
+        and members of groups learn of it at once; all others within
         `ClientConfig.metadata_max_age`.
 
         Args:
-            name: The topic.
-            count: How many partitions it has afterwards.
-            validate_only: Say what would happen and change nothing.
+            name: Name of the topic.
+            count: Number of partitions afterwards.
+            validate_only: Return what would happen and change nothing.
 
         Raises:
             UnknownTopicError: There is no such topic.
             InvalidTopicError: It has more already, it cannot have so many, or it has FIFO queues.
         """
         request = AddPartitionsRequest(name, count, validate_only)
-        # The second time there is nothing to do.
+        # A repeated request changes nothing.
         reply = await self._cluster.call_any(api.ADD_PARTITIONS, request, is_repeatable=True)
         if not validate_only:
             await self._learn(name, count)
         return reply
 
     async def _learn(self, name: str, count: int) -> None:
-        """Let what this client sends know of partitions, if somebody tells of them in time."""
+        """Wait until the metadata of this client have the new partitions, for a few seconds."""
         with trio.move_on_after(_PATIENCE_S):
             while (known := self._cluster.metadata.topic(name)) and len(known.partitions) < count:
                 self._cluster.request_refresh([name])
                 await self._cluster.wait_changed()
 
     async def topic_usage(self, names: Iterable[str] | None = None) -> list[TopicUsage]:
-        """Return what the partitions of topics take on disk, and how fast that grows.
+        """Return the bytes on disk of the partitions of topics, and how fast they grow.
 
-        In the order asked; of all topics, sorted, by default. Partitions whose leader does not
-        answer are left out.
+        Topics are in the order given; all topics, sorted, by default. Partitions whose leader does
+        not answer are left out.
 
         Raises:
             UnknownTopicError: There is no such topic.
@@ -185,7 +185,7 @@ class Admin:
     async def delete_records(
         self, topic: str, partition: int, before_offset: int | None
     ) -> DeleteRecordsReply:
-        """Make records below `before_offset` unreadable; `None` means all that can be read.
+        """Make records below `before_offset` unreadable; `None` means all readable records.
 
         Raises:
             UnknownTopicError: There is no such topic.
@@ -202,23 +202,23 @@ class Admin:
             request = DeleteRecordsRequest(known.topic_id, partition, before_offset)
             return await self._cluster.call_once(connection, api.DELETE_RECORDS, request)
 
-        # With an offset, the second time changes nothing.
+        # With an offset, a repeated request changes nothing.
         return await self._cluster.retry(attempt, is_repeatable=before_offset is not None)
 
     async def list_offsets(
         self, topic: str, at: OffsetSpec, *, partitions: Iterable[int] | None = None
     ) -> dict[int, PartitionOffset]:
-        """Return an offset of each partition: `"earliest"`, `"latest"`, or that of a time.
+        """Return one offset per partition: `"earliest"`, `"latest"`, or the offset of a time.
 
         Args:
-            topic: The topic's name.
+            topic: Name of the topic.
             at: The first readable record, the end, or the first record of this time (Unix
-                milliseconds) or later; the offset is `None` where no record is that young.
-            partitions: Which partitions; all by default.
+                milliseconds) or later; the offset is `None` if no record is that young.
+            partitions: Numbers of partitions; all by default.
 
         Raises:
             UnknownTopicError: There is no such topic.
-            UnknownPartitionError: The topic does not have a partition that was asked for.
+            UnknownPartitionError: The topic does not have one of the partitions.
         """
         if partitions is None:
             partitions = range(len((await self._cluster.topic(topic)).partitions))
@@ -239,24 +239,26 @@ class Admin:
     ) -> CreateQueueReply:
         """Create a queue; it is durable when this returns.
 
-        The same queue again is no error; where it starts is not compared.
+        Creating the same queue again is no error; its start is not compared.
 
         Args:
             name: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'.
-            topic: Whose records are its messages; by default the one of the queue's name, which is
-                made if it is not there. Another one is made only if `partitions` is given.
-            partitions: How many the topic has, if it is made; by default one.
+            topic: Topic with the records that are the queue's messages. By default the topic of the
+                queue's name, which is created if it does not exist. A topic of another name is
+                created only if `partitions` is given.
+            partitions: Number of partitions of a topic that is created; by default 1.
             start: `"earliest"`, `"latest"`, or Unix milliseconds: where in the topic it begins.
-            fifo: Whether messages with the same key are handed out in order, one after the other.
-            topic_config: Settings of the topic, if it is made.
+            fifo: Whether messages with the same key are delivered in order, one at a time.
+            topic_config: Settings of a topic that is created.
             settings: Such as `visibility_timeout=30` (seconds), `max_receive_count=5`,
                 `dead_letter_queue="payments-dead"`, `retry_backoff="exponential(1s,2,5min)"`.
 
         Raises:
-            QueueExistsError: There is another one of this name; the message says what differs.
+            QueueExistsError: A different queue of this name exists; the message lists what differs.
             UnknownTopicError: There is no such topic.
             UnknownQueueError: There is no such dead-letter queue.
-            InvalidConfigError: A setting is unknown or not legal, or dead letters would come back.
+            InvalidConfigError: A setting is unknown or not legal, or the dead-letter queues form a
+                cycle.
         """
         queue = QueueToCreate(
             name,
@@ -276,11 +278,11 @@ class Admin:
     async def describe_queues(
         self, names: Iterable[str] | None = None, *, with_counts: bool = False
     ) -> list[DescribedQueue]:
-        """Return settings and places of queues, in the order asked; of all, sorted, by default.
+        """Return settings and leaders of queues, in the order given; all, sorted, by default.
 
         Args:
-            names: Which queues.
-            with_counts: Have the messages of each counted as well, by the brokers that serve it.
+            names: Names of queues.
+            with_counts: Also count the messages of each queue, on the brokers that serve it.
 
         Raises:
             UnknownQueueError: There is no such queue.
@@ -298,7 +300,7 @@ class Admin:
         set: Mapping[str, QueueSetting] | None = None,  # noqa: A002  (as for topics)
         reset: Iterable[str] = (),
     ) -> dict[str, str]:
-        """Set settings of a queue, or put them back to their defaults; return all of them.
+        """Change settings of a queue, or reset them to their defaults; return all settings.
 
         Names and values are those of `create_queue`.
 
@@ -313,11 +315,11 @@ class Admin:
     async def delete_queue(
         self, name: str, *, with_topic: bool = False, detach_sources: bool = False
     ) -> None:
-        """Delete a queue, and who has which of its messages; the messages stay in the topic.
+        """Delete a queue and the states of its messages; the messages stay in the topic.
 
         Args:
-            name: Which queue.
-            with_topic: Delete the topic and all of its records, too, if no other queue uses it.
+            name: Name of the queue.
+            with_topic: Also delete the topic and all of its records, if no other queue uses it.
             detach_sources: Remove this queue as the dead-letter queue of its source queues.
 
         Raises:
@@ -329,15 +331,15 @@ class Admin:
         )
 
     async def list_groups(self, states: Iterable[str] | None = None) -> list[GroupListing]:
-        """Return all consumer groups in short, by id.
+        """Return a listing of all consumer groups, sorted by id.
 
         Args:
-            states: Only those in one of these: `empty`, `assigning`, `reconciling`, `stable`.
+            states: Only groups in one of these: `empty`, `assigning`, `reconciling`, `stable`.
         """
         return await group_admin.list_groups(self._cluster, states)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """Return the members of a consumer group, who reads what, and how far behind it is.
+        """Return the members of a consumer group, their assignments, and the lag of the group.
 
         Raises:
             UnknownGroupError: There is no such group.
@@ -352,30 +354,31 @@ class Admin:
         *,
         validate_only: bool = False,
     ) -> dict[TopicPartition, OffsetMove]:
-        """Move a group that does not read these topics now; all partitions are moved, or none.
+        """Move the committed offsets of a group: all given partitions are moved, or none.
 
-        A group that is not there comes into being, so that a start can be chosen beforehand.
+        No member may read these topics. A group that does not exist is created, so that a start
+        can be chosen beforehand.
 
         Args:
-            group_id: Which group.
+            group_id: Name of the group.
             partitions: A topic, for all its partitions, or topics and numbers.
             to: `"earliest"`, `"latest"`, `("offset", n)`, `("time", unix_ms)` or `("shift", n)`,
                 where a negative `n` is back.
-            validate_only: Say what would happen and change nothing.
+            validate_only: Return what would happen and change nothing.
 
         Raises:
             GroupNotEmptyError: Members read one of the topics; stop them first.
             OffsetOutOfRangeError: There is no such offset; the error has both bounds.
             UnknownTopicError: There is no such topic.
-            UnknownPartitionError: The topic does not have a partition that was asked for.
-            InvalidRequestError: There is nothing to shift from.
+            UnknownPartitionError: The topic does not have one of the partitions.
+            InvalidRequestError: A shift has no committed offset to start from.
         """
         return await group_admin.reset_offsets(
             self._cluster, group_id, partitions, to=to, validate_only=validate_only
         )
 
     async def delete_group(self, group_id: str) -> bool:
-        """Forget a group without members, and all its offsets; return whether it was there.
+        """Delete a group without members, and its offsets; return whether it existed.
 
         Raises:
             GroupNotEmptyError: It has members.
@@ -385,40 +388,39 @@ class Admin:
     async def list_transactions(
         self, names: Iterable[str] | None = None
     ) -> list[TransactionDescription]:
-        """Return what is known of names of `Client.transaction`, all by default; sorted by name.
+        """Return the state of names of `Client.transaction`, all by default; sorted by name.
 
-        Those that nobody knows, or that were not used for seven days, are left out.
+        Names that are unknown, or unused for seven days, are left out.
         """
         request = ListTransactionsRequest(None if names is None else list(names))
         reply = await self._cluster.call_any(api.LIST_TRANSACTIONS, request, is_repeatable=True)
         return reply.transactions
 
     async def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:
-        """Return how the cluster stands, as far as the broker that is asked knows.
+        """Return the state of the cluster, as the broker that answers knows it.
 
         Args:
-            with_partitions: List the partitions that somebody may want to look at, besides
-                counting them.
+            with_partitions: List the unhealthy partitions, in addition to their counts.
         """
         return await cluster_admin.describe_cluster(self._cluster, with_partitions=with_partitions)
 
     async def elect_leaders(
         self, partitions: PartitionsToElect = None, *, accept_data_loss: bool = False
     ) -> list[LeaderElected]:
-        """Let preferred replicas lead; return who leads each partition now, or why that failed.
+        """Elect the preferred replicas as leaders; return the leader or the error per partition.
 
         Args:
-            partitions: A topic, for all its partitions, or topics and numbers; `None` for all of
-                the cluster for which there is something to do.
-            accept_data_loss: Where nobody is left who has all committed records, take a replica
-                that may not. What it lacks is lost for good; the cluster remembers that. Partitions
-                that have a leader keep it. It is asked once: look at the cluster before you repeat
-                it.
+            partitions: A topic, for all its partitions, or topics and numbers; `None` for all
+                partitions of the cluster that need it.
+            accept_data_loss: Where no replica with all committed records is left, elect a replica
+                that may lack some. Records that it lacks are lost for good; the cluster records
+                that loss. Partitions that have a leader keep it. The request is sent once: describe
+                the cluster before you repeat it.
 
         Raises:
             UnknownTopicError: There is no such topic.
-            ConnectionLostError, RequestTimedOutError: With `accept_data_loss`: it may be so, or
-                not.
+            ConnectionLostError, RequestTimedOutError: With `accept_data_loss`: the election may or
+                may not have happened.
         """
         return await cluster_admin.elect_leaders(
             self._cluster, partitions, accept_data_loss=accept_data_loss
@@ -427,14 +429,14 @@ class Admin:
     async def reassign(
         self, moves: Iterable[PartitionMove], *, plan_only: bool = False
     ) -> list[PartitionMoved]:
-        """Have replicas moved to other brokers; records are copied after this has returned.
+        """Move replicas to other brokers; records are copied after this has returned.
 
-        A copy that is not needed any more goes when the new ones are in sync. `describe_cluster`
+        A replica that is replaced is removed when the new replicas are in sync. `describe_cluster`
         counts the partitions that move.
 
         Args:
             moves: Topic, number and replicas of partitions; without replicas, a move is cancelled.
-            plan_only: Say what would be done, and change nothing.
+            plan_only: Return what would be done, and change nothing.
 
         Raises:
             UnknownTopicError: There is no such topic.
@@ -449,12 +451,12 @@ class Admin:
         max_replicas: int = 100,
         plan_only: bool = False,
     ) -> list[PartitionMoved]:
-        """Have replicas moved so that brokers have as much to do as others; see `reassign`.
+        """Move replicas so that the load of brokers is even; see `reassign`.
 
         Args:
-            leaving: Brokers that shall have no replicas any more, such as one that is to go.
-            max_replicas: How many replicas may move now; ask again for more.
-            plan_only: Say what would be done, and change nothing.
+            leaving: Brokers that shall keep no replicas, such as a broker to be removed.
+            max_replicas: How many replicas may move now; call again for more.
+            plan_only: Return what would be done, and change nothing.
 
         Raises:
             InvalidRequestError: There is no such broker.
@@ -463,14 +465,15 @@ class Admin:
         return await cluster_admin.reassign(self._cluster, request)
 
     async def drain(self, node_id: int, *, plan_only: bool = False) -> list[PartitionMoved]:
-        """Let a broker get no more replicas, and have those that it has moved; see `reassign`.
+        """Exclude a broker from new replicas, and move its replicas away; see `reassign`.
 
-        They are spread over the other brokers and over racks. Ask again to have those
-        moved for which there was no other broker before.
+        The replicas are spread over the other brokers and over racks. Call again to move replicas
+        for which there was no other broker before.
 
         Args:
-            node_id: Which broker. It goes on to lead and follow what it has as long as it has it.
-            plan_only: Say what would be moved, and change nothing.
+            node_id: Node id of the broker. It still leads and follows its replicas until they are
+                moved.
+            plan_only: Return what would be moved, and change nothing.
 
         Raises:
             InvalidRequestError: There is no such broker, or no other that takes replicas.
@@ -478,7 +481,7 @@ class Admin:
         return await cluster_admin.drain(self._cluster, node_id, plan_only=plan_only)
 
     async def end_drain(self, node_id: int) -> None:
-        """Let a broker get replicas again; `balance` gives it some.
+        """Let a broker receive replicas again; `balance` moves some to it.
 
         Raises:
             InvalidRequestError: There is no such broker.
@@ -488,14 +491,15 @@ class Admin:
     async def replace_broker(
         self, lost: int, replacement: int, *, plan_only: bool = False
     ) -> list[PartitionMoved]:
-        """Have one broker get the replicas of another one that is gone; see `reassign`.
+        """Move the replicas of a lost broker to a replacement; see `reassign`.
 
-        Partitions of which the replacement has a replica already go to other brokers.
+        Partitions that have a replica on the replacement already go to other brokers.
 
         Args:
-            lost: Who is gone. When it has no replicas any more, `unregister_broker` forgets it.
-            replacement: Who gets them; it is alive.
-            plan_only: Say what would be moved, and change nothing.
+            lost: Broker that is gone. When it has no replicas any more, `unregister_broker`
+                removes it.
+            replacement: Broker that receives the replicas; it is alive.
+            plan_only: Return what would be moved, and change nothing.
 
         Raises:
             InvalidRequestError: `lost` is alive, `replacement` is not, or one of them is unknown.
@@ -504,20 +508,20 @@ class Admin:
         return await cluster_admin.reassign(self._cluster, request)
 
     async def unregister_broker(self, node_id: int) -> bool:
-        """Take a node that is gone for good out of the cluster; return whether it was in it.
+        """Remove a node that is gone for good from the cluster; return whether it was a member.
 
-        It does not vote any more either. One that comes back is a new one.
+        It loses its vote, too. A node that comes back counts as a new node.
 
         Raises:
-            InvalidRequestError: It is alive, or still has replicas.
+            InvalidRequestError: The node is alive, or still has replicas.
         """
         return await cluster_admin.unregister_broker(self._cluster, node_id)
 
     async def list_reassignments(self) -> list[MovingReplica]:
-        """Return the replicas that reassignments add now, and how far each of them is.
+        """Return the replicas that reassignments are adding, with the progress of each.
 
-        Empty when nothing is being copied. Leaders are asked; of those that do not answer within
-        two seconds, what they would have said is missing.
+        Empty when nothing is being copied. The progress comes from the leaders; it is missing for
+        leaders that do not answer within two seconds.
         """
         return await cluster_admin.list_reassignments(self._cluster)
 
@@ -527,10 +531,10 @@ class Admin:
         set: Mapping[str, Setting] | None = None,  # noqa: A002  (the word of the command line)
         reset: Iterable[str] = (),
     ) -> dict[str, str]:
-        """Set settings of the cluster, or put them back to their defaults; return all of them.
+        """Change settings of the cluster, or reset them to their defaults; return all settings.
 
-        What brokers were started with can be set for all, `scrub_max_bytes_per_second`,
-        and above that for one of them, `scrub_max_bytes_per_second@3`.
+        Settings of brokers can be set for all brokers, `scrub_max_bytes_per_second`, and with
+        precedence for a single broker, `scrub_max_bytes_per_second@3`.
 
         Raises:
             InvalidConfigError: A setting is unknown or not legal; the message lists all.
@@ -539,18 +543,18 @@ class Admin:
         return await cluster_admin.alter_cluster(self._cluster, _as_text(set or {}), list(reset))
 
     async def broker_config(self, node_id: int | None = None) -> DescribeConfigReply:
-        """Return the settings of a running broker, where each comes from, and which can be changed.
+        """Return the settings of a running broker, their sources, and which can be changed.
 
-        Of any broker that answers if `node_id` is not given.
+        Without `node_id`, any broker answers.
 
         Raises:
-            ConnectError: The broker cannot be reached, or there is none of this id.
+            ConnectError: The broker cannot be reached, or no broker has this id.
         """
         return await cluster_admin.broker_config(self._cluster, node_id)
 
 
 def _as_text(settings: Mapping[str, Setting]) -> dict[str, str]:
-    """Return settings as they travel; booleans are `true` and `false`."""
+    """Return settings as text for a request; booleans are `true` and `false`."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in settings.items()

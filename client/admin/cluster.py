@@ -1,6 +1,6 @@
 """Administration of the cluster as a whole.
 
-Shell: asks any broker, again while that may help.
+Shell: sends requests to any broker, and repeats them while that may help.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ PartitionsToElect = str | Iterable[tuple[str, int]] | None
 
 _DRAIN_REPLICAS_MAX = 10_000
 _PATIENCE_S = 2.0
-"""How long one leader is asked how far replicas are."""
+"""Seconds that a leader may take to report the progress of replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class MovingReplica:
     topic: str
     partition: int
     node_id: int
-    """Who gets it."""
+    """Node that the replica is copied to."""
     leader_id: int | None
-    """Who sends it what it lacks; `None` while nobody leads the partition."""
+    """Node that the replica fetches from; `None` while the partition has no leader."""
     progress: ReplicaProgress | None
-    """How far it is, `None` when the leader could not be asked."""
+    """Progress of the copy; `None` when the leader did not answer."""
 
 
 async def list_reassignments(cluster: ClusterClient) -> list[MovingReplica]:
@@ -69,7 +69,7 @@ async def list_reassignments(cluster: ClusterClient) -> list[MovingReplica]:
                 connection = await cluster.connection_to(leader_id)
                 reply = await connection.ask(api.LIST_REASSIGNMENTS, ListReassignmentsRequest(None))
             except (BrokerError, ConnectionLostError, WireFormatError):
-                return  # What is not known is said to be so.
+                return  # The progress stays `None`.
             found.update(
                 {(each.topic, each.partition, each.node_id): each for each in reply.replicas}
             )
@@ -146,7 +146,7 @@ async def elect_leaders(
 ) -> list[LeaderElected]:
     """See `Admin.elect_leaders`."""
     request = ElectLeadersRequest(_topics(partitions), accept_data_loss)
-    # Who is elected may be gone as well when it is asked again: nobody has accepted that loss.
+    # A repeated request could elect another replica, whose loss was never accepted.
     is_repeatable = not accept_data_loss
     reply = await cluster.call_any(api.ELECT_LEADERS, request, is_repeatable=is_repeatable)
     return reply.results

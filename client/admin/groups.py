@@ -1,6 +1,6 @@
 """Administration of consumer groups.
 
-Shell: asks the node that decides for the cluster, again while that may help.
+Shell: sends requests to the controller, and repeats them while that may help.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from tidelog.wire.protocol import api
 
 ResetPlace = Literal["earliest", "latest"] | tuple[Literal["offset", "time", "shift"], int]
 """The first readable record, the end, `("offset", n)`, `("time", unix_ms)`: the first record of
-this time or later, or `("shift", n)`: so many records on, or back if negative, within the log."""
+this time or later, or `("shift", n)`: n records forward, back if negative, within the log."""
 
 _RESET_TO = {
     "offset": ResetTo.OFFSET,
@@ -52,37 +52,37 @@ class MemberDescription:
     that others have not released) or `away` (a static member between two processes)."""
     member_epoch: int
     topics: tuple[str, ...]
-    """The names that it wants to read; empty with a pattern."""
+    """Subscribed topics; empty with a pattern."""
     pattern: str | None
     assigned: tuple[TopicPartition, ...]
-    """What it may read."""
+    """Partitions that it may read."""
     revoking: tuple[TopicPartition, ...]
     """Partitions that were revoked and are not released yet."""
     target: tuple[TopicPartition, ...]
-    """What it will read when all have what they should."""
+    """Partitions that it reads at the end of the rebalance."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class GroupProgress:
-    """How far a group is in one partition, and how far behind."""
+    """Committed offset and lag of a group in one partition."""
 
     at: TopicPartition
     member_id: str | None
-    """Who reads it; `None` if nobody does."""
+    """Member that reads the partition; `None` without one."""
     offset: int | None
-    """Of the next record to process, as committed; `None` when nothing was."""
+    """Committed offset, of the next record to process; `None` before the first commit."""
     log_start_offset: int | None
-    """`None` when the leader of the partition could not be asked, as the three below."""
+    """`None` when the leader of the partition did not answer, as the three below."""
     high_watermark: int | None
     lag_records: int | None
     """Records from the committed offset to the high watermark; `None` also without an offset."""
     lag_ms: int | None
-    """Age of the first record that is not processed; 0 when there is none."""
+    """Age in milliseconds of the first record that is not processed; 0 when there is none."""
     commit_time_ms: int | None
-    """Unix milliseconds of the last commit."""
+    """Time of the last commit in Unix milliseconds."""
     metadata: str
-    """What the application committed with the offset."""
+    """Metadata that the application committed with the offset."""
 
 
 @final
@@ -95,23 +95,23 @@ class GroupDescription:
     """`empty`, `assigning` (members wait for a target), `reconciling` (partitions change hands) or
     `stable`."""
     assignor: str
-    """In use; empty without members."""
+    """Assignor in use; empty without members."""
     group_epoch: int
-    """Counts changes of members, subscriptions and topics."""
+    """Number of changes of members, subscriptions and topics."""
     target_epoch: int
-    """The group epoch for which the target assignment was computed."""
+    """Group epoch for which the target assignment was computed."""
     members: tuple[MemberDescription, ...]
     partitions: tuple[GroupProgress, ...]
-    """Those that somebody reads or that something was committed for, by topic and number."""
+    """Partitions that are assigned or have a committed offset, by topic and number."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OffsetMove:
-    """Where a reset moved a group in one partition."""
+    """Committed offsets of a partition before and after a reset."""
 
     previous_offset: int | None
-    """`None` if nothing was committed."""
+    """`None` without a committed offset."""
     offset: int
 
 
@@ -157,7 +157,7 @@ async def reset_offsets(
         reply = await cluster.call_once(connection, api.RESET_OFFSETS, request)
         return _moves(wanted, reply.results)
 
-    # A shift that is carried out twice leads elsewhere.
+    # A shift that is applied twice leads elsewhere.
     is_repeatable = validate_only or name != "shift"
     return await cluster.retry(attempt, is_repeatable=is_repeatable)
 
@@ -181,10 +181,10 @@ async def _wanted(
 def _moves(
     wanted: Sequence[TopicPartition], results: Sequence[PartitionWasReset]
 ) -> dict[TopicPartition, OffsetMove]:
-    """Return what was moved.
+    """Return the moves by partition.
 
     Raises:
-        BrokerError: Of one partition; nothing was moved.
+        BrokerError: A partition was refused; nothing was moved.
     """
     if len(results) != len(wanted):
         raise WireFormatError(f"{len(results)} results for {len(wanted)} partitions")
@@ -201,7 +201,7 @@ def _moves(
 
 
 def describe(found: groups.DescribedGroup, names: Mapping[bytes, str]) -> GroupDescription:
-    """Return a description with the names of topics, by their id; unknown ids stand for them."""
+    """Return a description with names of topics by id; an unknown topic keeps its id as a name."""
     partitions = [_progress(each, names) for each in found.partitions]
     return GroupDescription(
         group_id=found.group_id,

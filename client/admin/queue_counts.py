@@ -1,6 +1,6 @@
-"""How many messages queues have, for many queues at once.
+"""Message counts of many queues at once.
 
-Shell: asks the brokers that serve the partitions, a few queues at a time.
+Shell: sends requests to the brokers that serve the partitions, a few queues at a time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,40 +18,40 @@ from tidelog.wire.protocol import api
 
 _AT_ONCE: Final = 16
 _PATIENCE_S: Final = 5.0
-"""For the brokers of one queue; one that is to read a long backlog first takes longer."""
+"""Seconds for the brokers of one queue; a broker that first reads a long backlog takes longer."""
 
 
 @final
 class MessageCounts(msgspec.Struct, frozen=True):
-    """How many messages of a queue are in which state, all partitions together."""
+    """Messages of a queue by state, all partitions together."""
 
     visible: int
     in_flight: int
     delayed: int
     dead: int
-    """On their way to the dead-letter queue, or kept because there is none that takes them."""
+    """Dead letters that are not in the dead-letter queue yet, or that no queue accepts."""
     oldest_timestamp_ms: int | None
-    """When the oldest one was sent; `None` if there is none."""
+    """When the oldest message was sent; `None` if there is none."""
     oldest_age_ms: int | None = None
-    """Its age by the clock of its broker (SQS: ApproximateAgeOfOldestMessage)."""
+    """Age of the oldest message by its broker's clock (SQS: ApproximateAgeOfOldestMessage)."""
 
 
 @final
 class DescribedQueue(QueueDescription, frozen=True, array_like=True):
-    """One queue: identity, settings, places, and how many messages it has."""
+    """One queue: identity, settings, leaders, and message counts."""
 
     counts: MessageCounts | None = None
-    """`None` if that was not asked, or a partition could not be asked in time."""
+    """`None` if counts were not requested, or a partition did not answer in time."""
 
 
 def described(queue: QueueDescription, counts: MessageCounts | None) -> DescribedQueue:
-    """Return a queue together with the counts of its messages."""
+    """Return a queue together with its counts."""
     fields = {name: getattr(queue, name) for name in QueueDescription.__struct_fields__}
     return DescribedQueue(**fields, counts=counts)
 
 
 def sum_of(partitions: Iterable[QueueCounts]) -> MessageCounts:
-    """Return the counts of all partitions together."""
+    """Return the sum of the counts of all partitions."""
     counts = list(partitions)
     return MessageCounts(
         sum(each.visible for each in counts),
@@ -66,7 +66,7 @@ def sum_of(partitions: Iterable[QueueCounts]) -> MessageCounts:
 async def count_messages(
     cluster: ClusterClient, queues: Sequence[QueueDescription]
 ) -> list[MessageCounts | None]:
-    """Return the counts of queues, in their order; `None` where nobody could be asked in time."""
+    """Return the counts of queues, in their order; `None` if a partition did not answer in time."""
     found: list[MessageCounts | None] = [None] * len(queues)
     waiting = iter(enumerate(queues))
 

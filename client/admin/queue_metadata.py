@@ -1,6 +1,6 @@
-"""Where queues are served: cached descriptions, until they are invalidated.
+"""Cache of queue descriptions, with the leaders of their partitions.
 
-Shell: asks any broker; several who ask for one queue at once ask together.
+Shell: fetches from any broker; concurrent lookups of one queue share a request.
 """
 
 from typing import Final, final
@@ -13,27 +13,27 @@ from tidelog.wire.errors import TidelogError, UnknownPartitionError
 from tidelog.wire.messages.queue_admin import QueueDescription
 
 _FRESH_S: Final = 30.0
-"""How long settings are believed before they are asked for again, beside the work."""
+"""Age in seconds after which a description is fetched again in the background."""
 
 
 @final
 class QueueMetadata:
-    """The latest description of each queue that was asked for."""
+    """The latest description of each queue that was looked up."""
 
     def __init__(self, cluster: ClusterClient) -> None:
-        """Know of no queue."""
+        """Create an empty cache."""
         self._cluster = cluster
         self._cached: dict[str, QueueDescription] = {}
         self._cached_at: dict[str, float] = {}
-        """When that was asked, in seconds of trio's clock."""
+        """Times of the requests, in seconds of trio's clock."""
         self._pending: dict[str, trio.Event] = {}
 
     async def find(self, name: str) -> QueueDescription:
-        """Return the description of a queue, fetched first if it is unknown or invalidated.
+        """Return the description of a queue; fetch it if it is unknown or invalidated.
 
         Raises:
             UnknownQueueError: There is no such queue.
-            TidelogError: Nobody could be asked for `request_timeout`; what went wrong last.
+            TidelogError: No broker answered within `request_timeout`; the last error.
         """
         while (known := self._cached.get(name)) is None:
             pending = self._pending.get(name)
@@ -43,19 +43,19 @@ class QueueMetadata:
                 await self._ask(name)
         is_old = trio.current_time() > self._cached_at[name] + _FRESH_S
         if is_old and name not in self._pending:
-            # Nobody who serves a queue says that its settings were changed.
+            # Brokers that serve a queue do not announce changes of its settings.
             self._cached_at[name] = trio.current_time()
             self._cluster.tasks.start_soon(self._ask_again, known)
         return known
 
     def invalidate(self, description: QueueDescription) -> None:
-        """Drop a description that is stale, unless a newer one is cached already."""
+        """Drop a stale description, unless a newer one is cached already."""
         if self._cached.get(description.name) is description:
             del self._cached[description.name]
 
     async def _ask_again(self, known: QueueDescription) -> None:
         if known.name in self._pending:
-            return  # It was invalidated before this task began.
+            return  # Another task fetches it already.
         try:
             await self._ask(known.name)
         except TidelogError:
@@ -71,15 +71,15 @@ class QueueMetadata:
         self._cached[name] = found
         self._cached_at[name] = trio.current_time()
         if self._cluster.metadata.topic(found.topic) is None:
-            # A broker that falls silent is given up when it is known to lead nothing any more.
+            # The pool drops a silent broker only if metadata say that it leads nothing.
             self._cluster.request_refresh([found.topic])
 
 
 def leader_of(description: QueueDescription, partition: int) -> int | None:
-    """Return who serves a partition of a queue, `None` while nobody does.
+    """Return the leader of a partition of a queue, `None` while it has none.
 
     Raises:
-        UnknownPartitionError: The queue does not have it.
+        UnknownPartitionError: The queue does not have the partition.
     """
     if not 0 <= partition < len(description.partitions):
         raise UnknownPartitionError(

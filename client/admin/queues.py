@@ -1,6 +1,6 @@
 """Administration of queues.
 
-Shell: asks any broker, again while that may help.
+Shell: sends requests to any broker, and repeats them while that may help.
 """
 
 import re
@@ -24,9 +24,9 @@ from tidelog.wire.messages.queue_admin import (
 from tidelog.wire.protocol import api
 
 Setting = str | float | Sequence[float] | None
-"""The value of a setting of a queue. Durations are seconds as numbers, or texts such as `5min`.
+"""Value of a queue setting. Durations are seconds as numbers, or texts such as `5min`.
 
-A text that is but a number is seconds under the names of seconds, as the number would be.
+A text that is only a number means seconds in a setting in seconds, like the number itself.
 """
 
 _DURATIONS: Final = {
@@ -40,15 +40,15 @@ _DURATIONS: Final = {
         "visibility_timeout_ms",
     )
 }
-"""Settings that are durations, by the names under which they are seconds."""
+"""Settings that are durations, by the names that take seconds."""
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _ATTEMPTS: Final = 5
-"""How often the topic may come and go while a queue is created on it."""
+"""Maximum attempts while the topic is created or deleted during the creation of a queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueToCreate:
-    """What `Admin.create_queue` is asked for."""
+    """Arguments of `Admin.create_queue`."""
 
     name: str
     topic: str
@@ -66,7 +66,7 @@ async def create_queue(cluster: ClusterClient, queue: QueueToCreate) -> CreateQu
         try:
             return await _create_on(cluster, queue, topic)
         except TopicExistsError:
-            continue  # It has come meanwhile: look where to start.
+            continue  # The topic was created meanwhile: look up the start again.
         except UnknownTopicError:
             if topic is None:
                 raise
@@ -91,12 +91,12 @@ async def _create_on(
         dict(queue.topic_config),
         queue.partition_count,
     )
-    # What is there already and the same is no error.
+    # An equal queue that exists is no error.
     return await cluster.call_any(api.CREATE_QUEUE, request, is_repeatable=True)
 
 
 async def _topic(cluster: ClusterClient, name: str) -> TopicMetadata | None:
-    """Return what brokers know of a topic now; `None` if there is none."""
+    """Return the current metadata of a topic; `None` if there is none."""
     reply = await cluster.call_any(api.METADATA, MetadataRequest([name]), is_repeatable=True)
     cluster.metadata.apply(reply)
     (topic,) = reply.topics
@@ -133,15 +133,15 @@ async def delete_queue(
 
 
 def name_of_setting(name: str) -> str:
-    """Return the name under which a setting travels."""
+    """Return the name of a setting in requests."""
     return _DURATIONS.get(name, name)
 
 
 def settings_as_text(settings: Mapping[str, Setting]) -> dict[str, str]:
-    """Return settings as they travel: seconds become milliseconds; `None` is not said.
+    """Return settings as text for a request: seconds become milliseconds; `None` is left out.
 
     Raises:
-        InvalidConfigError: The same is said twice.
+        InvalidConfigError: A setting is given twice.
     """
     texts: dict[str, str] = {}
     for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""How far the redrive of a queue is, all partitions together.
+"""Progress of the redrive of a queue, all partitions together.
 
 Pure: no clock, no I/O.
 """
@@ -13,46 +13,46 @@ from tidelog.wire.messages.redrives import RedriveDescription, RedriveStatus
 
 @final
 class RedriveReport(msgspec.Struct, frozen=True):
-    """The redrive that runs, or ran last."""
+    """Redrive that runs, or the last one that ran."""
 
     status: RedriveStatus | None
-    """Of the partitions together: it runs while it does at one of them; `None`: there never was
-    one."""
+    """Status of the partitions together: it runs while it runs in one of them; `None`: the queue
+    never had a redrive."""
     started_ms: int = 0
-    """Unix milliseconds, by the clocks of brokers."""
+    """Start in Unix milliseconds, by the clocks of brokers."""
     ended_ms: int | None = None
-    """When all was looked at, or it was cancelled; `None` while it runs."""
+    """End, after the last message or by a cancellation; `None` while it runs."""
     to_move: int = 0
-    """Messages that were there when it began."""
+    """Messages in the queue at the start."""
     moved: int = 0
-    """Messages that are where they were to go."""
+    """Messages that are in their destination."""
     on_the_way: int = 0
-    """Messages that it has taken out, and that are not there yet."""
+    """Messages taken out of the queue that are not in their destination yet."""
     left: int = 0
-    """Messages that it has not looked at."""
+    """Messages that were not looked at yet."""
     skipped: int = 0
-    """Messages that stay: not from `only_from`, or without a place to go to."""
+    """Messages that stay: not from `only_from`, or without a destination."""
     failed: int = 0
-    """Messages that were refused where they were to go, and are in the queue again."""
+    """Messages that the destination refused; they are in the queue again."""
     messages_per_s: float = 0.0
-    """How many were moved in a second so far, on the average."""
+    """Average messages per second so far."""
     rate: int | None = None
-    """At most so many a second, from each partition; `None` for as fast as it goes."""
+    """Maximum messages per second and partition; `None` without a limit."""
     only_from: str | None = None
     """Only dead letters of this queue; `None` for all."""
     to_topic_id: bytes | None = None
-    """`None` if each one goes where it came from."""
+    """Destination; `None` if each message returns to its source."""
     reason: str = ""
-    """Why it failed, or was cancelled."""
+    """Reason of a failure or cancellation."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to do: it has ended, and nothing is on its way."""
+        """Whether it has ended and no message is in between."""
         return self.status is not RedriveStatus.RUNNING and not self.on_the_way
 
 
 def report_of(partitions: Sequence[RedriveDescription], now_ms: int) -> RedriveReport:
-    """Return what the partitions say together; `now_ms` is the time at brokers."""
+    """Return the sum of the partitions' reports; `now_ms` is the time at brokers."""
     known = [each for each in partitions if each.status is not None]
     if not known:
         return RedriveReport(None)
@@ -89,4 +89,4 @@ _URGENCY = (
     RedriveStatus.CANCELLED,
     RedriveStatus.COMPLETED,
 )
-"""What is said of all partitions: the first of these that is true of one."""
+"""Statuses by precedence: the first that one of the partitions has."""

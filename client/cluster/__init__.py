@@ -1,1 +1,1 @@
-"""Connections, metadata, retries: what producer, consumer, queue and admin clients share."""
+"""Connections, metadata and retries, shared by the producer, consumer, queue and admin clients."""

@@ -1,4 +1,4 @@
-"""Addresses of brokers as users write them.
+"""Broker addresses in the notation of users.
 
 Pure: no clock, no I/O.
 """
@@ -13,7 +13,7 @@ _ADVICE = f"write host:port, for instance localhost:{DEFAULT_PORT}"
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """Host and port of a broker."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ def parse_addresses(text: str) -> list[Address]:
     """Return the addresses of a comma-separated list; the port may be left out.
 
     Raises:
-        ConfigError: One of them is not of the form host:port.
+        ConfigError: An address is not of the form host:port.
     """
     addresses = [_parse(part.strip()) for part in text.split(",") if part.strip()]
     if not addresses:

@@ -1,7 +1,7 @@
-"""The tasks of a client, and those who wait for them.
+"""Background tasks of a client, and the calls that wait for them.
 
-Shell: owns the background tasks. They end when the client is closed; a caller who relies on them,
-in whatever task, is told so then.
+Shell: owns the background tasks. They end when the client is closed; callers that wait for them,
+in any task, then raise an error.
 """
 
 from collections.abc import Awaitable, Callable
@@ -21,30 +21,30 @@ class BackgroundTasks:
     """Runs tasks until the client is closed."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
-        """Run them in `nursery`; if that is cancelled, the client is closed."""
+        """Run them in `nursery`; its cancellation closes the client."""
         self._nursery = nursery
         self._is_closed = False
         self._waiting_counts: dict[trio.Event, int] = {}
-        """How many callers wait for each event."""
+        """Number of callers that wait for each event."""
         self._given_up: frozenset[trio.Event] = frozenset()
-        """What had not happened when the client was closed."""
+        """Events that had not happened when the client was closed."""
         self._scopes: set[trio.CancelScope] = set()
-        """Of calls that end when the client is closed."""
+        """Scopes of calls that end when the client is closed."""
         nursery.start_soon(self._close_when_cancelled)
 
     def start_soon(
         self, do: Callable[[*Arguments], Awaitable[object]], *arguments: *Arguments
     ) -> bool:
-        """Begin a task, unless the client is closed; return whether it begins."""
+        """Start a task, unless the client is closed; return whether it starts."""
         if not self._is_closed:
             self._nursery.start_soon(self._run, do, arguments, name=do)
         return not self._is_closed
 
     async def wait(self, event: trio.Event) -> None:
-        """Wait for something that tasks of the client bring about.
+        """Wait for an event that a task of the client sets.
 
         Raises:
-            trio.ClosedResourceError: The client is closed before.
+            trio.ClosedResourceError: The client is closed before the event.
         """
         self.require_open()
         self._waiting_counts[event] = self._waiting_counts.get(event, 0) + 1
@@ -58,11 +58,11 @@ class BackgroundTasks:
             self.require_open()
 
     async def until_closed(self, do: Callable[[], Awaitable[Result]]) -> Result:
-        """Return what a call returns, which is cancelled when the client is closed.
+        """Return the result of a call; cancel the call when the client is closed.
 
         Raises:
-            trio.ClosedResourceError: It is closed before.
-            Exception: What the call raised.
+            trio.ClosedResourceError: The client is closed before the call ends.
+            Exception: The error of the call.
         """
         self.require_open()
         with trio.CancelScope() as scope:
@@ -77,16 +77,16 @@ class BackgroundTasks:
         """Check that the client is not closed.
 
         Raises:
-            trio.ClosedResourceError: It is.
+            trio.ClosedResourceError: The client is closed.
         """
         if self._is_closed:
             raise trio.ClosedResourceError(_CLOSED)
 
     def close(self) -> None:
-        """End all tasks, begin none any more, and have nobody wait for them."""
+        """Cancel all tasks, refuse new tasks, and wake all waiting callers."""
         self._is_closed = True
         self._nursery.cancel_scope.cancel()
-        for scope in self._scopes:  # First: what waits within is cancelled, and raises nothing.
+        for scope in self._scopes:  # First: waits inside are cancelled and raise nothing.
             scope.cancel()
         self._given_up |= {each for each in self._waiting_counts if not each.is_set()}
         for event in self._given_up:
@@ -104,5 +104,5 @@ class BackgroundTasks:
         try:
             await do(*arguments)
         except* trio.ClosedResourceError:
-            if not self._is_closed:  # Else it has come to its end a little before it is cancelled.
+            if not self._is_closed:  # Otherwise the task ended just before its cancellation.
                 raise

@@ -1,4 +1,4 @@
-"""How long to wait before trying again.
+"""Exponential backoff with jitter for retries.
 
 Pure: no clock, no I/O; entropy is handed in.
 """
@@ -15,7 +15,7 @@ class Backoff:
     """Waits that double up to a maximum, with jitter.
 
     Each wait lies between a half and one and a half of its mean, so that clients which failed
-    together do not come back together.
+    together do not retry together.
     """
 
     def __init__(self, mean: float, mean_max: float, entropy: random.Random) -> None:
@@ -25,7 +25,7 @@ class Backoff:
         self._entropy = entropy
 
     def delay(self, failure_count: int) -> float:
-        """Return the seconds to wait after so many failures in a row, at least one."""
+        """Return the seconds to wait after `failure_count` failures in a row, at least 1."""
         assert failure_count > 0, "nothing failed"
         doublings = min(failure_count - 1, _DOUBLINGS_MAX)
         mean = min(self._mean_max, self._mean * 2.0**doublings)

@@ -1,4 +1,4 @@
-"""The time on both clocks of a client.
+"""Timestamp from both clocks of a client.
 
 Pure: declarations.
 """
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Timestamp(NamedTuple):
-    """One moment, read from both clocks."""
+    """A moment, read from both clocks."""
 
     monotonic: float
     """Seconds of `trio.current_time`, for deadlines."""

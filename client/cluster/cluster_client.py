@@ -1,8 +1,8 @@
-"""The brokers that a client talks to: whom to ask, metadata, and trying again.
+"""Client of a cluster: choice of brokers, metadata and retries.
 
-Shell: owns what is known of the cluster. One connection to each broker is shared by all parts of a
-client; replies come in any order, so a long poll holds up nothing. Whoever cannot go on for want of
-a connection or a leader asks for one without waiting, and is told when anything changed.
+Shell: owns the metadata of the cluster. All parts of a client share one connection to each broker;
+replies come in any order, so a long poll holds up nothing. A caller without a connection or a
+leader requests one without waiting, and listeners are called after every change.
 """
 
 import math
@@ -55,22 +55,22 @@ STALE_METADATA_ERRORS = (
     UnknownPartitionError,
     UnknownTopicIdError,
 )
-"""What a broker that was asked says, or does, when others may know better whom to ask."""
+"""Errors after which newer metadata may name a better broker."""
 
 _HEAD_START_S = 0.25
-"""How long one broker is waited for before the next one is tried too."""
+"""Seconds before the next broker is tried too."""
 _PATIENCE_S = 2.0
-"""How long the answer of one broker is waited for before another one is asked too."""
+"""Seconds before another broker is asked too."""
 
 
 @final
 class ClusterClient:
-    """Connections to brokers, and what they say about the cluster."""
+    """Connections to brokers, and the metadata of the cluster."""
 
     def __init__(
         self, seeds: list[Address], config: ClientConfig, env: Env, *, tasks: BackgroundTasks
     ) -> None:
-        """Connect to `seeds` when nothing better is known."""
+        """Use `seeds` while the metadata name no brokers."""
         self.config = config
         self.env = env
         self.tasks = tasks
@@ -88,7 +88,7 @@ class ClusterClient:
         self._connecting = trio.Lock()
         self._asked_count = 0
         self._asked_at = -math.inf
-        """When somebody was asked last where topics are (seconds of trio's clock)."""
+        """Time of the last request for metadata (seconds of trio's clock)."""
         self._wanted_topics: set[str] | None = None
         self._asked_topics: set[str] = set()
         self._has_news = trio.Event()
@@ -98,13 +98,13 @@ class ClusterClient:
         self._changed = trio.Event()
 
     async def start(self) -> None:
-        """Connect to a broker and learn of the others.
+        """Connect to a broker and fetch the list of the others.
 
         A broker that is reached and not ready yet is waited for, up to `request_timeout`.
 
         Raises:
-            ConnectError: One line that says for each address what failed and what to try.
-            TidelogError: The broker that was reached did not answer as it should.
+            ConnectError: One line with the failure of each address and what to try.
+            TidelogError: The broker that was reached gave an invalid answer.
         """
         ask = partial(self._ask_metadata, ())
         self.metadata.apply(await self.retry(ask, is_repeatable=True, hopeless=ConnectError))
@@ -126,9 +126,9 @@ class ClusterClient:
         await self.tasks.wait(self._changed)
 
     def connection_nowait(self, node_id: int) -> RpcConnection | None:
-        """Return the connection to a broker; if there is none, have one made.
+        """Return the connection to a broker; if there is none, start connecting.
 
-        When that has failed, listeners are called; who still wants the connection asks again.
+        Listeners are called when that has failed; callers that still want it call again.
         """
         return self._connections.nowait(node_id)
 
@@ -137,11 +137,11 @@ class ClusterClient:
         return self._connections.live(node_id)
 
     async def connection_to(self, node_id: int) -> RpcConnection:
-        """Return a connection to a broker, made if need be.
+        """Return a connection to a broker; connect if needed.
 
         Raises:
-            ConnectError: It cannot be reached.
-            RetriableError: It, or whoever was asked where it is, is not ready.
+            ConnectError: The broker cannot be reached.
+            RetriableError: The broker, or a broker asked for its address, is not ready.
         """
         self._connections.forget_failure(node_id)
         with trio.move_on_after(self.config.request_timeout):
@@ -152,13 +152,13 @@ class ClusterClient:
         raise ConnectError(f"node {node_id} is not known to the cluster; is that broker running?")
 
     async def controller_connection(self) -> RpcConnection:
-        """Return a connection to the node that decides for the cluster, as far as is known.
+        """Return a connection to the controller, as far as it is known.
 
-        If another one takes over while this one is tried, that one is tried.
+        If another node becomes the controller meanwhile, this connects to that one.
 
         Raises:
-            NotControllerError: It is not known; it is being asked for.
-            ConnectError: It cannot be reached.
+            NotControllerError: The controller is unknown; metadata are being fetched.
+            ConnectError: The controller cannot be reached.
         """
         await trio.lowlevel.checkpoint()
         tried: int | None = None
@@ -179,11 +179,11 @@ class ClusterClient:
         )
 
     async def any_connection(self) -> RpcConnection:
-        """Return a connection to any broker, made if need be.
+        """Return a connection to any broker; connect if needed.
 
         Raises:
             ConnectError: No broker can be reached; one line.
-            RetriableError: One was reached, and is not ready.
+            RetriableError: A broker was reached and is not ready.
         """
         async with self._connecting:
             for node_id in self._connections.in_order():
@@ -193,13 +193,13 @@ class ClusterClient:
             return await _first(self._ways_to_connect(), head_start=_HEAD_START_S)
 
     def refresh_if_old(self) -> None:
-        """Have metadata fetched of all topics that are known, if that is `metadata_max_age` ago."""
+        """Refresh the metadata of all cached topics if they are older than `metadata_max_age`."""
         if trio.current_time() > self._asked_at + self.config.metadata_max_age:
-            self._asked_at = trio.current_time()  # Once, also if nobody answers.
+            self._asked_at = trio.current_time()  # Once, also without an answer.
             self.request_refresh(self.metadata.topic_names)
 
     def request_refresh(self, topics: Iterable[str]) -> None:
-        """Have metadata fetched, of the brokers and of these topics; listeners will be called."""
+        """Fetch metadata of the brokers and these topics; then listeners are called."""
         wanted = (self._wanted_topics or set()).union(topics)
         self._wanted_topics = wanted
         if not wanted <= self._asked_topics:
@@ -209,11 +209,11 @@ class ClusterClient:
             self.tasks.start_soon(self._refresh)
 
     async def topic(self, name: str) -> TopicMetadata:
-        """Return what is known of a topic, after asking if it is not known.
+        """Return the metadata of a topic; fetch them if needed.
 
         Raises:
             UnknownTopicError: There is no such topic.
-            TidelogError: Nobody could be asked for `request_timeout`; what went wrong last.
+            TidelogError: No broker answered within `request_timeout`; the last error.
         """
         self.metadata.forget([name])
         with trio.move_on_after(self.config.request_timeout):
@@ -229,7 +229,7 @@ class ClusterClient:
     async def call_any(
         self, method: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
     ) -> ReplyType:
-        """Ask any broker, or another one as well if that is slow and does no harm; see `retry`."""
+        """Ask any broker, and a second one if the first is slow and that is safe; see `retry`."""
 
         async def attempt() -> ReplyType:
             if is_repeatable:
@@ -241,7 +241,7 @@ class ClusterClient:
     async def call_controller(
         self, method: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
     ) -> ReplyType:
-        """Ask the node that decides for the cluster; see `retry`."""
+        """Ask the controller; see `retry`."""
 
         async def attempt() -> ReplyType:
             return await self.call_once(await self.controller_connection(), method, request)
@@ -255,16 +255,16 @@ class ClusterClient:
         is_repeatable: bool,
         hopeless: type[TidelogError] | tuple[()] = (),
     ) -> Result:
-        """Return what `attempt` returns; repeat it for up to `request_timeout` if that may help.
+        """Return the result of `attempt`; repeat it for up to `request_timeout` if that may help.
 
         Args:
-            attempt: Asks a broker once.
-            is_repeatable: Whether asking twice does no harm, so that it may be repeated even
+            attempt: Sends a request once.
+            is_repeatable: Whether a second execution does no harm, so that it may be repeated even
                 when the first request may have been executed.
-            hopeless: What is raised at once.
+            hopeless: Errors that are raised at once.
 
         Raises:
-            BrokerError: A broker refused, or went on failing.
+            BrokerError: A broker refused, or failed until the end.
             ConnectionLostError: The request may or may not have been executed.
             trio.ClosedResourceError: The client is closed.
         """
@@ -296,14 +296,14 @@ class ClusterClient:
         patience: float | None = None,
         attachment: Sequence[BytesLike] = (),
     ) -> ReplyType:
-        """Ask over this connection; close it when no answer comes in time.
+        """Send a request over this connection; close it when no answer comes in time.
 
         Args:
-            connection: To the broker.
-            method: The API.
-            request: The message.
-            patience: How long to wait, in seconds; `request_timeout` by default.
-            attachment: What follows the message.
+            connection: Connection to the broker.
+            method: API.
+            request: Message.
+            patience: Seconds to wait; `request_timeout` by default.
+            attachment: Bytes after the message.
 
         Raises:
             BrokerError: The broker refused, or did not answer.
@@ -318,7 +318,7 @@ class ClusterClient:
         raise RequestTimedOutError(f"the broker did not answer {method.key.name} in {patience} s")
 
     def _raise_failure(self, node_id: int) -> None:
-        """Raise what the last attempt to connect, or to find out where, came to."""
+        """Raise the error of the last attempt to connect, or to find the address."""
         is_known = node_id in self.metadata.brokers
         failure = self._connections.failure(node_id) or (
             None if is_known else self._refresh_failure
@@ -342,9 +342,9 @@ class ClusterClient:
         head_start: float,
         in_turn: bool = False,
     ) -> ReplyType:
-        """Ask brokers until one answers, beginning with another one each time.
+        """Ask brokers until one answers; start with another broker each time.
 
-        One that is cut off from the others knows little, and one that hangs says nothing.
+        A broker that is cut off from the others has stale metadata; one that hangs is silent.
 
         Raises:
             TidelogError: A broker refused, or none could be asked.
@@ -356,7 +356,7 @@ class ClusterClient:
             except BrokerError as error:
                 if error.is_retriable:
                     raise
-                return error  # Others would say the same.
+                return error  # Others would answer the same.
 
         ways = [partial(ask, connect) for connect in self._ways_to_connect(in_turn=in_turn)]
         answer = await _first(ways, head_start=head_start)
@@ -365,10 +365,10 @@ class ClusterClient:
         return answer
 
     def _ways_to_connect(self, *, in_turn: bool = False) -> list[_Connect]:
-        """Return ways to brokers: those that are connected first, those that are silent last.
+        """Return ways to brokers: connected brokers first, silent brokers last.
 
-        With `in_turn` those that are not connected come first in their turn as well: one that is
-        cut off, or whose disk does not answer, says the same for long.
+        With `in_turn` unconnected brokers take their turn as well: a broker that is cut off, or
+        whose disk hangs, gives the same answer for long.
         """
         nodes = list(self.metadata.brokers)
         start = self._asked_count % (len(nodes) or 1)
@@ -405,7 +405,7 @@ class ClusterClient:
                 self._refresh_failure = None
                 failure_count = 0
                 self._notify()
-                # The same question is not asked again at once: leaders take time to change.
+                # The same request is not repeated at once: an election takes time.
                 with trio.move_on_after(self.backoff.delay(1)):
                     await self._has_news.wait()
         self._is_refreshing = False
@@ -418,10 +418,10 @@ class ClusterClient:
 
 
 async def _first(ways: Iterable[Callable[[], Awaitable[Result]]], *, head_start: float) -> Result:
-    """Return what the first way to succeed returns.
+    """Return the result of the first way to succeed.
 
     Raises:
-        TidelogError: All failed: what waiting may cure before what it may not.
+        TidelogError: All failed; errors that a retry may cure take precedence.
     """
     try:
         return await first_success(ways, head_start=head_start)

@@ -1,4 +1,4 @@
-"""Requests for one piece of work, coalesced: it runs once for each turn of the event loop.
+"""Coalesced requests for a piece of work, which runs once for each turn of the event loop.
 
 Shell without tasks: the first request runs it for all.
 """
@@ -21,7 +21,7 @@ class Coalescer:
     async def request(self) -> None:
         """Return at once if a run is requested already; else run in the next turn of the loop.
 
-        If cancelled, it runs at once: the others rely on it.
+        A cancelled request runs it at once: the others rely on it.
         """
         if self._is_requested:
             return

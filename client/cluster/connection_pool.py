@@ -1,7 +1,7 @@
-"""The connections of a client: one to each broker, made when somebody wants it.
+"""Connection pool of a client: one connection to each broker, made on demand.
 
-Shell: owns connections. A broker that is silent may be one that others have replaced; it is given
-up when that is known, and asked last until then.
+Shell: owns connections. A silent broker may have been replaced by others. The pool closes its
+connection when the metadata confirm that, and asks it last until then.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ from tidelog.wire.errors import (
 from tidelog.wire.protocol.rpc import RpcConnection, connect_stream
 
 CLIENT_VERSION = "1"
-"""Told to brokers, for their logs."""
+"""Version of the client in the handshake, for the logs of brokers."""
 _LOOK_AGAIN_S = 1.0
-"""While a broker cannot be reached, others are asked so often who leads in its place."""
+"""Seconds between refreshes of the metadata while a broker cannot be reached."""
 _SILENCE_S = 2.0
-"""A broker that answers nothing for so long may be one that others have replaced."""
+"""Seconds without a reply after which a broker may have been replaced by others."""
 
 
 @final
@@ -48,7 +48,7 @@ class ConnectionPool:
         on_change: Callable[[], None],
         on_stale_metadata: Callable[[], None],
     ) -> None:
-        """Begin without any.
+        """Start without connections.
 
         `on_change` is called when a connection was made, was lost or could not be made, and
         `on_stale_metadata` when newer metadata may say that a broker is not needed any more.
@@ -63,7 +63,7 @@ class ConnectionPool:
         self._connections: dict[int, RpcConnection] = {}
         self._silent: set[int] = set()
         self._dialled: dict[int, bool] = {}
-        """Nodes to which a task tries to connect; whether somebody still wants it to."""
+        """Nodes to which a task tries to connect; whether a caller still wants the connection."""
         self._failures: dict[int, TidelogError] = {}
 
     def live(self, node_id: int) -> RpcConnection | None:
@@ -72,26 +72,26 @@ class ConnectionPool:
         return None if connection is None or connection.is_lost else connection
 
     def in_order(self) -> list[int]:
-        """Return the nodes that there are connections to, those that are silent last."""
+        """Return the connected nodes, silent nodes last."""
         found = [node_id for node_id in self._connections if self.live(node_id) is not None]
         return sorted(found, key=self._silent.__contains__)
 
     def is_silent(self, node_id: int) -> bool:
-        """Return whether a broker answers nothing although it was asked."""
+        """Return whether a broker owes replies and sends none."""
         return node_id in self._silent
 
     def failure(self, node_id: int) -> TidelogError | None:
-        """Return why the last attempt to connect to a broker failed, if it did."""
+        """Return the error of the last attempt to connect to a broker, if it failed."""
         return self._failures.get(node_id)
 
     def forget_failure(self, node_id: int) -> None:
-        """Take note that a new attempt is wanted."""
+        """Drop the error of the last attempt, before a new one."""
         self._failures.pop(node_id, None)
 
     def nowait(self, node_id: int) -> RpcConnection | None:
-        """Return the connection to a broker; if there is none, have one made.
+        """Return the connection to a broker; if there is none, start connecting.
 
-        When that has failed, `on_change` is called; who still wants the connection asks again.
+        `on_change` is called when that has failed; callers that still want it call again.
         """
         connection = self.live(node_id)
         if connection is not None:
@@ -106,11 +106,11 @@ class ConnectionPool:
         return None
 
     async def reach(self, node_id: int) -> RpcConnection:
-        """Return the connection to a broker, made if need be.
+        """Return the connection to a broker; connect if needed.
 
         Raises:
-            ConnectError: It cannot be reached.
-            RetriableError: It is not ready.
+            ConnectError: The broker cannot be reached.
+            RetriableError: The broker is not ready.
         """
         connection = self.live(node_id)
         if connection is not None:
@@ -121,11 +121,11 @@ class ConnectionPool:
         return await self.connect(Address(known.host, known.port))
 
     async def connect(self, address: Address) -> RpcConnection:
-        """Return a connection to whoever listens at an address, perhaps one that was there.
+        """Return a connection to the broker at an address, perhaps an existing one.
 
         Raises:
-            ConnectError: Nobody does, or not in time, or not a broker.
-            RetriableError: A broker does, and is not ready.
+            ConnectError: No broker answers at the address in time.
+            RetriableError: The broker is not ready.
         """
         with trio.move_on_after(self._config.connect_timeout):
             stream = await connect_stream(self._env.network, address.host, address.port)
@@ -170,9 +170,9 @@ class ConnectionPool:
                 self._on_change()
 
     async def _watch(self, connection: RpcConnection) -> None:
-        """Give up a broker that is silent when others lead in its place.
+        """Close the connection to a silent broker when other brokers lead in its place.
 
-        Its process may stand still, or its machine may be gone: the connection does not tell.
+        Its process may hang, or its machine may be gone: the connection does not tell.
         """
         has_led = False
         while True:
@@ -195,7 +195,7 @@ class ConnectionPool:
                 self._on_stale_metadata()
 
     async def _dial(self, node_id: int) -> None:
-        """Try to connect while somebody wants to, and have others asked who leads instead."""
+        """Try to connect while a caller wants it; look for new leaders meanwhile."""
         while self._dialled[node_id] and self.live(node_id) is None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._look_for_others)

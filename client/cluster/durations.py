@@ -1,4 +1,4 @@
-"""Lengths of time as settings and requests have them.
+"""Durations in settings and requests.
 
 Pure: no clock, no I/O.
 """
@@ -25,12 +25,12 @@ def seconds_of(text: str) -> float:
     """Return the seconds of a setting such as `30s`, `1500ms` or a plain number of milliseconds.
 
     Raises:
-        WireFormatError: It is none of these; the broker is newer.
+        WireFormatError: The text is none of these; the broker is newer.
     """
     found = _DURATION.fullmatch(text.strip())
     unit_ms = None if found is None else _UNITS_MS.get(found[2].lower())
     if found is None or unit_ms is None:
-        raise WireFormatError(f"{text!r} is no length of time that is known here")
+        raise WireFormatError(f"{text!r} is not a duration that this client knows")
     return int(found[1]) * unit_ms / 1000
 
 
@@ -38,8 +38,8 @@ def milliseconds_of(what: str, seconds: float) -> int:
     """Return seconds as whole milliseconds; `what` names them in the error.
 
     Raises:
-        ValueError: It is negative or no number.
+        ValueError: The number is negative or not finite.
     """
     if not 0 <= seconds <= 1e12:  # noqa: PLR2004  (30,000 years, and no infinity)
-        raise ValueError(f"{what} is a number of seconds from 0 on, not {seconds}")
+        raise ValueError(f"{what} must be a number of seconds from 0 on, not {seconds}")
     return round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""Several ways to one result, so that one that leads nowhere costs little.
+"""Hedged calls: several ways to one result, so that a slow way costs little.
 
 Shell: runs each way in a task.
 """
@@ -19,12 +19,12 @@ async def first_success(
     """Return what the first way to succeed returns; the others are cancelled.
 
     Args:
-        ways: Each is tried when the one before it has failed, or has had its head start. There is
+        ways: Each starts when the one before it has failed, or has had its head start. There is
             at least one.
-        head_start: How long a way is left alone, in seconds.
+        head_start: Seconds before the next way starts too.
 
     Raises:
-        ExceptionGroup: All failed; the `TidelogError`s are in the order in which they came.
+        ExceptionGroup: All ways failed; the `TidelogError`s are in the order of the failures.
     """
     found: list[Result] = []
     failures: list[TidelogError] = []
@@ -45,5 +45,5 @@ async def first_success(
             with trio.move_on_after(head_start):
                 await has_failed.wait()
     if not found:
-        raise ExceptionGroup("no way led to a result", failures)
+        raise ExceptionGroup("all attempts failed", failures)
     return found[0]

@@ -1,6 +1,6 @@
-"""Finding offsets by place or time.
+"""Lookup of offsets by place or time.
 
-Shell: asks the leader of each partition, again while that may help.
+Shell: asks the leader of each partition, and repeats that while it may help.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,23 +32,23 @@ _Queries = dict[TopicPartition, OffsetQuery]
 
 
 class PartitionOffset(NamedTuple):
-    """The offset at a place of a partition."""
+    """Offset at a place of a partition."""
 
     offset: int | None
     """`None` when no record is that young."""
     timestamp_ms: int | None = None
-    """Of the record found, when a time was asked for."""
+    """Timestamp of the record found, when a time was given."""
 
 
 async def list_offsets(
     cluster: ClusterClient, places: Mapping[TopicPartition, OffsetSpec]
 ) -> dict[TopicPartition, PartitionOffset]:
-    """Return where these places are; the offset is `None` where no record is that young.
+    """Return the offsets of these places; `None` if no record is that young.
 
     Raises:
         UnknownTopicError: There is no such topic.
         UnknownPartitionError: The topic does not have the partition.
-        TidelogError: Brokers could not be asked, or refused.
+        TidelogError: Brokers refused or did not answer.
     """
 
     async def attempt() -> dict[TopicPartition, PartitionOffset]:
@@ -65,10 +65,10 @@ async def list_offsets(
 
 
 def checked_offsets(reply: ListOffsetsReply, count: int) -> list[PartitionOffsets]:
-    """Return the answers to `count` queries, none of which failed.
+    """Return the answers to `count` queries, after checking that none failed.
 
     Raises:
-        WireFormatError: There are more or fewer answers.
+        WireFormatError: The number of answers differs.
         BrokerError: The first error of a partition.
     """
     if len(reply.partitions) != count:
@@ -77,21 +77,21 @@ def checked_offsets(reply: ListOffsetsReply, count: int) -> list[PartitionOffset
         if offsets.error is not None:
             error = from_wire(offsets.error)
             if isinstance(error, UnknownPartitionError):
-                # The metadata have it: it is new, and this broker has not heard of it.
+                # The metadata have it: it is new, and this broker does not know it yet.
                 raise LeaderNotAvailableError(str(error)) from error
             raise error
     return reply.partitions
 
 
 def check_caught_up(offsets: PartitionOffsets) -> None:
-    """Check that a high watermark is as high as at any leader before.
+    """Check that a high watermark is as high as that of earlier leaders.
 
     Raises:
-        LeaderNotAvailableError: The leader is new; to ask again helps.
+        LeaderNotAvailableError: The leader is new; a retry helps.
     """
     if not offsets.has_caught_up:
         raise LeaderNotAvailableError(
-            "the partition has a new leader, which does not know yet how much is committed"
+            "the partition has a new leader that does not know the high watermark yet"
         )
 
 
@@ -99,7 +99,7 @@ def offset_at(place: OffsetSpec, offsets: PartitionOffsets) -> PartitionOffset:
     """Return the offset at a place of a partition.
 
     Raises:
-        LeaderNotAvailableError: The leader does not know yet what is latest.
+        LeaderNotAvailableError: The leader does not know the high watermark yet.
     """
     if place == "earliest":
         return PartitionOffset(offsets.log_start_offset)
@@ -112,7 +112,7 @@ def offset_at(place: OffsetSpec, offsets: PartitionOffsets) -> PartitionOffset:
 async def list_offsets_at(
     cluster: ClusterClient, partitions: Sequence[TopicPartition], place: OffsetSpec
 ) -> dict[TopicPartition, int]:
-    """Return where to begin at a place; where no record is that young, at the end.
+    """Return the offsets to start from; the end if no record is that young.
 
     Errors are those of `list_offsets`.
     """

@@ -1,6 +1,6 @@
-"""Reading records: the consumer.
+"""Consumer of records (Kafka: `KafkaConsumer`).
 
-Shell: puts a fetcher of partitions and, for members of a group, the membership together.
+Shell: combines a fetcher of partitions with, for members of a group, the membership.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from tidelog.wire.messages.groups import Subscription
 
 
 class GroupMembership(NamedTuple):
-    """The group of a consumer, and what is to be read in it."""
+    """Consumer group of a consumer, and its subscription."""
 
     group_id: str
     subscription: Subscription
@@ -41,25 +41,26 @@ class Consumer:
     """Reads partitions, each in the order of its offsets.
 
     `async for record in consumer` reads record by record and `batches()` batch by batch, which is
-    several times faster. Both wait for new records for ever, unless they are told where to stop.
-    They may be left and started again at any time, also in the middle of a batch: `position` says
-    what comes next. Only one of them is in use at a time: starting another ends it.
+    several times faster. Both wait for new records without end, unless they have a place to stop.
+    They may be left and started again at any time, also in the middle of a batch: `position` is the
+    next offset. Only one of them is in use at a time: starting another ends it.
 
-    An error leaves the position where it was, so that the same call may be repeated, or another
-    position be sought. While a broker cannot be reached, the consumer waits and tries again; use
-    `trio.fail_after` to give up.
+    An error leaves the position where it was, so that the program may repeat the call or seek.
+    While a broker cannot be reached, the consumer waits and retries; limit that with
+    `trio.fail_after`.
 
-    With a `group_id` it is a member of a consumer group, which shares the partitions of some topics
-    among its members and remembers how far it is. What this member reads comes and goes, and starts
-    where the group is. A record counts as **processed when the next one is asked for**, or when
-    `commit` says so; a batch likewise. Processed records are committed by themselves, unless
-    `enable_auto_commit` is off; after a crash, those since the last commit are processed again. The
-    record that is in hand when the block is left is not processed, unless `commit` was called.
+    With a `group_id` the consumer is a member of a consumer group. The group shares the partitions
+    of some topics among its members and stores committed offsets. Partitions of this member come
+    and go, and start at the group's committed offset. A record counts as **processed when the next
+    one is requested**, or when `commit` says so; a batch likewise. The consumer commits processed
+    records by itself, unless `enable_auto_commit` is off; after a crash, records since the last
+    commit are processed again. The record in hand at the end of the block is not processed, unless
+    `commit` was called.
 
-    Changes happen in the background. A partition is given on to others only when the application
-    has asked past its last record, `on_revoked` has returned, and what was processed is committed.
+    Rebalances happen in the background. A partition is released only when the application has
+    asked past its last record, `on_revoked` has returned, and processed records are committed.
     Callbacks run in a task of their own while no record is in hand, and no record is handed out
-    meanwhile; an exception in one ends the membership and is raised by the iteration.
+    meanwhile; an exception in a callback ends the membership and is raised by the iteration.
     """
 
     def __init__(
@@ -81,13 +82,13 @@ class Consumer:
         self._member: GroupMember | None = None
 
     async def __aenter__(self) -> "Consumer":
-        """Find the partitions, and where to start; or join the group, which says so later.
+        """Find the partitions and their start; or join the group, which assigns them later.
 
         Raises:
             UnknownTopicError: There is no such topic. A group waits for it instead.
-            UnknownPartitionError: The topic does not have a partition that was asked for.
-            InvalidRequestError: The group refuses what it is asked for, such as the pattern.
-            TidelogError: Brokers could not be asked.
+            UnknownPartitionError: The topic does not have one of the partitions.
+            InvalidRequestError: The group refuses the subscription, such as its pattern.
+            TidelogError: No broker answered.
         """
         self._fetcher.open()
         try:
@@ -107,10 +108,11 @@ class Consumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop reading; commit what was processed, and leave the group.
+        """Stop reading; commit processed records, and leave the group.
 
-        A static member's partitions wait for it; those of others are shared among the rest. If
-        cancelled, this takes up to a second more; a client that is cancelled too only tries.
+        A static member keeps its partitions until it returns; those of other members are shared
+        among the rest. If cancelled, this takes up to a second more; if the client is cancelled
+        too, the last commit is only attempted.
         """
         try:
             await trio.lowlevel.checkpoint()
@@ -122,28 +124,30 @@ class Consumer:
                 self._fetcher.close()
 
     def __aiter__(self) -> RecordIterator:
-        """Iterate over records, for ever."""
+        """Iterate over records without end."""
         return self.records()
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read; in a group, those that this member has now."""
+        """Partitions that are read; in a group, those assigned to this member now."""
         return self._fetcher.assignment
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these partitions; those that were read before keep their position.
 
-        The others start where `auto_offset_reset` says, or wait for a `seek`. If cancelled, the
+        The others start according to `auto_offset_reset`, or wait for a `seek`. If cancelled, the
         old assignment may be replaced already.
 
         Raises:
             UnknownTopicError: There is no such topic.
             UnknownPartitionError: A topic does not have the partition.
-            ConfigError: This is a member of a group, which says what it reads.
-            TidelogError: Brokers could not be asked.
+            ConfigError: The consumer is a member of a group, which assigns partitions.
+            TidelogError: No broker answered.
         """
         if self._group is not None:
-            raise ConfigError("the group says what its members read; use subscribe()")
+            raise ConfigError(
+                "partitions cannot be assigned in a group: the group assigns them; use subscribe()"
+            )
         topic_ids: dict[TopicPartition, bytes] = {}
         for name, partition in partitions:
             topic = await self._cluster.topic(name)
@@ -155,7 +159,7 @@ class Consumer:
         self._fetcher.pump()
 
     def subscribe(self, topics: str | Sequence[str] = (), *, pattern: str | None = None) -> None:
-        """Have the group share these topics with this member from now on; it takes a while.
+        """Replace the subscription of this member; the rebalance takes a while.
 
         Args:
             topics: Names; topics that do not exist yet are read as soon as they do.
@@ -167,38 +171,38 @@ class Consumer:
         self._require_member("subscribe").subscribe(subscription_of(topics, pattern))
 
     async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
-        """Store how far the group is; durable on a majority when this returns.
+        """Commit offsets of the group; they are durable on a majority when this returns.
 
         Args:
             offsets: By topic and partition, the offset of the next record to process. By default,
                 everything that was handed out counts as processed, the record or batch in hand
                 included, and is committed.
 
-        If cancelled, the commit may or may not happen. An offset below the one that is committed
-        moves the group back.
+        If cancelled, the commit may or may not happen. An offset below the committed offset moves
+        the group back.
 
         Raises:
-            PartitionNotOwnedError: The group gave a partition to another member, who begins at the
-                last commit. With nothing said of offsets, this is raised if the record in hand is
-                of such a partition: whoever commits before processing must not process it.
+            PartitionNotOwnedError: The group assigned a partition to another member, which starts
+                at the last commit. Without `offsets`, this is raised if the record in hand is of
+                such a partition: a program that commits before processing must not process it.
             OffsetOutOfRangeError: There is no such offset; the error has both bounds.
             ConfigError: There is no group.
-            TidelogError: Nobody could be asked for `request_timeout`; the commit may have happened.
+            TidelogError: No broker answered within `request_timeout`; the commit may have happened.
         """
         await self._require_member("commit").offsets.commit(offsets)
 
     async def committed(
         self, partitions: Iterable[tuple[str, int]] | None = None
     ) -> dict[TopicPartition, int | None]:
-        """Return how far the group is in partitions, `None` where nothing was committed.
+        """Return the committed offsets of the group, `None` where nothing was committed.
 
         Args:
-            partitions: Topics and numbers; by default those that this member has.
+            partitions: Topics and numbers; by default the partitions of this member.
 
         Raises:
             UnknownTopicError: There is no such topic.
             ConfigError: There is no group.
-            TidelogError: Nobody could be asked.
+            TidelogError: No broker answered.
         """
         self._require_member("committed")
         assert self._group is not None, "a member has a group"
@@ -210,12 +214,12 @@ class Consumer:
         return await fetch_committed(self._cluster, self._group.group_id, wanted)
 
     async def extend_poll_interval(self, seconds: float) -> None:
-        """Tell the group that this program may not be heard of for so long, before it blocks.
+        """Announce to the group that this program may be silent for `seconds`, before it blocks.
 
-        Heartbeats go on by themselves while the application awaits something, however long that
-        takes. This is for computations that keep all tasks from running for longer than a session.
-        Whoever dies meanwhile is missed only when the time is over. If cancelled, the group may or
-        may not know.
+        Heartbeats continue while the application awaits something, however long that takes. This
+        is for computations that keep all tasks from running for longer than a session. A member
+        that dies meanwhile is fenced only when the time is over. If cancelled, the group may or may
+        not know.
 
         Raises:
             ConfigError: There is no group.
@@ -223,7 +227,7 @@ class Consumer:
         await self._require_member("extend_poll_interval").extend_poll_interval(seconds)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on with the record at `offset` of a partition; what was fetched ahead is dropped.
+        """Continue with the record at `offset` of a partition; drop prefetched records.
 
         Raises:
             ValueError: The partition is not assigned, or the offset is negative.
@@ -233,22 +237,22 @@ class Consumer:
         self._fetcher.seek(TopicPartition(topic, partition), offset)
 
     async def seek_to_beginning(self) -> None:
-        """Go on with the first record of every partition. If cancelled, nothing happens."""
+        """Continue with the first record of every partition. If cancelled, nothing happens."""
         await self._seek_to(self._fetcher.assignment, "earliest")
 
     async def seek_to_end(self) -> None:
-        """Go on with what is appended from now on. If cancelled, nothing happens."""
+        """Continue with records appended from now on. If cancelled, nothing happens."""
         await self._seek_to(self._fetcher.assignment, "latest")
 
     async def seek_to_time(self, timestamp_ms: int) -> None:
-        """Go on with the first record of this time (Unix milliseconds) or later.
+        """Continue with the first record of this time (Unix milliseconds) or later.
 
-        A partition without such a record goes on at its end. If cancelled, nothing happens.
+        A partition without such a record continues at its end. If cancelled, nothing happens.
         """
         await self._seek_to(self._fetcher.assignment, timestamp_ms)
 
     def position(self, topic: str, partition: int) -> int | None:
-        """Return the offset of the next record to hand out, `None` when there is no position.
+        """Return the offset of the next record to hand out, `None` without a position.
 
         Raises:
             ValueError: The partition is not assigned.
@@ -260,36 +264,37 @@ class Consumer:
         return await self._offsets(self._fetcher.assignment, "earliest")
 
     async def end_offsets(self) -> dict[TopicPartition, int]:
-        """Return the offset that the next readable record of every partition will have.
+        """Return the offset of the next readable record of every partition.
 
-        To read what is there now and then stop: `consumer.batches(await consumer.end_offsets())`.
+        To read all current records and then stop: `consumer.batches(await consumer.end_offsets())`.
         """
         return await self._offsets(self._fetcher.assignment, "latest")
 
     def records(self, until: Until | None = None) -> RecordIterator:
-        """Iterate over records; see `batches` for what `until` means and what is raised."""
+        """Iterate over records; for `until` and the errors see `batches`."""
         return self._fetcher.records(until)
 
     def batches(self, until: Mapping[TopicPartition, int] | None = None) -> BatchIterator:
         """Iterate over batches, from the position of each partition on.
 
         Args:
-            until: Where to stop in each partition (exclusive end); partitions that are not
-                mentioned are left alone. `None` goes on for ever. In a group only partitions
-                count that this member has; while it has none of them, it waits for its share.
+            until: Where to stop in each partition (exclusive end); other partitions are not read.
+                `None` reads without end. In a group only partitions count that are assigned to
+                this member; while it has none of them, it waits for an assignment.
 
         Iterating raises:
             NoPositionError: A partition has no position.
             OffsetOutOfRangeError: The position is not in the log; the error has both bounds.
-            CorruptRecordError: A batch is damaged; the error says which, and where to `seek` to
-                skip it. Like every error of a broker, it has the topic and the partition in `at`.
+            CorruptRecordError: A batch is corrupt; the error has its offset, and the offset to
+                `seek` to for skipping it. Like every error of a broker, it has the topic and the
+                partition in `at`.
             UnknownTopicError: A topic was deleted.
             TidelogError: A partition cannot be read for another reason.
         """
         return self._fetcher.batches(until)
 
     def give_back(self, batch: RecordBatch) -> None:
-        """Take back the batch handed out last, or its end; it will be handed out again next.
+        """Return the last batch, or its end, to the consumer, which hands it out again next.
 
         For programs that used a part of a batch: `consumer.give_back(batch.between(offset, None))`.
         """
@@ -340,12 +345,12 @@ class Consumer:
 
 
 def subscription_of(topics: str | Sequence[str], pattern: str | None) -> Subscription:
-    """Return what a member wants to read.
+    """Return the subscription of a member.
 
     Raises:
         ConfigError: Neither names nor a pattern were given, or both.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     if bool(names) == (pattern is not None):
-        raise ConfigError("say what to read: either names of topics or a pattern")
+        raise ConfigError("give either names of topics or a pattern to subscribe to, not both")
     return Subscription(names, pattern)

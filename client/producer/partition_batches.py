@@ -1,4 +1,4 @@
-"""The batches of one partition: open, waiting, under way, to be sent again.
+"""Batches of one partition: open, ready, sent, to be sent again.
 
 Pure: decides, given the time; no clock, no I/O.
 
@@ -10,21 +10,21 @@ A batch moves through these places, and batches never overtake each other:
                      unsent     came back with an error that another attempt may cure
 
 With idempotence, every batch gets a base sequence when it is first sent, and the broker appends a
-batch only if it has the one before. A gap arises when a batch fails for good. What follows
-depends on what is certain:
+batch only if it has the one before. A gap arises when a batch fails for good. The next steps
+depend on what is certain:
 
 1. The batch was certainly never appended and nothing was sent after it: the next batch takes over
    its sequence.
-2. It was certainly never appended, but later ones are on their way: the broker refuses them for
+2. It was certainly never appended, but later batches are in flight: the broker refuses them for
    the gap, so they were not appended either. Once all batches before the gap are settled and all
-   behind it are back, these start again at sequence 0 under a new epoch. A batch that was under
-   way on a connection that was lost fails instead: a copy of it may still reach the broker,
-   together with one of the batch that was to fill the gap, before the new epoch shuts them out.
-3. Its fate is unknown: later batches go on under the old sequences. If the broker accepts them,
-   the failed batch is in the log and there is no gap. If it refuses them for a gap, see 2.
+   after it are back, these start again at sequence 0 under a new epoch. A batch that was in flight
+   on a lost connection fails instead: a copy of it may still reach the broker, together with a copy
+   of the batch that was to fill the gap, before the new epoch fences them.
+3. Its outcome is unknown: later batches continue under the old sequences. If the broker accepts
+   them, the failed batch is in the log and there is no gap. If it refuses them for a gap, see 2.
 
-The epoch belongs to this partition's stream: other partitions keep theirs until they need a new
-one, so that one failure does not hold up the rest.
+The epoch belongs to the stream of this partition: other partitions keep theirs until they need a
+new one, so that one failure does not hold up the rest.
 """
 
 import copy
@@ -71,7 +71,7 @@ _CERTAINLY_NOT_APPENDED = (
     UnknownPartitionError,
     UnknownTopicError,
 )
-"""After any other error the batch may be in the log: for instance a leader that is deposed or
+"""After any other error the batch may be in the log. For instance, a leader that is deposed or
 shuts down while it waits for `acks` has appended already."""
 
 TIME_MARK_INTERVAL = 0.05
@@ -79,7 +79,7 @@ TIME_MARK_INTERVAL = 0.05
 
 
 class ProducerIdentity(msgspec.Struct, frozen=True):
-    """What brokers know an idempotent producer by."""
+    """Identity of an idempotent producer at brokers."""
 
     producer_id: int
     producer_epoch: int
@@ -87,12 +87,12 @@ class ProducerIdentity(msgspec.Struct, frozen=True):
 
 @final
 class DeliveryRules:
-    """What all partitions of one producer have in common."""
+    """Settings that all partitions of one producer share."""
 
     def __init__(
         self, *, codec: Codec, is_idempotent: bool, in_flight_max: int, backoff: Backoff
     ) -> None:
-        """Without idempotence one batch of a partition is under way at a time, to keep order."""
+        """Without idempotence one batch of a partition is in flight at a time, to keep order."""
         self.codec = codec
         self.is_idempotent = is_idempotent
         self.in_flight_max = in_flight_max if is_idempotent else 1
@@ -100,7 +100,7 @@ class DeliveryRules:
 
 
 _CLOSED = ProducerBatch(-1, timestamp_ms=0, linger_until=math.inf, deadline=math.inf)
-"""Stands for "no batch is open": it has no room and no records."""
+"""Placeholder for "no batch is open": it has no room and no records."""
 
 
 @final
@@ -119,7 +119,7 @@ class PartitionBatches:
         *,
         on_settled: Callable[[ProducerBatch], None],
     ) -> None:
-        """Start empty; `on_settled` is told of every batch that is acknowledged or fails."""
+        """Start empty; `on_settled` is called with every batch that is acknowledged or fails."""
         self.topic = topic
         self.partition = partition
         self.open = _CLOSED
@@ -128,15 +128,15 @@ class PartitionBatches:
         self.unsent: deque[ProducerBatch] = deque()
         self.identity: ProducerIdentity | None = None
         self.is_fenced = False
-        """Whether somebody else took over the identity; only a new id helps."""
+        """Whether another producer took over the identity; only a new id helps."""
         self.wakes_at = math.inf
-        """When the accumulator will look at this queue again; owned by it."""
+        """Time of the accumulator's next look at this partition; owned by the accumulator."""
         self._rules = rules
         self._on_settled = on_settled
         self._next_sequence = 0
         # Batches of a higher order need a new identity. At first, all do.
         self._gap_order: int | None = -1 if rules.is_idempotent else None
-        # The latest batch that failed without our knowing whether it is in the log.
+        # The latest failed batch that may or may not be in the log.
         self._unresolved_order: int | None = None
         self._failure_count = 0
         self._retry_at = 0.0
@@ -149,7 +149,7 @@ class PartitionBatches:
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether batches that are closed wait to be sent."""
+        """Whether closed batches wait to be sent."""
         return bool(self.ready or self.unsent)
 
     @property
@@ -162,24 +162,24 @@ class PartitionBatches:
         return bool(self.ready) or self.open is not _CLOSED
 
     def open_batch(self, batch: ProducerBatch, now: float) -> None:
-        """Let records be appended to this new batch."""
+        """Set the new batch that records are appended to."""
         assert self.open is _CLOSED, "one batch is open at a time"
         self.open = batch
         self._mark_time_at = now + TIME_MARK_INTERVAL
 
     def close_batch(self) -> None:
-        """Let no more records be appended to the open batch."""
+        """Close the open batch: no more records are appended to it."""
         assert self.has_open, "no batch is open"
         self.open.room = 0
         self.ready.append(self.open)
         self.open = _CLOSED
 
     def can_send(self, now: float, *, only_full: bool, is_urgent: bool) -> bool:
-        """Return whether there is something to `start`, once an open batch is closed.
+        """Return whether `start` has a batch to send, once an open batch is closed.
 
         Args:
             now: Monotonic seconds.
-            only_full: Whether to leave alone a batch that could be filled further.
+            only_full: Whether to keep a batch that has room left.
             is_urgent: Whether to send such a batch before it has lingered.
         """
         if len(self.sent) >= self._rules.in_flight_max:
@@ -208,16 +208,16 @@ class PartitionBatches:
     def acknowledge(
         self, batch: ProducerBatch, base_offset: int | None, ack_level: AckLevel | None
     ) -> None:
-        """Take note that a batch is in the log."""
+        """Settle a batch that is in the log."""
         del self.sent[batch.order]
         self._failure_count = 0
         if self._unresolved_order is not None and batch.order > self._unresolved_order:
-            # The broker leaves no gaps, so the one that was in doubt is in the log too.
+            # The broker leaves no gaps, so the ambiguous batch is in the log, too.
             self._unresolved_order = None
         self._settle(batch, None, base_offset, ack_level=ack_level)
 
     def retry_or_fail(self, batch: ProducerBatch, error: Exception, now: float) -> None:
-        """Take note that an attempt to send a batch failed."""
+        """Retry or fail a batch after a failed attempt to send it."""
         if isinstance(error, DuplicateSequenceError) and batch.is_ambiguous:
             self.acknowledge(batch, None, None)
             return
@@ -261,7 +261,7 @@ class PartitionBatches:
             )
 
     def expire(self, now: float) -> None:
-        """Fail the batches that were not acknowledged in time and are not under way."""
+        """Fail the batches that are past their deadline and not in flight."""
         while self.unsent and self.unsent[0].deadline <= now:
             batch = self.unsent.popleft()
             self._fail(batch, self._timed_out(batch, batch.last_error))
@@ -273,7 +273,7 @@ class PartitionBatches:
             self._settle(batch, self._timed_out(batch, None), None, ack_level=None)
 
     def fail_all(self, error: Exception) -> None:
-        """Fail every batch that is not under way."""
+        """Fail every batch that is not in flight."""
         if self.has_open:
             self.close_batch()
         while self.unsent:
@@ -282,7 +282,7 @@ class PartitionBatches:
             self._settle(self.ready.popleft(), error, None, ack_level=None)
 
     def mark_time(self, now: Timestamp) -> None:
-        """Give a new timestamp to records that are appended from now on, if it is time."""
+        """Set a new timestamp for the next records, if it is time."""
         if now.monotonic >= self._mark_time_at and self.has_open:
             self.open.mark_time(now.unix_ms)
             self._mark_time_at = now.monotonic + TIME_MARK_INTERVAL
@@ -290,7 +290,7 @@ class PartitionBatches:
     def next_wake(self, now: float) -> float:
         """Return when time alone will change something here, in monotonic seconds, maybe inf.
 
-        What is due already waits for something else, such as a reply or a leader.
+        Overdue work waits for another event, such as a reply or a leader.
         """
         times: list[float] = []
         if self.open is not _CLOSED:
@@ -318,13 +318,13 @@ class PartitionBatches:
             self._next_sequence += batch.record_count
 
     def _may_send_again(self, batch: ProducerBatch) -> bool:
-        """Return whether order allows a batch that came back to be sent."""
+        """Return whether order allows sending a returned batch."""
         if self.sent and next(reversed(self.sent)) > batch.order:
-            return False  # A later one has yet to come back.
+            return False  # A later batch is not back yet.
         return self._gap_order is None or batch.order < self._gap_order
 
     def _may_cure(self, batch: ProducerBatch, error: Exception) -> bool:
-        """Return whether another attempt may succeed, and prepare what it needs."""
+        """Return whether another attempt may succeed, and prepare it."""
         if isinstance(error, FencedProducerError):
             self.is_fenced = True
             self._gap_order = -1
@@ -335,13 +335,12 @@ class PartitionBatches:
 
     def _may_close_gap(self, batch: ProducerBatch, error: OutOfOrderSequenceError) -> bool:
         if any(other.order < batch.order for other in (*self.sent.values(), *self.unsent)):
-            return True  # The one before it has yet to be sent again.
+            return True  # The batch before it is sent again first.
         if self._gap_order is not None and batch.order > self._gap_order:
             return True
         # Either a batch before it failed, or the broker has forgotten this producer, for instance
-        # because nothing was sent for a long time. Anything else means that records which were
-        # acknowledged are not there any more, and that must be said, once: later batches go on
-        # under a new identity.
+        # after a long idle time. In any other case, acknowledged records are missing from the log.
+        # That must be reported once: later batches continue under a new identity.
         is_forgotten = error.detail("expected_sequence") == 0 and batch.base_sequence > 0
         if self._unresolved_order is not None or is_forgotten:
             self._gap_order = batch.order - 1
@@ -354,7 +353,7 @@ class PartitionBatches:
         return batch.record_count > 1 and not batch.is_ambiguous
 
     def _fail(self, batch: ProducerBatch, error: Exception) -> None:
-        """Settle a batch that had a sequence, and see to the gap that it leaves."""
+        """Settle a batch that had a sequence, and handle the gap that it leaves."""
         if batch.has_sequence:
             if batch.is_ambiguous:
                 self._unresolved_order = max(batch.order, self._unresolved_order or -1)
@@ -390,9 +389,9 @@ class PartitionBatches:
 
     def _cannot_go_on(self, batch: ProducerBatch) -> ConnectionLostError:
         return ConnectionLostError(
-            f"{self._records_of(batch)} may or may not be in the log: what became of them is not"
-            f" known ({batch.last_error}), and after the failure of an earlier batch they cannot be"
-            f" sent again without risking duplicates"
+            f"{self._records_of(batch)} may or may not be in the log: their outcome is unknown"
+            f" ({batch.last_error}); they cannot be sent again without risking duplicates, because"
+            f" an earlier batch failed"
         )
 
     def _timed_out(self, batch: ProducerBatch, error: Exception | None) -> DeliveryTimeoutError:

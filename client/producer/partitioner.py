@@ -1,15 +1,15 @@
-"""Which partition a record goes to.
+"""Partitioner: the choice of a record's partition.
 
 Pure: no clock, no I/O.
 
 A record with a key goes to `(murmur2(key) & 0x7fffffff) % partition_count`, with murmur2 as in
 Kafka's default partitioner (32 bits, seed 0x9747b28c). So keys land where users of Kafka expect
 them, topics copied from Kafka stay co-partitioned, and clients in any language agree. The hash is
-part of the protocol and never changes. It costs a microsecond or two in Python, so answers are
-remembered; CRC-32C would need no memory and was declined because no other client uses it.
+part of the protocol and never changes. It costs a microsecond or two in Python, so results are
+cached; CRC-32C would need no cache and was declined because no other client uses it.
 
-A record without a key goes to the sticky partition: all of them to one partition until its batch
-is closed, then to the next. That fills batches and still spreads evenly.
+Records without a key go to the sticky partition: all of them to one partition until its batch is
+closed, then to the next. That fills batches and still spreads evenly.
 """
 
 import math
@@ -24,7 +24,7 @@ _MULTIPLIER = 0x5BD1_E995
 _MASK = 0xFFFF_FFFF
 _WORD = struct.Struct("<I")
 _KEYS_REMEMBERED_MAX = 65_536
-"""Known keys of one topic; beyond it they are all forgotten and found again as they come."""
+"""Maximum cached keys of one topic; beyond it the cache is cleared."""
 
 
 def murmur2(key: bytes) -> int:
@@ -49,7 +49,7 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 
 
 def next_sticky(current: int, is_available: Sequence[bool]) -> int:
-    """Return the partition that follows `current` in the ring, available ones preferred.
+    """Return the next partition after `current` in the ring, available partitions preferred.
 
     Args:
         current: The partition of the batch that was closed.
@@ -65,24 +65,24 @@ def next_sticky(current: int, is_available: Sequence[bool]) -> int:
 
 @final
 class TopicPartitioner:
-    """The partitions of one topic, and where its next record goes."""
+    """The partitions of one topic, and the choice among them."""
 
     def __init__(self, queues: list[PartitionBatches], sticky: int) -> None:
-        """Let records without a key go to the partition `sticky` first."""
+        """Send records without a key to the partition `sticky` first."""
         self.queues = queues
         self.sticky = sticky
         self.is_available = [True] * len(queues)
         self.batch_size = math.inf
-        """What brokers take, as far as they have complained."""
+        """Maximum batch size that brokers accept, as far as errors have shown."""
         self.queue_by_key: dict[bytes | None, PartitionBatches] = {None: queues[sticky]}
 
     def rotate(self) -> None:
-        """Let the next partition take records without a key."""
+        """Move records without a key to the next partition."""
         self.sticky = next_sticky(self.sticky, self.is_available)
         self.queue_by_key[None] = self.queues[self.sticky]
 
     def partition_for(self, key: bytes | None) -> int | None:
-        """Return where records with this key belong, `None` for the sticky partition."""
+        """Return the partition of a key, `None` for the sticky partition."""
         if key is None:
             return None
         queue = self.queue_by_key.get(key)
@@ -94,6 +94,6 @@ class TopicPartitioner:
         return queue.partition
 
     def forget_keys(self) -> None:
-        """Forget where keys belong, in place: the hot path holds the dictionary."""
+        """Clear the cached keys in place: the hot path holds the dictionary."""
         self.queue_by_key.clear()
         self.queue_by_key[None] = self.queues[self.sticky]

@@ -1,7 +1,7 @@
-"""Sending records.
+"""Producer of records (Kafka: `KafkaProducer`).
 
-Shell: checks what the application hands over, appends it to the accumulator, and lets callers
-wait. Decisions are the accumulator's, requests the sender's.
+Shell: checks the records of the application, appends them to the accumulator, and lets callers
+wait. The accumulator decides, the sender sends requests.
 """
 
 import copy
@@ -37,10 +37,10 @@ _QueuesByTopic = dict[str, dict[bytes | None, PartitionBatches]]
 
 
 class ProducerStatistics(msgspec.Struct, frozen=True):
-    """A producer at one moment."""
+    """Snapshot of a producer's state."""
 
     buffered_bytes: int
-    """Memory taken of `ProducerConfig.buffer_memory`."""
+    """Bytes in use of `ProducerConfig.buffer_memory`."""
     unsettled_record_count: int
     """Records that are neither acknowledged nor failed."""
     acknowledged_record_count: int
@@ -53,10 +53,10 @@ class ProducerStatistics(msgspec.Struct, frozen=True):
 class Producer:
     """Sends records, in batches and in order.
 
-    Records of one partition are appended in the order in which they were handed over. Nothing
-    fails in silence: what becomes of a record is told by `send` and `send_many`, and the first
-    failure of records sent by `send_nowait` is raised by the next call of `send_nowait` or
-    `flush`, or at the end of the `async with` block.
+    Records of one partition are appended in the order of the calls. No failure is silent: `send`
+    and `send_many` return or raise the outcome of their records. The first failure of records sent
+    by `send_nowait` is raised by the next call of `send_nowait` or `flush`, or at the end of the
+    `async with` block.
 
     The block ends with a `flush`, also when it is left by an exception. When it is cancelled,
     records that are not acknowledged are abandoned: they may or may not be in the log.
@@ -68,9 +68,9 @@ class Producer:
         """Use `async with client.producer()`.
 
         Args:
-            cluster: Where to.
-            config: How.
-            transaction: For which transaction to stage; 0 to append at once.
+            cluster: Brokers to send to.
+            config: Settings.
+            transaction: Transaction to stage records for; 0 to append at once.
         """
         acks = _ACKS[config.acks]
         self.config = config
@@ -93,7 +93,7 @@ class Producer:
         self._sender = Sender(cluster, self._accumulator, acks, transaction=transaction)
         self._scope = trio.CancelScope()
         self._is_open = False
-        # What the fast path of `send_nowait` may use: nothing while there is an error to raise.
+        # Batches for the fast path of `send_nowait`; empty while there is an error to raise.
         self._queues: _QueuesByTopic = {}
 
     async def __aenter__(self) -> "Producer":
@@ -115,7 +115,7 @@ class Producer:
         """Flush, and stop.
 
         Raises:
-            TidelogError: The first failure of records that nobody waited for. If the block was
+            TidelogError: The first failure of records that no call waited for. If the block was
                 left by an exception, that is raised and the failure is added to it as a note.
         """
         try:
@@ -136,11 +136,11 @@ class Producer:
 
     @property
     def producer_id(self) -> int | None:
-        """The identity under which records are sent now; `None` before there is one."""
+        """Current producer id; `None` before there is one."""
         return self._accumulator.producer_id
 
     def statistics(self) -> ProducerStatistics:
-        """Return what the producer is busy with."""
+        """Return a snapshot of buffers, records and requests."""
         return ProducerStatistics(
             buffered_bytes=self._accumulator.buffered_bytes,
             unsettled_record_count=self._accumulator.unsettled_record_count,
@@ -158,7 +158,7 @@ class Producer:
         headers: Iterable[tuple[str, bytes]] = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Hand over one record without waiting.
+        """Append one record to its batch without waiting.
 
         A record without `timestamp_ms` gets the time at which its batch was opened; in a batch
         that stays open for long, the time is read again every 50 ms.
@@ -166,11 +166,11 @@ class Producer:
         Raises:
             trio.WouldBlock: The buffer is full; `wait_writable` and call again.
             trio.ClosedResourceError: The producer is not open.
-            TidelogError: Earlier records, whose fate nobody waited for, failed; this record was
-                not taken. The failure is raised once.
+            TidelogError: Earlier records that no call waited for failed; this record was not taken.
+                The failure is raised once.
             UnknownPartitionError: The topic is known not to have this partition.
             RecordTooLargeError: The record can never fit into the buffer.
-            TypeError: The record is not made of the right types.
+            TypeError: A part of the record has a wrong type.
         """
         if partition is None and timestamp_ms is None and not headers and type(value) is bytes:
             try:
@@ -196,13 +196,13 @@ class Producer:
             raise trio.WouldBlock
 
     def take_failure(self) -> Exception | None:
-        """Return, instead of having it raised, the first failure of records not waited for."""
+        """Return, instead of raising, the first failure of records that no call waited for."""
         return self._accumulator.take_failure()
 
     async def wait_writable(self) -> None:
         """Wait until `send_nowait` has room for a batch, or an error to raise.
 
-        A checkpoint; nothing happens if it is cancelled.
+        A checkpoint. If cancelled, nothing happens.
         """
         await trio.lowlevel.checkpoint()
         while not self._accumulator.has_failure:
@@ -222,13 +222,13 @@ class Producer:
     ) -> Receipt:
         """Send one record and wait until it is acknowledged.
 
-        If cancelled, the record may or may not be sent; if it is and fails, the failure is kept
-        like that of a `send_nowait`.
+        If cancelled, the record may or may not be sent; its failure is then kept like that of a
+        `send_nowait`.
 
         Raises:
             UnknownTopicError: There is no such topic.
             UnknownPartitionError: The topic does not have this partition.
-            DeliveryTimeoutError: The record was not acknowledged in `delivery_timeout`; the
+            DeliveryTimeoutError: The record was not acknowledged within `delivery_timeout`; the
                 message says whether it may be in the log.
             RecordTooLargeError: The record exceeds a limit of the broker or of the buffer.
             TidelogError: The record was refused for another reason.
@@ -274,7 +274,7 @@ class Producer:
         Raises:
             ValueError: There are not as many keys as values.
             TypeError: A key or value is not bytes and not `None`.
-            TidelogError: Some records failed; the others were acknowledged. A note says how many.
+            TidelogError: Some records failed; the others were acknowledged. A note has the number.
                 For the kinds of errors see `send`.
         """
         if keys is not None and len(keys) != len(values):
@@ -284,7 +284,7 @@ class Producer:
     async def send_values(
         self, topic: str, values: Sequence[bytes | None]
     ) -> list[Receipt | TidelogError]:
-        """Send records without keys; return where each is, or why it was not acknowledged.
+        """Send records without keys; return the receipt or the error of each.
 
         Cancellation and errors as for `send_records`, but much faster.
         """
@@ -294,7 +294,7 @@ class Producer:
     async def send_records(
         self, topic: str, records: Sequence[ProducerRecord]
     ) -> list[Receipt | TidelogError]:
-        """Send records of one topic; return where each is, or why it was not acknowledged.
+        """Send records of one topic; return the receipt or the error of each.
 
         If cancelled, any part of the records may be sent; their failures are kept like those of
         `send_nowait`.
@@ -312,7 +312,7 @@ class Producer:
                 results.append(appended)
             await self._sender.send_together()
             for each in results:
-                # Most are in a batch with the one before.
+                # Most share their batch with the record before.
                 if isinstance(each, AppendResult) and not each.batch.is_settled:
                     await self._wait_settled(each.batch)
         except BaseException:
@@ -359,14 +359,13 @@ class Producer:
         return slices
 
     async def flush(self) -> None:
-        """Wait until all records handed over so far are acknowledged or failed.
+        """Wait until all records appended so far are acknowledged or failed.
 
-        Open batches are sent at once, whatever `linger` says. If cancelled, they are on their
-        way all the same.
+        Open batches are sent at once, regardless of `linger`. If cancelled, they are sent
+        nevertheless.
 
         Raises:
-            TidelogError: The first failure of records whose fate nobody waited for. The failure
-                is raised once.
+            TidelogError: The first failure of records that no call waited for. It is raised once.
             trio.ClosedResourceError: The producer is not open.
         """
         await trio.lowlevel.checkpoint()
@@ -392,7 +391,7 @@ class Producer:
         self._cluster.tasks.require_open()
 
     def _is_known(self, topic: str) -> bool:
-        """Return whether records of a topic can be routed; if not, have the cluster asked."""
+        """Return whether records of a topic can be routed; if not, fetch its metadata."""
         if self._accumulator.knows(topic) or self._sender.learn_topic(topic):
             return True
         if topic not in self._accumulator.topics:
@@ -409,7 +408,7 @@ class Producer:
             self._sender.learn_topic(topic)
 
     def _take(self, record: ProducerRecord) -> bool:
-        """Take a record that nobody waits for; return whether there was room."""
+        """Append a record that no call waits for; return whether there was room."""
         if not self._is_known(record.topic):
             return self._accumulator.append_unrouted(record, self._sender.now())
         appended = self._append(record)
@@ -429,7 +428,7 @@ class Producer:
         return self._accumulator.append(record, self._sender.now())
 
     async def _append_awaited(self, record: ProducerRecord) -> AppendResult | TidelogError:
-        """Append a record whose fate somebody waits for; return why it can never be."""
+        """Append a record that a call waits for; return the error if that is impossible."""
         try:
             while (appended := self._append(record)) is None:
                 await self._wait_free(record.size)
@@ -448,13 +447,13 @@ class Producer:
         *,
         partition: int | None,
     ) -> list[tuple[int | None, Sequence[int]]]:
-        """Return where records go, and which."""
+        """Return the indexes of records by partition."""
         if keys is None or partition is not None:
             return [(partition, range(count))]
         return list(self._accumulator.places_by_partition(topic, keys).items())
 
     async def _wait_free(self, size: int) -> None:
-        """Have everything sent, and wait until so many bytes of the buffer are free."""
+        """Send everything, and wait until so many bytes of the buffer are free."""
         self._sender.send()
         while self._accumulator.free_bytes < size:
             await self._wait_progress()
@@ -474,13 +473,13 @@ class Producer:
         await self._cluster.tasks.wait(signal)
 
     def _raise_failure(self) -> None:
-        """Raise the failure of records that nobody waited for, if there is one, once."""
+        """Raise the failure of records that no call waited for, if there is one, once."""
         self._require_open()
         count = self._accumulator.failed_record_count
         failure = self._accumulator.take_failure()
         if failure is not None:
             failure = copy.copy(failure)
             failure.add_note(
-                f"records that nobody waited for and that were not acknowledged: {count}"
+                f"records that no call waited for and that were not acknowledged: {count}"
             )
             raise failure

@@ -1,4 +1,4 @@
-"""One record batch on its way from the application to the broker.
+"""Record batch of a producer, from the application to the broker.
 
 Pure: no clock, no I/O. A batch is filled column by column, closed, encoded once, and sent as the
 same bytes until it is settled: acknowledged or failed.
@@ -13,14 +13,14 @@ from tidelog.wire.batch.record_batch import Columns, Headers, encode_batch, pars
 from tidelog.wire.messages.produce import AckLevel
 
 RECORD_OVERHEAD_BYTES = 40
-"""What Python needs to hold one bytes object in a list, beside its contents."""
+"""Bytes that Python needs for a bytes object in a list, in addition to its contents."""
 
 _NO_HEADERS: Headers = ()
 _Item = TypeVar("_Item")
 
 
 class Signal(Protocol):
-    """Something that wakes whoever waits for a batch, such as `trio.Event`."""
+    """Event that wakes the callers waiting for a batch, such as `trio.Event`."""
 
     def set(self) -> object:
         """Wake them."""
@@ -28,28 +28,28 @@ class Signal(Protocol):
 
 
 class Fate(NamedTuple):
-    """What became of records that follow each other in a batch."""
+    """Outcome of consecutive records of a batch."""
 
     start: int
-    """Place of the first of them in the batch."""
+    """Place of the first record in the batch."""
     end: int
-    """Place behind the last of them."""
+    """Place after the last record."""
     failure: Exception | None
     offset: int | None
-    """Offset of the first of them, `None` when it is not known."""
+    """Offset of the first record, `None` when it is unknown."""
     ack_level: AckLevel | None
 
 
 @final
 class ProducerBatch:
-    """Records of one partition, in columns, and what became of them.
+    """Records of one partition, in columns, and their outcome.
 
     The columns of keys, headers and timestamps appear with the first record that needs them and
     are padded up to the values only when the next such record comes, or at encoding. So the
     fastest append, of a value alone, touches nothing but `append_value` and `room`.
 
-    Invariant: `held_bytes` is what the batch has reserved of the producer's buffer; `room` is the
-    part of it that no record uses.
+    Invariant: `held_bytes` is the batch's reservation of the producer's buffer; `room` is the part
+    of it that no record uses.
     """
 
     __slots__ = (
@@ -88,11 +88,11 @@ class ProducerBatch:
         self.order = order
         """Rises with every batch of the producer, at least by the number of its records."""
         self.parent: ProducerBatch | None = None
-        """The batch that this one was split from."""
+        """Batch that this one was split from."""
         self.parts: list[ProducerBatch] = []
-        """What the batch was split into, if it was: it is settled when all of them are."""
+        """Parts of a batch that was split; it is settled when all of them are."""
         self.timestamp_ms = timestamp_ms
-        """What records get that bring no timestamp; see `mark_time`."""
+        """Timestamp of records without one; see `mark_time`."""
         self.linger_until = linger_until
         self.deadline = deadline
         self.held_bytes = 0
@@ -110,26 +110,26 @@ class ProducerBatch:
         """Whether the broker expects exactly this batch at `base_sequence`."""
         self.attempt_count = 0
         self.is_ambiguous = False
-        """Whether some attempt may have appended the batch without our knowing."""
+        """Whether an attempt with an unknown outcome may have appended the batch."""
         self.last_error: Exception | None = None
-        """What went wrong with the latest attempt that will be repeated."""
+        """Error of the last attempt that is to be repeated."""
         self.signal: Signal | None = None
-        """Set when the batch is settled, if somebody waits for it."""
+        """Set when the batch is settled, if a caller waits for it."""
         self.awaited_count = 0
-        """Records whose fate somebody waits for; nobody else learns of the failure of the rest."""
+        """Number of records with a waiting caller; failures of the rest go to `take_failure`."""
         self.is_settled = False
         self.failure: Exception | None = None
-        """Why a settled batch was not acknowledged."""
+        """Error of a settled batch that was not acknowledged."""
         self.base_offset: int | None = None
         self.ack_level: AckLevel | None = None
 
     @property
     def count(self) -> int:
-        """Records in the batch."""
+        """Number of records in the batch."""
         return self.record_count or len(self.values)
 
     def append_keyed(self, key: bytes, value: bytes | None) -> None:
-        """Append a record with a key; its bytes must have been taken from `room`."""
+        """Append a record with a key, whose bytes were taken from `room` before."""
         keys = self.keys
         if keys is None:
             keys = self.keys = []
@@ -140,24 +140,24 @@ class ProducerBatch:
         self.append_value(value)
 
     def append_headers(self, headers: Headers) -> None:
-        """Give headers to the record that is appended next."""
+        """Set the headers of the next record."""
         self.headers = _padded(self.headers, len(self.values), _NO_HEADERS)
         self.headers.append(headers)
 
     def append_timestamp(self, timestamp_ms: int) -> None:
-        """Give an own timestamp to the record that is appended next."""
+        """Set the timestamp of the next record."""
         self.timestamps = _padded(self.timestamps, len(self.values), self.timestamp_ms)
         self.timestamps.append(timestamp_ms)
 
     def extend(self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None) -> None:
-        """Append records that bring nothing but values and perhaps keys."""
+        """Append records with values and perhaps keys only."""
         if keys is not None:
             self.keys = _padded(self.keys, len(self.values), None)
             self.keys.extend(keys)
         self.values.extend(values)
 
     def mark_time(self, now_ms: int) -> None:
-        """Let records that are appended from now on have this timestamp."""
+        """Set the timestamp of records appended from now on."""
         if now_ms != self.timestamp_ms:
             self.timestamps = _padded(self.timestamps, len(self.values), self.timestamp_ms)
             self.timestamp_ms = now_ms
@@ -223,14 +223,14 @@ class ProducerBatch:
     def settle(
         self, failure: Exception | None, base_offset: int | None, ack_level: AckLevel | None
     ) -> None:
-        """Say what became of the batch, and wake whoever waits for it."""
+        """Set the outcome of the batch, and wake the waiting callers."""
         assert not self.is_settled, "a batch has one fate"
         self.is_settled = True
         self.record_count = self.count
         self.failure = failure
         self.base_offset = base_offset
         self.ack_level = ack_level
-        # Receipts and unfinished sends may keep the batch; its bytes must go now.
+        # Receipts and unfinished sends may keep the batch; its bytes must be freed now.
         self.encoded = bytearray()
         self.values = []
         self.keys = self.headers = self.timestamps = None
@@ -245,7 +245,7 @@ class ProducerBatch:
         return sum(fate.end - fate.start for fate in fates if fate.failure is not None)
 
     def fates(self, start: int, end: int) -> Iterator["Fate"]:
-        """Yield what became of the records from place `start` to `end` of a settled batch."""
+        """Yield the outcomes of the records from place `start` to `end` of a settled batch."""
         if not self.parts:
             base_offset = self.base_offset
             offset = None if base_offset is None else base_offset + start

@@ -1,4 +1,4 @@
-"""Records as the application hands them over: checked, and with their sizes.
+"""Records of the application, checked and with their sizes.
 
 Pure: no clock, no I/O.
 """
@@ -23,14 +23,14 @@ class ProducerRecord(msgspec.Struct, frozen=True, gc=False):
     value: bytes | None
     key: bytes | None = None
     partition: int | None = None
-    """`None` lets the key, or the producer, choose."""
+    """Partition; `None` lets the key, or the producer, choose."""
     headers: Headers = ()
     timestamp_ms: int | None = None
-    """`None` means now."""
+    """Unix time in milliseconds; `None` means now."""
 
     @property
     def size(self) -> int:
-        """Bytes that the record takes of the producer's buffer."""
+        """Bytes of the record in the producer's buffer."""
         size = RECORD_OVERHEAD_BYTES + len(self.value or b"") + len(self.key or b"")
         for name, value in self.headers:
             size += RECORD_OVERHEAD_BYTES + len(name) + len(value)
@@ -46,10 +46,10 @@ def checked_record(
     headers: Iterable[tuple[str, bytes]],
     timestamp_ms: int | None,
 ) -> ProducerRecord:
-    """Return a record that can be encoded, whatever the application gave.
+    """Return a record that can be encoded, from any input of the application.
 
     Raises:
-        TypeError: Something is not of its type; the message says what it should be.
+        TypeError: A part has a wrong type; the message names the right one.
         ValueError: The timestamp is before 1970, or a header's name is not Unicode.
     """
     if timestamp_ms is not None and not 0 <= timestamp_ms < TIMESTAMP_END_MS:
@@ -78,7 +78,7 @@ def _checked_headers(given: Iterable[tuple[str, bytes]]) -> Headers:
     for header in cast("Iterable[object]", given):
         match header:
             case (str() as name, bytes() as value):
-                name.encode()  # Better an error here than when the batch is encoded.
+                name.encode()  # Fails here rather than at the encoding of the batch.
                 headers.append((name, value))
             case _:
                 raise TypeError(f"headers must be pairs of str and bytes, not {header!r}")
@@ -87,7 +87,7 @@ def _checked_headers(given: Iterable[tuple[str, bytes]]) -> Headers:
 
 @final
 class ManyRecords:
-    """Values, and perhaps their keys, of which each batch takes as many as it has room for.
+    """Columns of values, and perhaps keys; each batch takes as many records as it has room for.
 
     Made and taken apart without a Python step for each record.
     """
@@ -95,7 +95,7 @@ class ManyRecords:
     def __init__(
         self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
     ) -> None:
-        """Take over columns, equally long, that must not change any more.
+        """Wrap columns of equal length that must not change any more.
 
         Raises:
             TypeError: A value or key is not bytes and not `None`.
@@ -111,21 +111,21 @@ class ManyRecords:
 
     @property
     def remaining_count(self) -> int:
-        """Records that no batch has taken yet."""
+        """Number of records that no batch has taken yet."""
         return len(self._values) - self.taken_count
 
     @property
     def remaining_bytes(self) -> int:
-        """What they take of the producer's buffer."""
+        """Bytes of these records in the producer's buffer."""
         return self._size_before(len(self._values)) - self._size_before(self.taken_count)
 
     @property
     def next_size(self) -> int:
-        """What the next record takes of the producer's buffer."""
+        """Bytes of the next record in the producer's buffer."""
         return self._size_before(self.taken_count + 1) - self._size_before(self.taken_count)
 
     def move_to(self, batch: ProducerBatch) -> int:
-        """Append as many records as the batch has room for; return how many."""
+        """Append as many records as the batch has room for; return their number."""
         first = self.taken_count
         room_ends = self._size_before(first) + batch.room
         places = range(first, len(self._values) + 1)

@@ -1,4 +1,4 @@
-"""Which partitions of a producer have something to send, and when to look again.
+"""Partitions of a producer that are ready to send, and the time of the next check.
 
 Pure: decides, given the time; no clock, no I/O. A partition costs nothing while it is idle.
 """
@@ -14,17 +14,17 @@ from tidelog.client.producer.partition_batches import PartitionBatches
 
 @final
 class ReadyPartitions:
-    """Partition queues by what they wait for.
+    """Partitions by the event that they wait for.
 
-    A queue that may have something to send is a candidate until it was looked at. Then it waits
-    for a reply or a record (it is touched again when one comes), for a leader that can be
-    reached, for an identity, or for time to pass.
+    A partition that may have a batch to send is a candidate until its check. Then it waits for a
+    reply or a record (which makes it a candidate again), for a leader that can be reached, for an
+    identity, or for time to pass.
     """
 
     def __init__(self) -> None:
-        """Start without queues."""
+        """Start without partitions."""
         self.without_identity: dict[PartitionBatches, None] = {}
-        """Queues that waited for a producer id when they were looked at last."""
+        """Partitions that waited for a producer id at their last check."""
         self.next_wake = math.inf
         """When to call `take_due`, in monotonic seconds, maybe inf."""
         self._backed_up: dict[PartitionBatches, None] = {}
@@ -34,15 +34,15 @@ class ReadyPartitions:
         self._tie_breaker = itertools.count()
 
     def awaiting_producer_id(self) -> list[PartitionBatches]:
-        """Return the queues that wait for a producer id."""
+        """Return the partitions that wait for a producer id."""
         return [queue for queue in self.without_identity if queue.awaits_producer_id]
 
     def has_candidates(self, *, only_full: bool) -> bool:
-        """Return whether `take_ready` has queues to look at: otherwise nothing has changed."""
+        """Return whether `take_ready` has partitions to check: otherwise nothing has changed."""
         return bool(self._backed_up) or bool(self._candidates and not only_full)
 
     def touch(self, queue: PartitionBatches) -> None:
-        """Look at this queue in the next `take_ready`."""
+        """Check this partition in the next `take_ready`."""
         self.without_identity.pop(queue, None)
         if queue.ready or queue.unsent:
             self._backed_up[queue] = None
@@ -50,7 +50,7 @@ class ReadyPartitions:
             self._candidates[queue] = None
 
     def leaders_changed(self) -> None:
-        """Look again at the queues that had nowhere to send."""
+        """Check the partitions without a leader again."""
         queues, self._without_leader = self._without_leader, {}
         for queue in queues:
             self.touch(queue)
@@ -63,14 +63,14 @@ class ReadyPartitions:
         only_full: bool,
         is_urgent: bool,
     ) -> dict[int, list[PartitionBatches]]:
-        """Return queues that are to start a batch now, by the node to send it to.
+        """Return partitions that are to start a batch now, by the node to send it to.
 
-        To be called until it returns nothing, with each queue touched after it started.
+        To be called until it returns nothing, with each partition touched after it started.
 
         Args:
             now: Monotonic seconds.
-            node_of: Returns the node that leads a partition and can be reached, if there is one.
-            only_full: Look only at queues with batches that are closed.
+            node_of: Returns the leader of a partition if it can be reached.
+            only_full: Check only partitions with closed batches.
             is_urgent: Do not wait for open batches to linger.
         """
         candidates, self._backed_up = self._backed_up, {}
@@ -91,7 +91,7 @@ class ReadyPartitions:
         return ready
 
     def plan_wake(self, queue: PartitionBatches, now: float) -> None:
-        """Make sure that `take_due` returns this queue when time alone changes something."""
+        """Ensure that `take_due` returns this partition when time alone changes something."""
         wakes_at = queue.next_wake(now)
         if wakes_at < queue.wakes_at:
             queue.wakes_at = wakes_at
@@ -99,7 +99,7 @@ class ReadyPartitions:
             self.next_wake = self._wakes[0][0]
 
     def take_due(self, now: float) -> list[PartitionBatches]:
-        """Return the queues at which something is due, and make them candidates."""
+        """Return the partitions with overdue work, and make them candidates."""
         due: list[PartitionBatches] = []
         while self._wakes and self._wakes[0][0] <= now:
             wakes_at, _, queue = heapq.heappop(self._wakes)

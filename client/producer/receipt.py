@@ -1,4 +1,4 @@
-"""Receipts of acknowledged records (Kafka: `RecordMetadata`), and how batches become receipts.
+"""Receipts of acknowledged records (Kafka: `RecordMetadata`), made from batches.
 
 Pure: no clock, no I/O.
 """
@@ -27,28 +27,28 @@ __all__ = [
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """Where one record is."""
+    """Place of one record in the log."""
 
     topic: str
     partition: int
     offset: int | None
-    """`None` when nobody knows: with `acks=0`, and for a record that was sent again so late that
+    """`None` when it is unknown: with `acks=0`, and for a record that was sent again so late that
     the broker only remembered having it."""
     timestamp_ms: int
     ack_level: AckLevel | None
-    """What is true of the record at the moment of the reply, `None` when `offset` is."""
+    """What the reply guarantees for the record, `None` when `offset` is."""
     is_duplicate: bool = False
-    """Messages of FIFO queues: it was sent before, within the window, and all else says where the
-    original is."""
+    """In FIFO queues: the message was sent before, within the window, and the other fields are
+    those of the original."""
 
     @property
     def message_id(self) -> str:
-        """The name of a message in its topic, as who receives it sees it; empty if not known."""
+        """Id of a message in its topic, as in received messages; empty if it is unknown."""
         return "" if self.offset is None else f"{self.partition}-{self.offset}"
 
 
 class RangeReceipt(msgspec.Struct, frozen=True):
-    """Where records of one `send_many` are that follow each other in one partition.
+    """Place of consecutive records of one `send_many` in one partition.
 
     The record `values[indexes[k]]` has the offset `offset + k`.
     """
@@ -58,18 +58,18 @@ class RangeReceipt(msgspec.Struct, frozen=True):
     offset: int | None
     """Offset of the first of these records; see `Receipt.offset`."""
     indexes: Sequence[int]
-    """Places in the `values` that were sent, in the order of their offsets; a `range` when the
-    records had no keys."""
+    """Places of the records in `values`, in the order of their offsets; a `range` when the records
+    had no keys."""
     ack_level: AckLevel | None
 
 
 @final
 class SentSlice(msgspec.Struct, frozen=True):
-    """Records sent together that one batch took."""
+    """Records of one call that are in one batch."""
 
     appended: AppendResult
     indexes: Sequence[int]
-    """Their places in what was sent."""
+    """Places of these records in the call."""
 
 
 def chosen(
@@ -83,17 +83,17 @@ def chosen(
 
 
 def outcome(appended: AppendResult) -> Receipt | TidelogError:
-    """Return what became of a record whose batch is settled."""
+    """Return the receipt or the error of a record in a settled batch."""
     (fate,) = appended.batch.fates(appended.place, appended.place + 1)
     if isinstance(fate.failure, TidelogError):
         return copy.copy(fate.failure)
-    assert fate.failure is None, "what fails on purpose is an error of tidelog"
+    assert fate.failure is None, "an error of delivery is an error of tidelog"
     queue, sent_ms = appended.queue, appended.batch.timestamp_ms
     return Receipt(queue.topic, queue.partition, fate.offset, sent_ms, fate.ack_level)
 
 
 def receipts(slices: list[SentSlice]) -> list[RangeReceipt]:
-    """Return where the records are, or raise the first failure among them."""
+    """Return the receipts of the records, or raise the first failure among them."""
     receipts: list[RangeReceipt] = []
     failures: list[Exception] = []
     failed_count = 0
@@ -115,7 +115,7 @@ def receipts(slices: list[SentSlice]) -> list[RangeReceipt]:
 
 
 def outcomes(slices: list[SentSlice], count: int) -> list[Receipt | TidelogError]:
-    """Return for each of `count` records where it is, or why it was not acknowledged."""
+    """Return the receipt or the error of each of `count` records."""
     found: dict[int, Receipt | TidelogError] = {}
     for part in slices:
         queue, first = part.appended.queue, part.appended.place
@@ -125,7 +125,7 @@ def outcomes(slices: list[SentSlice], count: int) -> list[Receipt | TidelogError
             if isinstance(fate.failure, TidelogError):
                 found.update((index, copy.copy(fate.failure)) for index in indexes)
                 continue
-            assert fate.failure is None, "what fails on purpose is an error of tidelog"
+            assert fate.failure is None, "an error of delivery is an error of tidelog"
             for place, index in enumerate(indexes):
                 offset = None if fate.offset is None else fate.offset + place
                 found[index] = Receipt(

@@ -1,11 +1,10 @@
-"""Records in, batches out: where a producer's records wait, and how much memory they take.
+"""Record accumulator of a producer: batches by partition, and the memory that they take.
 
 Pure: decides, given the time; no clock, no I/O.
 
-A record is routed to the queue of its partition and appended to the batch that is open there.
-While the partitions of a topic are not known, its records wait unrouted, in order. `drain` says
-which batches are to be sent to which broker now; the shell tells the batch's queue what became
-of them.
+A record is routed to the queue of its partition and appended to the open batch there. While the
+partitions of a topic are not known, its records wait unrouted, in order. `drain` returns the
+batches to send to each broker now; the shell reports the outcome of a batch to its queue.
 
 Memory is reserved in steps, so that the fastest append compares only with the room of its batch.
 """
@@ -43,7 +42,7 @@ _RESERVE_STEP = 16 * 1024
 
 @final
 class Limits(msgspec.Struct, frozen=True):
-    """How large batches and the buffer get, and how long records stay."""
+    """Sizes of batches and of the buffer, and times of records."""
 
     batch_size: int
     buffer_memory: int
@@ -55,28 +54,28 @@ class Limits(msgspec.Struct, frozen=True):
 
 @final
 class AppendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where records were appended."""
+    """Place where records were appended."""
 
     queue: PartitionBatches
     batch: ProducerBatch
     place: int
-    """Of the first of them in the batch."""
+    """Place of the first record in the batch."""
     count: int
 
 
 class DrainedBatch(NamedTuple):
-    """A batch that is to be sent now."""
+    """Batch to be sent now."""
 
     queue: PartitionBatches
     batch: ProducerBatch
 
 
 class _UnroutedRecord(NamedTuple):
-    """A record of a topic whose partitions are not known yet."""
+    """Record of a topic whose partitions are not known yet."""
 
     record: ProducerRecord
     deadline: float
-    """When it fails."""
+    """Monotonic time at which it fails."""
 
 
 @final
@@ -88,19 +87,19 @@ class RecordAccumulator:
     """
 
     def __init__(self, limits: Limits, rules: DeliveryRules, entropy: random.Random) -> None:
-        """Start empty, without knowing any topic."""
+        """Start empty, without topics."""
         self.queues_by_topic: dict[str, dict[bytes | None, PartitionBatches]] = {}
-        """For topics whose partitions are known: the queue of each key seen lately; that of
-        `None` takes records without a key. The hot path reads it and appends to the queue's open
-        batch while that has room; everything else goes through `append`. Empty while there is a
-        failure to be raised."""
+        """Queues by key, for topics whose partitions are known: the queue of each recent key, and
+        under `None` that for records without a key. The hot path reads it and appends to the
+        queue's open batch while that has room; everything else goes through `append`. Empty while
+        there is a failure to be raised."""
         self.ready_partitions = ReadyPartitions()
         self.buffered_bytes = 0
         self.failed_record_count = 0
-        """Records whose fate nobody waited for and that failed since `take_failure`."""
+        """Records that failed since `take_failure` and that no call waited for."""
         self.acknowledged_record_count = 0
         self.has_full_batch = False
-        """Whether a batch was closed because it was full since the last `drain`."""
+        """Whether a full batch was closed since the last `drain`."""
         self._limits = limits
         self._rules = rules
         self._entropy = entropy
@@ -108,25 +107,25 @@ class RecordAccumulator:
         self._failure: Exception | None = None
         self._topics: dict[str, TopicPartitioner] = {}
         self._retired: dict[str, list[PartitionBatches]] = {}
-        """Queues of topics that were said to be unknown. Should that be wrong, or not so any more,
-        they go on: new ones would begin again at a sequence that brokers have seen, and records
-        would be taken for those that were sent before."""
+        """Queues of topics that brokers have called unknown. If the topic exists after all, they
+        continue. New queues would start again at a sequence that brokers have seen, and brokers
+        would drop their records as duplicates."""
         self._unrouted: dict[str, deque[_UnroutedRecord]] = {}
         self._unsettled: dict[int, tuple[PartitionBatches, ProducerBatch]] = {}
         self._orders = itertools.count(0, RECORD_COUNT_MAX)
         self._last_order = -1
         self._is_exhausted = False
         self._is_routing = False
-        """Whether records are moved that were taken before: they need no room of their own."""
+        """Whether unrouted records are being routed: they need no room of their own."""
 
     @property
     def free_bytes(self) -> int:
-        """How much of the buffer is not taken."""
+        """Bytes of the buffer that are free."""
         return self._limits.buffer_memory - self.buffered_bytes
 
     @property
     def has_failure(self) -> bool:
-        """Whether `take_failure` would return one."""
+        """Whether `take_failure` would return an error."""
         return self._failure is not None
 
     @property
@@ -136,13 +135,13 @@ class RecordAccumulator:
 
     @property
     def unsettled_record_count(self) -> int:
-        """Records that are neither acknowledged nor failed."""
+        """Number of records that are neither acknowledged nor failed."""
         unrouted = sum(len(waiting) for waiting in self._unrouted.values())
         return unrouted + sum(batch.count for _, batch in self._unsettled.values())
 
     @property
     def topics(self) -> list[str]:
-        """Topics that records were sent to, their partitions known or not."""
+        """Topics of all records so far, with known partitions or not."""
         return [*self._topics, *self._unrouted]
 
     def knows(self, topic: str) -> bool:
@@ -150,10 +149,10 @@ class RecordAccumulator:
         return topic in self._topics
 
     def append(self, record: ProducerRecord, now: Timestamp) -> AppendResult | None:
-        """Append a record to a topic that is known; `None` when the buffer is full.
+        """Append a record to a known topic; return `None` when the buffer is full.
 
         Raises:
-            UnknownPartitionError: The topic does not have the partition asked for.
+            UnknownPartitionError: The topic does not have the partition.
         """
         topic = self._topics[record.topic]
         partition = record.partition
@@ -181,10 +180,10 @@ class RecordAccumulator:
     def append_many(
         self, name: str, partition: int | None, records: ManyRecords, *, now: Timestamp
     ) -> AppendResult | None:
-        """Append as many of the records as one batch takes; `None` when the buffer is full.
+        """Append as many records as one batch takes; return `None` when the buffer is full.
 
         Raises:
-            UnknownPartitionError: The topic does not have the partition asked for.
+            UnknownPartitionError: The topic does not have the partition.
         """
         topic = self._topics[name]
         if partition is not None:
@@ -201,7 +200,7 @@ class RecordAccumulator:
     def append_unrouted(self, record: ProducerRecord, now: Timestamp) -> bool:
         """Keep a record until the partitions of its topic are known; `False` when there is no room.
 
-        Nobody can wait for the fate of such a record.
+        No call can wait for the outcome of such a record.
         """
         if record.size > self.free_bytes:
             return False
@@ -214,9 +213,9 @@ class RecordAccumulator:
     def places_by_partition(
         self, name: str, keys: Sequence[bytes | None]
     ) -> dict[int | None, list[int]]:
-        """Return for each partition the places of the keys that belong there, in order.
+        """Return the places of the keys by partition, in order.
 
-        `None` stands for the sticky partition, where records without a key go.
+        `None` means the sticky partition, for records without a key.
         """
         topic = self._topics[name]
         places: dict[int | None, list[int]] = {}
@@ -225,11 +224,11 @@ class RecordAccumulator:
         return places
 
     def set_topic(self, name: str, is_available: list[bool], now: Timestamp) -> None:
-        """Take note of the partitions of a topic and of which have a leader; route what waited."""
+        """Set the partitions of a topic and which have a leader; route its unrouted records."""
         count = len(is_available)
         topic = self._topics.get(name)
         if topic is not None and len(topic.queues) > count:
-            what = f"topic {name!r} was created anew and has {count} partitions now"
+            what = f"topic {name!r} was created again and has {count} partitions now"
             self.fail_topic(name, UnknownTopicError(what))
             topic = None
         if topic is None:
@@ -256,7 +255,7 @@ class RecordAccumulator:
         self._is_routing = False
 
     def fail_topic(self, name: str, error: Exception) -> None:
-        """Fail all records of a topic that are not under way; it is unknown from now on."""
+        """Fail all records of a topic that are not in flight; it is unknown from now on."""
         for record, _ in self._unrouted.pop(name, ()):
             self.buffered_bytes -= record.size
             self.keep_failure(error, 1)
@@ -280,8 +279,8 @@ class RecordAccumulator:
 
         Args:
             now: Monotonic seconds.
-            node_of: Returns the node that leads a partition and can be reached, if there is one.
-            only_full: Leave alone batches that could be filled further.
+            node_of: Returns the leader of a partition if it can be reached.
+            only_full: Keep batches that have room left.
         """
         self.has_full_batch = False
         is_urgent = self._is_exhausted
@@ -302,12 +301,12 @@ class RecordAccumulator:
     def acknowledge(
         self, drained: DrainedBatch, base_offset: int | None, ack_level: AckLevel | None
     ) -> None:
-        """Take note that a batch is in the log."""
+        """Settle a batch that is in the log."""
         drained.queue.acknowledge(drained.batch, base_offset, ack_level)
         self.ready_partitions.touch(drained.queue)
 
     def retry_or_fail(self, drained: DrainedBatch, error: Exception, now: float) -> None:
-        """Take note that an attempt to send a batch failed; it may be sent again."""
+        """Retry or fail a batch after a failed attempt to send it."""
         topic = self._topics.get(drained.queue.topic)
         if isinstance(error, RecordTooLargeError) and error.limit_bytes and topic is not None:
             topic.batch_size = min(topic.batch_size, error.limit_bytes)
@@ -344,11 +343,11 @@ class RecordAccumulator:
         return self._last_order
 
     def is_settled(self, barrier: int) -> bool:
-        """Return whether every batch is settled that was there when `close_all` was called."""
+        """Return whether every batch from the time of `close_all` is settled."""
         return not self._unsettled or next(iter(self._unsettled)) > barrier
 
     def stop_awaiting(self, appended: AppendResult) -> None:
-        """Take note that nobody will hear of the fate of these records, though it may be known."""
+        """Stop waiting for these records; surface a failure through `take_failure`."""
         batch = appended.batch
         batch.awaited_count -= appended.count
         if batch.is_settled and batch.failure is not None:
@@ -358,7 +357,7 @@ class RecordAccumulator:
                 self.keep_failure(batch.failure, failed_count)
 
     def take_failure(self) -> Exception | None:
-        """Return the first failure of records whose fate nobody waited for, once."""
+        """Return the first failure of records that no call waited for, once."""
         failure, self._failure = self._failure, None
         self.failed_record_count = 0
         for name, topic in self._topics.items():
@@ -367,13 +366,13 @@ class RecordAccumulator:
 
     @property
     def producer_id(self) -> int | None:
-        """The identity that batches get now, `None` while there is none."""
+        """Producer id of new batches, `None` before there is one."""
         return None if self._identity is None else self._identity.producer_id
 
     def identity_to_renew(self) -> ProducerIdentity | None:
-        """Return the identity of which a broker is to be asked the next epoch, if one is needed.
+        """Return the identity whose next epoch a broker is to be asked for, if one is needed.
 
-        `ProducerIdentity(0, 0)` asks for a new one. The answer goes to `set_identity`.
+        `ProducerIdentity(0, 0)` asks for a new identity. The answer goes to `set_identity`.
         """
         if not self.ready_partitions.without_identity:
             return None
@@ -385,16 +384,16 @@ class RecordAccumulator:
         return self._identity
 
     def discard_identity(self) -> None:
-        """Take note that the latest identity is of no use: a new one is to be asked for."""
+        """Discard the latest identity, so that a new one is requested."""
         self._identity = None
 
     def fail_partitions_awaiting_producer_id(self, error: Exception) -> None:
-        """Fail what waits for an identity that a broker will not give."""
+        """Fail the partitions that wait for an identity, after a broker refused it."""
         for queue in self.ready_partitions.awaiting_producer_id():
             queue.fail_all(error)
 
     def set_identity(self, identity: ProducerIdentity) -> None:
-        """Take the identity that a broker gave, and let the queues that need one go on."""
+        """Set the identity from a broker, and resume the partitions that wait for it."""
         self._identity = identity
         self._use_latest_identity()
 
@@ -410,11 +409,11 @@ class RecordAccumulator:
         """Return a queue whose open batch has room for `size` bytes, `None` when there is none.
 
         Args:
-            topic: Where the records go.
-            partition: `None` stands for the sticky partition.
-            size: What the next record takes.
-            total_bytes: What all records take that come now.
-            now: When they come.
+            topic: Topic of the records.
+            partition: Partition; `None` means the sticky partition.
+            size: Bytes of the next record.
+            total_bytes: Bytes of all records of the call.
+            now: Time of the call.
         """
         batch_size = min(self._limits.batch_size, topic.batch_size)
         queue = topic.queues[topic.sticky if partition is None else partition]
@@ -467,14 +466,14 @@ class RecordAccumulator:
         if queue.has_open and not queue.is_backed_up:
             self._close(queue)
         batch = queue.start()
-        if batch.parent is None:  # A part is held by the batch that it was split from.
+        if batch.parent is None:  # A part uses the reservation of the batch it was split from.
             self._hold(batch, len(batch.encoded))
         self.ready_partitions.touch(queue)
         self.ready_partitions.plan_wake(queue, now)
         return batch
 
     def _exhaust(self) -> None:
-        """Hurry: what could linger is sent now, because somebody waits for room."""
+        """Send lingering batches now, because a call waits for room."""
         if not self._is_exhausted:
             self._is_exhausted = True
             for queue, batch in self._unsettled.values():
@@ -491,7 +490,7 @@ class RecordAccumulator:
         return PartitionBatches(topic, partition, self._rules, on_settled=self._on_settled)
 
     def _use_latest_identity(self) -> bool:
-        """Give the latest identity to queues that wait for one; return whether one used it."""
+        """Apply the latest identity to partitions that wait for one; return whether one used it."""
         identity = self._identity
         if identity is None or not self.ready_partitions.without_identity:
             return False
@@ -512,7 +511,7 @@ class RecordAccumulator:
             self.keep_failure(batch.failure, unawaited_count)
 
     def keep_failure(self, failure: Exception, record_count: int) -> None:
-        """Keep why so many records failed whose fate nobody waits for, for `take_failure`."""
+        """Keep a failure of records that no call waits for, for `take_failure`."""
         self._failure = self._failure or failure
         self.queues_by_topic.clear()
         self.failed_record_count += record_count
@@ -521,5 +520,5 @@ class RecordAccumulator:
 def _never_routed(topic: str) -> DeliveryTimeoutError:
     return DeliveryTimeoutError(
         f"a record for topic {topic!r} could not be delivered in time and is not in the log:"
-        f" no broker said where the topic is"
+        f" no broker knew the partitions of the topic"
     )

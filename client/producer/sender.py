@@ -1,7 +1,7 @@
-"""From the accumulator to the brokers and back.
+"""Sender of a producer: produce requests from the accumulator, and their replies.
 
-Shell: submits produce requests and hands their outcomes to the accumulator, which decides.
-Requests leave from whatever task made them possible: that of the caller, or that of the
+Shell: submits produce requests and reports their outcomes to the accumulator, which decides.
+Requests are sent from the task that made them possible: that of the caller, or that of the
 connection which brought a reply. One task waits for time to pass.
 """
 
@@ -39,18 +39,18 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import Outcome, RpcConnection
 
 _REQUEST_BYTES_MAX = 4 << 20
-"""Batches of several partitions share a request up to this size."""
+"""Maximum bytes of a request in which batches of several partitions share."""
 _HEADER_BYTES_MAX = 64 << 10
-"""A produce request without its batches is shorter."""
+"""Upper bound of the bytes of a produce request without its batches."""
 _PATIENCE = 1.25
-"""A connection counts as dead when a reply is so many times later than the broker was told."""
+"""Factor on the timeout of a request after which its connection counts as dead."""
 _LATE_MAX_S = 0.05
 _ACK_LEVELS = {int(level): level for level in AckLevel}
 
 
 @final
 class _InFlight:
-    """One produce request on its way."""
+    """Produce request in flight."""
 
     def __init__(
         self, connection: RpcConnection, drained_batches: list[DrainedBatch], expires_at: float
@@ -62,7 +62,7 @@ class _InFlight:
 
 @final
 class Sender:
-    """Sends what the accumulator wants sent."""
+    """Sends the batches of an accumulator."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class Sender:
     ) -> None:
         """Send through `cluster`; `run` must run in a task of its own.
 
-        Everything is staged for a transaction if its number is given.
+        With the number of a transaction, all batches are staged for it.
         """
         self._transaction = transaction
         self._cluster = cluster
         self._accumulator = accumulator
         self._acks = acks
         self._in_flight: dict[_InFlight, None] = {}
-        """In the order of their submission, which is that of their expiry."""
+        """Requests in the order of their submission, which is that of their expiry."""
         self._is_renewing_identity = False
         self._is_sending = False
         self._coalescer = Coalescer(self.send)
@@ -91,11 +91,11 @@ class Sender:
 
     @property
     def in_flight_request_count(self) -> int:
-        """Produce requests that wait for their reply."""
+        """Number of produce requests that wait for their reply."""
         return len(self._in_flight)
 
     def now(self) -> Timestamp:
-        """Return this moment."""
+        """Return the current time."""
         return Timestamp(trio.current_time(), self._cluster.env.clock.now_ms())
 
     def learn_topic(self, topic: str) -> bool:
@@ -108,7 +108,7 @@ class Sender:
         return True
 
     def wake(self) -> None:
-        """Have open batches sent at the next occasion, when more records may have come."""
+        """Send open batches when the task runs next, after more records may have been appended."""
         self._wake.set()
 
     async def wait_progress(self) -> None:
@@ -120,12 +120,12 @@ class Sender:
         await self._cluster.tasks.wait(self._progress)
 
     def send(self, *, only_full: bool = False) -> None:
-        """Submit what can be sent now.
+        """Submit all batches that can be sent now.
 
         Args:
-            only_full: Leave alone batches that could be filled further.
+            only_full: Keep batches that have room left.
         """
-        if self._is_sending:  # A submission failed at once; the loop below goes on.
+        if self._is_sending:  # A submission failed at once; the loop below continues.
             return
         self._is_sending = True
         try:
@@ -142,15 +142,14 @@ class Sender:
             self._wake.set()
 
     async def send_together(self) -> None:
-        """Send what can be sent, with all that others hand over in this turn of the loop.
+        """Send what can be sent, together with the records of other calls in this turn of the loop.
 
-        Nobody needs to be told when that is done: one of them does it for all. If cancelled, it is
-        sent at once.
+        The first call sends for all, so the others return at once. A cancelled call sends at once.
         """
         await self._coalescer.request()
 
     def cluster_changed(self) -> None:
-        """Route what has become known, fail what is not there, and send what can be sent."""
+        """Route records of known topics, fail those of missing topics, and send."""
         metadata = self._cluster.metadata
         for topic in self._accumulator.topics:
             error = metadata.error(topic)
@@ -162,7 +161,7 @@ class Sender:
         self._progressed()
 
     async def run(self) -> None:
-        """Do what is due as time passes, until cancelled."""
+        """Do overdue work as time passes, until cancelled."""
         self._cluster.subscribe(self.cluster_changed)
         try:
             while True:
@@ -217,7 +216,7 @@ class Sender:
             self._submit(node_id, group, now)
 
     def _frame_limit(self, node_id: int) -> int:
-        """Return how large a batch the broker can take at all: a longer frame ends a connection."""
+        """Return the largest batch that the broker can take: a longer frame ends a connection."""
         connection = self._cluster.connection_nowait(node_id)
         if connection is None or connection.hello is None:
             return _REQUEST_BYTES_MAX
@@ -244,7 +243,7 @@ class Sender:
             connection.submit(api.PRODUCE, request, on_complete, attachment=attachment)
         if on_complete is None:
             self._cluster.tasks.start_soon(self._settle_when_sent, in_flight)
-        elif self._cluster.env.buggify("connection given up"):
+        elif self._cluster.env.buggify("connection abandoned"):
             connection.close()
 
     def _describe(self, drained: DrainedBatch) -> PartitionBatch:
@@ -289,7 +288,7 @@ class Sender:
 
     def _retry_or_fail_all(self, drained_batches: list[DrainedBatch], error: Exception) -> None:
         if isinstance(error, WireFormatError):
-            # The connection is closed; what the broker did is as unknown as after a lost one.
+            # The connection is closed; the outcome is as unknown as after a lost connection.
             error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
         now = trio.current_time()
         for drained in drained_batches:
@@ -315,7 +314,7 @@ class Sender:
                 except FencedProducerError:
                     self._accumulator.discard_identity()
                 except (RetriableError, ConnectionLostError):
-                    continue  # Batches that wait for too long fail by their deadline.
+                    continue  # Batches that wait for too long fail at their deadline.
                 except (BrokerError, WireFormatError) as error:
                     self._accumulator.fail_partitions_awaiting_producer_id(error)
                 else:

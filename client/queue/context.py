@@ -1,6 +1,6 @@
-"""What the queues of one client share.
+"""Objects that all queues of one client share.
 
-Only `Client` and `Queue` know the context: each part of a queue is given what that part needs.
+Only `Client` and `Queue` know the context: each part of a queue gets only what it needs.
 """
 
 from typing import final
@@ -14,10 +14,10 @@ from tidelog.client.queue.send.publisher import SharedProducer
 
 @final
 class QueueContext:
-    """One for each client."""
+    """Shared objects, once per client."""
 
     def __init__(self, cluster: ClusterClient) -> None:
-        """Open nothing yet."""
+        """Start without open connections or producers."""
         self.cluster = cluster
         self.queue_metadata = QueueMetadata(cluster)
         self.settled = SettledMessages()
@@ -25,7 +25,7 @@ class QueueContext:
         self._ordered_senders: dict[str, OrderedSender] = {}
 
     def ordered_sender(self, name: str) -> OrderedSender:
-        """Return the sender for a queue whose brokers inspect each message."""
+        """Return the sender of a queue whose brokers inspect each message."""
         sender = self._ordered_senders.get(name)
         if sender is None:
             sender = OrderedSender(self.cluster, self.queue_metadata, name)

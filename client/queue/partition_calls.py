@@ -1,4 +1,4 @@
-"""Asking whoever serves the partitions of a queue, again while that may help.
+"""Requests to the leaders of a queue's partitions, with retries.
 
 Shell: without tasks.
 """
@@ -38,35 +38,35 @@ Answer = TypeVar("Answer")
 
 
 class PartitionResult(Protocol):
-    """What a broker says of one partition."""
+    """Result of one partition."""
 
     @property
     def partition(self) -> int:
-        """Its number."""
+        """Number of the partition."""
         ...
 
     @property
     def error(self) -> ErrorDetail | None:
-        """Why nothing else is said."""
+        """Error of the partition, if it failed."""
         ...
 
 
 Ask = Callable[[RpcConnection, QueueDescription, list[int]], Awaitable[Sequence[Result]]]
-"""Asks one broker once about partitions that it serves."""
+"""Sends one request to a broker about partitions that it serves."""
 
 
 @final
 class PartitionCalls:
-    """Asks about the partitions of one queue."""
+    """Calls for the partitions of one queue."""
 
     def __init__(self, cluster: ClusterClient, queue_metadata: QueueMetadata, name: str) -> None:
-        """Ask about the queue `name`."""
+        """Use the queue `name`."""
         self._cluster = cluster
         self._queue_metadata = queue_metadata
         self._name = name
 
     async def describe(self) -> QueueDescription:
-        """Return what is known of the queue.
+        """Return the description of the queue.
 
         Raises:
             UnknownQueueError: There is no such queue.
@@ -74,7 +74,7 @@ class PartitionCalls:
         return await self._queue_metadata.find(self._name)
 
     async def visibility_timeout(self) -> float:
-        """Return for how many seconds nobody else gets what is received, as the queue says.
+        """Return the visibility timeout of the queue in seconds.
 
         Raises:
             UnknownQueueError: There is no such queue.
@@ -94,7 +94,7 @@ class PartitionCalls:
         return await self.call_all(ask, is_repeatable=True)
 
     async def purge(self) -> list[QueuePartitionDone]:
-        """Do away with all messages there are when their brokers hear of it."""
+        """Delete all messages that exist when their brokers execute the request."""
 
         async def ask(
             connection: RpcConnection, queue: QueueDescription, partitions: list[int]
@@ -105,7 +105,7 @@ class PartitionCalls:
         return await self.call_all(ask, is_repeatable=True)
 
     async def seek(self, offsets: Sequence[int]) -> list[QueuePartitionDone]:
-        """Hand out again everything from these offsets on, one for each partition."""
+        """Seek each partition to its offset."""
 
         async def ask(
             connection: RpcConnection, queue: QueueDescription, partitions: list[int]
@@ -119,7 +119,7 @@ class PartitionCalls:
         return await self.call_all(ask, is_repeatable=True)
 
     async def redrive(self, wanted: RedriveRequest) -> list[QueuePartitionDone]:
-        """Bring dead letters back, or stop doing so; id and partitions are filled in here."""
+        """Start or cancel a redrive; id and partitions of `wanted` are filled in here."""
 
         async def ask(
             connection: RpcConnection, queue: QueueDescription, partitions: list[int]
@@ -130,7 +130,7 @@ class PartitionCalls:
         return await self.call_all(ask, is_repeatable=True)
 
     async def redrives(self) -> tuple[list[RedriveDescription], int]:
-        """Return how far redrives are, and the time at a broker that said so."""
+        """Return the progress of redrives, and the time at a broker that answered."""
         now_ms = 0
 
         async def ask(
@@ -145,12 +145,12 @@ class PartitionCalls:
         return await self.call_all(ask, is_repeatable=True), now_ms
 
     async def call_all(self, ask: Ask[Result], *, is_repeatable: bool) -> list[Result]:
-        """Return what brokers say of every partition, in order.
+        """Return the results of every partition, in order.
 
         Raises:
             UnknownQueueError: There is no such queue.
-            BrokerError: A partition could not be asked, or nothing could be done to it.
-            ConnectionLostError: It may or may not be done.
+            BrokerError: A partition refused, or could not be reached.
+            ConnectionLostError: The request may or may not have been executed.
         """
         found: dict[int, Result] = {}
 
@@ -167,7 +167,7 @@ class PartitionCalls:
                 self._queue_metadata.invalidate(queue)
                 raise
             if len(found) != len(queue.partitions):
-                raise WireFormatError(f"nothing was said of some partitions of {queue.name!r}")
+                raise WireFormatError(f"a reply lacks some partitions of {queue.name!r}")
             return [found[number] for number in sorted(found)]
 
         return await self.retry_if_recreated(attempt, is_repeatable=is_repeatable)
@@ -175,28 +175,28 @@ class PartitionCalls:
     async def retry_if_recreated(
         self, attempt: Callable[[], Awaitable[Answer]], *, is_repeatable: bool
     ) -> Answer:
-        """Return what `attempt` returns; repeat it while that may help, also with a new queue."""
+        """Return the result of `attempt`; repeat it while that may help, also with a new queue."""
         before = await self.describe()
         try:
             return await self._cluster.retry(attempt, is_repeatable=is_repeatable)
         except UnknownQueueError:
-            # There is another one of this name, or none.
+            # The queue was deleted, and perhaps created again.
             if (await self.describe()).queue_id == before.queue_id:
                 raise
             return await self._cluster.retry(attempt, is_repeatable=is_repeatable)
 
 
 def _by_leader(queue: QueueDescription, known: dict[int, Result]) -> dict[int, list[int]]:
-    """Return the partitions that are not known yet, by the node to ask.
+    """Return the partitions without a result, by their leader.
 
     Raises:
-        NotLeaderError: One of them is served by nobody now.
+        NotLeaderError: A partition has no leader now.
     """
     by_leader: dict[int, list[int]] = {}
     for number in range(len(queue.partitions)):
         if number not in known:
             leader_id = leader_of(queue, number)
             if leader_id is None:
-                raise NotLeaderError(f"nobody serves partition {number} of {queue.name!r} now")
+                raise NotLeaderError(f"partition {number} of {queue.name!r} has no leader now")
             by_leader.setdefault(leader_id, []).append(number)
     return by_leader

@@ -1,6 +1,6 @@
-"""Queues: sending messages, receiving them, and what becomes of them.
+"""Queue client: sending, receiving and settling messages (SQS: `SendMessage`, `ReceiveMessage`).
 
-Shell: puts the parts together. No part of it has a task that lives longer than a call, but for the
+Shell: combines its parts. No part has a task that lives longer than a call, except for the
 producer that all queues of a client share.
 """
 
@@ -52,21 +52,22 @@ from tidelog.wire.messages.queues import (
 )
 
 Received = Message | str
-"""A message, or the receipt handle of one that may have been received elsewhere."""
+"""A message, or the receipt handle of a message, perhaps received by another process."""
 
 _RECEIVE_BYTES_MAX: Final = 8 << 20
-"""Of records in one answer, unless a single message is larger."""
+"""Maximum bytes of records in one reply, unless a single message is larger."""
 _NO_QUEUE: Final = "none"
 _ATTEMPT_ID_BITS: Final = 128
 
 
 @final
 class Queue:
-    """One queue, by its name. Making it asks nobody; any number of tasks may use it.
+    """Queue, by its name. The constructor sends no request; any number of tasks may use it.
 
-    Messages are handed out at least once: whoever received one has it until it is settled or its
-    time is over, and then somebody else gets it. While brokers come and go, calls wait and try
-    again, for up to `ClientConfig.request_timeout`; `send` for `ProducerConfig.delivery_timeout`.
+    Messages are delivered at least once. A received message is in flight until its receiver settles
+    it or its visibility timeout is over; then it is delivered again. While brokers fail over, calls
+    wait and retry for up to `ClientConfig.request_timeout`; `send` for
+    `ProducerConfig.delivery_timeout`.
     """
 
     def __init__(self, context: QueueContext, name: str, *, holder: str = "") -> None:
@@ -98,21 +99,21 @@ class Queue:
         """Send one message and wait until it is acknowledged.
 
         Args:
-            value: The message, of up to 1 GiB: bytes, a file that is open for reading them, or an
-                asynchronous iterable of them. What is longer than a record may be goes in chunks.
+            value: The message, of up to 1 GiB: bytes, a file open for reading bytes, or an
+                asynchronous iterable of bytes. A value above `max_message_bytes` is sent in chunks.
             fields: `key` or `group`, which are the same: messages with the same one are in one
-                partition, and in order in a FIFO queue, which needs it. `headers`: pairs of name
-                and value. `delay`: nobody gets it for so many seconds, of any number, counted from
-                now by the clock of this machine; by default, what the queue says. `priority`: 0
-                is the most urgent; queues without `priority_weights` refuse it.
-                `deduplication_id`: FIFO queues: within the window, one message with this id is
-                kept.
+                partition, and in order in a FIFO queue, which requires it. `headers`: pairs of name
+                and value. `delay`: seconds until it becomes visible, without a limit, counted from
+                now by the clock of this machine; by default, the setting of the queue. `priority`:
+                0 is the most urgent; queues without `priority_weights` refuse it.
+                `deduplication_id`: in FIFO queues, one message with this id is kept within the
+                window.
 
         Raises:
             UnknownQueueError: There is no such queue.
             DeliveryTimeoutError: It was not acknowledged in time; it may be in the queue.
             RecordTooLargeError: It exceeds a limit of the broker, or is longer than 1 GiB.
-            InvalidRequestError: The queue does not take such a message.
+            InvalidRequestError: The queue does not accept such a message.
             ValueError: A number is out of range.
         """
         (result,) = await self._publisher.send([OutgoingMessage(value=value, **fields)])
@@ -123,11 +124,11 @@ class Queue:
     async def send_batch(self, messages: Iterable[bytes | OutgoingMessage]) -> list[Receipt]:
         """Send messages and wait until all are acknowledged; much faster than one by one.
 
-        What is longer than its topic takes goes in chunks; one among others of a FIFO queue fails
-        instead, for it would come behind later ones of its group.
+        Values above the limit of the topic are sent in chunks. In a batch for a FIFO queue they
+        fail instead, because they would come behind later messages of their group.
 
         Raises:
-            BatchError: Some were not acknowledged; it says which, and why. The others are sent.
+            BatchError: Some were not acknowledged; it has their errors. The others are sent.
             UnknownQueueError: There is no such queue.
             ValueError: A number is out of range; nothing is sent.
         """
@@ -158,23 +159,23 @@ class Queue:
         wait: float | None = None,
         max_value_bytes: int = VALUE_BYTES_MAX,
     ) -> list[Message]:
-        """Return messages that nobody else has, leased for this caller.
+        """Receive messages; they are in flight for this caller.
 
-        Waits until there is at least one, and returns what there is then. An empty list means that
-        all partitions were asked and had nothing. If cancelled, nothing stays leased.
+        Waits until there is at least one, and then returns all that are available. An empty list
+        means that all partitions were asked and had none. If cancelled, nothing stays in flight.
 
         Args:
-            max_messages: How many at most, from 1 to 1,000.
-            visibility_timeout: For how many seconds nobody else gets them, up to 12 hours; by
-                default, what the queue says. With 0 they are only looked at, but that counts.
-            wait: For how many seconds to wait for the first one; by default, what the queue says.
-            max_value_bytes: Large messages up to this length are joined, and no more of them are
-                returned at once; longer ones are read with `message.chunks()`.
+            max_messages: Maximum number, from 1 to 1,000.
+            visibility_timeout: Seconds until they become visible again, up to 12 hours; by default,
+                the setting of the queue. With 0 they stay visible, but the receive counts.
+            wait: Seconds to wait for the first message; by default, the setting of the queue.
+            max_value_bytes: Maximum length of large messages that are joined, and maximum sum of
+                them in one call; longer ones are read with `message.chunks()`.
 
         Raises:
             UnknownQueueError: There is no such queue.
             ValueError: A number is out of range.
-            TidelogError: Some partition could not be asked, and the others had nothing.
+            TidelogError: A partition did not answer, and the others had no messages.
         """
         messages = await self._receive(
             max_messages, visibility_timeout=visibility_timeout, wait=wait
@@ -184,7 +185,7 @@ class Queue:
     async def _receive(
         self, max_messages: int, *, visibility_timeout: float | None, wait: float | None
     ) -> list[Message]:
-        """Return messages, large ones as they are."""
+        """Return messages; large messages are not joined."""
         if not 1 <= max_messages <= RECEIVE_COUNT_MAX:
             raise ValueError(f"max_messages is from 1 to {RECEIVE_COUNT_MAX}, not {max_messages}")
         timeout_ms = None
@@ -204,17 +205,17 @@ class Queue:
         return await self._coalescer.receive(options, wait_s=wait)
 
     async def delete(self, message: Received) -> None:
-        """Be done with a message; see `Message.delete`."""
+        """Delete a message; see `Message.delete`."""
         await self._settle([message], DELETE)
 
     async def extend(self, message: Received, seconds: float) -> None:
-        """Keep a message for so long from now on; see `Message.extend`."""
+        """Set the visibility timeout of a message to `seconds` from now; see `Message.extend`."""
         await self._settle([message], extension(seconds))
 
     async def release(
         self, message: Received, delay: float | None = None, *, reason: str = ""
     ) -> None:
-        """Let others have a message; see `Message.release`."""
+        """Make a message visible again; see `Message.release`."""
         await self._settle([message], giving_up(delay, reason))
 
     async def reject(self, message: Received, reason: str) -> None:
@@ -222,28 +223,28 @@ class Queue:
         await self._settle([message], rejection(reason))
 
     async def delete_batch(self, messages: Iterable[Received]) -> None:
-        """Be done with messages: one request for each broker, however many there are.
+        """Delete messages: one request for each broker, for any number of messages.
 
         Raises:
-            BatchError: Some could not be deleted; it says which, and why. The others are.
-            BrokerError: There was only one, and it could not be deleted.
-            InvalidReceiptError: One of them is no receipt handle; nothing is deleted.
+            BatchError: Some could not be deleted; it has their errors. The others are deleted.
+            BrokerError: The only message could not be deleted.
+            InvalidReceiptError: A text is not a receipt handle; nothing is deleted.
         """
         await self._settle(messages, DELETE)
 
     async def extend_batch(self, messages: Iterable[Received], seconds: float) -> None:
-        """Keep messages for so long from now on; errors as for `delete_batch`."""
+        """Set the visibility timeout of messages; errors as for `delete_batch`."""
         await self._settle(messages, extension(seconds))
 
     async def release_batch(
         self, messages: Iterable[Received], delay: float | None = None, *, reason: str = ""
     ) -> None:
-        """Let others have messages; errors as for `delete_batch`."""
+        """Make messages visible again; errors as for `delete_batch`."""
         await self._settle(messages, giving_up(delay, reason))
 
     async def _settle(self, messages: Iterable[Received], verdict: Disposition) -> None:
         if isinstance(messages, str):
-            raise TypeError("several messages are wanted, not one handle")
+            raise TypeError("a list of messages is expected, not a single receipt handle")
         given = list(messages)
         await self._settler.settle(_places(given), verdict)
 
@@ -255,7 +256,7 @@ class Queue:
         config: WorkerConfig | None = None,
         **settings: Unpack[WorkerSettings],
     ) -> QueueWorker:
-        """Return a worker, whose `run` hands messages to `handler`.
+        """Return a worker; its `run` passes messages to `handler`.
 
         Raises:
             ConfigError: A setting is not legal.
@@ -267,28 +268,28 @@ class Queue:
     async def work(
         self, handler: Callable[[Message], Awaitable[object]], **settings: Unpack[WorkerSettings]
     ) -> None:
-        """Hand messages to `handler`, for ever; see `QueueWorker`.
+        """Pass messages to `handler`, without end; see `QueueWorker`.
 
         Raises:
             ConfigError: A setting is not legal.
-            UnknownQueueError: There is no such queue, any more.
+            UnknownQueueError: The queue does not exist, or was deleted meanwhile.
         """
         await self.worker(handler, **settings).run()
 
-    # -- looking after it -------------------------------------------------------------------------
+    # -- inspecting and administering -------------------------------------------------------------
 
     async def counts(self) -> list[QueueCounts]:
-        """Return how many messages of each partition are in which state, exactly."""
+        """Return the exact number of messages of each partition, by state."""
         return await self._calls.counts()
 
     async def peek(
         self, max_messages: int = 10, *, states: Iterable[MessageState] = ()
     ) -> list[PeekedMessage]:
-        """Return messages by partition and offset without taking them; that does not count.
+        """Return messages by partition and offset without receiving them; that does not count.
 
         Args:
-            max_messages: How many at most.
-            states: Only those in these states; all by default.
+            max_messages: Maximum number of messages.
+            states: States of messages; all by default.
         """
         return await self._peeker.peek(PeekQuery(list(states), max_messages))
 
@@ -299,19 +300,19 @@ class Queue:
         since_ms: int = 0,
         message_id: str | None = None,
     ) -> list[HistoryEvent]:
-        """Return what happened to messages, by time: the newest events.
+        """Return events of messages, by time: the newest ones.
 
-        As long ago as the queue remembers (`history_retention_ms`); Spark reads all of it
-        (`queueHistory`).
+        Events go back as far as the queue keeps them (`history_retention_ms`); Spark reads all of
+        them (`queueHistory`).
 
         Args:
-            max_events: How many at most; what concerns many messages is one.
-            since_ms: Nothing that was written down before this time; Unix milliseconds.
-            message_id: Only what happened to this message, and what concerns many.
+            max_events: Maximum number; an event of many messages counts once.
+            since_ms: Start in Unix milliseconds.
+            message_id: Only events of this message, and those of many messages.
 
         Raises:
             UnknownQueueError: There is no such queue.
-            ValueError: This is no message id.
+            ValueError: The text is not a message id.
         """
         if message_id is None:
             return await self._history_reader.read(HistoryQuery(since_ms, max_events))
@@ -325,16 +326,16 @@ class Queue:
         )
 
     async def in_flight(self, max_messages: int = 100) -> list[PeekedMessage]:
-        """Return messages that somebody has: who, until when, and how often received."""
+        """Return messages in flight, with holder, end of visibility timeout and receive count."""
         return await self.peek(max_messages, states=[MessageState.IN_FLIGHT])
 
     async def dead_letters(self, max_messages: int = 100) -> list[PeekedMessage]:
-        """Return messages that this queue has given up, with their reasons.
+        """Return the dead letters of this queue, with their reasons.
 
-        Those that are still here, and those in its dead-letter queue that come from here.
+        Those that are still in this queue, and those in its dead-letter queue that come from it.
         """
         found = await self.peek(max_messages, states=[MessageState.DEAD])
-        # Asked anew: who has just named another dead-letter queue looks for letters there.
+        # Described again, because `dead_letter_queue` may have changed a moment ago.
         (described,) = await describe_queues(self._cluster, [self.name])
         target = described.config["dead_letter_queue"]
         room = max_messages - len(found)
@@ -347,46 +348,46 @@ class Queue:
         calls = PartitionCalls(self._cluster, self._queue_metadata, target)
         peeker = QueuePeeker(self._cluster, self._queue_metadata, calls)
         moved = await peeker.peek(PeekQuery([], room, is_ours))
-        # What moved between the two looks was seen at both places.
+        # A message that moved between the two peeks is in both.
         places = {(seen.origin.partition, seen.origin.offset) for seen in moved if seen.origin}
         here = [each for each in found if (each.record.partition, each.record.offset) not in places]
         return here + moved
 
     async def cancel(self, message_id: str) -> None:
-        """Do not deliver a message that is delayed still; durable when it returns.
+        """Cancel a message that is still delayed; durable when it returns.
 
         Args:
-            message_id: As the receipt of its send says it.
+            message_id: Id from the receipt of its send.
 
         Raises:
-            InvalidRequestError: It can be received already, for it is not delayed (any more).
-            ReceiptExpiredError: Somebody has it.
-            MessageGoneError: There is no such message, any more.
-            ValueError: That is no message id.
+            InvalidRequestError: It is not delayed (any more), so it can be received.
+            ReceiptExpiredError: It is in flight.
+            MessageGoneError: The message does not exist, or is done.
+            ValueError: The text is not a message id.
         """
         await self._canceller.cancel([message_id])
 
     async def cancel_batch(self, message_ids: Iterable[str]) -> None:
-        """Do not deliver messages that are delayed still.
+        """Cancel messages that are still delayed.
 
         Raises:
-            BatchError: Some of several could not be cancelled; it says which, and why.
-            TidelogError: The only one could not be cancelled; see `cancel`.
-            ValueError: One of them is no message id; nothing is cancelled.
+            BatchError: Some of several messages could not be cancelled; it has their errors.
+            TidelogError: The only message could not be cancelled; see `cancel`.
+            ValueError: A text is not a message id; nothing is cancelled.
         """
         await self._canceller.cancel(message_ids)
 
     async def purge(self) -> int:
-        """Do away with all messages there are now, in whatever state; return how many.
+        """Delete all current messages, in any state; return their number.
 
         The records stay in the topic.
         """
         return sum(done.count for done in await self._calls.purge())
 
     async def seek(self, to: OffsetSpec) -> int:
-        """Hand out again everything from a place on; return how many messages there are then.
+        """Deliver everything from a place on again; return the number of messages after that.
 
-        What was received before cannot be settled any more. Other queues do not notice.
+        Receipts of earlier deliveries become invalid. Other queues on the topic do not change.
 
         Args:
             to: `"earliest"`, `"latest"`, or Unix milliseconds: the first record of this time or
@@ -406,18 +407,18 @@ class Queue:
         messages_per_s: int | None = None,
         only_from: str | None = None,
     ) -> int:
-        """Begin to bring back the dead letters of this dead-letter queue; return how many.
+        """Start to move the dead letters of this dead-letter queue back; return their number.
 
-        That goes on whatever happens to brokers; `redrive_status` says how far it is. The same
-        again, while it runs, changes nothing. Every queue on a topic sees what comes back there.
+        A redrive survives failures of brokers; `redrive_status` has its progress. The same call
+        while it runs changes nothing. Every queue on a topic gets the messages that return there.
 
         Args:
-            to_topic: Where to; by default each goes where it came from.
-            messages_per_s: How fast, from each partition; by default, as fast as it goes.
-            only_from: Only those that this queue gave up.
+            to_topic: Destination; by default the source of each message.
+            messages_per_s: Maximum messages per second and partition; by default without a limit.
+            only_from: Only dead letters of this queue.
 
         Raises:
-            InvalidRequestError: Another one runs, or that makes no sense.
+            InvalidRequestError: Another redrive runs, or the arguments contradict each other.
             UnknownTopicError: There is no such topic.
         """
         destination = None
@@ -427,20 +428,20 @@ class Queue:
         return sum(done.count for done in await self._calls.redrive(wanted))
 
     async def redrive_status(self) -> RedriveReport:
-        """Return how far the redrive of this dead-letter queue is that runs, or ran last."""
+        """Return the progress of the current or last redrive of this dead-letter queue."""
         return report_of(*await self._calls.redrives())
 
     async def cancel_redrive(self) -> None:
-        """Bring back no more dead letters; those that are not taken out yet stay."""
+        """Stop the redrive; messages that were not taken out yet stay."""
         await self._calls.redrive(RedriveRequest(b"", [], is_cancelled=True))
 
 
 def _places(messages: Sequence[Received]) -> list[ReceivedPlace | Message]:
-    """Return what handles say.
+    """Return the places in receipt handles.
 
     Raises:
-        InvalidReceiptError: One of them is no handle; it says which.
-        TypeError: Something is neither a message nor text.
+        InvalidReceiptError: A text is not a receipt handle; the error has its number.
+        TypeError: A value is neither a message nor text.
     """
     places: list[ReceivedPlace | Message] = []
     for number, message in enumerate(messages, 1):
@@ -448,7 +449,7 @@ def _places(messages: Sequence[Received]) -> list[ReceivedPlace | Message]:
             places.append(message)
             continue
         if not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a message or a receipt handle is wanted, not {type(message)!r}")
+            raise TypeError(f"a message or a receipt handle is expected, not {type(message)!r}")
         try:
             places.append(place_of(message))
         except InvalidReceiptError as error:

@@ -1,4 +1,4 @@
-"""Where a task has staged its records, and for which transaction.
+"""Places of staged records of a task, and their transaction.
 
 Pure: no clock, no I/O.
 """
@@ -23,28 +23,29 @@ class StagedPlace(msgspec.Struct, frozen=True):
     producer_id: int
     first_offset: int
     end_offset: int
-    """Exclusive."""
+    """Exclusive end."""
     record_count: int
 
 
 def require_same_transaction(
     name: str, transaction_id: int, *, staged_for: int | None, number: int
 ) -> None:
-    """Check that the transaction that goes on is the one a task has staged for.
+    """Check that a transaction is still the one that a task has staged for.
 
     Args:
-        name: Of the transaction.
-        transaction_id: Its id.
-        staged_for: Its number when the task began.
+        name: Name of the transaction.
+        transaction_id: Id of the transaction.
+        staged_for: Its number at the start of the task.
         number: Its number now; 0 if it was committed.
 
     Raises:
+        TransactionGoneError: The numbers differ.
         TransactionGoneError: It is not.
     """
     if number != staged_for:
         raise TransactionGoneError(
             f"transaction {transaction_id} of {name!r} was"
-            f" {'begun anew' if number else 'committed'} while this task staged for it"
+            f" {'begun again' if number else 'committed'} while this task staged for it"
         )
 
 
@@ -53,15 +54,15 @@ class Places:
     """All places of one task, which grow with each receipt."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without places."""
         self._places: dict[Key, StagedPlace] = {}
 
     def add(self, key: Key, producer_id: int, offset: int, *, count: int) -> None:
-        """Take note of records that follow each other.
+        """Add consecutive records.
 
         Raises:
-            TransactionGoneError: They were sent under another identity than those before: what is
-                where is not known any more.
+            TransactionGoneError: Their producer id differs from that of earlier records: their
+                places are not known any more.
         """
         known = self._places.get(key)
         if known is None:
@@ -77,12 +78,12 @@ class Places:
         )
 
     def as_tuple(self) -> tuple[StagedPlace, ...]:
-        """Return them as they are now."""
+        """Return the current places."""
         return tuple(self._places.values())
 
 
 def merged(places: Iterable[StagedPlace]) -> list[StagedPart]:
-    """Return what is to be appended to each partition, in the order of the places."""
+    """Return the pieces to append to each partition, in the order of the places."""
     pieces: dict[Key, list[StagedPiece]] = {}
     for place in places:
         piece = StagedPiece(

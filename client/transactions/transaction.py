@@ -1,8 +1,7 @@
-"""Writing what becomes visible together, once, or never.
+"""Transactions: records that become visible together, exactly once, or never.
 
-Shell. A transaction has a name and an id. Tasks stage records for it, wherever they run; one
-commit names the tasks that count. Nobody sees anything before that, and after it everybody sees
-all of it.
+Shell. A transaction has a name and an id. Tasks stage records for it, on any machines; one commit
+names the tasks that count. Before it, consumers see none of the records; after it, all of them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,27 +40,27 @@ from tidelog.wire.messages.transactions import (
 from tidelog.wire.protocol import api
 
 _RENEWED_IN_PARTS: Final = 4
-"""So many times in its timeout a task says that the transaction goes on."""
+"""Number of keep-alives of a task within the timeout of its transaction."""
 
 
 class TaskResult(msgspec.Struct, frozen=True):
-    """What one task has staged; to be given to `commit`. It can be pickled."""
+    """Records that one task has staged, for `Transaction.commit`. It can be pickled."""
 
     name: str
     transaction_id: int
     number: int
-    """Of the transaction; 0 if the transaction was committed before: nothing was staged then."""
+    """Number of the transaction; 0 if it was committed before: then nothing was staged."""
     places: tuple[StagedPlace, ...]
 
     @property
     def record_count(self) -> int:
-        """Records that were staged."""
+        """Number of staged records."""
         return sum(place.record_count for place in self.places)
 
 
 @final
 class Transaction:
-    """One transaction of a name: `client.transaction("billing", 17)`. Asks nobody yet."""
+    """Transaction of a name: `client.transaction("billing", 17)`. Sends no request yet."""
 
     def __init__(
         self, cluster: ClusterClient, name: str, transaction_id: int, *, timeout: float
@@ -74,24 +73,24 @@ class Transaction:
 
     @property
     def renewed_after(self) -> float:
-        """Seconds after which somebody who stages says that the transaction goes on."""
+        """Seconds between keep-alives of the transaction by its tasks."""
         return self._timeout / _RENEWED_IN_PARTS
 
     def task(self, config: ProducerConfig | None = None) -> "TransactionTask":
         """Return a task, which stages records: `async with transaction.task() as task`.
 
         Args:
-            config: How it batches and compresses; acks and idempotence are what they have to be.
+            config: Batching and compression of the task; acks and idempotence are fixed.
         """
         return TransactionTask(self._cluster, self, config or ProducerConfig())
 
     async def begin(self, topics: Sequence[str] = ()) -> BeginTransactionReply:
-        """Begin the transaction, or say that it goes on. Tasks do this by themselves.
+        """Begin the transaction, or keep it alive. Tasks do this by themselves.
 
         Raises:
             StaleTransactionError: A transaction with a higher id was begun or committed.
             UnknownTopicError: There is no such topic.
-            TidelogError: Nobody could be asked, or it was refused.
+            TidelogError: No broker answered, or the request was refused.
         """
         request = BeginTransactionRequest(
             self.name, self.transaction_id, list(topics), int(self._timeout * 1000)
@@ -99,19 +98,20 @@ class Transaction:
         return await self._cluster.call_any(api.BEGIN_TRANSACTION, request, is_repeatable=True)
 
     async def commit(self, tasks: Iterable[TaskResult]) -> None:
-        """Let what these tasks have staged become visible, in their order; the rest is dropped.
+        """Commit the records that these tasks have staged, in their order; drop the rest.
 
-        All of it is readable when this returns. If the transaction was committed before, nothing
+        All records are readable when this returns. If the transaction was committed before, nothing
         happens: it may be called again after any failure, also by another process. If cancelled,
-        it may be committed, or not.
+        the transaction may or may not be committed.
 
         Raises:
-            TransactionGoneError: The transaction is not open any more, or the tasks are not of
-                one: stage anew. Nothing of it was committed.
+            TransactionGoneError: The transaction is not open any more, or the tasks are from
+                different attempts: stage the records again. Nothing was committed.
             StaleTransactionError: A transaction with a higher id was begun or committed.
-            StagedRecordsLostError: It is committed, and somebody accepted the loss of some of it.
-            RequestTimedOutError: It may be committed, and not all is known to be readable.
-            ConnectionLostError: Nobody knows.
+            StagedRecordsLostError: It is committed, and an operator accepted the loss of some of
+                its records.
+            RequestTimedOutError: It may be committed, and not all records are known to be readable.
+            ConnectionLostError: It may or may not be committed.
         """
         staged = list(tasks)
         if any(
@@ -123,9 +123,9 @@ class Transaction:
         numbers = {task.number for task in staged} - {0}
         if len(numbers) > 1:
             raise TransactionGoneError(
-                f"transaction {self.transaction_id} of {self.name!r} was begun anew while"
+                f"transaction {self.transaction_id} of {self.name!r} was begun again while"
                 " tasks staged for it;"
-                " stage anew"
+                " stage its records again"
             )
         number = numbers.pop() if numbers else (await self.begin()).number
         parts = merged(place for task in staged if task.number for place in task.places)
@@ -136,10 +136,10 @@ class Transaction:
         await self._cluster.call_any(api.COMMIT_TRANSACTION, request, is_repeatable=True)
 
     async def abort(self) -> bool:
-        """Drop what was staged, and return `False`; or do nothing, and return `True`: committed.
+        """Drop the staged records and return `False`; if it is committed already, return `True`.
 
         Raises:
-            TidelogError: Nobody could be asked.
+            TidelogError: No broker answered.
         """
         request = AbortTransactionRequest(self.name, self.transaction_id, 0)
         reply = await self._cluster.call_any(api.ABORT_TRANSACTION, request, is_repeatable=True)
@@ -148,10 +148,10 @@ class Transaction:
 
 @final
 class TransactionTask:
-    """Stages records for a transaction; what it was is in `result` when the block has ended well.
+    """Stages records for a transaction; `result` lists them when the block has ended normally.
 
-    A task that fails is of no further use: another attempt is another task. What it has staged is
-    dropped with the next commit or in time.
+    A task that fails is of no further use: another attempt is another task. Its staged records are
+    dropped with the next commit or after the timeout.
     """
 
     def __init__(
@@ -176,10 +176,10 @@ class TransactionTask:
 
     @property
     def result(self) -> TaskResult:
-        """What was staged.
+        """Staged records of the task.
 
         Raises:
-            TidelogError: Some of it failed, or the block has not ended.
+            TidelogError: A record failed, or the block has not ended.
         """
         if self._failure is not None:
             raise self._failure
@@ -188,11 +188,11 @@ class TransactionTask:
         return self._result
 
     async def __aenter__(self) -> "TransactionTask":
-        """Begin the transaction, or go on with it.
+        """Begin the transaction, or join it.
 
         Raises:
             StaleTransactionError: A transaction with a higher id was begun or committed.
-            TidelogError: Nobody could be asked, or it was refused.
+            TidelogError: No broker answered, or the request was refused.
         """
         self._number = (await self._transaction.begin()).number
         if self._number:
@@ -207,7 +207,7 @@ class TransactionTask:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop; all that was sent is acknowledged or has failed by then."""
+        """Stop, after all records are acknowledged or failed."""
         self._renewing.cancel()
         if self._producer is not None:
             await self._producer.__aexit__(kind, error, traceback)
@@ -228,11 +228,12 @@ class TransactionTask:
         keys: Sequence[bytes | None] | None = None,
         partition: int | None = None,
     ) -> None:
-        """Stage records, and wait until they are safe; see `Producer.send_many`.
+        """Stage records, and wait until they are durable; see `Producer.send_many`.
 
         Raises:
-            TransactionGoneError: The transaction is over, or was begun anew; stage anew.
-            TidelogError: Some failed; the task is of no further use.
+            TransactionGoneError: The transaction is over, or was begun again; stage its records
+                again.
+            TidelogError: Some records failed; the task is of no further use.
         """
         producer = await self._ready(topic)
         if producer is None:
@@ -248,11 +249,12 @@ class TransactionTask:
             raise
 
     async def send_records(self, topic: str, records: Sequence[ProducerRecord]) -> None:
-        """Stage records of one topic with headers, times and partitions of their own.
+        """Stage records of one topic with their own headers, times and partitions.
 
         Raises:
-            TransactionGoneError: The transaction is over, or was begun anew; stage anew.
-            TidelogError: Some failed; the task is of no further use.
+            TransactionGoneError: The transaction is over, or was begun again; stage its records
+                again.
+            TidelogError: Some records failed; the task is of no further use.
         """
         producer = await self._ready(topic)
         if producer is None:
@@ -269,7 +271,7 @@ class TransactionTask:
             raise
 
     async def _ready(self, topic: str) -> Producer | None:
-        """Have a topic known; return the producer, `None` if nothing is to be staged any more."""
+        """Announce a topic; return the producer, `None` if nothing is to be staged any more."""
         if self._failure is not None:
             raise self._failure
         if self._producer is None:
@@ -295,16 +297,16 @@ class TransactionTask:
         )
 
     def _note(self, topic: str, partition: int, offset: int | None, *, count: int) -> None:
-        """Take note of where records are."""
+        """Add the place of records."""
         producer_id = None if self._producer is None else self._producer.producer_id
         if offset is None or producer_id is None:
             raise TransactionGoneError(
-                "records were staged, and nobody knows where; the task must be done again"
+                "the places of staged records are unknown; the task must be done again"
             )
         self._places.add((self._topic_ids[topic], partition), producer_id, offset, count=count)
 
     async def _renew(self) -> None:
-        """Say now and then that the transaction goes on."""
+        """Keep the transaction alive at intervals."""
         with self._renewing:
             while True:
                 await trio.sleep(self._transaction.renewed_after)

@@ -54,7 +54,7 @@ async def test_an_illegal_address_is_refused(addresses: str) -> None:
 async def test_the_members_of_a_group_do_not_choose_partitions(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
-        with pytest.raises(ConfigError, match="the group says"):
+        with pytest.raises(ConfigError, match="the group assigns partitions"):
             client.consumer("orders", group_id="billing", partitions=[0])
 
 

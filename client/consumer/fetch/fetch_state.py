@@ -1,4 +1,4 @@
-"""What a consumer reads: partitions, positions, and what was fetched ahead.
+"""Fetch state of a consumer: partitions, positions, and prefetched batches.
 
 Pure: decides, given the time; no clock, no I/O.
 
@@ -33,15 +33,15 @@ _WAITING_FETCHES_MAX = 2
 _FETCHES_MAX = 3
 _PARTITION_BYTES_MIN = 64 * 1024
 _LEADER_S = 5.0
-"""A partition of which a follower could not say more is read from its leader for so long; twice as
-long each time that happens again."""
+"""Seconds for which a partition is fetched from its leader after a follower failed; doubles each
+time that happens again."""
 _LEADER_DOUBLINGS_MAX = 4
 
 Until = Mapping[TopicPartition, int]
-"""Where to stop in each partition (exclusive end); other partitions are left alone."""
+"""Where to stop in each partition (exclusive end); other partitions are not read."""
 
 
-def _nobody(tp: TopicPartition) -> None:
+def _no_follower(tp: TopicPartition) -> None:
     """Name no follower."""
     del tp
 
@@ -50,54 +50,54 @@ def _nobody(tp: TopicPartition) -> None:
 class PartitionFetchState:
     """One partition that is read.
 
-    Invariant: what lies between `position` and `fetch_offset` is in memory.
+    Invariant: the records between `position` and `fetch_offset` are in memory.
     """
 
     def __init__(self, tp: TopicPartition, topic_id: bytes) -> None:
-        """Begin without a position."""
+        """Start without a position."""
         self.at = tp
         self.topic_id = topic_id
         self.position: int | None = None
         self.fetch_offset = 0
         self.generation = 0
-        """Rises whenever fetching starts anew: replies to earlier fetches are of no use."""
+        """Rises whenever fetching restarts: replies to earlier fetches are dropped."""
         self.is_fetching = False
         self.has_failed = False
-        """Whether an error waits to be raised; nothing is fetched until it was."""
+        """Whether an error waits to be raised; nothing is fetched until then."""
         self.buffered_bytes = 0
         self.high_watermark: int | None = None
         self.failure_count = 0
         self.retry_at = -math.inf
         self.leader_until = -math.inf
-        """Until when only the leader is asked."""
+        """Time until which only the leader is asked."""
         self.follower_failure_count = 0
-        """How often in a row a follower was of no use."""
+        """Consecutive fetches from a follower without success."""
 
     @property
     def has_more(self) -> bool:
-        """Whether a fetch will find something, as far as is known."""
+        """Whether a fetch will find records, as far as is known."""
         return self.high_watermark is None or self.fetch_offset < self.high_watermark
 
 
 @final
 class Fetch:
-    """A fetch to be sent to one broker, and what it was sent for."""
+    """Fetch request for one broker, with its partitions."""
 
     def __init__(
         self, node_id: int, partitions: list[PartitionFetchState], request: FetchRequest
     ) -> None:
-        """Ask for these partitions, in this order."""
+        """Fetch these partitions, in this order."""
         self.node_id = node_id
         self.partitions = partitions
         self.request = request
         self.are_followed = [each.from_follower for each in request.partitions]
-        """For each partition, whether the node is asked as a follower."""
+        """For each partition, whether the fetch goes to a follower."""
         self.generations = [partition.generation for partition in partitions]
         self.may_wait = not any(partition.has_more for partition in partitions)
 
 
 class _Waiting(msgspec.Struct, frozen=True, eq=False):
-    """What waits to be handed out: batches still to be parsed, a batch given back, or an error."""
+    """Entry to hand out: batches still to be parsed, a batch given back, or an error."""
 
     partition: PartitionFetchState
     content: FetchedBatches | RecordBatch | Exception
@@ -107,18 +107,18 @@ class _Waiting(msgspec.Struct, frozen=True, eq=False):
 class FetchState:
     """All partitions that one consumer reads.
 
-    Invariant: `buffered_bytes` is the size of all chunks that wait.
+    Invariant: `buffered_bytes` is the size of all waiting chunks.
     """
 
     def __init__(self, config: ConsumerConfig, backoff: Backoff) -> None:
-        """Read nothing yet."""
+        """Start without partitions."""
         self.buffered_bytes = 0
-        """Bytes that were fetched ahead."""
+        """Bytes of prefetched batches."""
         self._config = config
         self._backoff = backoff
         self._partitions: dict[TopicPartition, PartitionFetchState] = {}
         self._order: dict[TopicPartition, None] = {}
-        """Whom the next fetch serves first."""
+        """Partitions in the order of their next turns in a fetch."""
         self._unplaced: dict[TopicPartition, None] = {}
         """Partitions without a position."""
         self._waiting: deque[_Waiting] = deque()
@@ -127,12 +127,12 @@ class FetchState:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read."""
+        """Partitions that are read."""
         return list(self._partitions)
 
     @property
     def unplaced(self) -> list[TopicPartition]:
-        """The partitions that have no position."""
+        """Partitions without a position."""
         return list(self._unplaced)
 
     def assign(self, topic_ids: Mapping[TopicPartition, bytes]) -> None:
@@ -145,13 +145,13 @@ class FetchState:
                 state = PartitionFetchState(tp, topic_id)
             self._partitions[tp] = state
         for dropped in kept.values():
-            self._start_anew(dropped)
+            self._restart_fetching(dropped)
         self._order = dict.fromkeys(self._partitions)
         states = self._partitions.values()
         self._unplaced = {state.at: None for state in states if state.position is None}
 
     def position(self, tp: TopicPartition) -> int | None:
-        """Return the offset of the next record to hand out, `None` when there is no position."""
+        """Return the offset of the next record to hand out, `None` without a position."""
         return self._state(tp).position
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
@@ -159,10 +159,10 @@ class FetchState:
         state = self._state(tp)
         state.position = offset
         self._unplaced.pop(tp, None)
-        self._start_anew(state)
+        self._restart_fetching(state)
 
     def topic_changed(self, topic: str, topic_id: bytes | None, error: Exception) -> None:
-        """Let partitions of a topic fail if it is not the one that is read."""
+        """Fail the partitions of a topic that was deleted or created again."""
         for state in self._partitions.values():
             if state.at.topic == topic and state.topic_id != topic_id and not state.has_failed:
                 self._fail(state, error)
@@ -175,11 +175,11 @@ class FetchState:
     def take(self, until: Until | None, now: float) -> RecordBatch | None:
         """Return the next records, `None` when there are none in memory.
 
-        The position is behind them from now on.
+        The position moves after them.
 
         Raises:
             NoPositionError: A partition has no position.
-            TidelogError: A partition cannot be read; its position is where it was.
+            TidelogError: A partition cannot be read; its position does not move.
         """
         for tp in self._unplaced:
             if until is None or tp in until:
@@ -195,7 +195,7 @@ class FetchState:
                 place += 1
                 continue
             if isinstance(waiting.content, Exception):
-                self._start_anew(state)
+                self._restart_fetching(state)
                 state.retry_at = now + self._backoff.delay(1)
                 if isinstance(waiting.content, BrokerError):
                     waiting.content.at = state.at
@@ -206,7 +206,7 @@ class FetchState:
         return None
 
     def give_back(self, batch: RecordBatch) -> None:
-        """Take back records that were not used; they are handed out again first."""
+        """Take back unused records, and hand them out again first."""
         state = self._partitions.get(TopicPartition(batch.topic, batch.partition))
         if state is not None and state.position == batch.next_offset:
             state.position = batch.base_offset
@@ -216,14 +216,14 @@ class FetchState:
         self,
         now: float,
         node_of: Callable[[TopicPartition], int | None],
-        follower_of: Callable[[TopicPartition], int | None] = _nobody,
+        follower_of: Callable[[TopicPartition], int | None] = _no_follower,
     ) -> list[Fetch]:
         """Return the fetches to send now.
 
         Args:
             now: Monotonic seconds.
-            node_of: Returns the node that leads a partition and can be reached, if there is one.
-            follower_of: Returns a follower that is to be read instead and can be reached.
+            node_of: Returns the leader of a partition if it can be reached.
+            follower_of: Returns a reachable follower to read instead.
         """
         states_by_node: dict[int, list[PartitionFetchState]] = {}
         followed: dict[TopicPartition, None] = {}
@@ -257,10 +257,10 @@ class FetchState:
         *,
         now: float,
     ) -> None:
-        """Take over what a fetch brought; `attachment` is copied.
+        """Store the records of a fetch; `attachment` is copied.
 
         Raises:
-            WireFormatError: The results do not belong to the fetch; nothing was taken over.
+            WireFormatError: The results do not belong to the fetch; nothing was stored.
         """
         total = sum(result.batch_bytes for result in results)
         if len(results) != len(fetch.partitions) or total != len(attachment):
@@ -287,7 +287,7 @@ class FetchState:
                 self._fetched(state, content, result.high_watermark, now=now)
 
     def on_failure(self, fetch: Fetch, error: Exception, now: float) -> None:
-        """Take note that a fetch brought nothing; it is repeated later if that may help."""
+        """Schedule the retry of a failed fetch, or fail its partitions."""
         for state, is_followed in zip(self._ended(fetch), fetch.are_followed, strict=True):
             if state is not None and is_followed:
                 self._ask_leader(state, now)
@@ -295,12 +295,12 @@ class FetchState:
                 self._refused(state, error, now)
 
     def take_stale_topics(self) -> set[str]:
-        """Return topics of which something failed that newer metadata may cure."""
+        """Return topics with failures that newer metadata may cure."""
         stale, self._stale_topics = self._stale_topics, set()
         return stale
 
     def next_retry(self, now: float) -> float:
-        """Return when time alone allows a fetch, in monotonic seconds, maybe inf."""
+        """Return the monotonic time of the next retry, maybe inf."""
         times = (state.retry_at for state in self._partitions.values() if not state.is_fetching)
         return min((time for time in times if time > now), default=math.inf)
 
@@ -313,7 +313,7 @@ class FetchState:
     def _next_batch(
         self, place: int, state: PartitionFetchState, position: int, *, now: float
     ) -> RecordBatch | None:
-        """Return the next batch of what waits at `place`; remove what is used up."""
+        """Return the next batch of the entry at `place`; remove an entry that is used up."""
         content = self._waiting[place].content
         if isinstance(content, RecordBatch):
             del self._waiting[place]
@@ -323,7 +323,7 @@ class FetchState:
         try:
             batch = content.take(position, uncompressed_bytes_max=limit)
         except CorruptRecordError as error:
-            self._start_anew(state)
+            self._restart_fetching(state)
             state.retry_at = now + self._backoff.delay(1)
             error.at = state.at
             raise
@@ -347,15 +347,15 @@ class FetchState:
     def _may_fetch(self, state: PartitionFetchState, now: float) -> bool:
         if state.position is None or state.is_fetching or state.has_failed or now < state.retry_at:
             return False
-        # A partition of which nothing is in memory is always fetched, so that others which are
-        # not read now cannot starve it.
+            # A partition without records in memory is always fetched, so that partitions which are
+            # not read now cannot starve it.
         return state.buffered_bytes == 0 or (
             state.buffered_bytes < self._share()
             and self.buffered_bytes < self._config.prefetch_bytes
         )
 
     def _share(self) -> int:
-        """Return how much of one partition is fetched ahead."""
+        """Return how many bytes of one partition are prefetched."""
         return max(_PARTITION_BYTES_MIN, self._config.prefetch_bytes // len(self._partitions))
 
     def _request(
@@ -380,7 +380,7 @@ class FetchState:
         )
 
     def _ended(self, fetch: Fetch) -> Iterator[PartitionFetchState | None]:
-        """Yield the partitions of a fetch that is over, `None` for those that do not want it."""
+        """Yield the partitions of a finished fetch, `None` for those that dropped it."""
         self._under_way[fetch.node_id].remove(fetch)
         for state, generation in zip(fetch.partitions, fetch.generations, strict=True):
             if state.generation == generation:
@@ -401,7 +401,7 @@ class FetchState:
         chunk = FetchedBatches(state.at, bytes(content), high_watermark)
         next_offset = chunk.next_offset()
         if next_offset is None:
-            state.has_failed = True  # Taking the chunk will say what is wrong with it.
+            state.has_failed = True  # Taking the chunk will raise the error.
         elif next_offset <= state.fetch_offset:
             what = f"records before {next_offset} were sent for offset {state.fetch_offset}"
             self._refused(state, WireFormatError(what), now)
@@ -413,7 +413,7 @@ class FetchState:
         self._waiting.append(_Waiting(state, chunk))
 
     def _ask_leader(self, state: PartitionFetchState, now: float) -> None:
-        """Read from the leader for a while: only that one knows for certain what is there."""
+        """Fetch from the leader for a while: only the leader knows its log for certain."""
         doublings = min(state.follower_failure_count, _LEADER_DOUBLINGS_MAX)
         state.follower_failure_count += 1
         state.leader_until = now + _LEADER_S * 2**doublings
@@ -431,8 +431,8 @@ class FetchState:
         state.has_failed = True
         self._waiting.append(_Waiting(state, error))
 
-    def _start_anew(self, state: PartitionFetchState) -> None:
-        """Forget what was fetched, and fetch again from the position on."""
+    def _restart_fetching(self, state: PartitionFetchState) -> None:
+        """Drop prefetched records, and fetch again from the position on."""
         state.generation += 1
         state.is_fetching = state.has_failed = False
         state.retry_at = -math.inf

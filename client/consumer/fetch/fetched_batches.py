@@ -1,7 +1,7 @@
-"""Batches of one partition as one fetch brought them.
+"""Batches of one partition from one fetch.
 
-Pure: no clock, no I/O. No byte of a batch is believed before both of its checksums were found
-right, also where the broker has checked them: memory and networks flip bits too.
+Pure: no clock, no I/O. A batch is used only after both of its checksums were verified, although the
+broker has verified them: memory and networks flip bits too.
 """
 
 from typing import final
@@ -16,25 +16,25 @@ from tidelog.wire.errors import CorruptRecordError
 
 @final
 class FetchedBatches:
-    """Whole batches in a row, taken one by one."""
+    """Consecutive batches, taken one by one."""
 
     def __init__(self, tp: TopicPartition, content: BytesLike, high_watermark: int) -> None:
-        """Hold `content`: a copy of what a reply brought, or it itself for as long as it lasts."""
+        """Hold `content`: a copy of a reply, or the reply itself for as long as it is valid."""
         self.at = tp
         self.size = len(content)
         self._content = memoryview(content)
         self._high_watermark = high_watermark
         self._passed_bytes = 0
         self.passed_offset = 0
-        """The offset behind the last batch that was taken or left out."""
+        """Offset after the last batch that was taken or skipped."""
 
     @property
     def is_used_up(self) -> bool:
-        """Whether every batch was taken or left out."""
+        """Whether every batch was taken or skipped."""
         return self._passed_bytes == self.size
 
     def next_offset(self) -> int | None:
-        """Return the offset behind the last batch, `None` if a header or the end is damaged."""
+        """Return the offset after the last batch, `None` if a header or the end is corrupt."""
         position = 0
         next_offset = None
         while position < self.size:
@@ -52,15 +52,15 @@ class FetchedBatches:
         uncompressed_bytes_max: int,
         decoder: ColumnDecoder = ALL_COLUMNS,
     ) -> RecordBatch | None:
-        """Return the next batch with records for people at `position` or later, `None` at the end.
+        """Return the next batch with data records at `position` or later, `None` at the end.
 
         Args:
             position: Records below this offset are left out.
-            uncompressed_bytes_max: A batch that unpacks to more will not be decoded.
-            decoder: Of the columns that are likely to be asked for.
+            uncompressed_bytes_max: Maximum bytes that a batch may unpack to.
+            decoder: Decoder of the columns that are likely to be requested.
 
         Raises:
-            CorruptRecordError: The next batch is damaged.
+            CorruptRecordError: The next batch is corrupt.
         """
         while self._passed_bytes < self.size:
             start = self._passed_bytes
@@ -84,7 +84,7 @@ class FetchedBatches:
         return None
 
     def _find_next_offset(self, damaged_at: int) -> int | None:
-        """Return where the next readable batch begins, `None` when this chunk has no other."""
+        """Return the start of the next readable batch, `None` when this chunk has no other."""
         for start in range(damaged_at + 1, self.size - HEADER_SIZE + 1):
             header = parse_header(self._content, start)
             if header is not None:

@@ -1,11 +1,11 @@
-"""The reading of partitions for one consumer: what is fetched, handed out, and in hand.
+"""Fetcher of one consumer: fetches, positions, and the batch in flight.
 
-Shell: sends the fetches that the subscription plans, hands it the replies, and lets callers wait.
-No task of its own: a reply is taken over and the next fetch sent in the task of the connection
-that brought it, so fetching goes on while the application works on earlier records.
+Shell: sends the fetches that the fetch state plans, hands it the replies, and lets callers wait.
+It has no task: the task of the connection that brings a reply stores it and sends the next fetch,
+so fetching continues while the application works on earlier records.
 
-Members of a group are given partitions and lose them. A partition is staged while its place is
-being found, read, and leaving from when it must not be handed out any more until it is forgotten.
+Members of a group gain and lose partitions. A partition is staged while its start is looked up,
+then read, and leaving from when it must not be handed out any more until it is dropped.
 """
 
 import math
@@ -37,39 +37,39 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import Outcome, RpcConnection
 
 _REFRESH_S = 30.0
-"""How often it is asked who is in sync, by those who read from followers."""
+"""Seconds between refreshes of the ISR, for consumers that read from followers."""
 _FOLLOWER_PATIENCE_S = 5.0
-"""A follower that is silent for so long is given up, and the leader asked; the connection stays."""
+"""Seconds after which a silent follower is replaced by the leader; its connection stays."""
 _PAUSE_S = 0.005
-"""Long enough for a question and its answer; a program that never awaits takes it now and then."""
+"""Seconds for a request and its reply; a program that never awaits pauses now and then."""
 
 
 class _InFlight(NamedTuple):
-    """A fetch under way."""
+    """Fetch in flight."""
 
     connection: RpcConnection
     expires_at: float
     """When the connection counts as dead."""
     given_up_at: float
-    """When the answer is not waited for any more."""
+    """When the reply is not waited for any more."""
 
 
 class _StagedPartition(NamedTuple):
-    """A partition that was assigned and is not read yet."""
+    """Partition that was assigned and is not read yet."""
 
     topic_id: bytes
     offset: int | None
-    """Where to begin; `None` if the application has to seek."""
+    """Start; `None` if the application has to seek."""
 
 
 @final
 class Fetcher:
-    """Partitions, positions, and the application that asks for records."""
+    """Partitions, positions, and the iterators of the application."""
 
     def __init__(self, cluster: ClusterClient, config: ConsumerConfig, *, is_member: bool) -> None:
-        """Read nothing yet; `is_member`: a group says what is read, and knows deleted topics."""
+        """Start without partitions; in a group, it assigns them and drops deleted topics."""
         self.failure: Exception | None = None
-        """Raised by whoever asks for records from now on."""
+        """Error that every further read raises."""
         self.may_hand_out: Callable[[], bool] = _always
         """Whether records may be handed out now; `wake` is called when that changes."""
         self.is_starved: Callable[[], bool] = _never
@@ -82,7 +82,7 @@ class Fetcher:
         self._staged: dict[TopicPartition, _StagedPartition] = {}
         self._leaving: dict[TopicPartition, int | None] = {}
         self._in_flight_fetches: dict[Fetch, _InFlight] = {}
-        """Fetches under way."""
+        """Fetches in flight."""
         self._arrival = trio.Event()
         self._in_flight_batch = InFlightBatch()
         self._was_finished = trio.Event()
@@ -90,7 +90,7 @@ class Fetcher:
         self._refresh_at = -math.inf
 
     def open(self) -> None:
-        """Begin."""
+        """Start fetching."""
         assert not self._is_open, "a consumer is opened once"
         self._is_open = True
         self._cluster.subscribe(self._cluster_changed)
@@ -104,22 +104,22 @@ class Fetcher:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read, or are about to be."""
+        """Partitions that are read, or staged."""
         return [*self._topic_ids, *self._staged]
 
     @property
     def unplaced(self) -> list[TopicPartition]:
-        """The partitions that have no position."""
+        """Partitions without a position."""
         return self._fetch_state.unplaced
 
     @property
     def in_flight_partition(self) -> TopicPartition | None:
-        """The partition of what the application is at work on, `None` when it is at nothing."""
+        """Partition of the batch in flight, `None` without one."""
         return self._in_flight_batch.at
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Changes whenever the application was given something."""
+        """Value that changes whenever the application receives a record or a batch."""
         return self._in_flight_batch.progress
 
     def assign(self, topic_ids: Mapping[TopicPartition, bytes]) -> None:
@@ -129,11 +129,11 @@ class Fetcher:
         self._fetch_state.assign(self._topic_ids)
 
     def stage(self, tp: TopicPartition, topic_id: bytes, offset: int | None) -> None:
-        """Take note of a partition that will be read from `offset` on, unless it is sought."""
+        """Stage a partition that will be read from `offset` on, unless it is sought."""
         self._staged[tp] = _StagedPartition(topic_id, offset)
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read staged partitions from now on."""
+        """Start reading staged partitions."""
         begun = {tp: self._staged.pop(tp) for tp in partitions if tp in self._staged}
         self.assign({**self._topic_ids, **{tp: topic_id for tp, (topic_id, _) in begun.items()}})
         for tp, (_, offset) in begun.items():
@@ -155,14 +155,14 @@ class Fetcher:
         self.wake()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget partitions that were stopped; what is in hand of them counts no more."""
+        """Drop stopped partitions; their records in hand do not count any more."""
         for tp in partitions:
             self._leaving.pop(tp, None)
             if tp == self._in_flight_batch.at:
                 self._in_flight_batch.revoke()
 
     def position(self, tp: TopicPartition) -> int | None:
-        """Return the offset of the next record to hand out, `None` when there is no position.
+        """Return the offset of the next record to hand out, `None` without a position.
 
         Raises:
             ValueError: The partition is not assigned.
@@ -184,10 +184,10 @@ class Fetcher:
         return self.position(tp) if is_read else None
 
     def ack(self) -> None:
-        """Let everything that was handed out count as processed.
+        """Count everything that was handed out as processed.
 
         Raises:
-            PartitionNotOwnedError: The partition of what is in hand was lost meanwhile.
+            PartitionNotOwnedError: The partition of the batch in flight was lost meanwhile.
         """
         tp = self._in_flight_batch.at
         if tp is None:
@@ -228,7 +228,7 @@ class Fetcher:
         return BatchIterator(partial(self.take, until))
 
     def give_back(self, batch: RecordBatch) -> None:
-        """Take back the batch handed out last, or its end; what is before counts as processed."""
+        """Take back the last batch, or its end; the records before count as processed."""
         tp = TopicPartition(batch.topic, batch.partition)
         if self._leaving.get(tp) == batch.next_offset:
             self._leaving[tp] = batch.base_offset
@@ -237,13 +237,13 @@ class Fetcher:
             self._finish()
 
     def interrupt(self) -> None:
-        """Hand out nothing more of the batch in hand until the application asks anew."""
+        """Hand out nothing more of the batch in flight until the next request for a record."""
         rest = self._in_flight_batch.cursor.stop()
         if rest is not None:
             self._fetch_state.give_back(rest)
 
     def rewind(self) -> None:
-        """Let what is in hand be handed out again, to whoever reads next."""
+        """Hand out the batch in flight again, to the next reader."""
         self.interrupt()
         tp = self._in_flight_batch.at
         offset = None if self._in_flight_batch.is_revoked else self._in_flight_batch.offset
@@ -257,9 +257,9 @@ class Fetcher:
     async def take(self, until: Until | None) -> RecordBatch | None:
         """Return the next records, `None` when all before `until` were handed out.
 
-        What was in hand is processed. If cancelled, nothing is lost.
+        The batch in flight counts as processed. If cancelled, nothing is lost.
         """
-        self._finish()  # Whoever is cancelled here has asked.
+        self._finish()  # A cancelled call counts as a request, too.
         await trio.lowlevel.checkpoint()
         if self.is_starved():
             await self._let_others_run()
@@ -286,12 +286,12 @@ class Fetcher:
             self._close_dead_connections()
 
     async def wait_finished(self) -> None:
-        """Wait until the application has asked past what it has in hand, or `wake` is called."""
+        """Wait until the application asks past the batch in flight, or `wake` is called."""
         self._was_finished = trio.Event()
         await self._was_finished.wait()
 
     def wake(self) -> None:
-        """Let whoever waits look again."""
+        """Wake all waiting tasks, which check their conditions again."""
         self._arrival.set()
         self._was_finished.set()
 
@@ -312,7 +312,7 @@ class Fetcher:
                 now + follower_patience if any(fetch.are_followed) else math.inf,
             )
             connection.submit(api.FETCH, fetch.request, partial(self._on_complete, fetch))
-            if self._cluster.env.buggify("fetch given up"):
+            if self._cluster.env.buggify("fetch abandoned"):
                 connection.close()
         stale_topics = self._fetch_state.take_stale_topics()
         if stale_topics:
@@ -322,7 +322,7 @@ class Fetcher:
         return self._let_others_run() if self.is_starved() else None
 
     async def _let_others_run(self) -> None:
-        """Let heartbeats go out, and their answers come in, beside a program that never awaits."""
+        """Let heartbeats and their replies pass although the program never awaits."""
         await trio.sleep(_PAUSE_S)
         if not self.may_hand_out():
             self.interrupt()
@@ -335,13 +335,13 @@ class Fetcher:
     def _ends(self, until: Until | None) -> Until | None:
         if until is None or not self._is_member:
             return until
-        # What others read now is theirs to finish.
+        # Partitions of other members are theirs to finish.
         return {tp: end for tp, end in until.items() if tp in self._topic_ids}
 
     def _is_done(self, until: Until | None, ends: Until | None) -> bool:
         if until is None or ends is None or not self._fetch_state.is_done(ends):
             return False
-        # A member that has nothing of it waits for its share.
+        # A member without any of these partitions waits for an assignment.
         return bool(ends or not until) and self._staged.keys().isdisjoint(until)
 
     def _next_wake(self, now: float) -> float:
@@ -363,7 +363,7 @@ class Fetcher:
         return node_id
 
     def _keep_metadata_fresh(self, now: float) -> None:
-        """Hear of followers that are in sync again: nobody who is asked says so."""
+        """Refresh the ISR regularly: no reply says that a follower is in sync again."""
         if self._config.read_from != "leader" and now >= self._refresh_at:
             self._refresh_at = now + _REFRESH_S
             self._cluster.request_refresh(tp.topic for tp in self._topic_ids)
@@ -371,7 +371,7 @@ class Fetcher:
     def _on_complete(self, fetch: Fetch, outcome: Outcome) -> None:
         in_flight = self._in_flight_fetches.pop(fetch, None)
         if in_flight is None:
-            return  # It was given up.
+            return  # It was abandoned.
         connection, now = in_flight.connection, trio.current_time()
         if isinstance(outcome, Exception):
             self._fetch_state.on_failure(fetch, outcome, now)
@@ -386,7 +386,7 @@ class Fetcher:
         self.pump()
 
     def _cluster_changed(self) -> None:
-        if not self._is_member:  # A group takes partitions of deleted topics away.
+        if not self._is_member:  # A group revokes partitions of deleted topics.
             self._fail_changed_topics()
         self._arrival.set()
         self.pump()
@@ -425,7 +425,7 @@ def follower_to_read(
 ) -> int | None:
     """Return the follower to read a partition from, `None` to read it from the leader.
 
-    Only in-sync replicas are chosen, as far as the metadata says: the others may lag by any amount.
+    Only in-sync replicas are chosen, according to the metadata: others may lag by any amount.
     """
     if config.read_from == "leader":
         return None
@@ -442,7 +442,7 @@ def follower_to_read(
         if leader_id in known:
             return None
     followers = sorted(node_id for node_id in known if node_id != leader_id)
-    # Partitions are spread over the followers; all readers of one share what is in its page cache.
+    # Partitions are spread over the followers; all readers of a partition share its page cache.
     return followers[tp.partition % len(followers)] if followers else None
 
 

@@ -1,7 +1,7 @@
-"""Where a consumer starts, and what follows OFFSET_OUT_OF_RANGE (Kafka: `auto.offset.reset`).
+"""Start offsets of a consumer, and the handling of OFFSET_OUT_OF_RANGE.
 
-A partition without a position starts where `auto_offset_reset` says. Without that setting, reading
-raises `NoPositionError` until the application seeks.
+Kafka: `auto.offset.reset`. A partition without a position starts according to `auto_offset_reset`.
+Without that setting, reading raises `NoPositionError` until the application seeks.
 
 An offset that retention has deleted is never reset silently, unlike in Kafka: the consumer raises
 `OffsetOutOfRangeError` with both bounds and keeps its position, until the application seeks.

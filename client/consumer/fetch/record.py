@@ -1,4 +1,4 @@
-"""Records as consumers get them.
+"""Records and batches as consumers receive them.
 
 Pure: no clock, no I/O.
 """
@@ -24,37 +24,37 @@ Item = TypeVar("Item")
 
 @final
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record and where it stands."""
+    """Record with its topic, partition and offset."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    """Unix time in milliseconds, as the producer gave it."""
+    """Unix time in milliseconds, as set by the producer."""
     key: bytes | None
     value: bytes | None
     """`None` marks the key as deleted."""
     headers: Headers
-    """Pairs of name and value, in the order in which they were given."""
+    """Pairs of name and value, in the order of the producer."""
 
     @property
     def is_chunk(self) -> bool:
-        """Whether it is a part of a large message, which comes after it."""
+        """Whether the record is a part of a large message, which comes after it."""
         return is_chunk(self.headers)
 
     @property
     def is_large(self) -> bool:
-        """Whether it is a large message, whose value is in chunks: see `Client.chunks`."""
+        """Whether the record is a large message with its value in chunks: see `Client.chunks`."""
         return is_large(self.headers)
 
 
 @final
 class RecordBatch:
-    """Records of one partition that follow each other, column by column.
+    """Consecutive records of one partition, column by column.
 
-    All columns have `len(batch)` elements. They are decoded when the first of them is asked for,
-    which raises `CorruptRecordError` if the payload is not what its header says; the checksums
-    were right then, so its producer wrote it so.
+    All columns have `len(batch)` elements. The first access to a column decodes it, and raises
+    `CorruptRecordError` if the payload does not match its header; the checksums were right then,
+    so its producer wrote it so.
     """
 
     __slots__ = (
@@ -82,19 +82,19 @@ class RecordBatch:
         uncompressed_bytes_max: int,
         decoder: ColumnDecoder = ALL_COLUMNS,
     ) -> None:
-        """Take over one whole batch whose checksums are right.
+        """Wrap one complete batch with valid checksums.
 
-        `decoder` decodes the columns that are likely to be asked for, all at once; another one is
-        decoded when it is asked for.
+        `decoder` decodes the columns that are likely to be requested, all at once; the first
+        access to another column decodes it.
         """
         self.topic = tp.topic
         self.partition = tp.partition
         self.base_offset = header.base_offset
-        """No record here has a lower offset."""
+        """Lower bound of the offsets of the records."""
         self.next_offset = header.next_offset
-        """Where to go on (exclusive end). Not every offset below it need have a record."""
+        """Next position (exclusive end). Offsets below it may be without a record."""
         self.high_watermark = high_watermark
-        """Up to which offset the partition could be read then (exclusive end)."""
+        """High watermark of the partition at the time of the fetch (exclusive end)."""
         self._header = header
         self._payload = batch
         self._uncompressed_bytes_max = uncompressed_bytes_max
@@ -104,7 +104,7 @@ class RecordBatch:
         self._own_rows: range | None = None
 
     def __len__(self) -> int:
-        """Return how many records there are."""
+        """Return the number of records."""
         rows = self._rows()
         return rows.stop - rows.start
 
@@ -114,7 +114,7 @@ class RecordBatch:
 
     @property
     def has_append_time(self) -> bool:
-        """Whether a broker gave all records the time at which it appended them."""
+        """Whether the timestamps of all records are the broker's append time."""
         return self._header.has_append_time
 
     @property
@@ -138,13 +138,13 @@ class RecordBatch:
 
     @property
     def first_timestamp_ms(self) -> int:
-        """What the timestamps are counted from, Unix time in milliseconds."""
+        """Base of the timestamps in Unix milliseconds."""
         header = self._header
         return header.max_timestamp_ms if header.has_append_time else header.first_timestamp_ms
 
     @property
     def timestamp_deltas(self) -> Sequence[int] | None:
-        """Milliseconds from there to the timestamp of each record; `None` if they are all 0."""
+        """Milliseconds from `first_timestamp_ms` to each record; `None` if they are all 0."""
         if self.has_append_time:
             return None
         deltas = self._column("timestamp_deltas")
@@ -175,20 +175,20 @@ class RecordBatch:
         return [_NO_HEADERS] * len(self) if headers is None else self._cut(headers)
 
     def size_of(self, column: str) -> int | None:
-        """Return how many bytes the batch has of keys (`"keys"`) or values (`"values"`), about.
+        """Return the approximate bytes of all keys (`"keys"`) or values (`"values"`).
 
         `None` if no record has one.
         """
         return self._packed_columns().size_of(column)
 
     def even_bytes(self, column: str) -> EvenBytes | None:
-        """Return all keys (`"keys"`) or values (`"values"`) as they stand in the batch.
+        """Return all keys (`"keys"`) or values (`"values"`) as they are stored in the batch.
 
-        `None` if they cannot be equally long, are empty, or are not all of this part. For whoever
-        makes something else than objects of them; valid as long as what the batch was made of.
+        `None` if they cannot be equally long, are empty, or are not all of this part. For code that
+        builds something else than objects from them; valid as long as the bytes of the batch.
         """
         if len(self._rows()) != self._header.record_count:
-            return None  # Whether some of them are even cannot be told without the others.
+            return None  # Whether a part is even depends on all lengths of the batch.
         return self._packed_columns().even_bytes(column)
 
     def records(self) -> list[Record]:
@@ -226,7 +226,7 @@ class RecordBatch:
         return part
 
     def _rows(self) -> range:
-        """Return which rows of the columns belong to this part."""
+        """Return the rows of the columns that belong to this part."""
         if self._own_rows is None:
             self._own_rows = self._find_rows()
         return self._own_rows
@@ -279,7 +279,7 @@ class RecordBatch:
 
     @contextmanager
     def _readable(self) -> Generator[None, None, None]:
-        """Say where the batch is if its payload is not what its header says."""
+        """Name the batch in the error if its payload does not match its header."""
         try:
             yield
         except WireFormatError as error:

@@ -1,4 +1,4 @@
-"""Reading record by record, or batch by batch, from a source of batches.
+"""Iteration over records, or over batches, from a source of batches.
 
 Pure: no clock, no I/O; awaits nothing but the source.
 """
@@ -18,7 +18,7 @@ Pause = Callable[[], Awaitable[None] | None]
 
 @final
 class BatchIterator:
-    """Batches until the source says that there are no more."""
+    """Iterator over batches until the source has no more."""
 
     def __init__(self, next_batch: NextBatch) -> None:
         """Take batches from `next_batch`."""
@@ -38,36 +38,36 @@ class BatchIterator:
 
 @final
 class RecordCursor:
-    """The records of one batch, and which of them were handed out.
+    """Records of one batch, and which of them were handed out.
 
     Each record is either handed out or given back, whichever thread takes it from `unread`.
     """
 
     def __init__(self) -> None:
-        """Begin without a batch."""
+        """Start without a batch."""
         self.unread: Iterator[Record] = iter(())
-        """What was not handed out; readers take records from here."""
+        """Iterator over records that were not handed out; readers take records from it."""
         self.source: RecordBatch | None = None
-        """The batch that was begun last."""
+        """Last batch that was started."""
         self._records: list[Record] = []
 
     @property
     def unread_count(self) -> int:
-        """How many records were not handed out."""
+        """Number of records that were not handed out."""
         return operator.length_hint(self.unread)
 
     @property
     def last_offset(self) -> int:
-        """The offset of the record that was handed out last; where the batch begins if none was."""
+        """Offset of the last record that was handed out; the start of the batch if none was."""
         assert self.source is not None, "there is no batch"
         given_count = len(self._records) - self.unread_count
         return self._records[given_count - 1].offset if given_count else self.source.base_offset
 
     def begin(self, batch: RecordBatch) -> None:
-        """Go on with the records of this batch.
+        """Start the records of this batch.
 
         Raises:
-            CorruptRecordError: It cannot be decoded.
+            CorruptRecordError: The batch cannot be decoded.
         """
         self._records = batch.records()
         self.source = batch
@@ -81,8 +81,8 @@ class RecordCursor:
         return self.source.between(self._records[-unread_count].offset, None)
 
     def stop(self) -> RecordBatch | None:
-        """Hand out no more; return what was not handed out."""
-        unread = list(self.unread)  # Somebody may hold the iterator itself.
+        """Stop handing out records; return the part that was not handed out."""
+        unread = list(self.unread)  # An iterator of the application may share it.
         if self.source is None or not unread:
             return None
         del self._records[-len(unread) :]
@@ -91,7 +91,7 @@ class RecordCursor:
 
 @final
 class RecordIterator:
-    """Records until the source of batches says that there are no more."""
+    """Iterator over records until the source of batches has no more."""
 
     def __init__(
         self,
@@ -103,10 +103,10 @@ class RecordIterator:
     ) -> None:
         """Take batches from `next_batch`; give back those that cannot be decoded.
 
-        What `pause` returns before a record, if anything, is awaited first.
+        If `pause` returns an awaitable before a record, that is awaited first.
         """
         self.cursor = cursor
-        """The records that can be had without waiting."""
+        """Records that are available without waiting."""
         self._next_batch = next_batch
         self._give_back = give_back
         self._pause = pause
@@ -141,27 +141,27 @@ class RecordIterator:
 
 @final
 class InFlightBatch:
-    """The batch that was handed out last, as a whole or record by record."""
+    """Batch that was handed out last, complete or record by record."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start without a batch."""
         self.cursor = RecordCursor()
-        """The records of the batch, if it is handed out record by record."""
+        """Records of the batch, if it is handed out record by record."""
         self.is_revoked = False
-        """Whether its partition was lost since: whatever becomes of it does not count."""
+        """Whether its partition was lost since: its outcome does not count."""
         self._batch: RecordBatch | None = None
         self._acked_offset = 0
         self._taken_count = 0
 
     @property
     def at(self) -> TopicPartition | None:
-        """The partition of what is in hand, `None` when nothing is."""
+        """Partition of the batch, `None` without a batch."""
         batch = self._batch
         return None if batch is None else TopicPartition(batch.topic, batch.partition)
 
     @property
     def offset(self) -> int | None:
-        """The first offset that is not processed, `None` when nothing is in hand."""
+        """First offset that is not processed, `None` without a batch."""
         batch = self._batch
         if batch is None:
             return None
@@ -171,25 +171,25 @@ class InFlightBatch:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Changes whenever the application was given something."""
+        """Value that changes whenever the application receives a record or a batch."""
         return (self._taken_count, self.cursor.unread_count)
 
     def take(self, batch: RecordBatch) -> None:
-        """Take note that a batch was handed out; what was in hand before is processed."""
+        """Set the batch that was handed out; the one before is processed."""
         self.finish()
         self._batch = batch
         self._taken_count += 1
 
     def finish(self) -> None:
-        """Take note that nothing is in hand any more."""
+        """Clear the batch."""
         self._batch = None
         self._acked_offset = 0
         self.is_revoked = False
 
     def revoke(self) -> None:
-        """Take note that the partition was lost while it is in hand."""
+        """Mark the batch as revoked, because its partition was lost."""
         self.is_revoked = True
 
     def ack(self, next_offset: int) -> None:
-        """Let everything before this offset count as processed."""
+        """Count everything before this offset as processed."""
         self._acked_offset = next_offset

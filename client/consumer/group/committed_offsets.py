@@ -1,6 +1,6 @@
-"""The committed offsets of a group, as one member of it sees and moves them.
+"""Committed offsets of a group, as one member reads and commits them.
 
-Shell: asks the node that decides for the cluster, again while that may help.
+Shell: sends requests to the controller, and repeats them while that may help.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,10 +37,10 @@ from tidelog.wire.protocol import api
 async def fetch_committed(
     cluster: ClusterClient, group_id: str, wanted: Sequence[GroupPartition]
 ) -> dict[TopicPartition, int | None]:
-    """Return how far a group is in these partitions, `None` where nothing was committed.
+    """Return the committed offsets of a group, `None` where nothing was committed.
 
     Raises:
-        TidelogError: Nobody could be asked.
+        TidelogError: No broker answered.
     """
     request = FetchOffsetsRequest(
         group_id, [TopicPartitions(one.topic_id, [one.partition]) for one in wanted]
@@ -55,9 +55,9 @@ async def fetch_committed(
 
 @final
 class CommittedOffsets:
-    """What one member commits.
+    """Commits of one member.
 
-    Invariant: one commit is under way at a time, so that none can overtake another.
+    Invariant: one commit is in flight at a time, so that none can overtake another.
     """
 
     def __init__(
@@ -68,17 +68,17 @@ class CommittedOffsets:
         *,
         group_id: str,
     ) -> None:
-        """Commit for `membership` what the application of `fetcher` has processed."""
+        """Commit for `membership` the records that the application of `fetcher` has processed."""
         self._cluster = cluster
         self._fetcher = fetcher
         self._membership = membership
         self._group_id = group_id
         self._turn = trio.Lock()
         self._committed: dict[TopicPartition, int | None] = {}
-        """Of partitions that are owned, as far as it is known."""
+        """Committed offsets of owned partitions, as far as they are known."""
         self._counted: dict[TopicPartition, int | None] = {}
-        """What was processed of each when something was committed last, by itself or by hand. As
-        long as that is the same, what was chosen by hand holds, further on or further back."""
+        """Processed offset of each partition at its last commit, automatic or manual. While it does
+        not change, a manual choice further on or further back stays committed."""
 
     async def fetch(self, wanted: Sequence[GroupPartition]) -> dict[TopicPartition, int | None]:
         """Return the committed offsets of assigned partitions; see `fetch_committed`."""
@@ -87,7 +87,7 @@ class CommittedOffsets:
         return found
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget the committed offsets of partitions that were revoked or lost."""
+        """Drop the committed offsets of partitions that were revoked or lost."""
         for tp in partitions:
             self._committed.pop(tp, None)
             self._counted.pop(tp, None)
@@ -112,11 +112,11 @@ class CommittedOffsets:
             await self._send(chosen)
 
     async def commit_processed(self, only: Iterable[TopicPartition] | None = None) -> None:
-        """Commit what is processed and was not committed yet, of some partitions or of all.
+        """Commit processed offsets that were not committed yet, of some partitions or of all.
 
         Raises:
-            PartitionNotOwnedError: Others have a partition now.
-            TidelogError: Nobody could be asked.
+            PartitionNotOwnedError: Other members have a partition now.
+            TidelogError: No broker answered.
         """
         async with self._turn:
             due = self._due(only)
@@ -124,7 +124,7 @@ class CommittedOffsets:
                 await self._send(due)
 
     def last_request(self) -> CommitOffsetsRequest | None:
-        """Return a commit of all that is due, for whoever cannot wait for the answer."""
+        """Return a commit of all that is due, for callers that cannot wait for the reply."""
         due = self._due(None)
         return self._request(due) if due else None
 
@@ -176,14 +176,14 @@ class CommittedOffsets:
             raise failure
 
     async def _ask(self, request: CommitOffsetsRequest) -> CommitOffsetsReply:
-        """Have this commit stored; it may be sent several times."""
+        """Send this commit, several times if needed."""
 
         async def attempt() -> CommitOffsetsReply:
             connection = await self._cluster.controller_connection()
             reply = await self._cluster.call_once(connection, api.COMMIT_OFFSETS, request)
             for result in reply.results:
                 error = None if result.error is None else from_wire(result.error)
-                if isinstance(error, RetriableError):  # The end of a log could not be learned.
+                if isinstance(error, RetriableError):  # The end of a log was not available.
                     raise error
             return reply
 
@@ -191,7 +191,7 @@ class CommittedOffsets:
             return await self._cluster.retry(attempt, is_repeatable=True)
         except UnknownMemberError as gone:
             raise PartitionNotOwnedError(
-                "the group took this member for dead and gave its partitions to others, who begin"
+                "the group took this member for dead and gave its partitions to others, which begin"
                 " at the last commit; this member joins again by itself"
             ) from gone
 

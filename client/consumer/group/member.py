@@ -1,8 +1,8 @@
-"""A member of a consumer group: heartbeats, partitions that come and go, commits.
+"""Member of a consumer group: heartbeats, assigned and revoked partitions, commits.
 
 Shell: owns the tasks of one membership, which run beside the application. `MembershipProtocol`
-decides. What it takes away is out of the application's hands at once; the rest of a change, such
-as waiting for the record in hand, callbacks and a last commit, is done one change after the other.
+decides. Revoked partitions are withheld from the application at once; the rest of a change, such as
+waiting for the record in hand, callbacks and a last commit, is done one change after the other.
 Callbacks never run while the application is at work on a record.
 """
 
@@ -46,16 +46,17 @@ from tidelog.wire.messages.groups import (
 from tidelog.wire.protocol import api
 
 _HEARTBEAT_PATIENCE_S = 10.0
-"""A coordinator that does not answer for so long is asked for anew, well before a lease is over."""
+"""Seconds without a reply after which the coordinator is looked up again, well before a lease ends.
+"""
 _BUSY_S = 30.0
-"""What a heartbeat asks for while the application is at work: less than a session, so that a
-process that dies meanwhile is found out no later."""
+"""Poll interval that a heartbeat requests while the application is at work: less than a session, so
+that a process that dies meanwhile is fenced no later."""
 _LEAVE_PATIENCE_S = 5.0
-"""How long a member tries to leave; then its session has to run out."""
+"""Seconds for which a member tries to leave; after that its session has to expire."""
 _STARVED_S = 2.0
-"""An application that has not awaited anything for so long is made to do so."""
+"""Seconds after which an application that never awaits is made to do so."""
 _LEAVE_S = 1.0
-"""How long a member that is cancelled takes to commit and to leave."""
+"""Seconds for which a cancelled member commits and leaves."""
 _PLACE_PATIENCE_S = 5.0
 _PLACE_AGAIN_S = 0.5
 _NOT_NOW = (
@@ -65,20 +66,20 @@ _NOT_NOW = (
     UnknownTopicError,
     WireFormatError,
 )
-"""Why the place to begin is not known yet; topics that are gone will be taken away again."""
+"""Errors while the start is unknown; the group revokes partitions of deleted topics."""
 
 
 class _Change(NamedTuple):
-    """An event that is still to be handled."""
+    """Event that is still to be handled."""
 
     member_id: str
-    """Under which it was heard of; an event of an earlier member id is stale."""
+    """Member id at the time of the event; an event of an earlier member id is stale."""
     event: MembershipEvent
 
 
 @final
 class GroupMember:
-    """One consumer's part in its group."""
+    """Membership of one consumer in its group."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class GroupMember:
         group_id: str,
         config: ConsumerConfig,
     ) -> None:
-        """Be outside; `open` joins."""
+        """Start outside of the group; `open` joins."""
         self.offsets = CommittedOffsets(cluster, fetcher, membership, group_id=group_id)
         self._cluster = cluster
         self._fetcher = fetcher
@@ -97,14 +98,14 @@ class GroupMember:
         self._group_id = group_id
         self._config = config
         self._changes: deque[_Change] = deque()
-        """What is still to be done, and under which member id it was heard of."""
+        """Events that are still to be handled, with their member ids."""
         self._has_changes = trio.Event()
         self._wake_heart = trio.Event()
         self._heard = trio.Event()
         self._over = trio.Event()
         self._scope = trio.CancelScope()
         self._told: set[TopicPartition] = set()
-        """Partitions that `on_assigned` was told of, if there is one, and that are not gone."""
+        """Partitions that the application knows of, by `on_assigned` if there is one."""
         self._is_calling = False
         self._is_leaving = False
         self._has_failed = False
@@ -113,7 +114,7 @@ class GroupMember:
         self._busy_until = 0.0
         self._told_busy_until = 0.0
         self._pulse_at = 0.0
-        """When tasks of this member last had a chance to run."""
+        """Time at which tasks of this member last had a chance to run."""
         fetcher.may_hand_out = self._may_hand_out
         fetcher.is_starved = self._is_starved
 
@@ -121,7 +122,7 @@ class GroupMember:
         """Join.
 
         Raises:
-            TidelogError: The group refuses, or nobody could be asked for `request_timeout`.
+            TidelogError: The group refuses, or no broker answered within `request_timeout`.
             trio.ClosedResourceError: The client is closed.
         """
         self._cluster.tasks.require_open()
@@ -133,7 +134,7 @@ class GroupMember:
             raise
 
     async def close(self) -> None:
-        """Let go of everything, commit, and leave; if cancelled, in no more than a second."""
+        """Release all partitions, commit, and leave; if cancelled, in no more than a second."""
         self._is_leaving = True
         self._fetcher.rewind()
         if not self._membership.is_over:
@@ -152,12 +153,12 @@ class GroupMember:
             self._abandon()
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Want to read something else from now on."""
+        """Replace the subscription."""
         self._membership.subscribe(subscription, trio.current_time())
         self._wake_heart.set()
 
     async def extend_poll_interval(self, seconds: float) -> None:
-        """Tell the group that nothing may be heard for so long; return when it knows."""
+        """Announce `seconds` of silence to the group; return when the group knows."""
         now = trio.current_time()
         self._busy_until = until = now + seconds
         self._membership.hurry(now)
@@ -182,7 +183,7 @@ class GroupMember:
                     nursery.start_soon(self._handle_changes, nursery)
                     if self._config.enable_auto_commit:
                         nursery.start_soon(self._commit_regularly)
-        finally:  # Whoever waits for the end has it, also when the client is gone.
+        finally:  # Wakes waiting callers, also when the client is closed.
             self._over.set()
             self._heard.set()
 
@@ -264,7 +265,7 @@ class GroupMember:
         )
 
     def _note_work(self, now: float) -> None:
-        """Tell whether the application is at work on the same record as a heartbeat ago."""
+        """Report whether the application works on the same record as at the last heartbeat."""
         progress = self._fetcher.progress
         is_at_work = self._fetcher.in_flight_partition is not None and not self._is_leaving
         is_same = progress == self._last_progress or bool(self._membership.releasing)
@@ -273,17 +274,17 @@ class GroupMember:
         self._membership.busy(max(until, self._busy_until))
 
     async def _keep_to_lease(self) -> None:
-        """Stop handing out records when nothing was heard of the group for too long."""
+        """Stop handing out records when the coordinator was silent for too long."""
         while True:
             await trio.sleep_until(self._membership.lease_end)
             if not self._membership.may_process(trio.current_time()):
                 self._fetcher.interrupt()
                 await self._heard.wait()
 
-    # Changes of what is read.
+    # Changes of the assignment.
 
     def _handle_events(self, events: Sequence[MembershipEvent]) -> None:
-        """Do at once what must not wait, and have the rest done."""
+        """Apply what must not wait, and queue the rest."""
         for event in events:
             match event:
                 case PartitionsRevoked():
@@ -339,12 +340,12 @@ class GroupMember:
         told = [tp for tp in places if tp in self._told]
         await self._call(self._config.on_revoked, told, is_current)
         if not is_current():
-            return  # They are lost; that is what comes next.
+            return  # They are lost; the next event says so.
         if self._config.enable_auto_commit and not self._has_failed:
             try:
                 await self.offsets.commit_processed(places)
             except TidelogError as error:
-                # Others begin at the last commit: records are processed again, none is left out.
+                # Other members start at the last commit: records are repeated, none is skipped.
                 self._probe("group.commit_failed", places, severity="warning", reason=str(error))
         if is_current():
             self._tell_of_end(places)
@@ -357,7 +358,7 @@ class GroupMember:
     async def _assign(
         self, partitions: Sequence[GroupPartition], member_id: str
     ) -> list[GroupPartition]:
-        """Begin to read; return the partitions of which it is not known where yet."""
+        """Start to read; return the partitions whose start is not known yet."""
         found = await self._find_places(self._still_owned(partitions, member_id))
         owned = self._still_owned(partitions, member_id)
         ready = [one for one in owned if _place(one) in found]
@@ -394,9 +395,9 @@ class GroupMember:
     async def _find_places(
         self, partitions: Sequence[GroupPartition]
     ) -> dict[TopicPartition, int | None]:
-        """Return where to begin, of those partitions of which it can be said now.
+        """Return the starts of partitions, as far as they are known now.
 
-        `None` stands for partitions in which the application has to seek.
+        `None` means that the application has to seek.
         """
         found: dict[TopicPartition, int | None] = {}
         if not partitions:
@@ -416,14 +417,14 @@ class GroupMember:
                     severity="warning",
                     reason=str(error),
                 )
-                # Perhaps a topic has grown, or come: the group knows that before this client.
+                # The topic may be new or have new partitions: the group learns that first.
                 self._cluster.request_refresh({tp.topic for tp in missing})
             except TidelogError as error:
                 self._fail(error)
         return found
 
     def _tell_of_end(self, places: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Return the places that the application knows of; it will not any more."""
+        """Return the partitions that the application knows of, and remove them."""
         known = [tp for tp in places if tp in self._told]
         self._told.difference_update(known)
         return known
@@ -434,10 +435,10 @@ class GroupMember:
         places: Sequence[TopicPartition],
         is_current: Callable[[], bool],
     ) -> None:
-        """Call the application back when it is not at work, unless that became pointless."""
+        """Call back when the application is not at work, unless the change is out of date."""
         if callback is None or not places or self._has_failed:
             return
-        # The next record is not handed out before: a busy application is never seen at leisure.
+        # No further record is handed out: otherwise a busy application would never be idle.
         self._is_calling = True
         self._fetcher.interrupt()
         try:
@@ -445,7 +446,7 @@ class GroupMember:
                 await self._fetcher.wait_finished()
             if is_current():
                 await callback(list(places))
-        except Exception as error:  # noqa: BLE001  (raised by whoever asks for records next)
+        except Exception as error:  # noqa: BLE001  (the next read raises it)
             self._fail(error)
         finally:
             self._is_calling = False
@@ -490,4 +491,4 @@ def _always() -> bool:
 
 
 def _ignore(outcome: object) -> None:
-    """Nobody waits for this answer."""
+    """Drop the outcome: no caller waits for it."""

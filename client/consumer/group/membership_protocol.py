@@ -1,4 +1,4 @@
-"""Membership in a consumer group: what to say in the next heartbeat, and what follows from replies.
+"""Membership protocol of a consumer group (KIP-848): heartbeats, and the effects of replies.
 
 Pure: decides, given the time; no clock, no I/O; entropy is handed in. Times are monotonic seconds.
 
@@ -36,11 +36,11 @@ from tidelog.wire.messages.groups import (
 _BACKOFF_S = 0.1
 _BACKOFF_MAX_S = 2.0
 _EARLINESS = 0.1
-"""Heartbeats come up to this part of their interval early, so that members spread out."""
+"""Maximum part of the interval by which heartbeats are early, so that members spread out."""
 
 
 class GroupPartition(NamedTuple):
-    """One partition as a member of a group knows it."""
+    """Partition with its topic's id."""
 
     topic: str
     topic_id: bytes
@@ -50,7 +50,7 @@ class GroupPartition(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """What a member does not change while it is one."""
+    """Settings of a member that never change."""
 
     group_id: str
     instance_id: str | None = None
@@ -60,13 +60,13 @@ class MemberSettings:
     client_id: str = ""
     assignor: str = "uniform"
     rebalance_timeout: float = 300.0
-    """How long letting go of partitions may take, in seconds."""
+    """Maximum seconds for releasing revoked partitions."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class HeartbeatDue:
-    """A heartbeat to be sent now."""
+    """Heartbeat to be sent now."""
 
     number: int
     request: GroupHeartbeatRequest
@@ -91,7 +91,7 @@ class PartitionsAssigned:
 @final
 @dataclass(frozen=True, slots=True)
 class PartitionsLost:
-    """These partitions are others' already: stop, commit nothing."""
+    """These partitions belong to other members already: stop, commit nothing."""
 
     partitions: tuple[GroupPartition, ...]
 
@@ -99,7 +99,7 @@ class PartitionsLost:
 @final
 @dataclass(frozen=True, slots=True)
 class MembershipEnded:
-    """The membership is over; `None` when it was left on purpose."""
+    """The membership is over; `error` is `None` when the member left on purpose."""
 
     error: TidelogError | None
 
@@ -108,7 +108,7 @@ MembershipEvent = PartitionsRevoked | PartitionsAssigned | PartitionsLost | Memb
 
 
 class _Reported(NamedTuple):
-    """What a heartbeat tells the group of the assignment."""
+    """Assignment that a heartbeat reports."""
 
     revision: int
     owned: frozenset[GroupPartition]
@@ -116,7 +116,7 @@ class _Reported(NamedTuple):
 
 @final
 class _UnderWay(NamedTuple):
-    """A heartbeat that is not answered yet."""
+    """Heartbeat that is not answered yet."""
 
     number: int
     sent_at: float
@@ -130,13 +130,14 @@ class MembershipProtocol:
     """One member, under one member id after another.
 
     Invariant: `owned` is all that this member reads or has not finished with; `releasing` is part
-    of it. The group gives to nobody else what is in `owned`, unless it has fenced this member.
+    of it. The group assigns no partition in `owned` to another member, unless it has fenced this
+    member.
     """
 
     def __init__(
         self, settings: MemberSettings, subscription: Subscription, entropy: random.Random
     ) -> None:
-        """Begin outside; the first heartbeat joins."""
+        """Start outside of the group; the first heartbeat joins."""
         self._settings = settings
         self._subscription = subscription
         self._subscription_version = 1
@@ -153,10 +154,10 @@ class MembershipProtocol:
         self.owned: set[GroupPartition] = set()
         self.releasing: set[GroupPartition] = set()
         self.fenced_count = 0
-        """How often the group fenced this member."""
-        self._begin_anew()
+        """Number of times that the group fenced this member."""
+        self._reset()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self.member_id = f"{self._entropy.getrandbits(128):032x}"
         self.member_epoch = JOIN_EPOCH
         self._revision = 0
@@ -168,19 +169,19 @@ class MembershipProtocol:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more to do: left, or stopped by an error."""
+        """Whether the membership has ended: left, or stopped by an error."""
         return self._is_over
 
     @property
     def lease_end(self) -> float:
-        """Until when records of `owned` may be handed out, in seconds."""
+        """Monotonic time until which records of `owned` may be handed out, in seconds."""
         return self._lease_end
 
     def may_process(self, now: float) -> bool:
         """Return whether records of `owned` may be handed out.
 
-        Not when no heartbeat was answered for so long that the group may have fenced this member;
-        again as soon as one is.
+        It is false after so long without a reply that the group may have fenced this member, and
+        true again after the next reply.
         """
         return self.member_epoch > JOIN_EPOCH and now < self._lease_end
 
@@ -190,11 +191,11 @@ class MembershipProtocol:
         return self._commit_sequence
 
     def next_heartbeat_at(self) -> float:
-        """Return when to call `next_heartbeat`, in seconds; inf while one is under way."""
+        """Return when to call `next_heartbeat`, in seconds; inf while one is in flight."""
         return float("inf") if self._under_way is not None or self._is_over else self._next_at
 
     def next_heartbeat(self, now: float) -> HeartbeatDue | None:
-        """Return a heartbeat to be sent, if one is due and none is under way."""
+        """Return a heartbeat to be sent, if one is due and none is in flight."""
         if now < self.next_heartbeat_at():
             return None
         is_leaving = self._leave_epoch is not None and not self.owned
@@ -229,7 +230,7 @@ class MembershipProtocol:
     def answered(
         self, number: int, reply: GroupHeartbeatReply, now: float
     ) -> list[MembershipEvent]:
-        """Take note of a reply; one that comes too late changes nothing."""
+        """Handle a reply; a reply that comes too late changes nothing."""
         under_way = self._under_way
         if under_way is None or under_way.number != number:
             return []
@@ -248,7 +249,7 @@ class MembershipProtocol:
             or frozenset(self.owned) != under_way.reported.owned
             or self._subscription_version != under_way.subscription_version
         ):
-            # Something happened while the heartbeat was under way, and is to be told.
+            # Report at once what happened while the heartbeat was in flight.
             self._next_at = now
         if reply.assignment is None or reply.assignment_revision <= self._revision:
             return []
@@ -259,31 +260,31 @@ class MembershipProtocol:
         return self._reconcile()
 
     def failed(self, number: int, error: TidelogError, now: float) -> list[MembershipEvent]:
-        """Take note that a heartbeat was refused, or that it is not known what became of it."""
+        """Handle a heartbeat that was refused, or whose outcome is unknown."""
         under_way = self._under_way
         if under_way is None or under_way.number != number:
             return []
         self._under_way = None
         self._failure_count += 1
         self._next_at = now + self._backoff.delay(self._failure_count)
-        # Say everything again: the coordinator may be another one.
+        # Send everything again: the coordinator may be another one.
         self._acknowledged = None
         if under_way.is_leaving:
-            # Its session will run out; whoever leaves does not wait for that.
+            # Its session will expire; a leaving member does not wait for that.
             return self._stop(None)
         if isinstance(error, UnknownMemberError):
             events: list[MembershipEvent] = [*self._lose_all()]
             self.fenced_count += 1
             # Newer than a ghost of itself, which a delayed copy of a heartbeat may have let in.
             self._incarnation += 1
-            self._begin_anew()
+            self._reset()
             return [*events, *self._stop(None)] if self._leave_epoch is not None else events
         if isinstance(error, (RetriableError, ConnectionLostError, WireFormatError)):
             return []
         return [*self._lose_all(), *self._stop(error)]
 
     def released(self, partitions: Iterable[GroupPartition], now: float) -> list[MembershipEvent]:
-        """Release revoked partitions that are finished with; tell the group at once."""
+        """Release revoked partitions that are finished with; report that at once."""
         done = self.releasing.intersection(partitions)
         self.releasing -= done
         self.owned -= done
@@ -294,24 +295,24 @@ class MembershipProtocol:
         return self._reconcile()
 
     def subscribe(self, subscription: Subscription, now: float) -> None:
-        """Want to read something else from now on; the group decides when that happens."""
+        """Replace the subscription; the group decides when partitions change."""
         self._subscription = subscription
         self._subscription_version += 1
         self._next_at = min(self._next_at, now)
 
     def busy(self, until: float) -> None:
-        """Take note that the application is at work, and when at the latest it will be done.
+        """Set the time until which the application is at work at most.
 
         To be called before the application blocks its process; 0 when it is done.
         """
         self._busy_until = until
 
     def hurry(self, now: float) -> None:
-        """Send the next heartbeat now, as something is to be told."""
+        """Send the next heartbeat now, as there is something to report."""
         self._next_at = min(self._next_at, now)
 
     def abandon(self) -> GroupHeartbeatRequest | None:
-        """Be over at once; return a request to leave that needs no answer, if there is one to send.
+        """End at once; return a request to leave that needs no reply, if there is one to send.
 
         Records that were not committed will be processed again.
         """
@@ -331,10 +332,10 @@ class MembershipProtocol:
         )
 
     def leave(self, now: float, *, is_restart: bool = False) -> list[MembershipEvent]:
-        """Leave for good, or to come back as the next process of a static member.
+        """Leave for good, or to return as the next process of a static member.
 
-        All partitions are revoked first; `MembershipEnded` comes when the group knows, or cannot be
-        told.
+        All partitions are revoked first; `MembershipEnded` follows when the group knows, or cannot
+        be reached.
         """
         assert not is_restart or self._settings.instance_id is not None, "only static members"
         self._leave_epoch = STATIC_LEAVE_EPOCH if is_restart else LEAVE_EPOCH
@@ -344,7 +345,7 @@ class MembershipProtocol:
         return self._revoke(self.owned - self.releasing)
 
     def _reconcile(self) -> list[MembershipEvent]:
-        """Revoke what is not assigned any more; when that is released, assign what is new."""
+        """Revoke partitions that are no longer assigned; after their release, assign new ones."""
         events = self._revoke(self.owned - self._assigned - self.releasing)
         if self.releasing:
             return events

@@ -1,4 +1,4 @@
-"""Cancelling scheduled messages: those that are delayed are not delivered at all.
+"""Cancellation of scheduled messages, which are then never delivered.
 
 Shell: without tasks.
 """
@@ -30,7 +30,7 @@ _ID: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
 
 
 class MessageId(NamedTuple):
-    """Where a message is in the topic of its queue."""
+    """Partition and offset of a message in the topic of its queue."""
 
     partition: int
     offset: int
@@ -43,7 +43,7 @@ class QueueCanceller:
     def __init__(
         self, cluster: ClusterClient, queue_metadata: QueueMetadata, calls: PartitionCalls
     ) -> None:
-        """Ask about the same queue as `calls`."""
+        """Use the queue of `calls`."""
         self._cluster = cluster
         self._queue_metadata = queue_metadata
         self._calls = calls
@@ -52,9 +52,9 @@ class QueueCanceller:
         """Cancel messages; durable when it returns.
 
         Raises:
-            ValueError: One of them is no message id; nothing is cancelled.
-            BatchError: Some of several could not be cancelled; it says which, and why.
-            TidelogError: The only one could not be cancelled.
+            ValueError: A text is not a message id; nothing is cancelled.
+            BatchError: Some of several messages could not be cancelled; it has their errors.
+            TidelogError: The only message could not be cancelled.
         """
         ids = [parse_message_id(message_id) for message_id in message_ids]
         offsets: dict[int, list[int]] = {}
@@ -79,7 +79,7 @@ class QueueCanceller:
         )
 
     async def _cancel(self, partition: int, offsets: list[int]) -> dict[int, TidelogError]:
-        """Return which messages of a partition could not be cancelled, and why."""
+        """Return the messages of a partition that could not be cancelled, with their errors."""
         is_done_perhaps = False
 
         async def attempt() -> dict[int, TidelogError]:
@@ -88,7 +88,7 @@ class QueueCanceller:
             try:
                 node_id = leader_of(queue, partition)
                 if node_id is None:
-                    raise NotLeaderError(f"nobody serves partition {partition} of the queue now")
+                    raise NotLeaderError(f"partition {partition} of the queue has no leader now")
                 connection = await self._cluster.connection_to(node_id)
                 request = CancelScheduledRequest(queue.queue_id, partition, runs_of(set(offsets)))
                 reply = await self._cluster.call_once(connection, api.CANCEL_SCHEDULED, request)
@@ -110,10 +110,10 @@ class QueueCanceller:
 
 
 def parse_message_id(message_id: str) -> MessageId:
-    """Return the partition and the offset that a message id names.
+    """Return the partition and the offset of a message id.
 
     Raises:
-        ValueError: It is no message id.
+        ValueError: The text is not a message id.
     """
     found = _ID.fullmatch(message_id)
     if found is None:

@@ -1,9 +1,9 @@
-"""What happened to the messages of one partition of a queue, as its journal says it.
+"""History of the messages of one partition of a queue, from its journal.
 
-Pure: no clock, no I/O. Entries speak of runs of messages, and of a delete they say neither who had
-the message nor how often it was received: that follows from what came before. So frames are taken
-in their order, from a snapshot on (`wire.messages.queue_journal.Frame.snapshot_offset`) or from
-the first. Memory: what somebody has received and not settled, message by message.
+Pure: no clock, no I/O. Entries are about runs of messages, and a delete has neither the holder nor
+the receive count of its messages: both follow from earlier entries. So frames are applied in their
+order, from a snapshot (`wire.messages.queue_journal.Frame.snapshot_offset`) or the first frame on.
+Memory: received messages that are not settled, one by one.
 """
 
 from collections import OrderedDict
@@ -45,78 +45,78 @@ from tidelog.wire.messages.queue_journal import (
 from tidelog.wire.messages.queues import Run
 
 _ATTEMPT_WINDOW_MS: Final = 5 * 60 * 1000
-"""No receive is repeated later."""
+"""Age in milliseconds beyond which no receive is repeated."""
 
 
 class EventKind(StrEnum):
-    """What happened."""
+    """Kinds of events."""
 
     RECEIVE = "receive"
     REPEAT = "repeat"
-    """The answer of a receive was lost, and its messages were handed out again, not counted."""
+    """The reply of a receive was lost; its messages were delivered again without being counted."""
     EXTEND = "extend"
     DELETE = "delete"
-    """Nobody had received it if the count is 0: it was cancelled, or is a chunk of a large one."""
+    """With count 0 it was never received: it was cancelled, or is a chunk of a large message."""
     RELEASE = "release"
     RETURN = "return"
-    """Nobody saw it: the receive does not count."""
+    """It was returned unseen: the receive does not count."""
     DEFER = "defer"
-    """Its time had not come."""
+    """It was put off to its delivery time."""
     DEAD_LETTER = "dead-letter"
-    """It is given up, and is moved as soon as there is a place for it."""
+    """It is a dead letter, and is moved as soon as it has a target."""
     REDRIVE = "redrive"
-    """It is moved back to where it came from, or elsewhere."""
+    """It is moved back to its source, or elsewhere."""
     EXPIRE = "expire"
-    """It was there for longer than the queue keeps messages."""
+    """It is older than the retention of the queue."""
     MOVED = "moved"
-    """So many messages, the first ones on their way, are at their target."""
+    """The first messages in the move, `message_count` of them, are in their target."""
     MOVE_FAILED = "move-failed"
-    """So many cannot be moved there, and can be received again."""
+    """`message_count` messages cannot be moved there, and can be received again."""
     RETARGET = "retarget"
-    """All that is on its way goes elsewhere."""
+    """All messages in the move get another target."""
     PURGE = "purge"
-    """All below an offset are done away with."""
+    """All messages below an offset are deleted."""
     TRIM = "trim"
-    """The topic has lost all below an offset."""
+    """The topic has deleted all records below an offset."""
     SEEK = "seek"
-    """All from an offset on can be received as if for the first time, what is below is done. The
-    first event of a queue is one."""
+    """All messages from an offset on can be received as if for the first time; messages below are
+    done. The first event of a queue is a seek."""
     REDRIVE_START = "redrive-start"
     REDRIVE_END = "redrive-end"
 
 
 @final
 class HistoryEvent(msgspec.Struct, frozen=True, gc=False):
-    """One thing that happened, to one message or to many."""
+    """Event of one message or of many."""
 
     journal_offset: int
-    """Where in the journal it stands; what was decided at once may stand in one place."""
+    """Offset in the journal; decisions made together may share one."""
     time_ms: int
     """Unix milliseconds by the time of the queue, which never runs backwards."""
     kind: EventKind
     offset: int | None = None
-    """Of the message; `None` if it is about many."""
+    """Offset of the message; `None` if the event is about many."""
     below_offset: int | None = None
-    """All messages below it (purge, trim, redrive-start), or where a seek went to."""
+    """End of the messages (purge, trim, redrive-start), or the place of a seek."""
     holder: str = ""
-    """Who had received the message last."""
+    """Name of the last receiver of the message."""
     receive_count: int = 0
-    """How often it had been received, this time too."""
+    """Receives so far, this one included."""
     lease_id: int | None = None
-    """Of the last receive; messages of one receive share it."""
+    """Lease of the last receive; messages of one receive share it."""
     visible_at_ms: int | None = None
-    """When others may have it, if nothing happens: Unix milliseconds."""
+    """Time at which the message becomes visible: Unix milliseconds."""
     reason: str = ""
     target: Target | None = None
-    """Topic id and partition to which messages go."""
+    """Topic id and partition that messages are moved to."""
     message_count: int = 1
-    """How many messages it is about, as far as that is known."""
+    """Number of messages of the event, as far as it is known."""
     partition: int = 0
-    """Of the queue."""
+    """Partition of the queue."""
 
 
 class _Held(NamedTuple):
-    """Of a message that was received and is not done."""
+    """State of a message that was received and is not done."""
 
     receive_count: int
     holder: str
@@ -135,7 +135,7 @@ _GOES_ON: Final = (SnapshotMoreMoves, SnapshotMoreAttempts, SnapshotRuns, Snapsh
 
 @final
 class _Snapshot:
-    """What came of a snapshot so far."""
+    """State from a snapshot so far."""
 
     def __init__(self, began: SnapshotStarted) -> None:
         self.attempts = list(began.attempts)
@@ -160,32 +160,32 @@ class _Snapshot:
 
 @final
 class QueueHistory:
-    """Tells frame by frame what happened."""
+    """Turns frames into events."""
 
     def __init__(self, partition: int = 0) -> None:
-        """Know of no message of this partition of the queue."""
+        """Start without messages of this partition of the queue."""
         self._partition = partition
         self._held: dict[int, _Held] = {}
         self._attempts: OrderedDict[bytes, _Repeatable] = OrderedDict()
         self._snapshot: _Snapshot | None = None
 
     def received(self, offset: int) -> tuple[int, str]:
-        """Return how often a message was received that is not done, and by whom last."""
+        """Return the receive count of a message that is not done, and its last receiver."""
         held = self._held.get(offset, _NEVER)
         return held.receive_count, held.holder
 
     def pass_over(self, frame: JournalFrame) -> None:
-        """Take a frame of which nothing is to be told."""
+        """Apply a frame without yielding its events."""
         for _ in self.events(0, frame):
             pass
 
     def events(self, journal_offset: int, frame: JournalFrame) -> Iterator[HistoryEvent]:
-        """Yield what a frame says; it is taken when all of it was yielded."""
+        """Yield the events of a frame; it is applied when all of them were yielded."""
         for entry in frame.entries:
             if isinstance(entry, (SnapshotStarted, *_GOES_ON)):
                 self._take_snapshot(entry, frame.now_ms)
                 continue
-            self._snapshot = None  # One that was not ended is none.
+            self._snapshot = None  # A snapshot without its end is ignored.
             tell = _Teller(self._partition, journal_offset, frame.now_ms)
             yield from self._events(tell, entry)
 
@@ -317,7 +317,7 @@ class _Teller:
         reason: str = "",
         target: Target | None = None,
     ) -> HistoryEvent:
-        """Return what happened to one message."""
+        """Return an event of one message."""
         return HistoryEvent(
             self._journal_offset,
             self.time_ms,
@@ -342,7 +342,7 @@ class _Teller:
         target: Target | None = None,
         message_count: int = 0,
     ) -> HistoryEvent:
-        """Return what happened to messages that are not named one by one."""
+        """Return an event of messages that are not listed."""
         return HistoryEvent(
             self._journal_offset,
             self.time_ms,
@@ -375,7 +375,7 @@ def _about_many(tell: _Teller, entry: AnyEntry) -> Iterator[HistoryEvent]:
         case RedriveEnded():
             yield tell.many(EventKind.REDRIVE_END, reason=entry.reason)
         case _:
-            return  # How far a redrive has looked is no event.
+            return  # Progress of a redrive is no event.
 
 
 def _kept(attempt: Attempt) -> _Repeatable:

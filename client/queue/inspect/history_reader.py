@@ -1,6 +1,6 @@
-"""Reading what happened to messages of a queue.
+"""Reader of the history of messages of a queue.
 
-Shell: asks the brokers that lead the journals, one partition after the other.
+Shell: fetches from the leaders of the journals, one partition after the other.
 """
 
 from collections import deque
@@ -38,14 +38,14 @@ Result = TypeVar("Result")
 
 
 class HistoryQuery(NamedTuple):
-    """What to tell of."""
+    """Selection of events."""
 
     since_ms: int
-    """Nothing that was written down before; Unix milliseconds."""
+    """Start in Unix milliseconds."""
     max_events: int
-    """The newest ones."""
+    """Maximum events; the newest are kept."""
     partitions: Sequence[int] | None = None
-    """Only these; `None` for all."""
+    """Partitions to read; `None` for all."""
     is_wanted: Callable[[HistoryEvent], bool] = lambda _: True
 
 
@@ -56,17 +56,17 @@ class HistoryReader:
     def __init__(
         self, cluster: ClusterClient, queue_metadata: QueueMetadata, calls: PartitionCalls
     ) -> None:
-        """Read that of the queue of `calls`."""
+        """Use the queue of `calls`."""
         self._cluster = cluster
         self._queue_metadata = queue_metadata
         self._calls = calls
 
     async def read(self, order: HistoryQuery) -> list[HistoryEvent]:
-        """Return what happened, by time.
+        """Return events by time.
 
         Raises:
             UnknownQueueError: There is no such queue.
-            TidelogError: A partition could not be asked for `request_timeout`.
+            TidelogError: A partition did not answer within `request_timeout`.
         """
         count = len((await self._calls.describe()).partitions)
         numbers = range(count) if order.partitions is None else order.partitions
@@ -97,7 +97,7 @@ class HistoryReader:
         return newest
 
     async def _places(self, number: int, since_ms: int) -> tuple[int, int | None, int]:
-        """Return where a journal begins, where it comes to a time (if it does), where it ends."""
+        """Return the start of a journal, the first offset of a time (if any), and the end."""
 
         async def ask(
             connection: RpcConnection, queue: QueueDescription
@@ -112,9 +112,9 @@ class HistoryReader:
         return await self._at_leader(number, ask)
 
     async def _frames(self, number: int, offset: int) -> list[tuple[int, JournalFrame]]:
-        """Return frames from an offset on, or from the first one that is left.
+        """Return frames from an offset on, or from the first remaining one.
 
-        There is one: a leader that has none to give does not know yet how much is committed.
+        There is at least one: a leader without frames does not know the high watermark yet.
         """
 
         async def ask(
@@ -141,8 +141,8 @@ class HistoryReader:
             if frames := _decoded(at, content, offset):
                 return frames
             raise LeaderNotAvailableError(
-                f"the leader of partition {number} of the journal does not know yet how much is"
-                " committed"
+                f"the leader of partition {number} of the journal does not know the high watermark"
+                " yet"
             )
 
         try:
@@ -162,7 +162,7 @@ class HistoryReader:
             try:
                 node_id = leader_of(queue, number)
                 if node_id is None:
-                    raise NotLeaderError(f"nobody serves partition {number} of {queue.name!r}")
+                    raise NotLeaderError(f"partition {number} of {queue.name!r} has no leader")
                 return await ask(await self._cluster.connection_to(node_id), queue)
             except (RetriableError, ConnectionLostError):
                 self._queue_metadata.invalidate(queue)

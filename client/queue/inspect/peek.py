@@ -1,6 +1,6 @@
-"""Looking at messages of a queue without taking them.
+"""Browser of the messages of a queue, without receiving them.
 
-Shell: asks the brokers that serve the partitions, one partition after the other.
+Shell: sends requests to the brokers that serve the partitions, one partition after the other.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,57 +32,57 @@ _UNCOMPRESSED_BYTES_MAX: Final = 256 << 20
 
 @final
 class PeekedMessage(msgspec.Struct, frozen=True):
-    """One message that somebody looked at."""
+    """Message with its state."""
 
     record: Record
     state: MessageState
     receive_count: int
     """Deliveries so far."""
     visible_at_ms: int | None
-    """When a lease or a delay ends: Unix milliseconds by the clock of the broker."""
+    """End of its lease or delay: Unix milliseconds by the clock of the broker."""
     holder: str
-    """Who has it, if anybody has."""
+    """Name of its receiver while it is in flight, else empty."""
     reason: str
-    """What was said when it was released or rejected last."""
+    """Reason of its last release or rejection."""
 
     @property
     def message_id(self) -> str:
-        """The name of the message in its topic: partition and offset."""
+        """Id of the message in its topic: partition and offset."""
         return f"{self.record.partition}-{self.record.offset}"
 
     @property
     def origin(self) -> Origin | None:
-        """Where it comes from, if it is a dead letter."""
+        """Source of a dead letter; `None` for other messages."""
         return origin_of(self.record.headers)
 
 
 class PeekQuery(NamedTuple):
-    """What to look for."""
+    """Selection of messages."""
 
     states: Sequence[MessageState]
-    """Only these; empty for all."""
+    """States of messages; empty for all."""
     max_messages: int
     is_wanted: Callable[[PeekedMessage], bool] = lambda _: True
 
 
 @final
 class QueuePeeker:
-    """Looks at the messages of one queue."""
+    """Peeks at the messages of one queue."""
 
     def __init__(
         self, cluster: ClusterClient, queue_metadata: QueueMetadata, calls: PartitionCalls
     ) -> None:
-        """Look at the queue of `calls`."""
+        """Use the queue of `calls`."""
         self._cluster = cluster
         self._queue_metadata = queue_metadata
         self._calls = calls
 
     async def peek(self, query: PeekQuery) -> list[PeekedMessage]:
-        """Return messages by partition and offset, as many as are wanted.
+        """Return messages by partition and offset, up to the maximum of the query.
 
         Raises:
             UnknownQueueError: There is no such queue.
-            TidelogError: A partition could not be asked for `request_timeout`.
+            TidelogError: A partition did not answer within `request_timeout`.
         """
         found: list[PeekedMessage] = []
         queue = await self._calls.describe()
@@ -97,7 +97,7 @@ class QueuePeeker:
     async def _page(
         self, partition: int, offset: int, query: PeekQuery, *, room: int
     ) -> tuple[list[PeekedMessage], int | None]:
-        """Return some messages of a partition, and where to go on."""
+        """Return some messages of a partition, and the next offset."""
 
         async def attempt() -> tuple[list[PeekedMessage], int | None]:
             queue = await self._calls.describe()
@@ -111,7 +111,7 @@ class QueuePeeker:
             try:
                 node_id = leader_of(queue, partition)
                 if node_id is None:
-                    raise NotLeaderError(f"nobody serves partition {partition} of {queue.name!r}")
+                    raise NotLeaderError(f"partition {partition} of {queue.name!r} has no leader")
                 connection = await self._cluster.connection_to(node_id)
                 timeout = self._cluster.config.request_timeout
                 with trio.move_on_after(timeout):

@@ -1,9 +1,9 @@
-"""Reading messages that are in chunks, by the offsets that they name.
+"""Reader of large messages, by the offsets of their chunks.
 
 Shell without tasks. Memory: one fetch at a time, about `_FETCH_BYTES` twice, whatever the length of
 the message. Chunks are read from the leader of the partition, like any other records, while the
-message is leased; each is under the checksums of its batch, and says which one of which message it
-is, so that nothing else is taken for it.
+message is leased. Each is under the checksums of its batch and has its number and its message, so
+that no other record is taken for it.
 """
 
 import io
@@ -36,19 +36,19 @@ _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 
 @final
 class ChunkReader:
-    """Reads chunks, for any number of callers at once."""
+    """Reads chunks, for any number of concurrent callers."""
 
     def __init__(self, cluster: ClusterClient) -> None:
-        """Read by the connections of a client."""
+        """Use the connections of a client."""
         self._cluster = cluster
 
     async def chunks(self, tp: TopicPartition, chunks: ChunkMap) -> AsyncIterator[bytes]:
         """Yield the value of a message, chunk by chunk.
 
         Raises:
-            MessageBodyLostError: The topic has deleted some of it.
-            CorruptRecordError: Some of it is damaged.
-            TidelogError: Nobody could be asked for `request_timeout`; what went wrong last.
+            MessageBodyLostError: The topic has deleted a part of the value.
+            CorruptRecordError: A part of the value is corrupt.
+            TidelogError: No broker answered within `request_timeout`; the last error.
         """
         if chunks.is_lost:
             raise _lost(tp, chunks)
@@ -74,7 +74,7 @@ class ChunkReader:
             raise _not_it(tp, chunks.runs[-1][0])
 
     async def value_of(self, record: Record) -> AsyncIterator[bytes]:
-        """Yield the value of a record, in chunks if it has some; errors as for `chunks`."""
+        """Yield the value of a record, chunk by chunk if it is large; errors as for `chunks`."""
         chunks = chunks_of(record.headers)
         if chunks is not None:
             async for chunk in self.chunks(TopicPartition(record.topic, record.partition), chunks):
@@ -86,7 +86,7 @@ class ChunkReader:
         """Return the value of a message.
 
         Raises:
-            RecordTooLargeError: It is longer than `max_bytes`.
+            RecordTooLargeError: The value is longer than `max_bytes`.
             TidelogError: As for `chunks`.
         """
         if chunks.length > max_bytes:
@@ -105,7 +105,7 @@ class ChunkReader:
                 topic = await self._cluster.topic(tp.topic)
             leader_id = self._cluster.metadata.leader_of(tp.topic, tp.partition)
             if leader_id is None:
-                raise LeaderNotAvailableError(f"nobody leads {tp.topic}/{tp.partition} now")
+                raise LeaderNotAvailableError(f"{tp.topic}/{tp.partition} has no leader now")
             connection = await self._cluster.connection_to(leader_id)
             wanted = PartitionFetch(topic.topic_id, tp.partition, offset, _FETCH_BYTES)
             request = FetchRequest(_MAX_WAIT_MS, 1, _FETCH_BYTES, [wanted])
@@ -137,7 +137,7 @@ def _records(
             break
     if not records:
         raise LeaderNotAvailableError(
-            f"the leader of {tp.topic}/{tp.partition} has not heard yet that offset {offset} is"
+            f"the leader of {tp.topic}/{tp.partition} does not know yet that offset {offset} is"
             " committed"
         )
     return records
@@ -146,8 +146,8 @@ def _records(
 def _lost(tp: TopicPartition, chunks: ChunkMap) -> MessageBodyLostError:
     return MessageBodyLostError(
         f"{tp.topic}/{tp.partition}: the topic has deleted chunks of this message of"
-        f" {chunks.length} bytes, by its retention or because somebody wanted it; let the topic"
-        " keep records for longer than the queue keeps messages"
+        f" {chunks.length} bytes, by its retention or by a request to delete records; set a"
+        " retention of the topic above that of the queue"
     )
 
 

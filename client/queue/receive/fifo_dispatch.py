@@ -1,8 +1,8 @@
-"""Which of the messages that a worker has may begin: of a FIFO group, one after the other.
+"""Dispatch of a worker's messages to its handlers, one at a time for each FIFO group.
 
-Pure: no clock, no I/O. A message without a group may begin at any time. Of a group, the first one
-may; the next one when that is done for good. If it is not, what stands behind it is not to begin at
-all, for it would overtake.
+Pure: no clock, no I/O. A message without a group may start at any time. In a group, the first one
+may; the next one when that is done for good. If it is not done, the messages behind it must not
+start, because they would overtake it.
 """
 
 from collections import deque
@@ -14,29 +14,29 @@ Item = TypeVar("Item")
 
 @final
 class FifoDispatch(Generic[Item]):
-    """Messages that have not begun.
+    """Messages that have not started.
 
-    Invariant: of each group at most one message is ready or has begun.
+    Invariant: at most one message of each group is ready or has started.
     """
 
     def __init__(self) -> None:
-        """Hold nothing."""
+        """Start empty."""
         self._ready: deque[Item] = deque()
         self._behind: dict[Hashable, deque[Item]] = {}
-        """What waits, by group, for each of which one message is ready or has begun."""
+        """Waiting messages of each group with a message that is ready or has started."""
 
     @property
     def ready_count(self) -> int:
-        """How many may begin now."""
+        """Number of messages that may start now."""
         return len(self._ready)
 
     @property
     def behind_count(self) -> int:
-        """How many wait for others of their groups."""
+        """Number of messages that wait for others of their groups."""
         return sum(map(len, self._behind.values()))
 
     def put(self, item: Item, group: Hashable | None) -> None:
-        """Put an item behind those of its group; `None` is no group."""
+        """Add an item behind those of its group; `None` is no group."""
         if group is None:
             self._ready.append(item)
         elif (behind := self._behind.get(group)) is not None:
@@ -46,7 +46,7 @@ class FifoDispatch(Generic[Item]):
             self._ready.append(item)
 
     def begin(self) -> Item:
-        """Return the item that is ready for the longest time; none of its group is until it ends.
+        """Remove and return the item that is ready for the longest time.
 
         Raises:
             IndexError: Nothing is ready.
@@ -54,7 +54,7 @@ class FifoDispatch(Generic[Item]):
         return self._ready.popleft()
 
     def go_on(self, group: Hashable | None) -> None:
-        """Let the next one of a group begin, for the one that had begun is done."""
+        """Make the next item of a group ready, after the one that had started is done."""
         behind = self._behind.get(group)
         if behind:
             self._ready.append(behind.popleft())
@@ -62,11 +62,11 @@ class FifoDispatch(Generic[Item]):
             self._behind.pop(group, None)
 
     def break_off(self, group: Hashable | None) -> list[Item]:
-        """Take out and return what waits in a group, for the one that had begun is not done."""
+        """Remove and return the waiting items of a group, whose started item is not done."""
         return list(self._behind.pop(group, ()))
 
     def clear(self) -> list[Item]:
-        """Take out and return everything."""
+        """Remove and return all items."""
         found = [*self._ready, *(item for behind in self._behind.values() for item in behind)]
         self._ready.clear()
         self._behind.clear()

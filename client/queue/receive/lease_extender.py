@@ -1,7 +1,7 @@
-"""Extends the leases of messages that a worker has, when half of their time is over.
+"""Lease extender of a worker: extends visibility timeouts when half of their time is over.
 
-Shell: one task that looks what is due, and one for each partition whose messages are being
-extended. So a broker that does not answer costs nobody the messages of others.
+Shell: one task that finds due leases, and one for each partition whose messages are being
+extended. So a broker that does not answer does not cost messages of other partitions.
 """
 
 from collections.abc import Awaitable, Callable, Hashable
@@ -21,11 +21,11 @@ from tidelog.wire.errors import (
 )
 
 _EXTEND_AT: Final = 0.5
-"""A lease is extended when this part of what is left of it is over."""
+"""Part of the remaining time of a lease after which it is extended."""
 _PATIENCE_S: Final = 5.0
-"""How long one attempt takes at most when nothing is left of the leases."""
+"""Maximum seconds of one attempt when the leases have no time left."""
 _RETRY_S: Final = 1.0
-"""How long after a failure it is tried again."""
+"""Seconds between a failure and the next attempt."""
 _TIMEOUT_MIN_S: Final = 1.0
 _NEVER: Final = float("inf")
 
@@ -33,19 +33,19 @@ _NEVER: Final = float("inf")
 @final
 @dataclass(eq=False, slots=True)
 class HeldMessage:
-    """One message that a worker has."""
+    """One message that a worker has in hand or at work."""
 
     message: Message
     group: Hashable | None
-    """FIFO queues: messages of one group are worked on one after the other."""
+    """Group in a FIFO queue: messages of one group are processed one after the other."""
     expires_at: float
-    """Until when nobody else gets it, in seconds of trio's clock, as far as is known."""
+    """End of its visibility timeout in seconds of trio's clock, as far as it is known."""
     extend_at: float = _NEVER
-    """When it is extended; never while that is under way."""
+    """Time of the next extension; never while one is in flight."""
     scope: trio.CancelScope | None = None
-    """Of its handler, when that has begun."""
+    """Scope of its handler, once that has started."""
     is_lost: bool = False
-    """Whether somebody else may have it."""
+    """Whether another receiver may have it."""
 
 
 @final
@@ -58,7 +58,7 @@ class LeaseExtender:
         timeout: Callable[[], Awaitable[float]],
         on_lost: Callable[[HeldMessage], None],
     ) -> None:
-        """Extend by what `timeout` says, in seconds; tell `on_lost` what others have."""
+        """Extend by `timeout()` seconds; call `on_lost` with messages whose lease is lost."""
         self.held: dict[HeldMessage, None] = {}
         """Messages whose leases are extended."""
         self._settler = settler
@@ -67,18 +67,18 @@ class LeaseExtender:
         self._wake = trio.Event()
 
     def track(self, held: HeldMessage) -> None:
-        """Extend the lease of a message from now on."""
+        """Start extending the lease of a message."""
         now = trio.current_time()
         held.extend_at = now + max(0.0, held.expires_at - now) * _EXTEND_AT
         self.held[held] = None
         self._wake.set()
 
     def untrack(self, held: HeldMessage) -> None:
-        """Extend the lease of a message no longer."""
+        """Stop extending the lease of a message."""
         self.held.pop(held, None)
 
     async def run(self) -> None:
-        """Extend what is due, for ever."""
+        """Extend due leases, without end."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._wake = trio.Event()
@@ -100,7 +100,7 @@ class LeaseExtender:
         return held in self.held and not held.is_lost and not is_settled
 
     async def _extend(self, together: list[HeldMessage]) -> None:
-        """Extend messages of one partition, or try to while anything is left of their time."""
+        """Extend messages of one partition; retry while any of their leases has time left."""
         asked_at = trio.current_time()
         left = max(held.expires_at for held in together) - asked_at
         seconds = 0.0
@@ -115,7 +115,7 @@ class LeaseExtender:
             except BatchError as failure:
                 errors = failure.errors
             except trio.ClosedResourceError:
-                return  # Nothing can be kept any more.
+                return  # No lease can be kept any more.
             except TidelogError as failure:
                 errors = dict.fromkeys(errors, failure)
         for index, held in enumerate(together):
@@ -128,7 +128,7 @@ class LeaseExtender:
 
     def _failed(self, held: HeldMessage, error: TidelogError) -> None:
         if isinstance(error, InvalidRequestError):
-            return  # It was kept for as long as it may be.
+            return  # It reached the maximum visibility timeout.
         if not isinstance(error, BrokerError) or error.is_retriable:
             held.extend_at = trio.current_time() + _RETRY_S
         elif self._is_wanted(held):
@@ -137,4 +137,4 @@ class LeaseExtender:
 
 
 def _no_answer() -> TidelogError:
-    return ConnectionLostError("nobody answers in time")
+    return ConnectionLostError("no broker answered in time")

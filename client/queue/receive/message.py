@@ -1,7 +1,7 @@
-"""Messages of a queue as consumers get them.
+"""Messages of a queue as applications receive them.
 
-Pure, but for passing on what is to become of them. What is done with a message is between the
-application and the broker: a message does not know whether it is still leased.
+Pure, except for passing on settlements. The broker decides about each settlement: a message does
+not know whether it is still leased.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -36,23 +36,23 @@ from tidelog.wire.messages.queues import (
 
 _DIGITS_MAX: Final = 20
 VALUE_BYTES_MAX: Final = 64 << 20
-"""Longer messages are not joined unless somebody says so."""
+"""Maximum bytes of messages that are joined by default."""
 
 
 class BodyReader(Protocol):
     """Reads the chunks of large messages."""
 
     def chunks(self, tp: TopicPartition, chunks: ChunkMap) -> AsyncIterator[bytes]:
-        """Yield them one by one."""
+        """Yield the chunks one by one."""
         ...
 
     async def join(self, tp: TopicPartition, chunks: ChunkMap, *, max_bytes: int) -> bytes:
-        """Return all of them, unless they are longer than that."""
+        """Return the joined value, unless it is longer than `max_bytes`."""
         ...
 
 
 class Disposition(msgspec.Struct, frozen=True):
-    """What is to become of messages."""
+    """Settlement of messages."""
 
     action: SettleAction
     delay_ms: int | None = None
@@ -62,13 +62,13 @@ class Disposition(msgspec.Struct, frozen=True):
 DELETE = Disposition(SettleAction.DELETE)
 RETURN = Disposition(SettleAction.RETURN)
 REASON_LENGTH_MAX: Final = 8192
-"""Characters."""
+"""Maximum characters of a reason."""
 Settle = Callable[[Sequence[ReceivedPlace], Disposition], Awaitable[None]]
 
 
 @final
 class Lease:
-    """What the messages have in common that one receive got from one partition."""
+    """Common part of the messages that one receive got from one partition."""
 
     __slots__ = ("expires_at", "failures", "is_fifo", "reader", "receipt", "settle")
 
@@ -81,42 +81,42 @@ class Lease:
         reader: BodyReader | None = None,
         is_fifo: bool = False,
     ) -> None:
-        """Say by `settle` what becomes of messages; `reader` reads the chunks of large ones."""
+        """Settle messages through `settle`; `reader` reads the chunks of large messages."""
         self.is_fifo = is_fifo
-        """Whether messages with the same key are to be worked on in their order."""
+        """Whether messages with the same key are to be processed in order."""
         self.reader = reader
         self.receipt = receipt
         self.expires_at = expires_at
-        """Until when nobody else gets them, in seconds of trio's clock, unless that is extended."""
+        """End of the visibility timeout in seconds of trio's clock, unless it is extended."""
         self.settle = settle
         self.failures: dict[int, TidelogError] = {}
-        """Why large messages, by their offsets, could not be joined."""
+        """Errors of large messages that could not be joined, by offset."""
 
 
 class Origin(NamedTuple):
-    """Where a dead letter comes from, and why it is one."""
+    """Source of a dead letter, and its reason."""
 
     queue: str
     topic: str
     partition: int
     offset: int
     receive_count: int
-    """Deliveries by the queue that gave it up."""
+    """Deliveries by the queue whose dead letter it is."""
     first_received_ms: int
     last_received_ms: int
     reason: str
-    """What the consumer said who gave it up, or `max_receive_count`."""
+    """Reason given by the last consumer, or `max_receive_count`."""
     first_sent_ms: int
-    """When it was sent, before any move: Unix milliseconds; 0 if an old version moved it."""
+    """Time of the first send, before any move: Unix milliseconds; 0 if an old version moved it."""
 
 
 @final
 class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """One message, leased: nobody else gets it until it is settled or its time is over.
+    """Message in flight: hidden until it is settled or its visibility timeout is over.
 
-    All that is done with it is durable when the call returns, and is tried again for up to
-    `ClientConfig.request_timeout` while that may help. If a call is cancelled, it may be done or
-    not.
+    Settlements are durable when the call returns, and are retried for up to
+    `ClientConfig.request_timeout` while that may help. A cancelled settlement may or may not
+    happen.
     """
 
     topic: str
@@ -126,29 +126,29 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     offset: int
     """Offset in the partition."""
     timestamp_ms: int
-    """When it was sent: Unix time in milliseconds, as the sender gave it.
+    """Time of the send: Unix time in milliseconds, as set by the sender.
 
-    Of a dead letter, and of one that was redriven, the time of that move."""
+    For a dead letter, and a message that was redriven, the time of that move."""
     key: bytes | None
-    """FIFO queues: its group."""
+    """Key of the record; in FIFO queues its group."""
     content: bytes | None
-    """The value of the record; empty for a large message that was not joined."""
+    """Value of the record; empty for a large message that was not joined."""
     headers: Headers
     """Pairs of name and value."""
     receive_count: int
     """Deliveries up to and including this one."""
     first_received_ms: int
-    """Time of the first of them, by the clock of the broker."""
+    """Time of the first delivery: Unix milliseconds by the clock of the broker."""
     lease: Lease
 
     @property
     def value(self) -> bytes | None:
-        """What was sent.
+        """Value of the message.
 
         Raises:
-            RecordTooLargeError: It is longer than what is joined by itself; see `chunks`.
-            MessageBodyLostError: It was large, and the topic has deleted some of it.
-            WireFormatError: It says of itself that it is large, and not how.
+            RecordTooLargeError: It is longer than the limit for joining; see `chunks`.
+            MessageBodyLostError: It is a large message, and the topic has deleted a part of it.
+            WireFormatError: Its header of a large message is not valid.
         """
         if self.content or self.content is None or not is_large(self.headers):
             return self.content
@@ -159,23 +159,23 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def is_large(self) -> bool:
-        """Whether it is in chunks: longer than one record may be."""
+        """Whether it is in chunks, because it is longer than a record may be."""
         return is_large(self.headers)
 
     @property
     def length(self) -> int:
-        """How many bytes the value has."""
+        """Length of the value in bytes."""
         return length_of(self.content, self.headers)
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """Iterate over the value, some 512 KiB at a time; what was read is not kept.
+        """Iterate over the value, some 512 KiB at a time; chunks are not kept in memory.
 
-        Nobody else gets the message meanwhile if it is extended in time, as workers do.
+        The message stays in flight meanwhile if it is extended in time, as workers do.
 
         Raises:
-            MessageBodyLostError: The topic has deleted some of it.
-            CorruptRecordError: Some of it is damaged.
-            TidelogError: Nobody could be asked for `ClientConfig.request_timeout`.
+            MessageBodyLostError: The topic has deleted a part of the value.
+            CorruptRecordError: A part of the value is corrupt.
+            TidelogError: No broker answered within `ClientConfig.request_timeout`.
         """
         found = chunks_of(self.headers)
         if self.content or found is None:
@@ -184,10 +184,10 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self.lease.reader.chunks(TopicPartition(self.topic, self.partition), found)
 
     async def read(self, max_bytes: int = VALUE_BYTES_MAX) -> bytes:
-        """Return the value, however it was sent.
+        """Return the value, joined from its chunks if it is large.
 
         Raises:
-            RecordTooLargeError: It has more bytes than that.
+            RecordTooLargeError: It is longer than `max_bytes`.
             TidelogError: As for `chunks`.
         """
         found = chunks_of(self.headers)
@@ -199,59 +199,59 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def message_id(self) -> str:
-        """The name of the message in its topic: partition and offset."""
+        """Id of the message in its topic: partition and offset."""
         return f"{self.partition}-{self.offset}"
 
     @property
     def receipt_handle(self) -> str:
-        """What settles this message from anywhere, such as `queue.delete(handle)`."""
+        """Handle that settles this message from any process, such as `queue.delete(handle)`."""
         return handle_of(self.place)
 
     @property
     def place(self) -> ReceivedPlace:
-        """What the handle says."""
+        """Partition, offset and receipt, as in the handle."""
         return ReceivedPlace(self.partition, self.offset, self.lease.receipt)
 
     @property
     def origin(self) -> Origin | None:
-        """Where it comes from, if it is a dead letter."""
+        """Source of a dead letter; `None` for other messages."""
         return origin_of(self.headers)
 
     async def delete(self) -> None:
-        """Be done with it: nobody gets it any more.
+        """Delete the message from the queue; it is not delivered again.
 
         Raises:
-            ReceiptExpiredError: The queue is fenced, or FIFO, and somebody else may have it.
+            ReceiptExpiredError: The queue is fenced, or FIFO, and another receiver may have it.
         """
         await self._settle(DELETE)
 
     async def extend(self, seconds: float) -> None:
-        """Keep it for so long from now on.
+        """Set the visibility timeout to `seconds` from now.
 
         Raises:
-            ReceiptExpiredError: Somebody else has it, or may have it.
+            ReceiptExpiredError: Another receiver has it, or may have it.
             MessageGoneError: It is deleted, expired or a dead letter.
             InvalidRequestError: That would be more than 12 hours since it was received.
         """
         await self._settle(extension(seconds))
 
     async def release(self, delay: float | None = None, *, reason: str = "") -> None:
-        """Let others have it after `delay` seconds; by default, as the queue's backoff says.
+        """Make it visible again after `delay` seconds; by default, after the queue's backoff.
 
         Raises:
-            ReceiptExpiredError: Somebody else has it, or may have it.
+            ReceiptExpiredError: Another receiver has it, or may have it.
             MessageGoneError: It is deleted, expired or a dead letter.
         """
         await self._settle(giving_up(delay, reason))
 
     async def reject(self, reason: str) -> None:
-        """Make it a dead letter, whatever its receive count.
+        """Make it a dead letter, regardless of its receive count.
 
         Args:
-            reason: Why, for people: at most 8,192 characters.
+            reason: Reason for the operator: at most 8,192 characters.
 
         Raises:
-            ReceiptExpiredError: Somebody else has it, or may have it.
+            ReceiptExpiredError: Another receiver has it, or may have it.
             MessageGoneError: It is deleted or expired.
             ValueError: The reason is too long.
         """
@@ -262,26 +262,26 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 
 def extension(seconds: float) -> Disposition:
-    """Return what keeps messages."""
+    """Return the settlement that extends messages."""
     return Disposition(SettleAction.EXTEND, milliseconds_of("the extension", seconds))
 
 
 def giving_up(delay: float | None, reason: str) -> Disposition:
-    """Return what lets others have messages."""
+    """Return the settlement that releases messages."""
     delay_ms = None if delay is None else milliseconds_of("delay", delay)
     return Disposition(SettleAction.RELEASE, delay_ms, _checked_reason(reason))
 
 
 def rejection(reason: str) -> Disposition:
-    """Return what makes dead letters of messages."""
+    """Return the settlement that makes messages dead letters."""
     return Disposition(SettleAction.REJECT, reason=_checked_reason(reason))
 
 
 def _checked_reason(reason: object) -> str:
-    """Return a reason that can travel: one that cannot would fail what travels with it.
+    """Return a reason that can be sent: an invalid one would fail its whole request.
 
     Raises:
-        TypeError: It is no text.
+        TypeError: It is not text.
         ValueError: It is too long.
     """
     if not isinstance(reason, str):
@@ -293,16 +293,16 @@ def _checked_reason(reason: object) -> str:
 
 
 def in_unicode(text: str) -> str:
-    """Return text without surrogates, of which names of files, for instance, may have some."""
+    """Return text without surrogates, which names of files, for instance, may contain."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def too_large(length: int, limit: int | None = None) -> RecordTooLargeError:
-    """Return the error for a large message that is not, or not to be, joined in memory."""
-    of_limit = "" if limit is None else f", where {limit} may be"
+    """Return the error for a large message that is not joined in memory."""
+    of_limit = "" if limit is None else f"; the limit is {limit}"
     return RecordTooLargeError(
         f"the message has {length} bytes and is not joined in memory{of_limit}; read it with"
-        " message.chunks(), or allow for more",
+        " message.chunks(), or raise the limit",
         size_bytes=length,
     )
 
@@ -313,7 +313,7 @@ async def _once(content: bytes) -> AsyncIterator[bytes]:
 
 
 def origin_of(headers: Iterable[tuple[str, bytes]]) -> Origin | None:
-    """Return where a message comes from by its headers, if it is a dead letter."""
+    """Return the source of a dead letter from its headers; `None` for other messages."""
     found = {name: value.decode("utf-8", "replace") for name, value in headers}
     if ORIGIN_QUEUE_HEADER not in found:
         return None
@@ -337,7 +337,7 @@ def origin_of(headers: Iterable[tuple[str, bytes]]) -> Origin | None:
 
 
 _UNCOMPRESSED_BYTES_MAX: Final = 256 << 20
-"""A batch that unpacks to more is refused, so that a small one cannot fill the memory."""
+"""Maximum bytes of an unpacked batch, so that a small batch cannot fill the memory."""
 
 
 def messages_of(
@@ -346,13 +346,13 @@ def messages_of(
     """Return the messages of one partition, in the order of their offsets.
 
     Args:
-        tp: The partition, of the topic.
-        received: Which records were received.
-        content: Their batches.
-        lease: Under which they were received.
+        tp: Topic and partition.
+        received: Runs of received records.
+        content: Batches with the records.
+        lease: Lease of the receive.
 
     Raises:
-        CorruptRecordError: A batch is damaged, or cannot be decoded.
+        CorruptRecordError: A batch is corrupt, or cannot be decoded.
     """
     messages: list[Message] = []
     chunk = FetchedBatches(tp, content, 0)
@@ -373,7 +373,7 @@ def messages_of(
 
 
 def places_of(received: PartitionReceived) -> list[ReceivedPlace]:
-    """Return the places of all messages that were received."""
+    """Return the places of all received messages."""
     return [
         ReceivedPlace(received.partition, offset, received.receipt)
         for run in received.runs
@@ -382,7 +382,7 @@ def places_of(received: PartitionReceived) -> list[ReceivedPlace]:
 
 
 def missing_places(received: PartitionReceived, messages: Sequence[Message]) -> list[ReceivedPlace]:
-    """Return the places of messages whose records did not come with them."""
+    """Return the places of received messages whose records are missing from the reply."""
     if sum(run.count for run in received.runs) == len(messages):
         return []
     found = {message.offset for message in messages}

@@ -1,8 +1,8 @@
-"""Joining large messages that were received, as far as memory is allowed for.
+"""Reassembler of large messages, within a limit of memory.
 
-Shell without tasks. What does not fit any more is given back, and does not count as received; so a
-call holds one message more than fits at no time. So is what could not be read while the leases of
-those before it have time.
+Shell without tasks. Messages above the limit are returned to the queue and do not count as
+received; so a call never holds more than one message above the limit. A message that could not be
+read while the leases of those before it have time is returned, too.
 """
 
 import math
@@ -25,27 +25,27 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.queues import SettleAction
 
 _GIVING_BACK_S: Final = 1.0
-"""How long somebody who was cancelled stays to give back what nobody saw."""
+"""Seconds for which a cancelled call stays to return its messages."""
 
 
 @final
 class Reassembler:
-    """Joins messages of one queue."""
+    """Joins large messages of one queue."""
 
     def __init__(self, settler: QueueSettler) -> None:
-        """Give back through `settler` what does not fit."""
+        """Return messages above the limit through `settler`."""
         self._settler = settler
 
     async def joined(self, messages: Sequence[Message], max_bytes: int) -> list[Message]:
-        """Return messages, large ones joined if they have up to `max_bytes` bytes.
+        """Return messages; large messages of up to `max_bytes` bytes are joined.
 
-        All that are joined have no more than that together, or are a single one; from the first
-        one on that does not fit, or takes too long, messages are given back, so that their order
-        stays. If cancelled, all are given back. Those that
-        are longer, or whose chunks the topic has deleted, are returned as they are.
+        All joined messages have no more than that together, or are a single one. From the first
+        message on that does not fit, or takes too long, messages are returned to the queue, so that
+        their order stays. If cancelled, all are returned. Messages that are longer, or whose chunks
+        the topic has deleted, are handed out without their value.
 
         Raises:
-            TidelogError: The first one could not be read; all were given back.
+            TidelogError: The first message could not be read; all were returned to the queue.
         """
         if all(message.content or not message.headers for message in messages):
             return list(messages)
@@ -54,7 +54,7 @@ class Reassembler:
             failure = await _join_all(messages, max_bytes, found)
             rest = messages[len(found) :]
             if isinstance(failure, CorruptRecordError):
-                # It counts, so that messages which nobody can read are dead letters some day.
+                # The release counts, so that unreadable messages become dead letters in the end.
                 verdict = Disposition(SettleAction.RELEASE, reason=str(failure))
                 await self._settle(rest[:1], verdict)
                 rest = rest[1:]
@@ -69,16 +69,16 @@ class Reassembler:
 
     async def _settle(self, messages: Sequence[Message], verdict: Disposition) -> None:
         if messages:
-            with suppress(TidelogError, trio.ClosedResourceError):  # Then their time has to pass.
+            with suppress(TidelogError, trio.ClosedResourceError):  # Then their leases must expire.
                 await self._settler.settle([each.place for each in messages], verdict)
 
 
 async def _join_all(
     messages: Sequence[Message], max_bytes: int, found: list[Message]
 ) -> TidelogError | None:
-    """Add messages to `found`, joined, until one does not fit; return why the next one failed.
+    """Add joined messages to `found` until one does not fit; return the error of the next one.
 
-    Those that were found wait for chunks of others for half of their time at most.
+    Messages in `found` wait for chunks of others for half of their time at most.
     """
     now = trio.current_time()
     left_s = min((message.lease.expires_at for message in messages), default=now) - now
@@ -96,18 +96,18 @@ async def _join_all(
             found.append(whole)
             room -= length
             continue
-        break  # It was in time no more.
+        break  # Its time was over.
     return None
 
 
 async def joined(message: Message, max_bytes: int) -> Message:
     """Return a message with its value, unless that is longer than `max_bytes`.
 
-    If the topic has deleted its chunks, `value` says so when it is asked for.
+    If the topic has deleted its chunks, reading `value` raises the error.
 
     Raises:
-        CorruptRecordError: A chunk is damaged.
-        TidelogError: Nobody could be asked.
+        CorruptRecordError: A chunk is corrupt.
+        TidelogError: No broker answered.
     """
     if not _length_to_join(message, max_bytes):
         return message
@@ -119,7 +119,7 @@ async def joined(message: Message, max_bytes: int) -> Message:
 
 
 def _length_to_join(message: Message, max_bytes: int) -> int:
-    """Return how long a message is that is to be joined, 0 for others."""
+    """Return the length of a message that is to be joined, 0 for others."""
     if message.content or not message.headers:
         return 0
     try:

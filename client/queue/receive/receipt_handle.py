@@ -1,8 +1,8 @@
-"""Receipt handles: which message was received, and by whom, as text that any process may use.
+"""Receipt handles: the receipt of a delivery as text, which any process may use.
 
 Pure: no clock, no I/O. A handle is the receipt of a receive, which only brokers of the queue can
-make or read, with the place of one of its messages. It holds no leader epoch: it is as good after
-any number of leader changes. Base64 without padding, of the alphabet that is safe in addresses.
+create or read, with the place of one of its messages. It holds no leader epoch: it stays valid
+after any number of leader changes. Base64 without padding, in the URL-safe alphabet.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -17,7 +17,7 @@ _NUMBER_END = 1 << 63
 
 
 class ReceivedPlace(NamedTuple):
-    """One message of one receive."""
+    """Message of a receive."""
 
     partition: int
     offset: int
@@ -29,16 +29,16 @@ _Content = tuple[int, int, int, bytes]
 
 
 def handle_of(place: ReceivedPlace) -> str:
-    """Return the handle of a message that was received."""
+    """Return the handle of a received message."""
     packed = msgspec.msgpack.encode((_VERSION, *place))
     return urlsafe_b64encode(packed).rstrip(b"=").decode("ascii")
 
 
 def place_of(handle: str) -> ReceivedPlace:
-    """Return what a handle says. Whether it is right is for the broker to say.
+    """Return the content of a handle. The broker decides whether it is valid.
 
     Raises:
-        InvalidReceiptError: The text is no handle.
+        InvalidReceiptError: The text is not a handle.
     """
     try:
         packed = urlsafe_b64decode(handle.encode("ascii") + b"=" * (-len(handle) % 4))
@@ -46,7 +46,7 @@ def place_of(handle: str) -> ReceivedPlace:
     except ValueError:
         raise _not_a_handle(handle) from None
     found = ReceivedPlace(partition, offset, receipt)
-    # Decoders pass over what does not belong there.
+    # Decoders skip characters outside of their alphabet.
     is_whole = handle_of(found) == handle and 0 <= min(found[:2]) <= max(found[:2]) < _NUMBER_END
     if version != _VERSION or not is_whole:
         raise _not_a_handle(handle)
@@ -55,4 +55,4 @@ def place_of(handle: str) -> ReceivedPlace:
 
 def _not_a_handle(text: str) -> InvalidReceiptError:
     shown = text if len(text) <= 40 else f"{text[:40]}..."  # noqa: PLR2004  (enough to know it by)
-    return InvalidReceiptError(f"{shown!r} is no receipt handle; use one that a receive gave")
+    return InvalidReceiptError(f"{shown!r} is no receipt handle; use one from a receive")

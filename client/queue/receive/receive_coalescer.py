@@ -1,10 +1,10 @@
-"""Receives of one client that begin at the same time, as one request.
+"""Coalescer of receives that one client starts at the same time.
 
-Shell without tasks. Who answers for many workers, or has many of them wake up at once, gets as many
-receives in one turn of the loop; asked one by one they would cost a request, an entry of the
-journal and a reply each. Nobody waits for others: what is there when the loop has gone round once
-goes together. One of those who wait asks for all; when messages come, who began first is served
-first, and the next one who has none asks for the rest.
+Shell without tasks. A process that serves many workers, or wakes many of them at once, starts as
+many receives in one turn of the event loop; each alone would cost a request, an entry of the
+journal and a reply. No receive waits for others: those of one turn of the loop are coalesced. One
+member of the group asks for all. When messages arrive, members are served in the order of their
+calls, and the next one without messages asks for the rest.
 
 Invariant: in a group that has members, exactly one of them asks, or has been told to.
 """
@@ -22,14 +22,14 @@ from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.wire.errors import TidelogError
 
 _TOGETHER_MAX: Final = 200
-"""Messages that are asked for at once, unless a single caller wants more: while one group is being
-worked on, the broker has the next one to think of."""
+"""Maximum messages of one request, unless a single caller wants more: while one group is being
+processed, the broker works on the next one."""
 _GIVING_BACK_S: Final = 1.0
-"""How long somebody who was cancelled stays to give back what nobody saw."""
+"""Seconds for which a cancelled call stays to return its messages."""
 
 
 class _GroupKey(NamedTuple):
-    """Receives with the same key are coalesced."""
+    """Key of receives that may be coalesced."""
 
     visibility_timeout_ms: int | None
     max_bytes: int
@@ -40,46 +40,46 @@ class _GroupKey(NamedTuple):
 @final
 @dataclass(eq=False, slots=True)
 class _Member:
-    """One caller."""
+    """Caller in a group."""
 
     max_messages: int
     messages: list[Message] = field(default_factory=list[Message])
     failure: TidelogError | None = None
     is_served: bool = False
     has_turn: trio.Event = field(default_factory=trio.Event)
-    """Set when it is served, or is to ask."""
+    """Set when it is served, or has to ask."""
 
 
 @final
 class _Group:
-    """Callers who ask together."""
+    """Callers that share a request."""
 
     def __init__(self, key: _GroupKey, options: ReceiveOptions, ends_at: float) -> None:
         self.key = key
         self.options = options
         self.ends_at = ends_at
         self.members: dict[_Member, None] = {}
-        """Who is not served, in the order in which they came."""
+        """Callers that are not served, in the order of their calls."""
 
     @property
     def max_messages(self) -> int:
         return sum(member.max_messages for member in self.members)
 
     def call_next(self) -> None:
-        """Tell the first one to ask."""
+        """Wake the first member, which asks next."""
         for member in self.members:
             member.has_turn.set()
             return
 
     def serve(self, member: _Member, messages: list[Message]) -> None:
-        """Give a member its messages."""
+        """Serve a member with its messages."""
         del self.members[member]
         member.messages = messages
         member.is_served = True
         member.has_turn.set()
 
     def fail(self, error: TidelogError) -> None:
-        """Tell everybody why there are none; one error that all raise would grow each time."""
+        """Fail all members with copies: one error that all raise would grow each time."""
         for member in list(self.members):
             member.failure = copy(error)
             self.serve(member, [])
@@ -87,10 +87,10 @@ class _Group:
 
 @final
 class ReceiveCoalescer:
-    """Receives messages of one queue, for any number of callers at once."""
+    """Receives messages of one queue, for any number of concurrent callers."""
 
     def __init__(self, receiver: QueueReceiver, settler: QueueSettler) -> None:
-        """Ask by `receiver`; give back through `settler` what nobody wants any more."""
+        """Receive through `receiver`; return surplus messages through `settler`."""
         self._receiver = receiver
         self._settler = settler
         self._open: dict[_GroupKey, _Group] = {}
@@ -99,7 +99,7 @@ class ReceiveCoalescer:
     async def receive(self, options: ReceiveOptions, *, wait_s: float) -> list[Message]:
         """Return some messages; see `QueueReceiver.receive`.
 
-        An attempt that may be repeated is known by its messages, and goes alone.
+        A receive with an attempt id is recognised by its messages, so it is not coalesced.
         """
         if options.attempt_id is not None:
             return await self._receiver.receive(options, wait_s=wait_s)
@@ -130,7 +130,7 @@ class ReceiveCoalescer:
         """Ask for all members, and serve as many as there are messages for.
 
         Raises:
-            TidelogError: They could not be asked for; the others are told.
+            TidelogError: The request failed; the others fail with it.
         """
         self._close(group)
         options = group.options._replace(max_messages=group.max_messages)
@@ -148,14 +148,14 @@ class ReceiveCoalescer:
             group.serve(member, mine)
             served += len(mine)
         group.call_next()
-        # Some have left since they were asked for.
+        # Members may have left since the request.
         self._settler.settle_soon([each.place for each in messages[served:]], RETURN)
         if is_shared:
-            # All who were served go on in one turn of the loop: what they do next goes together.
+            # All served callers continue in one turn of the loop, so their next calls coalesce.
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     def _leave(self, group: _Group, member: _Member) -> None:
-        """Be no member any more; if it was the one who asks, another one does."""
+        """Remove a member; if it was to ask, wake the next one."""
         if member in group.members:
             del group.members[member]
             if member.has_turn.is_set():
@@ -172,5 +172,5 @@ class ReceiveCoalescer:
             with trio.move_on_after(_GIVING_BACK_S, shield=True):
                 with suppress(
                     TidelogError, trio.ClosedResourceError
-                ):  # Then their time has to pass.
+                ):  # Then their leases must expire.
                     await self._settler.settle([each.place for each in messages], RETURN)

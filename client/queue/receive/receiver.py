@@ -1,14 +1,13 @@
-"""Receiving messages from all partitions of a queue, wherever they are served.
+"""Receiver of messages from all partitions of a queue, on all of its brokers.
 
-Shell: asks one broker after the other for what is there; if that is nothing, waits at all of them
-at once until one has something. No task of its own: an answer is taken over in the task of the
-connection that brought it. Requests that are still under way when a call ends are left to the next
-call that wants the same; what they bring while nobody asks is given back at once, and does not
-count as received. So the requests under way are no more than those of the calls that were made at
-the same time.
+Shell: asks one broker after the other for available messages; if there are none, long-polls all of
+them at once. It has no task: the task of the connection that brings a reply stores it. Requests in
+flight at the end of a call are left to the next call with the same options. Messages that arrive
+without such a call are returned at once, and do not count as received. So the requests in flight
+are no more than those of the concurrent calls.
 
-Invariant: an empty answer means that every partition was asked after the call began, and had
-nothing. While some cannot be asked, that is tried again for up to `request_timeout`.
+Invariant: an empty result means that every partition was asked after the call began, and had
+nothing. A partition that cannot be asked is retried for up to `request_timeout`.
 """
 
 import math
@@ -61,55 +60,54 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import Outcome, RpcConnection
 
 _GIVING_BACK_S: Final = 1.0
-"""How long somebody who was cancelled stays to give back what nobody saw."""
+"""Seconds for which a cancelled call stays to return its messages."""
 _CONNECTING_S: Final = 0.25
-"""How long others have to wait for a broker to which there is no connection yet."""
+"""Seconds for which other brokers wait for a new connection."""
 _SLOW_S: Final = 0.25
-"""How long messages that are in hand wait for a broker that may have some as well."""
+"""Seconds for which received messages wait for a broker that may have more."""
 _SILENT_S: Final = 2.0
-"""How long the others are not asked while a broker has not said what is there."""
+"""Seconds for which the other brokers wait for a reply of one broker."""
 _EARLY_S: Final = 0.5
-"""A broker that says so much too early that there is nothing is about to stop."""
+"""An empty reply that is so many seconds early means that the broker is about to stop."""
 _BELIEVED_S: Final = 20.0
-"""How long a broker that has nothing to say is believed to be there; then others are asked who
-serves in its place."""
+"""Seconds without a reply after which other brokers are asked for the leader."""
 _GRACE_S: Final = 1.0
-"""How much longer than the caller wants to wait a broker may take to say that there is nothing."""
+"""Seconds after the caller's wait for a broker to reply that there is nothing."""
 
 
 class ReceiveOptions(NamedTuple):
-    """What one call is to receive."""
+    """Options of one call."""
 
     max_messages: int
     max_bytes: int
     visibility_timeout_ms: int | None
     holder: str
     attempt_id: bytes | None
-    """FIFO queues: by which a repeated request is known."""
+    """Receive attempt id in FIFO queues."""
 
 
 @final
 @dataclass(slots=True, eq=False)
 class _Poll:
-    """One request under way."""
+    """Request in flight."""
 
     opener: Final["_Call"]
-    """Who began it: what was not there before others began says nothing to them."""
+    """Call that sent it: an empty reply means nothing to calls that began later."""
     call: "_Call"
-    """Who gets what it brings, unless that is over."""
+    """Call that gets its messages, unless that has ended."""
     node_id: int
     connection: RpcConnection
     description: QueueDescription
     partitions: list[int]
     ends_at: float
-    """When the broker says at the latest that there is nothing."""
+    """Latest time of an empty reply."""
     expires_at: float
     """When the connection counts as dead."""
 
 
 @final
 class QueueReceiver:
-    """Receives messages of one queue, for any number of callers at once."""
+    """Receives messages of one queue, for any number of concurrent callers."""
 
     def __init__(
         self,
@@ -119,27 +117,27 @@ class QueueReceiver:
         *,
         name: str,
     ) -> None:
-        """Receive from the queue `name`; what comes too late is given back through `settler`."""
+        """Receive from the queue `name`; return late messages through `settler`."""
         self.cluster = cluster
         self.queue_metadata = queue_metadata
         self.settler = settler
         self.reader = ChunkReader(cluster)
         self.name = name
         self.left_polls: dict[_Poll, None] = {}
-        """Requests under way whose callers are gone."""
+        """Requests in flight whose callers are gone."""
         self.turn = 0
-        """Which broker and which partition is asked first next time."""
+        """Counter that rotates the first broker and the first partition of a call."""
         self.was_empty = False
-        """Whether the last call found nothing: then the next one waits everywhere at once."""
+        """Whether the last call found nothing: then the next one polls all brokers at once."""
 
     async def receive(self, options: ReceiveOptions, *, wait_s: float) -> list[Message]:
         """Return some messages; none if there are none for `wait_s` seconds.
 
-        If cancelled, nothing stays leased, as far as brokers can be told so.
+        If cancelled, nothing stays leased, as far as brokers can be told.
 
         Raises:
             UnknownQueueError: There is no such queue.
-            TidelogError: A partition could not be asked, and the others had nothing.
+            TidelogError: A partition did not answer, and the others had nothing.
         """
         self.turn += 1
         call = _Call(self, options, wait_s)
@@ -155,7 +153,7 @@ class QueueReceiver:
         return messages
 
     def on_complete(self, poll: _Poll, outcome: Outcome) -> None:
-        """Give what a request has brought to whoever asks now."""
+        """Pass the reply of a request to the current call."""
         self.left_polls.pop(poll, None)
         poll.call.on_complete(poll, outcome)
 
@@ -168,26 +166,26 @@ class _Call:
         now = trio.current_time()
         self.options = options
         self.is_over = False
-        """Whether what comes now comes too late."""
+        """Whether messages that arrive now are too late."""
         self._receiver = receiver
         self._cluster = receiver.cluster
         self._ends_at = now + wait_s
-        # Who was asked to wait for so long says a moment later that there is nothing.
+        # A broker with this maximum wait sends its empty reply a moment later.
         self._gives_up_at = now + max(wait_s + _GRACE_S, receiver.cluster.config.request_timeout)
         self._is_leasing = True
-        """Whether nobody else is to have what is received, for a while at least."""
+        """Whether received messages are hidden from others, at least for a while."""
         self._messages: list[Message] = []
         self._polls: dict[_Poll, None] = {}
         self._answered: set[int] = set()
         """Partitions that had nothing."""
         self._failures: dict[int, TidelogError] = {}
-        """Why partitions could not be asked that have not answered since; the latest is last."""
+        """Errors of partitions that have not answered since; the latest is last."""
         self._failure_count = 0
         self._retry_at = -math.inf
         self._arrival = trio.Event()
 
     async def run(self) -> list[Message]:
-        """Receive."""
+        """Receive messages."""
         await trio.lowlevel.checkpoint_if_cancelled()
         description = await self._find()
         by_default = description.config["visibility_timeout_ms"]
@@ -210,9 +208,9 @@ class _Call:
         return self._messages
 
     def _has_messages(self) -> bool:
-        """Return whether there are any, without those that somebody else may have by now.
+        """Return whether there are messages, without those whose lease is over.
 
-        An answer may come later than the end of the lease that it speaks of.
+        A reply may arrive after the end of its lease.
         """
         if self._is_leasing:
             now = trio.current_time()
@@ -220,40 +218,40 @@ class _Call:
         return bool(self._messages)
 
     async def give_back_all(self) -> None:
-        """Give back what the caller does not get."""
+        """Return the messages that the caller does not get."""
         places = [message.place for message in self._messages]
         self.leave()
-        with suppress(TidelogError, trio.ClosedResourceError):  # Then their time has to pass.
+        with suppress(TidelogError, trio.ClosedResourceError):  # Then their leases must expire.
             await self._receiver.settler.settle(places, RETURN)
 
     def leave(self) -> None:
-        """Leave to others what is under way."""
+        """Leave requests in flight to other calls."""
         self.is_over = True
         self._messages = []
         self._receiver.left_polls.update(self._polls)
         self._polls.clear()
 
-    # -- asking -----------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     async def _find(self) -> QueueDescription:
         return await self._receiver.queue_metadata.find(self._receiver.name)
 
     def _partitions(self, description: QueueDescription) -> list[int]:
-        """Return all partitions, beginning with another one each time."""
+        """Return all partitions, starting with another one each time."""
         count = len(description.partitions)
         leader_count = len({each.leader_id for each in description.partitions}) or 1
         start = self._receiver.turn // leader_count
         return [(start + step) % count for step in range(count)]
 
     async def _by_node(self, among: Sequence[int] | None = None) -> dict[int, list[int]]:
-        """Return the partitions of each broker, beginning with another one each time."""
+        """Return the partitions of each broker, starting with another broker each time."""
         description = await self._find()
         found: dict[int, list[int]] = {}
         for partition in self._partitions(description) if among is None else among:
             leader_id = description.partitions[partition].leader_id
             if leader_id is None:
                 error = NotLeaderError(
-                    f"nobody serves partition {partition} of queue {self._receiver.name!r} now"
+                    f"partition {partition} of queue {self._receiver.name!r} has no leader now"
                 )
                 self._failed(description, [partition], error)
             else:
@@ -263,7 +261,7 @@ class _Call:
         return {node_id: found[node_id] for node_id in nodes[start:] + nodes[:start]}
 
     def _take_over(self, description: QueueDescription) -> None:
-        """Take over requests that others left, unless somebody is being asked for the same."""
+        """Adopt requests of earlier calls for partitions without a request in flight."""
         asked = {partition for poll in self._polls for partition in poll.partitions}
         for poll in list(self._receiver.left_polls):
             if asked.isdisjoint(poll.partitions) and self._is_wanted(poll, description):
@@ -273,10 +271,10 @@ class _Call:
                 asked.update(poll.partitions)
 
     def _is_wanted(self, poll: _Poll, description: QueueDescription) -> bool:
-        """Return whether a request that somebody left asks for what this call wants.
+        """Return whether a request of an earlier call has the options of this call.
 
-        It may ask for more messages: what is too much is given back. An attempt is not repeated
-        by others, so its id does not matter.
+        It may ask for more messages: surplus ones are returned. Other calls do not repeat an
+        attempt, so its id does not matter.
         """
         mine, theirs = self.options, poll.opener.options
         return (
@@ -291,10 +289,10 @@ class _Call:
         )
 
     async def _sweep(self, by_node: dict[int, list[int]]) -> None:
-        """Ask for what is there, one broker after the other.
+        """Ask for available messages, one broker after the other.
 
-        Those who have been asked already have had nothing. Nobody waits long for one that is
-        silent: the lease of what is in hand is running.
+        Brokers that were asked already had nothing. A silent broker is not waited for long: the
+        lease of received messages is running.
         """
         for node_id, partitions in by_node.items():
             if len(self._messages) >= self.options.max_messages:
@@ -314,7 +312,7 @@ class _Call:
                 await self._wait(goes_on_at)
 
     async def _ask_where_idle(self, partitions: Sequence[int]) -> None:
-        """Ask for partitions that nobody is being asked for; once more only while there is time."""
+        """Ask for partitions without a request in flight; poll again only while there is time."""
         self._take_over(await self._find())
         wait_ms = max(0, round((self._ends_at - trio.current_time()) * 1000))
         polls = [poll for poll in self._polls if wait_ms or poll.opener is self]
@@ -329,7 +327,7 @@ class _Call:
             await self._ask(node_id, by_node[node_id], max_wait_ms=wait_ms)
 
     async def _ask(self, node_id: int, partitions: list[int], *, max_wait_ms: int) -> _Poll | None:
-        """Ask a broker, unless it cannot be reached, or nothing is wanted any more."""
+        """Send a request, unless the broker is unreachable or no messages are wanted any more."""
         description = await self._find()
         connection = await self._connection(node_id)
         if connection is None:
@@ -338,8 +336,8 @@ class _Call:
             return None
         options = self.options
         room = options.max_messages - len(self._messages)
-        # Some may have come since it was decided to ask. A repeated attempt would bring them again,
-        # and too late: then they would be given back, though the caller has them.
+        # Messages may have arrived since the decision to ask. A repeated attempt would bring them
+        # again, too late: then they would be returned to the queue, although the caller has them.
         in_hand = {message.partition for message in self._messages}
         partitions = [each for each in partitions if each not in in_hand]
         if room <= 0 or not partitions:
@@ -367,7 +365,7 @@ class _Call:
         return poll
 
     async def _connection(self, node_id: int) -> RpcConnection | None:
-        """Return the connection to a broker, `None` if it takes long to make one."""
+        """Return the connection to a broker, `None` if it takes long to connect."""
         connection = self._cluster.live_connection(node_id)
         if connection is not None:
             return connection
@@ -377,14 +375,14 @@ class _Call:
         return None
 
     async def _wait(self, until: float = math.inf) -> None:
-        """Wait until something arrived, or it is time to do something."""
+        """Wait until a reply arrives or a time is reached."""
         if not self._arrival.is_set():
             now = trio.current_time()
             moments = [until, self._ends_at + _GRACE_S, self._gives_up_at, self._retry_at]
             if any(poll.opener is not self for poll in self._polls):
-                moments.append(self._ends_at)  # Then others have to be made instead of them.
+                moments.append(self._ends_at)  # Then requests of this call must replace them.
             expiries = (poll.expires_at for poll in self._polls)
-            # All of them may have passed while others were asked.
+            # All of them may have passed while other brokers were asked.
             wake_at = min((*(each for each in moments if each > now), *expiries), default=now)
             with trio.CancelScope(deadline=wake_at):
                 await self._cluster.tasks.wait(self._arrival)
@@ -397,10 +395,10 @@ class _Call:
     def _is_nothing_left(self, now: float) -> bool:
         return now >= self._ends_at and not any(poll.opener is self for poll in self._polls)
 
-    # -- answers ----------------------------------------------------------------------------------
+    # -- replies ----------------------------------------------------------------------------------
 
     def on_complete(self, poll: _Poll, outcome: Outcome) -> None:
-        """Take what a request has brought, or give it back if this call is over."""
+        """Store the messages of a reply, or return them if this call has ended."""
         self._polls.pop(poll, None)
         if isinstance(outcome, Exception):
             self._failed(poll.description, poll.partitions, outcome)
@@ -425,7 +423,7 @@ class _Call:
         if not failed and poll.opener is self:
             self._answered.update(poll.partitions)
         if not reply.results and trio.current_time() < poll.ends_at - _EARLY_S:
-            error = ShuttingDownError("a broker does not let anybody wait any more")
+            error = ShuttingDownError("the broker ends long polls, because it is shutting down")
             self._failed(poll.description, poll.partitions, error)
 
     def _take_messages(
@@ -448,7 +446,7 @@ class _Call:
         try:
             messages = messages_of(tp, received, content, lease=lease)
         except CorruptRecordError as error:
-            # It counts, so that messages which nobody can read are dead letters some day.
+            # The release counts, so that unreadable messages become dead letters in the end.
             verdict = Disposition(SettleAction.RELEASE, reason=str(error))
             settler.settle_soon(places_of(received), verdict)
             self._failed(poll.description, [received.partition], error)
@@ -456,7 +454,7 @@ class _Call:
         missing = missing_places(received, messages)
         parts = [each.place for each in messages if each.headers and is_chunk(each.headers)]
         if parts:
-            # Brokers could not see what they are, for they were damaged then.
+            # Brokers did not recognise them as chunks, because the batch was corrupt then.
             settler.settle_soon(parts, DELETE)
             messages = [each for each in messages if not is_chunk(each.headers)]
         late = [message.place for message in messages[room:]]
@@ -466,10 +464,10 @@ class _Call:
     def _failed(
         self, description: QueueDescription, partitions: Sequence[int], error: Exception
     ) -> None:
-        """Take note that partitions could not be asked; they will be asked again."""
+        """Record the errors of partitions, which are retried."""
         if isinstance(error, WireFormatError):
             error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
-        assert isinstance(error, TidelogError), "a connection says nothing else"
+        assert isinstance(error, TidelogError), "a connection raises no other errors"
         for partition in partitions:
             self._failures.pop(partition, None)
             self._failures[partition] = error
@@ -479,7 +477,7 @@ class _Call:
             self._receiver.queue_metadata.invalidate(description)
 
     def _raise_failure(self, now: float) -> None:
-        """Raise what is in the way, if it stays there."""
+        """Raise an error that does not pass, or that stayed for too long."""
         is_late = now >= self._gives_up_at
         for failure in reversed(self._failures.values()):
             is_passing = isinstance(failure, (*PASSING_ERRORS, UnknownQueueError)) or (

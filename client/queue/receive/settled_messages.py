@@ -1,7 +1,7 @@
-"""What has become of messages that somebody watches, whoever settled them, and by what.
+"""Settlements of watched messages, from all queue objects of a client.
 
-Pure: no clock, no I/O. Only what is watched is remembered, so memory is as large as what workers
-have at a time.
+Pure: no clock, no I/O. Only watched messages are kept, so memory is bounded by the messages that
+workers have at a time.
 """
 
 from collections.abc import Iterable
@@ -13,24 +13,24 @@ from tidelog.wire.messages.queues import SettleAction
 
 @final
 class SettledMessages:
-    """One for all queues of a client: a handle may be settled through another `Queue` object."""
+    """Shared by all queues of a client: a handle may be settled through another `Queue` object."""
 
     def __init__(self) -> None:
-        """Watch nothing yet."""
+        """Start without watched messages."""
         self._watched: dict[ReceivedPlace, SettleAction | None] = {}
 
     def watch(self, place: ReceivedPlace) -> None:
-        """Remember from now on what becomes of this message."""
+        """Start recording the settlement of this message."""
         self._watched[place] = None
 
     def forget(self, place: ReceivedPlace) -> None:
-        """Watch it no longer."""
+        """Stop watching a message."""
         self._watched.pop(place, None)
 
     def note(
         self, partition: int, receipt: bytes, offsets: Iterable[int], *, action: SettleAction
     ) -> None:
-        """Take note that messages of one receive were settled; what is extended is not."""
+        """Record that messages of one receive were settled; an extension does not count."""
         if action is SettleAction.EXTEND or not self._watched:
             return
         for offset in offsets:
@@ -39,5 +39,5 @@ class SettledMessages:
                 self._watched[place] = action
 
     def action_of(self, place: ReceivedPlace) -> SettleAction | None:
-        """Return what was done last with a message that is watched, `None` if nothing."""
+        """Return the last settlement of a watched message, `None` without one."""
         return self._watched.get(place)

@@ -1,12 +1,12 @@
-"""Settling messages: what is to become of them is told to those who serve them.
+"""Settler of messages: sends settlements to the leaders of their partitions.
 
-Shell: two requests to each broker are under way at a time, and what comes meanwhile goes together
-in the next one, so requests grow by themselves under load. Answers are taken over in the task of
-the connection that brought them. What could not be told is told again, and again, to whoever serves
-the partition then.
+Shell: two requests to each broker are in flight at a time, and settlements that arrive meanwhile
+share the next one, so requests grow by themselves under load. The task of the connection that
+brings a reply handles it. A settlement that failed is sent again to the current leader of the
+partition.
 
-A settlement whose answer was lost may have been carried out. Told again, it may be refused because
-it was: then that is success.
+A settlement whose reply was lost may have been executed. The retry may be refused for that reason:
+then it has succeeded.
 """
 
 import math
@@ -53,29 +53,30 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import Outcome, RpcConnection
 
 _FLIGHTS_MAX: Final = 2
-"""Requests to one broker at a time: one is carried out while the next one is on its way. With more,
-each would have less in it, and need as many syncs."""
+"""Maximum requests in flight to one broker: one is executed while the next one is sent. With more,
+each would have fewer settlements, and need as many syncs."""
 _SETTLEMENTS_MAX: Final = 500
-"""In one request."""
+"""Maximum settlements of one request."""
 _MESSAGES_MAX: Final = 50_000
-"""In one request, unless they are of a single receive: brokers take so many runs at most."""
+"""Maximum messages of one request, unless they are of a single receive: brokers accept so many runs
+at most."""
 _REFUSED_BECAUSE_DONE: Final = {
-    SettleAction.DELETE: (),  # What is deleted may be deleted: what is refused is a dead letter.
+    SettleAction.DELETE: (),  # A repeated delete succeeds; a refusal means a dead letter.
     SettleAction.EXTEND: (),
     SettleAction.RELEASE: (MessageGoneError, ReceiptExpiredError),
     SettleAction.REJECT: (MessageGoneError,),
     SettleAction.RETURN: (MessageGoneError, ReceiptExpiredError),
 }
-"""What may be said the second time because of the first."""
+"""Errors of a retry that mean that the first attempt was executed."""
 
 
 @final
 @dataclass(eq=False, slots=True)
 class _Call:
-    """What one caller waits for."""
+    """Call of `settle`, which waits for its operations."""
 
     errors: dict[int, TidelogError] = field(default_factory=dict[int, TidelogError])
-    """By place in what the caller gave."""
+    """Errors by index in the caller's list."""
     deadline: float = math.inf
     open_count: int = 0
     is_done: trio.Event = field(default_factory=trio.Event)
@@ -84,7 +85,7 @@ class _Call:
 @final
 @dataclass(eq=False, slots=True)
 class _Operation:
-    """Messages of one receive that a caller wants settled alike."""
+    """Messages of one receive with the same settlement, from one caller."""
 
     call: _Call
     partition: int
@@ -92,12 +93,12 @@ class _Operation:
     verdict: Disposition
     offsets: list[int] = field(default_factory=list[int])
     indexes: list[int] = field(default_factory=list[int])
-    """Where the caller named each of them."""
+    """Index of each message in the caller's list."""
     failure_count: int = 0
     is_done_perhaps: bool = False
 
     def places(self) -> dict[int, list[int]]:
-        """Return by offset where the caller named it."""
+        """Return the indexes of each offset in the caller's list."""
         found: dict[int, list[int]] = {}
         for offset, index in zip(self.offsets, self.indexes, strict=True):
             found.setdefault(offset, []).append(index)
@@ -107,7 +108,7 @@ class _Operation:
 @final
 @dataclass(eq=False, slots=True)
 class _NodeQueue:
-    """What one broker is to be told of one queue: another one of this name is another queue."""
+    """Operations for one queue at one broker; a recreated queue of its name is another queue."""
 
     node_id: int
     queue_id: bytes
@@ -116,11 +117,11 @@ class _NodeQueue:
 
     @property
     def may_send(self) -> bool:
-        """Whether something waits, and a request may leave now."""
+        """Whether an operation waits, and a request may be sent now."""
         return bool(self.waiting) and self.in_flight_count < _FLIGHTS_MAX
 
     def take(self) -> list[_Operation]:
-        """Remove and return what goes together; there is something."""
+        """Remove and return the operations of the next request, at least one."""
         operations = [self.waiting.popleft()]
         message_count = len(operations[0].offsets)
         while self.waiting and len(operations) < _SETTLEMENTS_MAX:
@@ -134,16 +135,16 @@ class _NodeQueue:
 @final
 @dataclass(eq=False, slots=True)
 class _InFlight:
-    """One request under way."""
+    """Request in flight."""
 
     node_queue: _NodeQueue
     connection: RpcConnection
     alike: list[list[_Operation]]
-    """What each of its settlements is for."""
+    """Operations of each settlement."""
     expires_at: float
     """When the connection counts as dead."""
     is_late: bool = False
-    """Whether it does, because of this one."""
+    """Whether this request has caused that."""
 
 
 @final
@@ -160,13 +161,13 @@ class QueueSettler:
     ) -> None:
         """Settle messages of the queue `name`."""
         self.settled = settled
-        """What has become of messages that workers have."""
+        """Settlements of messages that workers have."""
         self._cluster = cluster
         self._queue_metadata = queue_metadata
         self._name = name
         self._node_queues: dict[tuple[int, bytes], _NodeQueue] = {}
         self._in_flight: dict[_InFlight, None] = {}
-        """In the order in which they were sent, which is that of their expiry."""
+        """Requests in the order in which they were sent, which is that of their expiry."""
         self._sends = Coalescer(self._drain_all)
         self._is_watching = False
 
@@ -182,16 +183,16 @@ class QueueSettler:
         If cancelled, each of them may be settled or not.
 
         Args:
-            places: Which messages.
-            verdict: What is to become of them.
-            deadline: Until when, in seconds of trio's clock, what fails is tried again; at most
-                for `request_timeout`.
+            places: Messages.
+            verdict: Settlement.
+            deadline: End of retries, in seconds of trio's clock; at most `request_timeout` from
+                now.
 
         Raises:
             BrokerError: The only message could not be settled.
-            BatchError: Some of several messages could not be settled; it says which, and why.
+            BatchError: Some of several messages could not be settled; it has their errors.
             UnknownQueueError: There is no such queue.
-            ConnectionLostError: Nobody answers; it may be settled or not.
+            ConnectionLostError: No broker answers; the messages may or may not be settled.
         """
         if not places:
             await trio.lowlevel.checkpoint()
@@ -206,7 +207,7 @@ class QueueSettler:
             leader_of(description, operation.partition)
         call.open_count = len(
             operations
-        )  # All at once: one of them may be over before the next goes.
+        )  # All at once: one of them may end before the next is enqueued.
         for operation in operations:
             self._enqueue(operation, description)
         await self._send_all()
@@ -214,7 +215,7 @@ class QueueSettler:
         if not call.errors:
             return
         if len(places) == 1:
-            raise copy(call.errors[0])  # Others may have the same, and it would grow each time.
+            raise copy(call.errors[0])  # Callers may share it, and it would grow with each raise.
         raise BatchError(
             f"{len(call.errors)} of {len(places)} messages could not be settled, the first one"
             f" because: {next(iter(call.errors.values()))}",
@@ -222,7 +223,7 @@ class QueueSettler:
         )
 
     def settle_soon(self, places: Sequence[ReceivedPlace], verdict: Disposition) -> None:
-        """Settle messages in a task of the client; nobody learns of failures."""
+        """Settle messages in a task of the client; failures are only traced."""
         if places:
             self._cluster.tasks.start_soon(self._try_to_settle, list(places), verdict)
 
@@ -233,7 +234,7 @@ class QueueSettler:
             self._cluster.env.probe("client.not_settled", queue=self._name, error=str(error))
 
     def _enqueue(self, operation: _Operation, description: QueueDescription) -> None:
-        """Have an operation wait for its turn."""
+        """Enqueue an operation at the leader of its partition."""
         try:
             leader_id = leader_of(description, operation.partition)
         except TidelogError as error:
@@ -241,10 +242,10 @@ class QueueSettler:
             return
         if leader_id is None:
             self._queue_metadata.invalidate(description)
-            nobody = NotLeaderError(
-                f"nobody serves partition {operation.partition} of the queue now"
+            no_leader = NotLeaderError(
+                f"partition {operation.partition} of the queue has no leader now"
             )
-            self._failed(operation, nobody)
+            self._failed(operation, no_leader)
             return
         queue_id = description.queue_id
         node_queue = self._node_queues.get((leader_id, queue_id))
@@ -253,7 +254,7 @@ class QueueSettler:
         node_queue.waiting.append(operation)
 
     async def _send_all(self) -> None:
-        """Send what waits and may leave, with all that comes in this turn of the loop."""
+        """Send waiting operations, with all that are enqueued in this turn of the loop."""
         if any(node_queue.may_send for node_queue in self._node_queues.values()):
             await self._sends.request()
 
@@ -285,7 +286,7 @@ class QueueSettler:
         connection.submit(api.SETTLE, request, partial(self._on_complete, in_flight))
 
     def _on_complete(self, in_flight: _InFlight, outcome: Outcome) -> None:
-        """Take over what came of a request, and send what has come meanwhile."""
+        """Handle the outcome of a request, and send operations that wait."""
         del self._in_flight[in_flight]
         in_flight.node_queue.in_flight_count -= 1
         if in_flight.is_late:
@@ -307,13 +308,13 @@ class QueueSettler:
         self._drain(in_flight.node_queue)
 
     def _all_failed(self, groups: Iterable[Sequence[_Operation]], error: Exception) -> None:
-        assert isinstance(error, TidelogError), "a connection says nothing else"
+        assert isinstance(error, TidelogError), "a connection raises no other errors"
         for operations in groups:
             for operation in operations:
                 self._failed(operation, error)
 
     async def _watch(self) -> None:
-        """Close connections on which a request has no answer in time, while some are under way."""
+        """Close connections on which a request is overdue, while requests are in flight."""
         try:
             while self._in_flight:
                 oldest = next(iter(self._in_flight))
@@ -362,7 +363,7 @@ class QueueSettler:
         )
 
     def _abandon(self, operation: _Operation, error: TidelogError) -> None:
-        """Have no part of an operation carried out any more."""
+        """Fail the rest of an operation."""
         if _is_done(operation, error):
             self._note(operation, operation.offsets)
         else:
@@ -370,7 +371,7 @@ class QueueSettler:
         _finish(operation)
 
     def _failed(self, operation: _Operation, error: TidelogError) -> None:
-        """Have an operation carried out later, if that may help."""
+        """Retry an operation later, if that may help."""
         if isinstance(error, WireFormatError):
             error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
         may_help = isinstance(error, (*PASSING_ERRORS, UnknownQueueError))
@@ -379,7 +380,7 @@ class QueueSettler:
             self._abandon(operation, error)
             return
         if not isinstance(error, (ConnectError, UnknownQueueError)):
-            # Also a broker that is deposed may have had it committed.
+            # A deposed leader may have had it committed, too.
             operation.is_done_perhaps = True
         operation.failure_count += 1
         self._cluster.tasks.start_soon(self._enqueue_again, operation, error, delay)
@@ -425,7 +426,7 @@ def _operations(
 
 
 def _alike(operations: Iterable[_Operation]) -> list[list[_Operation]]:
-    """Return operations by what is to become of messages of which receive: one settlement each."""
+    """Return operations grouped by receive and verdict: one settlement each."""
     found: dict[tuple[int, bytes, Disposition], list[_Operation]] = {}
     for operation in operations:
         found.setdefault((operation.partition, operation.receipt, operation.verdict), []).append(
@@ -454,7 +455,7 @@ def _finish(operation: _Operation) -> None:
 
 
 def _is_done(operation: _Operation, error: TidelogError) -> bool:
-    """Return whether an error says that what was asked for before has happened."""
+    """Return whether an error means that an earlier attempt was executed."""
     expected = _REFUSED_BECAUSE_DONE[operation.verdict.action]
     return operation.is_done_perhaps and isinstance(error, expected)
 

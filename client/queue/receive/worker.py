@@ -1,9 +1,8 @@
-"""A worker: receives messages, hands them to a function, and settles them by what that does.
+"""Worker of a queue: receives messages, calls a handler, and settles them by its result.
 
 Shell: owns the tasks of one worker. A message goes through three stages: in hand, when it was
-received and no handler has begun with it; at work; finished, until what is to become of it is
-acknowledged. As long as it is in one of the first two, nobody else gets it: it is extended in good
-time.
+received and its handler has not started; at work; finished, until its settlement is acknowledged.
+In the first two stages its visibility timeout is extended in time, so it stays in flight.
 """
 
 import traceback
@@ -40,42 +39,43 @@ from tidelog.wire.messages.queues import RECEIVE_COUNT_MAX, SettleAction
 Handler = Callable[[Message], Awaitable[object]]
 
 _GIVING_BACK_S: Final = 2.0
-"""How long a worker that is cancelled stays to give back what it has."""
+"""Seconds for which a cancelled worker stays to return its messages."""
 _HELD_FACTOR: Final = 10
-"""So many messages for each handler are held at most, with those that wait for others of their
-FIFO groups."""
+"""Maximum messages per handler that are held, including those that wait for others of their FIFO
+groups."""
 _DONE: Final = {SettleAction.DELETE, SettleAction.REJECT}
-"""After these nobody gets a message any more, and the next one of its group may begin."""
+"""Settlements after which a message is never delivered again, and the next of its group starts."""
 _RELEASE_AT_ONCE: Final = Disposition(SettleAction.RELEASE, 0)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """How a worker works."""
+    """Settings of a worker."""
 
     concurrency: int = 10
-    """Messages at work at a time; about as many more are in hand or finished, and in FIFO queues
-    those that wait for others of their groups."""
+    """Maximum messages at work at a time; about as many more are in hand or finished, and in FIFO
+    queues those that wait for others of their groups."""
 
     visibility_timeout: float | None = None
-    """For how many seconds a message is received, and extended while its handler runs; by default,
-    what the queue says. After a crash of this program others get its messages so much later."""
+    """Seconds of the visibility timeout at the receive, and of its extensions while the handler
+    runs; by default, the setting of the queue. After a crash of this program its messages become
+    visible so much later."""
 
     wait: float = 20.0
-    """For how many seconds one receive waits for messages."""
+    """Seconds that one receive waits for messages."""
 
     reject_on: tuple[type[Exception], ...] = ()
-    """Exceptions of the handler that no repetition cures: the message becomes a dead letter at
-    once. After all others it is released, and handed out again as the queue's backoff says."""
+    """Exceptions of the handler that no retry cures: the message becomes a dead letter at once.
+    After all others it is released, and delivered again after the queue's backoff."""
 
     on_error: Callable[[Message, Exception], object] | None = None
-    """Told of each exception of the handler, before the message is released or rejected; may be
-    async, and may settle the message. What it raises itself goes to the log."""
+    """Called with each exception of the handler, before the message is released or rejected; may be
+    async, and may settle the message. Exceptions of `on_error` are logged."""
 
     max_value_bytes: int = VALUE_BYTES_MAX
-    """Large messages up to this length are joined when their handler begins, so memory is needed
-    for `concurrency` of them; longer ones are read with `message.chunks()`."""
+    """Maximum bytes of large messages that are joined when their handler starts, so memory is
+    needed for `concurrency` of them; longer ones are read with `message.chunks()`."""
 
     def __post_init__(self) -> None:
         """Check the settings.
@@ -125,7 +125,7 @@ class WorkerSettings(PlainWorkerSettings, total=False):
 @final
 @dataclass(slots=True)
 class WorkerStatistics:
-    """What a worker has done."""
+    """Counters of a worker."""
 
     done_count: int = 0
     """Messages whose handler returned."""
@@ -134,7 +134,7 @@ class WorkerStatistics:
     rejected_count: int = 0
     """Messages that became dead letters at once."""
     lost_count: int = 0
-    """Messages that others may have got while the handler was at work; it was cancelled."""
+    """Messages whose lease was lost while the handler was at work; the handler was cancelled."""
 
 
 class Receive(Protocol):
@@ -148,26 +148,26 @@ class Receive(Protocol):
 
 
 class WorkedQueue(NamedTuple):
-    """A queue as its workers need it."""
+    """Functions of a queue that its workers need."""
 
     receive: Receive
     settler: QueueSettler
     visibility_timeout: Callable[[], Awaitable[float]]
-    """Returns for how many seconds it leases messages to those who do not say."""
+    """Returns the default visibility timeout of the queue in seconds."""
 
 
 @final
 class QueueWorker:
-    """Hands messages to a handler, several at a time.
+    """Passes messages to a handler, several at a time.
 
-    A message is deleted when its handler returns, unless it was settled there. If the handler
+    A message is deleted when its handler returns, unless the handler has settled it. If the handler
     raises an `Exception`, the message is released, or rejected (`reject_on`), with type, message
     and traceback as the reason, which is in the headers of a dead letter. Messages come from all
-    partitions in turn. Those of one FIFO group are handled one after the other; if one is not
-    done for good, those behind it are given back, and come again behind it.
+    partitions in turn. Messages of one FIFO group are handled one after the other; if one is not
+    done for good, those behind it are returned to the queue and delivered after it.
 
-    While brokers cannot be reached, the worker waits; only what waiting does not cure ends it.
-    When `run` is cancelled, handlers are cancelled, and all messages are given back.
+    While brokers cannot be reached, the worker waits; only errors that waiting does not cure end
+    it. When `run` is cancelled, handlers are cancelled, and all messages are returned.
     """
 
     def __init__(
@@ -179,10 +179,10 @@ class QueueWorker:
         self._settled = queue.settler.settled
         self._cluster = cluster
         self._handler: Callable[[Message], object] = handler
-        """Whether it is async, as it must be, is seen when it is called."""
+        """Handler; a call shows whether it is async, as it must be."""
         self._config = config
         self._lease_extender = LeaseExtender(queue.settler, self._timeout, self._lose)
-        """Has the messages in hand and at work."""
+        """Extends messages in hand and at work."""
         self._queued: FifoDispatch[HeldMessage] = FifoDispatch()
         self._finished: dict[HeldMessage, Disposition] = {}
         self._unread_count = 0
@@ -191,10 +191,10 @@ class QueueWorker:
         self._failure: Exception | None = None
         self._receiving = trio.CancelScope()
         self._changed = trio.Event()
-        """Set, and replaced, when there is more room or work, or the worker shall stop."""
+        """Set, and replaced, when there is more room or work, or the worker is to stop."""
 
     def stop(self) -> None:
-        """Let `run` return when what is at work is finished; what is in hand is given back."""
+        """End `run` after messages at work are finished; return those in hand to the queue."""
         self._is_stopping = True
         self._receiving.cancel()
         self._notify()
@@ -203,7 +203,7 @@ class QueueWorker:
         """Work until stopped.
 
         Raises:
-            UnknownQueueError: There is no such queue, any more.
+            UnknownQueueError: The queue does not exist, or was deleted meanwhile.
             BrokerError: The queue cannot be received from, and waiting does not help.
             TypeError: The handler is not an async function.
             trio.ClosedResourceError: The client is closed.
@@ -253,7 +253,7 @@ class QueueWorker:
                     room, visibility_timeout=config.visibility_timeout, wait=config.wait
                 )
             except (RetriableError, ConnectionLostError, CorruptRecordError) as error:
-                # What is damaged may be mended, and others may come.
+                # A corrupt batch may be repaired, and other messages may arrive.
                 failure_count += 1
                 self._cluster.env.probe("client.worker_waits", error=str(error))
                 await trio.sleep(self._cluster.backoff.delay(failure_count))
@@ -262,10 +262,10 @@ class QueueWorker:
                 self._take(messages)
 
     def _room(self) -> int:
-        """Return how many messages more are wanted.
+        """Return how many more messages to receive.
 
-        Those that wait for others of their groups keep no handler busy, and nobody else would get
-        them either.
+        Messages that wait for others of their groups keep no handler busy, and no other receiver
+        would get them either.
         """
         concurrency = self._config.concurrency
         held_count = len(self._lease_extender.held)
@@ -303,7 +303,7 @@ class QueueWorker:
             self._finish(held, verdict, nursery)
 
     async def _handle(self, held: HeldMessage) -> Disposition | None:
-        """Let the handler work; return what is to become of the message."""
+        """Run the handler; return the settlement of the message."""
         verdict: Disposition | None = None
         with trio.CancelScope() as held.scope:
             verdict = await self._outcome(held.message)
@@ -329,11 +329,11 @@ class QueueWorker:
         return DELETE
 
     async def _joined(self, message: Message) -> Message | None:
-        """Return a message with its value, `None` if nobody can be asked for that now.
+        """Return a message with its value, `None` if no broker can be asked for it now.
 
         Raises:
-            CorruptRecordError: It is damaged. That counts as a failure of the handler, so that
-                messages which nobody can read are dead letters some day.
+            CorruptRecordError: The message is corrupt. That counts as a failure of the handler, so
+                that unreadable messages become dead letters in the end.
         """
         try:
             whole = await joined(message, self._config.max_value_bytes)
@@ -351,7 +351,7 @@ class QueueWorker:
         return whole
 
     def _misuse(self) -> Disposition:
-        """Stop, instead of making dead letters of everything there is."""
+        """Stop, instead of making dead letters of all messages."""
         self._failure = TypeError(
             "a handler is an async function; `tidelog.blocking` takes plain ones"
         )
@@ -381,7 +381,7 @@ class QueueWorker:
     def _finish(
         self, held: HeldMessage, verdict: Disposition | None, nursery: trio.Nursery
     ) -> None:
-        """Settle a message that a handler is through with, unless the handler did or it is lost."""
+        """Settle a message after its handler, unless the handler has, or its lease is lost."""
         action = self._settled.action_of(held.message.place)
         if held.is_lost or verdict is None or action is not None:
             self._forget(held)
@@ -395,7 +395,7 @@ class QueueWorker:
         self._notify()
 
     def _end(self, held: HeldMessage, nursery: trio.Nursery, *, is_done: bool) -> None:
-        """Let the next message of a group begin, or none of them."""
+        """Make the next message of a group ready, or return the rest of the group."""
         if is_done:
             self._queued.go_on(held.group)
             self._notify()
@@ -403,7 +403,7 @@ class QueueWorker:
             self._return(self._queued.break_off(held.group), nursery)
 
     def _return(self, unseen: Iterable[HeldMessage], nursery: trio.Nursery) -> None:
-        """Give back what no handler has begun with; that does not count."""
+        """Return messages whose handler has not started; that does not count."""
         returned: list[HeldMessage] = []
         for held in unseen:
             if held.is_lost:
@@ -423,13 +423,13 @@ class QueueWorker:
             self._end(held, nursery, is_done=is_settled)
 
     async def _settle(self, finished: Sequence[HeldMessage], verdict: Disposition) -> bool:
-        """Say what is to become of messages; return whether that is so now."""
+        """Settle messages; return whether that succeeded."""
         is_settled = False
         try:
             await self._queue.settler.settle([held.message for held in finished], verdict)
             is_settled = True
         except (TidelogError, trio.ClosedResourceError) as error:
-            # Somebody will get them again.
+            # The messages become visible again at the end of their visibility timeout.
             self._cluster.env.probe("client.not_settled", error=str(error))
         for held in finished:
             self._forget(held)
@@ -437,25 +437,25 @@ class QueueWorker:
         return is_settled
 
     def _forget(self, held: HeldMessage) -> None:
-        """Have nothing to do with a message any more."""
+        """Drop a message."""
         self._lease_extender.untrack(held)
         self._finished.pop(held, None)
         self._settled.forget(held.message.place)
 
-    # -- keeping ----------------------------------------------------------------------------------
+    # -- leases -----------------------------------------------------------------------------------
 
     async def _timeout(self) -> float:
         return self._config.visibility_timeout or await self._queue.visibility_timeout()
 
     def _lose(self, held: HeldMessage) -> None:
-        """Stop working on a message that others have."""
+        """Stop the handler of a message whose lease is lost."""
         if held.scope is not None:
             held.scope.cancel()
 
-    # -- giving back ------------------------------------------------------------------------------
+    # -- returning --------------------------------------------------------------------------------
 
     async def _give_back_all(self) -> None:
-        """Settle what is finished, give back the rest: what was begun counts, the rest does not."""
+        """Settle finished messages, release started ones, return the rest without counting it."""
         by_verdict: dict[Disposition, list[HeldMessage]] = {}
         for held, verdict in self._finished.items():
             by_verdict.setdefault(verdict, []).append(held)
@@ -475,13 +475,13 @@ class QueueWorker:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what a dead letter says of an exception: type, message, and traceback."""
+    """Return the reason of a dead letter from an exception: type, message, and traceback."""
     text = in_unicode("".join(traceback.format_exception_only(error)).strip())
     trace = in_unicode("".join(traceback.format_exception(error)).strip())
     whole = f"{text}\n\n{trace}"
     if len(whole) <= REASON_LENGTH_MAX:
         return whole
-    # The end of a traceback says where it happened.
+    # The end of a traceback has the place of the error.
     text = text[: REASON_LENGTH_MAX // 2]
     room = REASON_LENGTH_MAX - len(text) - len("\n\n...\n")
     return f"{text}\n\n...\n{trace[-room:]}"

@@ -1,8 +1,8 @@
-"""Sending messages that are longer than a record may be: chunks first, then who names them.
+"""Writer of large messages: sends the chunks of a value, then the record that lists them.
 
-Shell without tasks. Memory: `_WINDOW` chunks at a time, and what the producer makes of them, about
-8 MiB, however long the message is. Until the message itself is sent, nobody is given anything of
-it; a sender that dies before leaves chunks that nobody waits for, and that go with the log.
+Shell without tasks. Memory: `_WINDOW` chunks at a time, and the producer's copies of them, about
+8 MiB, for any length of the message. No part of it is delivered before the record itself is sent. A
+sender that dies before leaves orphaned chunks, which the retention of the log deletes.
 """
 
 import inspect
@@ -29,33 +29,34 @@ from tidelog.wire.errors import RecordTooLargeError, TidelogError
 from tidelog.wire.messages.queues import DEDUPLICATION_ID_HEADER
 
 WHOLE_BYTES_MAX: Final = (1 << 20) - (4 << 10)
-"""A message that is longer is sent in chunks, also where a topic would take it whole."""
+"""Maximum bytes of a message in one record; longer ones are sent in chunks, even if the topic takes
+larger records."""
 CHUNK_BYTES: Final = 512 << 10
 _WINDOW: Final = 4
-"""Chunks under way at a time."""
+"""Maximum chunks in flight."""
 _CHUNK_BYTES_MIN: Final = 256
 _RECORD_OVERHEAD: Final = 512
-"""At most so much a batch is longer than the chunk in it."""
+"""Upper bound of the bytes of a batch in addition to the chunk in it."""
 
 
 class BinaryFile(Protocol):
-    """What is open for reading bytes; read in a thread."""
+    """File open for reading bytes; read in a thread."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to so many bytes; none at the end."""
+        """Return up to `size` bytes; none at the end."""
         ...
 
 
 class AsyncBinaryFile(Protocol):
-    """What `trio.open_file` returns."""
+    """File as `trio.open_file` returns it."""
 
     def read(self, size: int, /) -> Awaitable[bytes]:
-        """Return up to so many bytes; none at the end."""
+        """Return up to `size` bytes; none at the end."""
         ...
 
 
 Source = bytes | BinaryFile | AsyncBinaryFile | AsyncIterable[bytes]
-"""Where the value of a message comes from."""
+"""Source of the value of a message."""
 
 
 class _Pieces(Protocol):
@@ -71,10 +72,10 @@ class ChunkWriter:
     def __init__(
         self, cluster: ClusterClient, producer: Producer, record: ProducerRecord, *, source: Source
     ) -> None:
-        """Send what `source` has, which is read once, as the value of a record.
+        """Send the value of a record from `source`, which is read once.
 
         Raises:
-            TypeError: It is no source of bytes.
+            TypeError: `source` is not a source of bytes.
         """
         self._cluster = cluster
         self._producer = producer
@@ -91,19 +92,19 @@ class ChunkWriter:
     async def send(
         self, *, whole_bytes_max: int = WHOLE_BYTES_MAX, is_identified: bool = False
     ) -> ProducerRecord:
-        """Send the chunks, and return the record that is still to be sent: the message.
+        """Send the chunks, and return the record to be sent after them: the message.
 
-        They go to the partition of its key, or to any if it has none. What is short enough is not
-        sent in chunks: then it is the value of the record.
+        Chunks go to the partition of the key, or to any without a key. A short value is not sent in
+        chunks: it becomes the value of the record.
 
         Args:
-            whole_bytes_max: What is short enough, with all that belongs to the record.
+            whole_bytes_max: Maximum size of a record that is not sent in chunks.
             is_identified: Whether the message gets a deduplication id from its value, unless it
-                has one: brokers do not see what is in chunks.
+                has one: brokers do not see the content of chunks.
 
         Raises:
-            RecordTooLargeError: It is longer than `LARGE_MESSAGE_BYTES_MAX`, or the topic takes no
-                chunks of a sensible size.
+            RecordTooLargeError: It is longer than `LARGE_MESSAGE_BYTES_MAX`, or the topic does not
+                accept chunks of a sensible size.
             TidelogError: A chunk was not acknowledged.
         """
         await self._fill()
@@ -160,7 +161,7 @@ class ChunkWriter:
         """Return the offsets of chunks that are acknowledged.
 
         Raises:
-            TidelogError: Of one of them.
+            TidelogError: A chunk failed.
         """
         left = {len(self._offsets) + place: piece for place, piece in enumerate(window)}
         offsets: dict[int, int] = {}
@@ -178,7 +179,7 @@ class ChunkWriter:
             for index, result in zip(list(left), results, strict=True):
                 if isinstance(result, TidelogError):
                     raise result
-                if result.offset is not None:  # Else it is there, and nobody knows where.
+                if result.offset is not None:  # Otherwise it is in the log at an unknown offset.
                     offsets[index] = result.offset
                     del left[index]
         return [offsets[index] for index in sorted(offsets)]
@@ -198,9 +199,9 @@ class ChunkWriter:
 
 
 def is_to_be_cut(record: ProducerRecord, source: Source, whole_bytes_max: int) -> bool:
-    """Return whether a `ChunkWriter` is to send the value of a record, and maybe in chunks.
+    """Return whether a `ChunkWriter` is to send the value of a record, perhaps in chunks.
 
-    It is if nobody knows how long it is, or if it is what makes the record longer than that.
+    It is if the length is unknown, or if the value makes the record longer than the limit.
     """
     if not isinstance(source, bytes):
         return True
@@ -209,7 +210,7 @@ def is_to_be_cut(record: ProducerRecord, source: Source, whole_bytes_max: int) -
 
 @final
 class _BytesPieces:
-    """Of bytes."""
+    """Pieces of bytes."""
 
     def __init__(self, value: bytes) -> None:
         self._value = memoryview(value)
@@ -223,7 +224,7 @@ class _BytesPieces:
 
 @final
 class _FilePieces:
-    """Of a file, whose reads may return less than is wanted."""
+    """Pieces of a file, whose reads may return fewer bytes than requested."""
 
     def __init__(self, file: BinaryFile | AsyncBinaryFile, env: Env) -> None:
         self._file = file
@@ -245,13 +246,13 @@ class _FilePieces:
             return await cast("AsyncBinaryFile", self._file).read(size)
         part = await self._env.run_in_thread(partial(cast("BinaryFile", self._file).read, size))
         if not isinstance(part, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a file is to be open for bytes; it gave {type(part).__name__}")
+            raise TypeError(f"a file must be open for bytes; it returned {type(part).__name__}")
         return part
 
 
 @final
 class _StreamPieces:
-    """Of bytes that come in any lengths."""
+    """Pieces of a stream of bytes of any lengths."""
 
     def __init__(self, stream: AsyncIterator[bytes]) -> None:
         self._stream = stream
@@ -270,10 +271,10 @@ class _StreamPieces:
 
 
 def _pieces_of(source: object, env: Env) -> _Pieces:
-    """Return what cuts a source into pieces.
+    """Return the reader of pieces for a source.
 
     Raises:
-        TypeError: It is none.
+        TypeError: It is not a source of bytes.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _BytesPieces(cast("bytes", source))
@@ -282,6 +283,6 @@ def _pieces_of(source: object, env: Env) -> _Pieces:
     if isinstance(source, AsyncIterable):
         return _StreamPieces(aiter(cast("AsyncIterable[bytes]", source)))
     raise TypeError(
-        f"a value is bytes, a file that is open for them, or an asynchronous iterable of them,"
+        f"a value is bytes, a file open for reading bytes, or an asynchronous iterable of bytes,"
         f" not {type(source).__name__}"
     )

@@ -1,4 +1,4 @@
-"""Messages on their way into a queue: checked, and as records.
+"""Fields of outgoing messages: checks, and conversion to records.
 
 Pure: no clock, no I/O.
 """
@@ -29,30 +29,30 @@ class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message for `Queue.send_batch`; only `value` must be given."""
 
     value: Source | None
-    """Of up to 1 GiB: bytes, a file that is open for reading them, or an asynchronous iterable."""
+    """Value of up to 1 GiB: bytes, a file open for reading bytes, or an asynchronous iterable."""
     key: bytes | None = None
-    """As for records: messages with the same key are in one partition."""
+    """Key of the record: messages with the same key are in one partition."""
     group: bytes | None = None
-    """FIFO queues: messages of one group are handed out in order. The same as `key`, which is where
-    it is kept."""
+    """Message group in FIFO queues: messages of one group are delivered in order. An alias of
+    `key`, which stores it."""
     headers: Iterable[tuple[str, bytes]] = ()
     delay: float | None = None
-    """Nobody gets it for so many seconds; `None` for what the queue says."""
+    """Seconds until it becomes visible; `None` for the setting of the queue."""
     priority: int | None = None
-    """Its priority, in a queue that has priorities; 0 is the most urgent."""
+    """Priority in a queue with priorities; 0 is the most urgent."""
     deduplication_id: str | None = None
-    """FIFO queues: one of these is kept within the window."""
+    """Deduplication id in FIFO queues: one message with this id is kept within the window."""
 
 
 def is_plain(messages: Sequence[bytes | OutgoingMessage]) -> TypeGuard[Sequence[bytes]]:
-    """Return whether all are values of a moderate size, and nothing else."""
+    """Return whether all are plain values of a moderate size."""
     return set(map(type, messages)) == {bytes} and (
         max(map(len, cast("Sequence[bytes]", messages))) <= _PLAIN_BYTES_MAX
     )
 
 
 class MessageFields(TypedDict, total=False):
-    """The fields of `OutgoingMessage` beside its value, as keywords."""
+    """The fields of `OutgoingMessage` except its value, as keywords."""
 
     key: bytes | None
     group: bytes | None
@@ -68,14 +68,14 @@ def record_of(
     """Return the record of a message.
 
     Raises:
-        TypeError: Something is not of its type; the message says what it should be.
-        ValueError: A number is out of range, a header means something to queues, or key and group
-            are not the same.
+        TypeError: A part has a wrong type; the message names the right one.
+        ValueError: A number is out of range, a header is reserved for queues, or key and group
+            differ.
     """
     key = _key_of(message)
     value = message.value
     if value is not None and not isinstance(value, (bytes, str)):
-        value = b""  # Until it was read; see `client.queue.send.chunk_writer`.
+        value = b""  # A placeholder; see `client.queue.send.chunk_writer`.
     record = checked_record(
         topic, value, key, partition=None, headers=message.headers, timestamp_ms=None
     )
@@ -85,7 +85,7 @@ def record_of(
                 f"headers that begin with {HEADER_PREFIX!r} are set by queues, {name!r} is one"
             )
     if is_fifo and message.delay == 0:
-        message = msgspec.structs.replace(message, delay=None)  # That of the queue applies.
+        message = msgspec.structs.replace(message, delay=None)  # The queue's delay applies.
     fields = _fields(message, now_ms)
     if not fields:
         return record
@@ -95,10 +95,10 @@ def record_of(
 def check_for_kind(
     message: OutgoingMessage, *, is_fifo: bool, has_priorities: bool = False
 ) -> None:
-    """Check that a message may be sent to a queue of this kind: with message groups, or without.
+    """Check that a queue of this kind accepts a message: with message groups, or without.
 
     Raises:
-        InvalidRequestError: It may not, and why.
+        InvalidRequestError: It does not; the error has the reason.
     """
     if not is_fifo:
         if message.deduplication_id is not None:

@@ -1,9 +1,9 @@
-"""Sending in order, to queues whose brokers look at each message: FIFO ones, and those with a rate.
+"""Sender for queues whose brokers inspect each message: FIFO queues, and those with a send rate.
 
-Shell: owns a task for each partition while something is to be sent there. One request is under way
-for a partition at a time, and what comes meanwhile goes together in the next one: so requests grow
-by themselves under load, and order needs no more than that. A request whose answer was lost is
-repeated as it was, under the same sequence, until it is known what became of it.
+Shell: owns a task for each partition with messages to send. One request is in flight for a
+partition at a time, and messages that arrive meanwhile share the next one. So requests grow by
+themselves under load, and order needs no more than that. A request whose reply was lost is repeated
+unchanged, under the same sequence, until its outcome is known.
 """
 
 from collections import deque
@@ -44,28 +44,29 @@ from tidelog.wire.messages.queues import SENT_TO_HEADER, SendReply, SendRequest
 from tidelog.wire.protocol import api
 
 _BATCH_BYTES: Final = 32 << 10
-"""Of a batch: brokers hand out whole ones, so whoever receives a few messages is sent all of it."""
+"""Maximum bytes of a batch: brokers deliver whole batches, so a receive of a few messages fetches
+all of it."""
 _PATIENCE: Final = 1.25
-"""A connection counts as dead when a reply is so many times later than the broker was told."""
+"""Factor on the timeout of a request after which its connection counts as dead."""
 _HEADER_BYTES_MAX: Final = 64 << 10
 _LEVELS: Final = {int(level): level for level in AckLevel}
 _LOST_PLACE: Final = (OutOfOrderSequenceError, DuplicateSequenceError, FencedProducerError)
-"""What a broker says that knows nothing of what it should know of this producer."""
+"""Errors of a broker that lacks the state of this producer."""
 _IN_DOUBT: Final = (ConnectionLostError, RequestTimedOutError, NotEnoughReplicasAfterAppendError)
-"""What is said when the messages may be appended. A broker that is deposed says `NotLeaderError`
-of those as well."""
+"""Errors after which the messages may be appended. A deposed broker also answers `NotLeaderError`
+for such messages."""
 _UNLIMITED: Final = "unlimited"
 
 
 def looks_at_messages(queue: QueueDescription) -> bool:
-    """Return whether messages are to be sent so to a queue; others are produced to its topic."""
+    """Return whether a queue needs this sender; messages of others are produced to the topic."""
     return queue.is_fifo or queue.config.get("send_rate", _UNLIMITED) != _UNLIMITED
 
 
 @final
 @dataclass(eq=False, slots=True)
 class _Call:
-    """What one caller waits for."""
+    """Call of `send`, which waits for its results."""
 
     results: list[Receipt | TidelogError | None]
     open_count: int
@@ -81,7 +82,7 @@ class _Call:
 @final
 @dataclass(eq=False, slots=True)
 class _PendingMessage:
-    """A message on its way."""
+    """Message on its way."""
 
     record: ProducerRecord
     call: _Call
@@ -92,7 +93,7 @@ class _PendingMessage:
 @final
 @dataclass(eq=False, slots=True)
 class _PartitionStream:
-    """What goes to one partition, in order."""
+    """Messages for one partition, in order."""
 
     partition: int
     waiting: deque[_PendingMessage] = field(default_factory=deque[_PendingMessage])
@@ -101,7 +102,7 @@ class _PartitionStream:
     next_sequence: int = 0
 
     def is_forgotten(self, error: TidelogError) -> bool:
-        """Return whether it says that nothing is known any more of what went this way."""
+        """Return whether an error means that the broker has lost the state of this stream."""
         is_unknown = (
             isinstance(error, OutOfOrderSequenceError) and error.detail("expected_sequence") == 0
         )
@@ -111,18 +112,18 @@ class _PartitionStream:
 @final
 @dataclass(eq=False, slots=True)
 class _Request:
-    """Some messages that go together, and what has become of them so far."""
+    """Messages of one batch, and their outcome so far."""
 
     messages: list[_PendingMessage]
     queue: QueueDescription
     batch: bytearray
     is_ambiguous: bool = False
-    """Whether they may be appended."""
+    """Whether the messages may be appended."""
 
 
 @final
 class OrderedSender:
-    """Sends to one queue; all who send to it by one client share it, so that they are in order."""
+    """Sends to one queue; all senders of a client share it, so that their messages are in order."""
 
     def __init__(self, cluster: ClusterClient, queue_metadata: QueueMetadata, name: str) -> None:
         """Send to the queue `name`."""
@@ -136,9 +137,9 @@ class OrderedSender:
     async def send(
         self, queue: QueueDescription, records: Sequence[ProducerRecord]
     ) -> list[Receipt | TidelogError]:
-        """Send records; return where each is, or why it was not acknowledged.
+        """Send records; return the receipt or the error of each.
 
-        If cancelled, any part of them may be sent.
+        If cancelled, any part of the records may be sent.
         """
         call = _Call([None] * len(records), len(records))
         if not records:
@@ -177,7 +178,7 @@ class OrderedSender:
             stream.is_running = False
 
     async def _send(self, stream: _PartitionStream, messages: list[_PendingMessage]) -> None:
-        """Send messages that go together, until it is known what became of them."""
+        """Send the messages of one batch, until their outcome is known."""
         try:
             reply = await self._deliver(stream, messages)
         except RecordTooLargeError as error:
@@ -197,10 +198,10 @@ class OrderedSender:
     async def _deliver(
         self, stream: _PartitionStream, messages: list[_PendingMessage]
     ) -> SendReply:
-        """Return what the leader said of messages that are committed.
+        """Return the leader's reply for messages that are committed.
 
         Raises:
-            TidelogError: They were refused, or it is not known in time what became of them.
+            TidelogError: They were refused, or their outcome is not known in time.
         """
         request: _Request | None = None
         failure_count = 0
@@ -223,7 +224,7 @@ class OrderedSender:
                 is_late = trio.current_time() + (delay or 0) >= messages[0].deadline
                 if delay is None or is_late:
                     if is_ambiguous or isinstance(error, _LOST_PLACE):
-                        stream.identity = None  # Nobody knows which sequence is the next one.
+                        stream.identity = None  # The next sequence is unknown.
                     if delay is None:
                         raise
                     raise _timed_out(messages, error, is_ambiguous=is_ambiguous) from error
@@ -231,7 +232,7 @@ class OrderedSender:
             await trio.sleep(delay)
 
     def _delay(self, error: TidelogError, failure_count: int) -> float | None:
-        """Return how long to wait before the same is tried again, `None` if that is of no use."""
+        """Return the seconds before the next attempt, `None` if a retry is useless."""
         if isinstance(error, ThrottledError):
             return (error.retry_after_ms or 0) / 1000
         if isinstance(error, PASSING_ERRORS):
@@ -272,16 +273,16 @@ class OrderedSender:
         )
 
     async def _ask(self, partition: int, request: _Request) -> SendReply:
-        """Ask the leader once.
+        """Send a request to the leader once.
 
         Raises:
-            TidelogError: It refused, or cannot be reached, or does not answer.
+            TidelogError: The leader refused, cannot be reached, or does not answer.
         """
         topic = request.queue.topic
         node_id = self._cluster.metadata.leader_of(topic, partition)
         if node_id is None:
             self._cluster.request_refresh([topic])
-            raise NotLeaderError(f"nobody leads partition {partition} of {topic!r} now")
+            raise NotLeaderError(f"partition {partition} of {topic!r} has no leader now")
         connection = await self._cluster.connection_to(node_id)
         if connection.hello is not None:
             limit = connection.hello.max_frame_bytes - _HEADER_BYTES_MAX
@@ -308,7 +309,7 @@ class OrderedSender:
             raise ConnectionLostError(f"a broker's reply cannot be understood: {error}") from error
         except UnknownQueueError as error:
             request.is_ambiguous = was_ambiguous
-            # Another one of its name may be there, or none: that is asked next.
+            # The queue may have been created again: the next attempt describes it.
             raise LeaderNotAvailableError(str(error)) from error
         except TidelogError as error:
             is_in_doubt = isinstance(error, (*_IN_DOUBT, NotLeaderError))
@@ -318,15 +319,18 @@ class OrderedSender:
             raise
         if len(reply.offsets) != len(request.messages):
             connection.close()
-            raise ConnectionLostError(f"a broker replied of {len(reply.offsets)} other messages")
+            raise ConnectionLostError(
+                f"the broker replied with {len(reply.offsets)} offsets for"
+                f" {len(request.messages)} messages"
+            )
         return reply
 
 
 def _require_known(request: _Request | None) -> None:
-    """Check that a request can be forgotten.
+    """Check that a request can be dropped.
 
     Raises:
-        UnknownQueueError: Its queue is not there any more, and nobody can say what became of it.
+        UnknownQueueError: Its queue was deleted, and its outcome cannot be known.
     """
     if request is not None and request.is_ambiguous:
         raise UnknownQueueError(

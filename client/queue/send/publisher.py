@@ -1,4 +1,4 @@
-"""Messages on their way into a queue: by whoever takes them, and in chunks if they are long.
+"""Publisher of messages to a queue: by the producer or the ordered sender, large ones in chunks.
 
 Shell: without tasks.
 """
@@ -28,7 +28,8 @@ from tidelog.wire.messages.queue_admin import QueueDescription
 
 _NO_PRIORITIES: Final = "none"
 _BATCH_BYTES: Final = 64 << 10
-"""Largest batch. Brokers deliver whole batches, so a receive of a few messages fetches one."""
+"""Maximum bytes of a batch. Brokers deliver whole batches, so a receive of a few messages fetches
+one."""
 
 
 @final
@@ -36,13 +37,13 @@ class SharedProducer:
     """Opens one producer for any number of queues."""
 
     def __init__(self, cluster: ClusterClient) -> None:
-        """Open nothing yet."""
+        """Create it without a producer."""
         self._cluster = cluster
         self._producer: Producer | None = None
         self._opening = trio.Lock()
 
     async def get(self) -> Producer:
-        """Return the producer, after opening it the first time."""
+        """Return the producer; open it at the first call."""
         if self._producer is not None:
             return self._producer
         async with self._opening:
@@ -66,7 +67,7 @@ class QueuePublisher:
         producer: SharedProducer,
         ordered_sender: Callable[[], OrderedSender],
     ) -> None:
-        """Send to the queue that `calls` knows, by `ordered_sender` if brokers inspect messages."""
+        """Send to the queue of `calls`, by `ordered_sender` if brokers inspect its messages."""
         self._cluster = cluster
         self._queue_metadata = queue_metadata
         self._calls = calls
@@ -74,12 +75,12 @@ class QueuePublisher:
         self._ordered_sender = ordered_sender
 
     async def send(self, given: Sequence[bytes | OutgoingMessage]) -> list[Receipt | TidelogError]:
-        """Send messages and wait until it is known what becomes of each.
+        """Send messages and wait until the outcome of each is known.
 
         Raises:
             UnknownQueueError: There is no such queue.
-            InvalidRequestError: The queue does not take such a message; nothing is sent.
-            TypeError: Something is not of its type; nothing is sent.
+            InvalidRequestError: The queue does not accept such a message; nothing is sent.
+            TypeError: A part has a wrong type; nothing is sent.
             ValueError: A number is out of range; nothing is sent.
         """
         results = await self._send_plain(given)
@@ -91,7 +92,7 @@ class QueuePublisher:
             if isinstance(result, RecordTooLargeError) and _is_at_hand(given[place])
         ]
         if too_large and (len(given) == 1 or not (await self._calls.describe()).is_fifo):
-            # The topic takes less than others do. In a group they would come behind later ones.
+            # The topic has a lower limit. In a FIFO group chunks would come behind later messages.
             again = _as_messages([given[place] for place in too_large])
             for place, result in zip(
                 too_large, await self._send(again, whole_bytes_max=0), strict=True
@@ -102,7 +103,7 @@ class QueuePublisher:
     async def _send_plain(
         self, messages: Sequence[bytes | OutgoingMessage]
     ) -> list[Receipt | TidelogError] | None:
-        """Send messages of which nothing but their value matters; `None` if there is more to it."""
+        """Send messages with nothing but values; return `None` if others are among them."""
         if not is_plain(messages):
             return None
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -135,7 +136,7 @@ class QueuePublisher:
                     records[place] = await sender.send(
                         whole_bytes_max=whole_bytes_max, is_identified=is_identified
                     )
-                except TidelogError as error:  # What becomes of the others is known all the same.
+                except TidelogError as error:  # The others are sent nevertheless.
                     results[place] = error
         places = [place for place in range(len(records)) if place not in results]
         sent = await self._send_records(description, [records[place] for place in places])
@@ -153,7 +154,7 @@ class QueuePublisher:
         return await producer.send_records(description.topic, records)
 
     async def _described_for(self, messages: Sequence[OutgoingMessage]) -> QueueDescription:
-        """Return what is known of the queue: anew, if messages were refused for what was known."""
+        """Return the description of the queue, fetched again before it refuses a priority."""
         description = await self._calls.describe()
         if _has_priorities(description) or all(message.priority is None for message in messages):
             return description
@@ -172,5 +173,5 @@ def _as_messages(given: Sequence[bytes | OutgoingMessage]) -> list[OutgoingMessa
 
 
 def _is_at_hand(message: bytes | OutgoingMessage) -> bool:
-    """Return whether a value can be read once more."""
+    """Return whether a value can be read a second time."""
     return isinstance(message, bytes) or isinstance(message.value, bytes)

@@ -56,11 +56,11 @@ def test_units_are_those_of_settings(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "none", "1 fortnight", "-1s", "1.5s"])
 def test_what_is_no_length_of_time_is_not_guessed(text: str) -> None:
-    with pytest.raises(WireFormatError, match="is no length of time"):
+    with pytest.raises(WireFormatError, match="is not a duration"):
         seconds_of(text)
 
 
 @pytest.mark.parametrize("seconds", [-0.001, float("inf"), float("nan")])
 def test_no_length_of_time_is_negative_or_endless(seconds: float) -> None:
-    with pytest.raises(ValueError, match="delay is a number of seconds from 0 on"):
+    with pytest.raises(ValueError, match="delay must be a number of seconds from 0 on"):
         milliseconds_of("delay", seconds)

@@ -125,7 +125,7 @@ async def test_a_cancelled_send_that_fails_at_once_is_told_to_who_flushes(
                 await producer.flush()
 
     assert caught.value.__notes__ == [
-        "records that nobody waited for and that were not acknowledged: 1"
+        "records that no call waited for and that were not acknowledged: 1"
     ]
 
 

@@ -276,8 +276,8 @@ async def test_a_queue_that_is_deleted_ends_waiting_and_one_made_anew_is_found(
     [
         ({"max_messages": 0}, "max_messages is from 1 to 1000, not 0"),
         ({"max_messages": 1001}, "max_messages is from 1 to 1000"),
-        ({"wait": -1}, "wait is a number of seconds from 0 on, not -1"),
-        ({"visibility_timeout": float("nan")}, "visibility_timeout is a number of seconds"),
+        ({"wait": -1}, "wait must be a number of seconds from 0 on, not -1"),
+        ({"visibility_timeout": float("nan")}, "visibility_timeout must be a number of seconds"),
     ],
 )
 async def test_numbers_out_of_range_are_refused(
@@ -286,7 +286,7 @@ async def test_numbers_out_of_range_are_refused(
     async with work_queue(autojump_clock) as (_, queue):
         with pytest.raises(ValueError, match=complaint):
             await queue.receive(**arguments)
-        with pytest.raises(ValueError, match="delay is a number of seconds"):
+        with pytest.raises(ValueError, match="delay must be a number of seconds"):
             await queue.send(b"v", delay=-1)
         with pytest.raises(ValueError, match=r"'tidelog.x' is one"):
             await queue.send(b"v", headers=[("tidelog.x", b"1")])
@@ -304,9 +304,9 @@ async def test_of_several_handles_the_one_that_is_none_is_named_and_nothing_is_d
 
         (counts,) = await queue.counts()
         assert counts.in_flight == 2
-        with pytest.raises(TypeError, match="not one handle"):
+        with pytest.raises(TypeError, match="not a single receipt handle"):
             await queue.delete_batch(handles[0])
-        with pytest.raises(TypeError, match="a message or a receipt handle is wanted, not"):
+        with pytest.raises(TypeError, match="a message or a receipt handle is expected, not"):
             await queue.delete(b"x")  # type: ignore[arg-type]
 
 

@@ -102,7 +102,7 @@ async def test_tasks_of_another_or_of_several_transactions_are_not_committed(
             if len(results) == 1:
                 await transaction.abort()
 
-        with pytest.raises(TransactionGoneError, match="begun anew"):
+        with pytest.raises(TransactionGoneError, match="begun again"):
             await transaction.commit(results)
         with pytest.raises(ConfigError, match="not of transaction 1"):
             await client.transaction("job", 1).commit(results)

@@ -26,8 +26,8 @@ FORCED: Final = {
     "produce without waiting": "a produce timed out at once",
     "producer wakes late": "a producer was late for what was due",
     "one batch in a request": "a producer sent what fits into one request in two",
-    "connection given up": "a producer gave up a connection with requests under way",
-    "fetch given up": "a consumer did",
+    "connection abandoned": "a producer abandoned a connection with requests in flight",
+    "fetch abandoned": "a consumer did",
 }
 """The rare branches in the code under test (`wire.env.env.Buggify`), and what taking each means."""
 

@@ -26,8 +26,8 @@ Observer = Callable[[str, str, Mapping[str, object]], None]
 
 
 _RARITY: Final = {
-    "connection given up": 0.02,
-    "fetch given up": 0.02,
+    "connection abandoned": 0.02,
+    "fetch abandoned": 0.02,
     "snapshot early": 0.1,
     "journal snapshot early": 0.2,
 }

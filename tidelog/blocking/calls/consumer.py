@@ -16,25 +16,25 @@ class ConsumerCalls(Forwarding[AsyncConsumer]):
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read; in a group, those that this member has now."""
+        """Partitions that are read; in a group, those assigned to this member now."""
         return self._inner.assignment
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these partitions; those that were read before keep their position.
 
-        The others start where `auto_offset_reset` says, or wait for a `seek`. If cancelled, the
+        The others start according to `auto_offset_reset`, or wait for a `seek`. If cancelled, the
         old assignment may be replaced already.
 
         Raises:
             UnknownTopicError: There is no such topic.
             UnknownPartitionError: A topic does not have the partition.
-            ConfigError: This is a member of a group, which says what it reads.
-            TidelogError: Brokers could not be asked.
+            ConfigError: The consumer is a member of a group, which assigns partitions.
+            TidelogError: No broker answered.
         """
         self._thread.call(partial(self._inner.assign, list(partitions)))
 
     def subscribe(self, topics: str | Sequence[str] = (), *, pattern: str | None = None) -> None:
-        """Have the group share these topics with this member from now on; it takes a while.
+        """Replace the subscription of this member; the rebalance takes a while.
 
         Args:
             topics: Names; topics that do not exist yet are read as soon as they do.
@@ -46,48 +46,48 @@ class ConsumerCalls(Forwarding[AsyncConsumer]):
         self._thread.call_sync(partial(self._inner.subscribe, topics, pattern=pattern))
 
     def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
-        """Store how far the group is; durable on a majority when this returns.
+        """Commit offsets of the group; they are durable on a majority when this returns.
 
         Args:
             offsets: By topic and partition, the offset of the next record to process. By default,
                 everything that was handed out counts as processed, the record or batch in hand
                 included, and is committed.
 
-        If cancelled, the commit may or may not happen. An offset below the one that is committed
-        moves the group back.
+        If cancelled, the commit may or may not happen. An offset below the committed offset moves
+        the group back.
 
         Raises:
-            PartitionNotOwnedError: The group gave a partition to another member, who begins at the
-                last commit. With nothing said of offsets, this is raised if the record in hand is
-                of such a partition: whoever commits before processing must not process it.
+            PartitionNotOwnedError: The group assigned a partition to another member, which starts
+                at the last commit. Without `offsets`, this is raised if the record in hand is of
+                such a partition: a program that commits before processing must not process it.
             OffsetOutOfRangeError: There is no such offset; the error has both bounds.
             ConfigError: There is no group.
-            TidelogError: Nobody could be asked for `request_timeout`; the commit may have happened.
+            TidelogError: No broker answered within `request_timeout`; the commit may have happened.
         """
         self._thread.call(partial(self._inner.commit, offsets))
 
     def committed(
         self, partitions: Iterable[tuple[str, int]] | None = None
     ) -> dict[TopicPartition, int | None]:
-        """Return how far the group is in partitions, `None` where nothing was committed.
+        """Return the committed offsets of the group, `None` where nothing was committed.
 
         Args:
-            partitions: Topics and numbers; by default those that this member has.
+            partitions: Topics and numbers; by default the partitions of this member.
 
         Raises:
             UnknownTopicError: There is no such topic.
             ConfigError: There is no group.
-            TidelogError: Nobody could be asked.
+            TidelogError: No broker answered.
         """
         return self._thread.call(partial(self._inner.committed, partitions))
 
     def extend_poll_interval(self, seconds: float) -> None:
-        """Tell the group that this program may not be heard of for so long, before it blocks.
+        """Announce to the group that this program may be silent for `seconds`, before it blocks.
 
-        Heartbeats go on by themselves while the application awaits something, however long that
-        takes. This is for computations that keep all tasks from running for longer than a session.
-        Whoever dies meanwhile is missed only when the time is over. If cancelled, the group may or
-        may not know.
+        Heartbeats continue while the application awaits something, however long that takes. This
+        is for computations that keep all tasks from running for longer than a session. A member
+        that dies meanwhile is fenced only when the time is over. If cancelled, the group may or may
+        not know.
 
         Raises:
             ConfigError: There is no group.
@@ -95,7 +95,7 @@ class ConsumerCalls(Forwarding[AsyncConsumer]):
         self._thread.call(partial(self._inner.extend_poll_interval, seconds))
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on with the record at `offset` of a partition; what was fetched ahead is dropped.
+        """Continue with the record at `offset` of a partition; drop prefetched records.
 
         Raises:
             ValueError: The partition is not assigned, or the offset is negative.
@@ -103,22 +103,22 @@ class ConsumerCalls(Forwarding[AsyncConsumer]):
         self._thread.call_sync(partial(self._inner.seek, topic, partition, offset))
 
     def seek_to_beginning(self) -> None:
-        """Go on with the first record of every partition. If cancelled, nothing happens."""
+        """Continue with the first record of every partition. If cancelled, nothing happens."""
         self._thread.call(self._inner.seek_to_beginning)
 
     def seek_to_end(self) -> None:
-        """Go on with what is appended from now on. If cancelled, nothing happens."""
+        """Continue with records appended from now on. If cancelled, nothing happens."""
         self._thread.call(self._inner.seek_to_end)
 
     def seek_to_time(self, timestamp_ms: int) -> None:
-        """Go on with the first record of this time (Unix milliseconds) or later.
+        """Continue with the first record of this time (Unix milliseconds) or later.
 
-        A partition without such a record goes on at its end. If cancelled, nothing happens.
+        A partition without such a record continues at its end. If cancelled, nothing happens.
         """
         self._thread.call(partial(self._inner.seek_to_time, timestamp_ms))
 
     def position(self, topic: str, partition: int) -> int | None:
-        """Return the offset of the next record to hand out, `None` when there is no position.
+        """Return the offset of the next record to hand out, `None` without a position.
 
         Raises:
             ValueError: The partition is not assigned.
@@ -130,14 +130,14 @@ class ConsumerCalls(Forwarding[AsyncConsumer]):
         return self._thread.call(self._inner.beginning_offsets)
 
     def end_offsets(self) -> dict[TopicPartition, int]:
-        """Return the offset that the next readable record of every partition will have.
+        """Return the offset of the next readable record of every partition.
 
-        To read what is there now and then stop: `consumer.batches(consumer.end_offsets())`.
+        To read all current records and then stop: `consumer.batches(consumer.end_offsets())`.
         """
         return self._thread.call(self._inner.end_offsets)
 
     def give_back(self, batch: RecordBatch) -> None:
-        """Take back the batch handed out last, or its end; it will be handed out again next.
+        """Return the last batch, or its end, to the consumer, which hands it out again next.
 
         For programs that used a part of a batch: `consumer.give_back(batch.between(offset, None))`.
         """

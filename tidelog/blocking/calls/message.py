@@ -31,15 +31,15 @@ class MessageCalls(Forwarding[AsyncMessage]):
 
     @property
     def timestamp_ms(self) -> int:
-        """When it was sent: Unix time in milliseconds, as the sender gave it.
+        """Time of the send: Unix time in milliseconds, as set by the sender.
 
-        Of a dead letter, and of one that was redriven, the time of that move.
+        For a dead letter, and a message that was redriven, the time of that move.
         """
         return self._inner.timestamp_ms
 
     @property
     def key(self) -> bytes | None:
-        """FIFO queues: its group."""
+        """Key of the record; in FIFO queues its group."""
         return self._inner.key
 
     @property
@@ -54,101 +54,101 @@ class MessageCalls(Forwarding[AsyncMessage]):
 
     @property
     def first_received_ms(self) -> int:
-        """Time of the first of them, by the clock of the broker."""
+        """Time of the first delivery: Unix milliseconds by the clock of the broker."""
         return self._inner.first_received_ms
 
     @property
     def value(self) -> bytes | None:
-        """What was sent.
+        """Value of the message.
 
         Raises:
-            RecordTooLargeError: It is longer than what is joined by itself; see `chunks`.
-            MessageBodyLostError: It was large, and the topic has deleted some of it.
-            WireFormatError: It says of itself that it is large, and not how.
+            RecordTooLargeError: It is longer than the limit for joining; see `chunks`.
+            MessageBodyLostError: It is a large message, and the topic has deleted a part of it.
+            WireFormatError: Its header of a large message is not valid.
         """
         return self._inner.value
 
     @property
     def is_large(self) -> bool:
-        """Whether it is in chunks: longer than one record may be."""
+        """Whether it is in chunks, because it is longer than a record may be."""
         return self._inner.is_large
 
     @property
     def length(self) -> int:
-        """How many bytes the value has."""
+        """Length of the value in bytes."""
         return self._inner.length
 
     def chunks(self) -> Iterator[bytes]:
-        """Iterate over the value, some 512 KiB at a time; what was read is not kept.
+        """Iterate over the value, some 512 KiB at a time; chunks are not kept in memory.
 
-        Nobody else gets the message meanwhile if it is extended in time, as workers do.
+        The message stays in flight meanwhile if it is extended in time, as workers do.
 
         Raises:
-            MessageBodyLostError: The topic has deleted some of it.
-            CorruptRecordError: Some of it is damaged.
-            TidelogError: Nobody could be asked for `ClientConfig.request_timeout`.
+            MessageBodyLostError: The topic has deleted a part of the value.
+            CorruptRecordError: A part of the value is corrupt.
+            TidelogError: No broker answered within `ClientConfig.request_timeout`.
         """
         return in_turn(self._thread, self._inner.chunks())
 
     def read(self, max_bytes: int = VALUE_BYTES_MAX) -> bytes:
-        """Return the value, however it was sent.
+        """Return the value, joined from its chunks if it is large.
 
         Raises:
-            RecordTooLargeError: It has more bytes than that.
+            RecordTooLargeError: It is longer than `max_bytes`.
             TidelogError: As for `chunks`.
         """
         return self._thread.call(partial(self._inner.read, max_bytes))
 
     @property
     def message_id(self) -> str:
-        """The name of the message in its topic: partition and offset."""
+        """Id of the message in its topic: partition and offset."""
         return self._inner.message_id
 
     @property
     def receipt_handle(self) -> str:
-        """What settles this message from anywhere, such as `queue.delete(handle)`."""
+        """Handle that settles this message from any process, such as `queue.delete(handle)`."""
         return self._inner.receipt_handle
 
     @property
     def origin(self) -> Origin | None:
-        """Where it comes from, if it is a dead letter."""
+        """Source of a dead letter; `None` for other messages."""
         return self._inner.origin
 
     def delete(self) -> None:
-        """Be done with it: nobody gets it any more.
+        """Delete the message from the queue; it is not delivered again.
 
         Raises:
-            ReceiptExpiredError: The queue is fenced, or FIFO, and somebody else may have it.
+            ReceiptExpiredError: The queue is fenced, or FIFO, and another receiver may have it.
         """
         self._thread.call(self._inner.delete)
 
     def extend(self, seconds: float) -> None:
-        """Keep it for so long from now on.
+        """Set the visibility timeout to `seconds` from now.
 
         Raises:
-            ReceiptExpiredError: Somebody else has it, or may have it.
+            ReceiptExpiredError: Another receiver has it, or may have it.
             MessageGoneError: It is deleted, expired or a dead letter.
             InvalidRequestError: That would be more than 12 hours since it was received.
         """
         self._thread.call(partial(self._inner.extend, seconds))
 
     def release(self, delay: float | None = None, *, reason: str = "") -> None:
-        """Let others have it after `delay` seconds; by default, as the queue's backoff says.
+        """Make it visible again after `delay` seconds; by default, after the queue's backoff.
 
         Raises:
-            ReceiptExpiredError: Somebody else has it, or may have it.
+            ReceiptExpiredError: Another receiver has it, or may have it.
             MessageGoneError: It is deleted, expired or a dead letter.
         """
         self._thread.call(partial(self._inner.release, delay, reason=reason))
 
     def reject(self, reason: str) -> None:
-        """Make it a dead letter, whatever its receive count.
+        """Make it a dead letter, regardless of its receive count.
 
         Args:
-            reason: Why, for people: at most 8,192 characters.
+            reason: Reason for the operator: at most 8,192 characters.
 
         Raises:
-            ReceiptExpiredError: Somebody else has it, or may have it.
+            ReceiptExpiredError: Another receiver has it, or may have it.
             MessageGoneError: It is deleted or expired.
             ValueError: The reason is too long.
         """

@@ -14,7 +14,7 @@ class ProducerCalls(HandedOver):
     __slots__ = ()
 
     def statistics(self) -> ProducerStatistics:
-        """Return what the producer is busy with."""
+        """Return a snapshot of buffers, records and requests."""
         return self._thread.call_sync(self._inner.statistics)
 
     def send(
@@ -29,13 +29,13 @@ class ProducerCalls(HandedOver):
     ) -> Receipt:
         """Send one record and wait until it is acknowledged.
 
-        If cancelled, the record may or may not be sent; if it is and fails, the failure is kept
-        like that of a `send_nowait`.
+        If cancelled, the record may or may not be sent; its failure is then kept like that of a
+        `send_nowait`.
 
         Raises:
             UnknownTopicError: There is no such topic.
             UnknownPartitionError: The topic does not have this partition.
-            DeliveryTimeoutError: The record was not acknowledged in `delivery_timeout`; the
+            DeliveryTimeoutError: The record was not acknowledged within `delivery_timeout`; the
                 message says whether it may be in the log.
             RecordTooLargeError: The record exceeds a limit of the broker or of the buffer.
             TidelogError: The record was refused for another reason.
@@ -73,7 +73,7 @@ class ProducerCalls(HandedOver):
         Raises:
             ValueError: There are not as many keys as values.
             TypeError: A key or value is not bytes and not `None`.
-            TidelogError: Some records failed; the others were acknowledged. A note says how many.
+            TidelogError: Some records failed; the others were acknowledged. A note has the number.
                 For the kinds of errors see `send`.
         """
         return self._handover.call(
@@ -81,14 +81,13 @@ class ProducerCalls(HandedOver):
         )
 
     def flush(self) -> None:
-        """Wait until all records handed over so far are acknowledged or failed.
+        """Wait until all records appended so far are acknowledged or failed.
 
-        Open batches are sent at once, whatever `linger` says. If cancelled, they are on their
-        way all the same.
+        Open batches are sent at once, regardless of `linger`. If cancelled, they are sent
+        nevertheless.
 
         Raises:
-            TidelogError: The first failure of records whose fate nobody waited for. The failure
-                is raised once.
+            TidelogError: The first failure of records that no call waited for. It is raised once.
             trio.ClosedResourceError: The producer is not open.
         """
         self._handover.call(self._inner.flush)

@@ -27,21 +27,21 @@ class QueueCalls(Forwarding[AsyncQueue]):
         """Send one message and wait until it is acknowledged.
 
         Args:
-            value: The message, of up to 1 GiB: bytes, a file that is open for reading them, or an
-                asynchronous iterable of them. What is longer than a record may be goes in chunks.
+            value: The message, of up to 1 GiB: bytes, a file open for reading bytes, or an
+                asynchronous iterable of bytes. A value above `max_message_bytes` is sent in chunks.
             fields: `key` or `group`, which are the same: messages with the same one are in one
-                partition, and in order in a FIFO queue, which needs it. `headers`: pairs of name
-                and value. `delay`: nobody gets it for so many seconds, of any number, counted from
-                now by the clock of this machine; by default, what the queue says. `priority`: 0
-                is the most urgent; queues without `priority_weights` refuse it.
-                `deduplication_id`: FIFO queues: within the window, one message with this id is
-                kept.
+                partition, and in order in a FIFO queue, which requires it. `headers`: pairs of name
+                and value. `delay`: seconds until it becomes visible, without a limit, counted from
+                now by the clock of this machine; by default, the setting of the queue. `priority`:
+                0 is the most urgent; queues without `priority_weights` refuse it.
+                `deduplication_id`: in FIFO queues, one message with this id is kept within the
+                window.
 
         Raises:
             UnknownQueueError: There is no such queue.
             DeliveryTimeoutError: It was not acknowledged in time; it may be in the queue.
             RecordTooLargeError: It exceeds a limit of the broker, or is longer than 1 GiB.
-            InvalidRequestError: The queue does not take such a message.
+            InvalidRequestError: The queue does not accept such a message.
             ValueError: A number is out of range.
         """
         return self._thread.call(partial(self._inner.send, value, **fields))
@@ -49,11 +49,11 @@ class QueueCalls(Forwarding[AsyncQueue]):
     def send_batch(self, messages: Iterable[bytes | OutgoingMessage]) -> list[Receipt]:
         """Send messages and wait until all are acknowledged; much faster than one by one.
 
-        What is longer than its topic takes goes in chunks; one among others of a FIFO queue fails
-        instead, for it would come behind later ones of its group.
+        Values above the limit of the topic are sent in chunks. In a batch for a FIFO queue they
+        fail instead, because they would come behind later messages of their group.
 
         Raises:
-            BatchError: Some were not acknowledged; it says which, and why. The others are sent.
+            BatchError: Some were not acknowledged; it has their errors. The others are sent.
             UnknownQueueError: There is no such queue.
             ValueError: A number is out of range; nothing is sent.
         """
@@ -67,23 +67,23 @@ class QueueCalls(Forwarding[AsyncQueue]):
         wait: float | None = None,
         max_value_bytes: int = VALUE_BYTES_MAX,
     ) -> list[Message]:
-        """Return messages that nobody else has, leased for this caller.
+        """Receive messages; they are in flight for this caller.
 
-        Waits until there is at least one, and returns what there is then. An empty list means that
-        all partitions were asked and had nothing. If cancelled, nothing stays leased.
+        Waits until there is at least one, and then returns all that are available. An empty list
+        means that all partitions were asked and had none. If cancelled, nothing stays in flight.
 
         Args:
-            max_messages: How many at most, from 1 to 1,000.
-            visibility_timeout: For how many seconds nobody else gets them, up to 12 hours; by
-                default, what the queue says. With 0 they are only looked at, but that counts.
-            wait: For how many seconds to wait for the first one; by default, what the queue says.
-            max_value_bytes: Large messages up to this length are joined, and no more of them are
-                returned at once; longer ones are read with `message.chunks()`.
+            max_messages: Maximum number, from 1 to 1,000.
+            visibility_timeout: Seconds until they become visible again, up to 12 hours; by default,
+                the setting of the queue. With 0 they stay visible, but the receive counts.
+            wait: Seconds to wait for the first message; by default, the setting of the queue.
+            max_value_bytes: Maximum length of large messages that are joined, and maximum sum of
+                them in one call; longer ones are read with `message.chunks()`.
 
         Raises:
             UnknownQueueError: There is no such queue.
             ValueError: A number is out of range.
-            TidelogError: Some partition could not be asked, and the others had nothing.
+            TidelogError: A partition did not answer, and the others had no messages.
         """
         return [
             Message(self._thread, each)
@@ -99,15 +99,15 @@ class QueueCalls(Forwarding[AsyncQueue]):
         ]
 
     def delete(self, message: Received) -> None:
-        """Be done with a message; see `Message.delete`."""
+        """Delete a message; see `Message.delete`."""
         self._thread.call(partial(self._inner.delete, unwrapped(message)))
 
     def extend(self, message: Received, seconds: float) -> None:
-        """Keep a message for so long from now on; see `Message.extend`."""
+        """Set the visibility timeout of a message to `seconds` from now; see `Message.extend`."""
         self._thread.call(partial(self._inner.extend, unwrapped(message), seconds))
 
     def release(self, message: Received, delay: float | None = None, *, reason: str = "") -> None:
-        """Let others have a message; see `Message.release`."""
+        """Make a message visible again; see `Message.release`."""
         self._thread.call(partial(self._inner.release, unwrapped(message), delay, reason=reason))
 
     def reject(self, message: Received, reason: str) -> None:
@@ -115,17 +115,17 @@ class QueueCalls(Forwarding[AsyncQueue]):
         self._thread.call(partial(self._inner.reject, unwrapped(message), reason))
 
     def delete_batch(self, messages: Iterable[Received]) -> None:
-        """Be done with messages: one request for each broker, however many there are.
+        """Delete messages: one request for each broker, for any number of messages.
 
         Raises:
-            BatchError: Some could not be deleted; it says which, and why. The others are.
-            BrokerError: There was only one, and it could not be deleted.
-            InvalidReceiptError: One of them is no receipt handle; nothing is deleted.
+            BatchError: Some could not be deleted; it has their errors. The others are deleted.
+            BrokerError: The only message could not be deleted.
+            InvalidReceiptError: A text is not a receipt handle; nothing is deleted.
         """
         self._thread.call(partial(self._inner.delete_batch, list(map(unwrapped, messages))))
 
     def extend_batch(self, messages: Iterable[Received], seconds: float) -> None:
-        """Keep messages for so long from now on; errors as for `delete_batch`."""
+        """Set the visibility timeout of messages; errors as for `delete_batch`."""
         self._thread.call(
             partial(self._inner.extend_batch, list(map(unwrapped, messages)), seconds)
         )
@@ -133,93 +133,93 @@ class QueueCalls(Forwarding[AsyncQueue]):
     def release_batch(
         self, messages: Iterable[Received], delay: float | None = None, *, reason: str = ""
     ) -> None:
-        """Let others have messages; errors as for `delete_batch`."""
+        """Make messages visible again; errors as for `delete_batch`."""
         self._thread.call(
             partial(self._inner.release_batch, list(map(unwrapped, messages)), delay, reason=reason)
         )
 
     def counts(self) -> list[QueueCounts]:
-        """Return how many messages of each partition are in which state, exactly."""
+        """Return the exact number of messages of each partition, by state."""
         return self._thread.call(self._inner.counts)
 
     def peek(
         self, max_messages: int = 10, *, states: Iterable[MessageState] = ()
     ) -> list[PeekedMessage]:
-        """Return messages by partition and offset without taking them; that does not count.
+        """Return messages by partition and offset without receiving them; that does not count.
 
         Args:
-            max_messages: How many at most.
-            states: Only those in these states; all by default.
+            max_messages: Maximum number of messages.
+            states: States of messages; all by default.
         """
         return self._thread.call(partial(self._inner.peek, max_messages, states=list(states)))
 
     def history(
         self, max_events: int = 1000, *, since_ms: int = 0, message_id: str | None = None
     ) -> list[HistoryEvent]:
-        """Return what happened to messages, by time: the newest events.
+        """Return events of messages, by time: the newest ones.
 
-        As long ago as the queue remembers (`history_retention_ms`); Spark reads all of it
-        (`queueHistory`).
+        Events go back as far as the queue keeps them (`history_retention_ms`); Spark reads all of
+        them (`queueHistory`).
 
         Args:
-            max_events: How many at most; what concerns many messages is one.
-            since_ms: Nothing that was written down before this time; Unix milliseconds.
-            message_id: Only what happened to this message, and what concerns many.
+            max_events: Maximum number; an event of many messages counts once.
+            since_ms: Start in Unix milliseconds.
+            message_id: Only events of this message, and those of many messages.
 
         Raises:
             UnknownQueueError: There is no such queue.
-            ValueError: This is no message id.
+            ValueError: The text is not a message id.
         """
         return self._thread.call(
             partial(self._inner.history, max_events, since_ms=since_ms, message_id=message_id)
         )
 
     def in_flight(self, max_messages: int = 100) -> list[PeekedMessage]:
-        """Return messages that somebody has: who, until when, and how often received."""
+        """Return messages in flight, with holder, end of visibility timeout and receive count."""
         return self._thread.call(partial(self._inner.in_flight, max_messages))
 
     def dead_letters(self, max_messages: int = 100) -> list[PeekedMessage]:
-        """Return messages that this queue has given up, with their reasons.
+        """Return the dead letters of this queue, with their reasons.
 
-        Those that are still here, and those in its dead-letter queue that come from here.
+        Those that are still in this queue, and those in its dead-letter queue that come from it.
         """
         return self._thread.call(partial(self._inner.dead_letters, max_messages))
 
     def cancel(self, message_id: str) -> None:
-        """Do not deliver a message that is delayed still; durable when it returns.
+        """Cancel a message that is still delayed; durable when it returns.
 
         Args:
-            message_id: As the receipt of its send says it.
+            message_id: Id from the receipt of its send.
 
         Raises:
-            InvalidRequestError: It can be received already, for it is not delayed (any more).
-            ReceiptExpiredError: Somebody has it.
-            MessageGoneError: There is no such message, any more.
-            ValueError: That is no message id.
+            InvalidRequestError: It is not delayed (any more), so it can be received.
+            ReceiptExpiredError: It is in flight.
+            MessageGoneError: The message does not exist, or is done.
+            ValueError: The text is not a message id.
         """
         self._thread.call(partial(self._inner.cancel, message_id))
 
     def cancel_batch(self, message_ids: Iterable[str]) -> None:
-        """Do not deliver messages that are delayed still.
+        """Cancel messages that are still delayed.
 
         Raises:
-            BatchError: Some of several could not be cancelled; it says which, and why.
-            TidelogError: The only one could not be cancelled; see `cancel`.
-            ValueError: One of them is no message id; nothing is cancelled.
+            BatchError: Some of several messages could not be cancelled; it has their errors.
+            TidelogError: The only message could not be cancelled; see `cancel`.
+            ValueError: A text is not a message id; nothing is cancelled.
         """
         self._thread.call(partial(self._inner.cancel_batch, list(message_ids)))
 
     def purge(self) -> int:
-        """Do away with all messages there are now, in whatever state; return how many.
+        """Delete all current messages, in any state; return their number.
 
         The records stay in the topic.
         """
         return self._thread.call(self._inner.purge)
 
     def seek(self, to: OffsetSpec) -> int:
-        """Hand out again everything from a place on; return how many messages there are then.
+        """Deliver everything from a place on again; return the number of messages after that.
 
-        What was received before cannot be settled any more. Other queues do not notice.
+        Receipts of earlier deliveries become invalid. Other queues on the topic do not change.
 
         Args:
             to: `"earliest"`, `"latest"`, or Unix milliseconds: the first record of this time or
@@ -234,18 +234,18 @@ class QueueCalls(Forwarding[AsyncQueue]):
         messages_per_s: int | None = None,
         only_from: str | None = None,
     ) -> int:
-        """Begin to bring back the dead letters of this dead-letter queue; return how many.
+        """Start to move the dead letters of this dead-letter queue back; return their number.
 
-        That goes on whatever happens to brokers; `redrive_status` says how far it is. The same
-        again, while it runs, changes nothing. Every queue on a topic sees what comes back there.
+        A redrive survives failures of brokers; `redrive_status` has its progress. The same call
+        while it runs changes nothing. Every queue on a topic gets the messages that return there.
 
         Args:
-            to_topic: Where to; by default each goes where it came from.
-            messages_per_s: How fast, from each partition; by default, as fast as it goes.
-            only_from: Only those that this queue gave up.
+            to_topic: Destination; by default the source of each message.
+            messages_per_s: Maximum messages per second and partition; by default without a limit.
+            only_from: Only dead letters of this queue.
 
         Raises:
-            InvalidRequestError: Another one runs, or that makes no sense.
+            InvalidRequestError: Another redrive runs, or the arguments contradict each other.
             UnknownTopicError: There is no such topic.
         """
         return self._thread.call(
@@ -258,9 +258,9 @@ class QueueCalls(Forwarding[AsyncQueue]):
         )
 
     def redrive_status(self) -> RedriveReport:
-        """Return how far the redrive of this dead-letter queue is that runs, or ran last."""
+        """Return the progress of the current or last redrive of this dead-letter queue."""
         return self._thread.call(self._inner.redrive_status)
 
     def cancel_redrive(self) -> None:
-        """Bring back no more dead letters; those that are not taken out yet stay."""
+        """Stop the redrive; messages that were not taken out yet stay."""
         self._thread.call(self._inner.cancel_redrive)

@@ -15,36 +15,37 @@ class TransactionCalls(Forwarding[AsyncTransaction]):
     __slots__ = ()
 
     def begin(self, topics: Sequence[str] = ()) -> BeginTransactionReply:
-        """Begin the transaction, or say that it goes on. Tasks do this by themselves.
+        """Begin the transaction, or keep it alive. Tasks do this by themselves.
 
         Raises:
             StaleTransactionError: A transaction with a higher id was begun or committed.
             UnknownTopicError: There is no such topic.
-            TidelogError: Nobody could be asked, or it was refused.
+            TidelogError: No broker answered, or the request was refused.
         """
         return self._thread.call(partial(self._inner.begin, topics))
 
     def commit(self, tasks: Iterable[TaskResult]) -> None:
-        """Let what these tasks have staged become visible, in their order; the rest is dropped.
+        """Commit the records that these tasks have staged, in their order; drop the rest.
 
-        All of it is readable when this returns. If the transaction was committed before, nothing
+        All records are readable when this returns. If the transaction was committed before, nothing
         happens: it may be called again after any failure, also by another process. If cancelled,
-        it may be committed, or not.
+        the transaction may or may not be committed.
 
         Raises:
-            TransactionGoneError: The transaction is not open any more, or the tasks are not of
-                one: stage anew. Nothing of it was committed.
+            TransactionGoneError: The transaction is not open any more, or the tasks are from
+                different attempts: stage the records again. Nothing was committed.
             StaleTransactionError: A transaction with a higher id was begun or committed.
-            StagedRecordsLostError: It is committed, and somebody accepted the loss of some of it.
-            RequestTimedOutError: It may be committed, and not all is known to be readable.
-            ConnectionLostError: Nobody knows.
+            StagedRecordsLostError: It is committed, and an operator accepted the loss of some of
+                its records.
+            RequestTimedOutError: It may be committed, and not all records are known to be readable.
+            ConnectionLostError: It may or may not be committed.
         """
         self._thread.call(partial(self._inner.commit, list(tasks)))
 
     def abort(self) -> bool:
-        """Drop what was staged, and return `False`; or do nothing, and return `True`: committed.
+        """Drop the staged records and return `False`; if it is committed already, return `True`.
 
         Raises:
-            TidelogError: Nobody could be asked.
+            TidelogError: No broker answered.
         """
         return self._thread.call(self._inner.abort)

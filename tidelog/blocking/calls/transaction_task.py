@@ -21,10 +21,10 @@ class TransactionTaskCalls(Forwarding[AsyncTransactionTask]):
 
     @property
     def result(self) -> TaskResult:
-        """What was staged.
+        """Staged records of the task.
 
         Raises:
-            TidelogError: Some of it failed, or the block has not ended.
+            TidelogError: A record failed, or the block has not ended.
         """
         return self._inner.result
 
@@ -36,21 +36,23 @@ class TransactionTaskCalls(Forwarding[AsyncTransactionTask]):
         keys: Sequence[bytes | None] | None = None,
         partition: int | None = None,
     ) -> None:
-        """Stage records, and wait until they are safe; see `Producer.send_many`.
+        """Stage records, and wait until they are durable; see `Producer.send_many`.
 
         Raises:
-            TransactionGoneError: The transaction is over, or was begun anew; stage anew.
-            TidelogError: Some failed; the task is of no further use.
+            TransactionGoneError: The transaction is over, or was begun again; stage its records
+                again.
+            TidelogError: Some records failed; the task is of no further use.
         """
         self._thread.call(
             partial(self._inner.send_many, topic, values, keys=keys, partition=partition)
         )
 
     def send_records(self, topic: str, records: Sequence[ProducerRecord]) -> None:
-        """Stage records of one topic with headers, times and partitions of their own.
+        """Stage records of one topic with their own headers, times and partitions.
 
         Raises:
-            TransactionGoneError: The transaction is over, or was begun anew; stage anew.
-            TidelogError: Some failed; the task is of no further use.
+            TransactionGoneError: The transaction is over, or was begun again; stage its records
+                again.
+            TidelogError: Some records failed; the task is of no further use.
         """
         self._thread.call(partial(self._inner.send_records, topic, records))

@@ -32,7 +32,7 @@ async def test_a_scheduled_message_is_cancelled_while_it_is_delayed_and_not_afte
         with pytest.raises(InvalidRequestError, match="not delayed"):
             await queue.cancel(soon.message_id)
         (message,) = await queue.receive(wait=0)
-        with pytest.raises(ReceiptExpiredError, match="somebody has the message"):
+        with pytest.raises(ReceiptExpiredError, match="the message is in flight"):
             await queue.cancel(message.message_id)
 
 

@@ -95,7 +95,7 @@ def test_a_handle_can_stand_in_an_address_and_in_a_shell() -> None:
     ["", "garbage", "käse", "=", HANDLE + "=", " " + HANDLE, HANDLE + "!", "a" * 100, "gA"],
 )
 def test_what_is_no_handle_is_refused_and_shown(text: str) -> None:
-    with pytest.raises(InvalidReceiptError, match="is no receipt handle; use one that a receive"):
+    with pytest.raises(InvalidReceiptError, match="is no receipt handle; use one from a receive"):
         place_of(text)
 
 

@@ -42,7 +42,7 @@ async def test_what_is_no_source_of_bytes_is_refused(autojump_clock: MockClock) 
         for value in ("text", 7, [b"a"]):
             with pytest.raises(TypeError):
                 await queue.send(value)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="it gave str"):
+        with pytest.raises(TypeError, match="it returned str"):
             await queue.send(io.StringIO("text"))  # type: ignore[arg-type]
         assert await left(queue) == (0, 0)
 

@@ -41,7 +41,7 @@ def test_a_message_that_asks_for_nothing_is_a_record_like_any_other() -> None:
 @pytest.mark.parametrize(
     ("message", "complaint"),
     [
-        (OutgoingMessage(value=b"v", delay=-1), "delay is a number of seconds from 0 on, not -1"),
+        (OutgoingMessage(value=b"v", delay=-1), "delay must be a number of seconds from 0 on, not -1"),
         (OutgoingMessage(value=b"v", priority=-1), "a priority is a number from 0 on, not -1"),
         (OutgoingMessage(value=b"v", deduplication_id=""), "has 1 to 128 bytes, not 0"),
         (OutgoingMessage(value=b"v", deduplication_id="a" * 129), "has 1 to 128 bytes, not 129"),
