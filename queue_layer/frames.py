@@ -1,7 +1,8 @@
-"""How what was decided is cut into frames that a journal takes.
+"""Frames of a journal: the entries of a decision, cut to the size of records.
 
-Pure: no clock, no I/O. A log takes no record above its limit, and whoever cannot write down what it
-applied has to load all anew and would come to the same again: so no frame may ever be that large.
+Pure: no clock, no I/O. A log rejects a record above its limit. A leader that cannot write what it
+has applied would have to load everything again, with the same result: so no frame may ever be that
+large.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,11 +11,11 @@ from typing import Final
 from tidelog.wire.messages.queue_journal import AnyEntry, JournalFrame, size
 
 FRAME_BYTES_MAX: Final = 512 * 1024
-"""No frame is larger; journals take at least a mebibyte."""
+"""Maximum bytes of a frame; journals accept at least a mebibyte."""
 RUNS_PER_ENTRY: Final = 10_000
-"""At no more than 28 bytes each, an entry is far below what a frame may have."""
+"""Maximum runs of an entry: at 28 bytes each at most, far below the maximum of a frame."""
 _ENVELOPE_BYTES: Final = 32
-"""Of a frame, at most, besides its entries."""
+"""Maximum bytes of a frame in addition to its entries."""
 
 
 def is_one_frame(entries: Sequence[AnyEntry]) -> bool:
@@ -23,10 +24,10 @@ def is_one_frame(entries: Sequence[AnyEntry]) -> bool:
 
 
 def frames_of(now_ms: int, entries: Sequence[AnyEntry]) -> Iterator[JournalFrame]:
-    """Yield what was decided at once, as one frame wherever that is small enough.
+    """Yield the entries of one decision, as one frame wherever that is small enough.
 
-    Who takes over may find only the first of several frames. So every beginning of `entries` must
-    be something that could have been decided by itself.
+    A new leader may find only the first of several frames. So every prefix of `entries` must be a
+    valid decision by itself.
     """
     if len(entries) == 1:
         yield JournalFrame(now_ms, list(entries))

@@ -1,4 +1,4 @@
-"""What a command comes to.
+"""Outcome of a command: journal entries and a reply.
 
 Pure: declarations.
 """
@@ -16,21 +16,20 @@ Reply = TypeVar("Reply")
 @final
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Reply]):
-    """Entries to be appended and then applied, and the reply that may go out when they are.
+    """Entries to be appended and then applied, and the reply to be sent after that.
 
-    A reply without entries may rest on entries of earlier commands: where a reply waits for its
+    A reply without entries may depend on entries of earlier commands: where a reply waits for its
     entries to be committed, it waits for those as well.
 
-    Invariant: whoever finds only a beginning of the entries has a state that is right too: somebody
-    could have decided just this.
+    Invariant: every prefix of the entries leads to a valid state, as if it had been decided alone.
     """
 
     now_ms: int
-    """The queue's time, for the frame."""
+    """Time of the queue, for the frame."""
     entries: Sequence[AnyEntry]
     reply: Reply
 
     @property
     def frames(self) -> list[JournalFrame]:
-        """What to append, one behind the other: mostly one frame, none if there is nothing."""
+        """Frames to append, in order: mostly one, none without entries."""
         return list(frames_of(self.now_ms, self.entries)) if self.entries else []

@@ -1,25 +1,25 @@
-"""One partition of a queue: the replicated state machine that its shell drives.
+"""Queue partition: the replicated state machine of one partition of a queue.
 
-Pure: no clock, no I/O. `QueuePartition.state` says what is; the methods of `QueuePartition` are the
-commands, which decide what is to be.
+Pure: no clock, no I/O. `QueuePartition.state` is the current state; the methods of `QueuePartition`
+are the commands, which decide its changes.
 
 How a shell uses it, on the broker that leads the journal:
 
-1. Make it, and `state.apply` the frames of the journal from where that begins. If there is none,
+1. Create it, and `state.apply` the frames of the journal from its start. Without any,
    begin with `seek`.
 2. `start(now_ms)`, and `trim` if the log of the records begins above `state.records_from`.
-3. Tell it of committed records from `state.records_from` on: `state.on_records`, for each stretch.
+3. Report committed records from `state.records_from` on: `state.on_records`, for each stretch.
    When `state.is_ready`, it takes commands.
 4. For a command: `outcome = queue.<command>(...)`; append `outcome.frames` to the journal, in
-   their order; `state.apply` each; send the reply when what was appended is committed (or at once,
-   if `receive_acks` is `leader`). No other command may come between the three first steps. If
-   appending fails or the leadership is lost, throw the whole object away.
-5. Call `state.advance(now_ms)` no later than `state.next_deadline_ms` says: then messages are
-   visible again. After that, and after every applied frame and stretch of records, a receive that
-   waits for messages may find some: make a `plan`.
-6. Move what `state.moves.targets()` says, see `DeadLetterBatch`.
+   their order; `state.apply` each; send the reply when the frames are committed (or at once, if
+   `receive_acks` is `leader`). No other command may come between the first three steps. If
+   appending fails or the leadership is lost, discard the whole object.
+5. Call `state.advance(now_ms)` no later than `state.next_deadline_ms`: then messages become
+   visible again. After that, and after every applied frame and stretch of records, a waiting
+   receive may find messages: make a `plan`.
+6. Move the dead letters for `state.moves.targets()`, see `DeadLetterBatch`.
 
-Every time is taken as the larger one of what is given and what was seen before.
+A time below an earlier one is replaced by the earlier one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -60,17 +60,17 @@ from tidelog.wire.messages.redrives import RedriveStatus
 
 @final
 class QueuePartition:
-    """The messages of one partition of a queue, and what may be done to them."""
+    """The messages of one partition of a queue, and the commands on them."""
 
     def __init__(
         self, config: QueueConfig, receipts: Receipts, make_order: MakeOrder = StandardOrder
     ) -> None:
-        """Begin with nothing known: the journal has to be applied first.
+        """Start with an empty state: the journal has to be applied first.
 
         Args:
-            config: `configure` replaces it at any time.
+            config: Settings; `configure` replaces them at any time.
             receipts: Makes and checks receipts for this partition.
-            make_order: Makes the order of delivery, anew whenever it must forget; see
+            make_order: Creates the delivery order, again whenever it must forget; see
                 `queue_layer.ordering.factory`.
         """
         self.config = config
@@ -84,10 +84,10 @@ class QueuePartition:
         self.state.start()
 
     def configure(self, config: QueueConfig) -> None:
-        """Take over settings; they apply from the next command on, also to what is there.
+        """Replace the settings; they apply from the next command on, also to existing messages.
 
-        Priorities and fairness are a matter of the order: to change them, `make_order` is for a new
-        partition that is loaded from the journal.
+        Priorities and fairness depend on the order: a change of them needs a new partition with
+        another `make_order`, loaded from the journal.
         """
         assert config.is_fifo == self.config.is_fifo, "a queue stays FIFO or standard"
         self.config = config
@@ -102,16 +102,16 @@ class QueuePartition:
     def receive(
         self, plan: ReceivePlan, taken: Iterable[Run], *, now_ms: int
     ) -> Outcome[PartitionReceived]:
-        """Decide that messages are handed out.
+        """Decide on the delivery of messages.
 
-        The reply has what may be handed out of what was taken (see `ReceivePlan`); `batch_bytes` is
-        left to the shell. Without runs there was nothing; there may be entries nevertheless, about
+        The reply has the taken messages that may be delivered (see `ReceivePlan`); the shell fills
+        in `batch_bytes`. Without runs there were none; there may be entries nevertheless, about
         messages that are dead letters now.
 
         Args:
-            plan: The newest one.
-            taken: First offsets and counts: a part of what the plan offered, in its order; the last
-                run may be cut. Of a plan that repeats an attempt, everything was.
+            plan: The newest plan.
+            taken: First offsets and counts: a part of the plan's offer, in its order; the last run
+                may be cut. For a plan that repeats an attempt, all of them.
             now_ms: The time.
         """
         now_ms = self.state.advance(now_ms)
@@ -128,7 +128,7 @@ class QueuePartition:
         return PartitionReceived(partition, receipt, lease.runs, deadline_ms=lease.deadline_ms)
 
     def settle(self, settlement: Settlement, *, now_ms: int) -> Outcome[Settled]:
-        """Decide what becomes of messages that somebody received; never raises for what is asked.
+        """Decide on a settlement of received messages; errors are in the reply, none is raised.
 
         Several settlements of one request are decided one after the other, each applied before the
         next one.
@@ -146,19 +146,19 @@ class QueuePartition:
     # -- all messages at once -------------------------------------------------------------------
 
     def seek(self, offset: int, *, now_ms: int) -> Outcome[None]:
-        """Decide that everything from an offset on is handed out again, and what is below is done.
+        """Decide that messages from an offset on are delivered again, and those below are done.
 
-        Also what a new queue begins with. Receipts of before are void, moves that are pending do
-        not happen (one that is under way may). Goes on with `state.on_records` from that offset.
+        A new queue begins with it, too. Earlier receipts are void, and pending moves do not happen
+        (a move in flight may). Continue with `state.on_records` from that offset.
         """
         now_ms = self.state.advance(now_ms)
         return Outcome(now_ms, [Seeked(offset, self.state.next_lease_id)], None)
 
     def purge(self, end: int, *, now_ms: int) -> Outcome[int]:
-        """Decide that all messages below an offset are done; the reply says how many there were.
+        """Decide that all messages below an offset are done; the reply is their number.
 
-        Of a FIFO queue, also that those which are done already are no originals of duplicates.
-        There may be very many: `commands.remove.removal_end` says how far to go at once.
+        In a FIFO queue, those that are done already are no originals of duplicates any more, too.
+        There may be very many: `commands.remove.removal_end` limits a step.
         """
         now_ms = self.state.advance(now_ms)
         count = self.state.count_below(end)
@@ -166,29 +166,29 @@ class QueuePartition:
         return Outcome(now_ms, [Purged(end)] if is_news else [], count)
 
     def trim(self, log_start_offset: int, *, now_ms: int) -> Outcome[None]:
-        """Decide that what is below the beginning of the log is gone, in flight or not.
+        """Decide that messages below the start of the log are gone, in flight or not.
 
-        Except messages that are to be moved: they may be at their target already, and nobody knows
-        before whoever moves them has asked there; `lost` is for those. Where there are such, it has
-        to be told of all records below that offset before (`state.on_records`).
+        Except messages that are to be moved: they may be at their target already, which the mover
+        has to ask first; `lost` is for those. With such messages, all records below that offset
+        have to be reported before (`state.on_records`).
         """
         now_ms = self.state.advance(now_ms)
         return Outcome(now_ms, remove.trim(self.state, log_start_offset), None)
 
     def expire(self, before: int, *, now_ms: int) -> Outcome[None]:
-        """Decide that messages below an offset are gone, for they are older than `retention_ms`.
+        """Decide that messages below an offset are gone, because `retention_ms` has passed.
 
-        Dead letters stay, and so does what was delayed by its sender until its own time is over;
-        ask again when the low-water mark is below what is too old.
+        Dead letters stay, and so do messages delayed by their sender until their own time is over;
+        repeat it when the low-water mark is below messages that are too old.
         """
         now_ms = self.state.advance(now_ms)
         entries = remove.expire(self.state, before, self.config.retention_ms)
         return Outcome(now_ms, entries, None)
 
     def cancel(self, runs: list[Run], *, now_ms: int) -> Outcome[Cancelled]:
-        """Decide that delayed messages are done; the reply says which ones are not delayed.
+        """Decide that delayed messages are done; the reply has those that are not delayed.
 
-        Of very many only the first ones: go on with the `rest` when others had their turn.
+        Of very many only the first ones: continue with the `rest` after other commands.
         """
         now_ms = self.state.advance(now_ms)
         entries, cancelled = remove.cancel(self.state, runs)
@@ -207,9 +207,9 @@ class QueuePartition:
     ) -> Outcome[None]:
         """Decide that the first messages of a batch cannot be moved: they are visible again.
 
-        Only when it is certain that they are not at the target, and never will be: the target is
-        gone, or refused this record for what it is. Unless the settings change, the next receive
-        that meets them finds them dead again, so let that take a while.
+        Only when it is certain that they are not at the target, and never will be: the target was
+        deleted, or refused this record for its content. Unless the settings change, the next
+        receive that meets them makes them dead letters again; so let that take a while.
         """
         now_ms = self.state.advance(now_ms)
         visible_at_ms = now_ms + delay_ms if delay_ms else 0
@@ -217,10 +217,10 @@ class QueuePartition:
         return Outcome(now_ms, [entry] if self._is_next(batch, count) else [], None)
 
     def lost(self, batch: DeadLetterBatch, log_start_offset: int, *, now_ms: int) -> Outcome[None]:
-        """Decide that the first messages of a batch, which the log has lost, are gone.
+        """Decide that the first messages of a batch, which the log has deleted, are gone.
 
-        Only when it is certain that the batch is not at the target: what is left of it, and what
-        comes behind it, begins anew.
+        Only when it is certain that the batch is not at the target: its rest, and later batches,
+        start again under the next epoch.
         """
         now_ms = self.state.advance(now_ms)
         entries, count = remove.lost(batch, log_start_offset)
@@ -231,7 +231,7 @@ class QueuePartition:
         return moves.next_if(batch.target, batch.epoch, batch.sequence, count=count) is not None
 
     def adopt_kept(self, *, now_ms: int) -> Outcome[None]:
-        """Decide that dead letters that were kept for want of a target go to the one there is now.
+        """Decide that dead letters without a target go to the current dead-letter queue.
 
         To be called when a queue that had no dead-letter queue gets one.
         """
@@ -244,12 +244,12 @@ class QueuePartition:
     # -- redrive --------------------------------------------------------------------------------
 
     def start_redrive(self, command: RedriveCommand, *, now_ms: int) -> Outcome[int]:
-        """Decide that the messages that are visible now are moved; the reply says how many.
+        """Decide that the messages that are visible now are moved; the reply is their number.
 
-        The same again, while it runs, changes nothing: an answer may have been lost.
+        The same call while it runs changes nothing: a reply may have been lost.
 
         Raises:
-            InvalidRequestError: Another redrive is running.
+            InvalidRequestError: A different redrive is running.
         """
         now_ms = self.state.advance(now_ms)
         to_move = self.state.counts().visible
@@ -258,9 +258,9 @@ class QueuePartition:
         return Outcome(now_ms, entries, to_move if running is None else running.to_move)
 
     def redrive_candidates(self, max_messages: int) -> tuple[list[Run], int]:
-        """Return the next messages of a redrive, and below which offset that is all of them.
+        """Return the next messages of a redrive, and the offset below which they are all.
 
-        Nothing and 0 if none runs. Read their origins, choose, and tell `redrive_progressed`.
+        Nothing and 0 if none runs. Read their origins, choose, and call `redrive_progressed`.
         """
         return redrive.candidates(self.state, max_messages)
 
@@ -272,10 +272,10 @@ class QueuePartition:
         skipped: int = 0,
         now_ms: int,
     ) -> Outcome[None]:
-        """Decide that some of the candidates go to targets, and that all below an offset is seen.
+        """Decide that some candidates go to targets, and that all below an offset were looked at.
 
-        They are dead letters then, with moves that are pending; `skipped` others stay. At its end
-        the redrive ends.
+        They are dead letters then, with pending moves; `skipped` others stay. At its end the
+        redrive ends.
         """
         now_ms = self.state.advance(now_ms)
         entries = redrive.progress(self.state, moves, next_offset, skipped=skipped)
@@ -291,7 +291,7 @@ class QueuePartition:
     def peek(
         self, states: Iterable[MessageState], from_offset: int, max_messages: int
     ) -> tuple[list[PeekedRun], int | None]:
-        """Return messages in some states (none: in all), ascending, and where to go on.
+        """Return messages in some states (none: in all), ascending, and the next offset.
 
         As of the last `advance`. `None`: there are no more. There may be fewer than wanted although
         there are more, if very many are in other states.
@@ -303,7 +303,7 @@ class QueuePartition:
     def snapshot(self, *, now_ms: int) -> list[JournalFrame]:
         """Return the whole state, to be appended as it is, with nothing in between.
 
-        When all of it is committed, what is before the first frame may be deleted.
+        When all of it is committed, the journal before the first frame may be deleted.
         """
         self.state.advance(now_ms)
         return self.state.snapshot()

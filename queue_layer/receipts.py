@@ -1,4 +1,4 @@
-"""Receipts: who was given which messages, in a form that nobody else can make.
+"""Receipts: a lease and its messages, in a form that only the queue can make.
 
 Pure: no clock, no I/O. A receipt holds no leader epoch: every leader of the partition accepts it.
 """
@@ -17,11 +17,11 @@ MAC_SIZE: Final = 16
 
 
 class ReceiptContent(NamedTuple):
-    """What a receipt says, when it has been checked."""
+    """Content of a receipt that was checked."""
 
     lease_id: int
     runs: list[Run]
-    """Ascending, without overlap."""
+    """Runs of messages, ascending, without overlap."""
 
 
 class _Content(msgspec.Struct, frozen=True, array_like=True):
@@ -50,17 +50,17 @@ class Receipts:
         return data + self._mac(data)
 
     def check(self, receipt: bytes) -> ReceiptContent:
-        """Return what a receipt says.
+        """Return the content of a receipt.
 
         Raises:
-            InvalidReceiptError: It was forged or damaged, or another queue or partition gave it.
+            InvalidReceiptError: It was forged or corrupted, or is of another queue or partition.
         """
         data, mac = receipt[:-MAC_SIZE], receipt[-MAC_SIZE:]
         try:
             content = msgspec.msgpack.decode(data, type=_Content)
         except msgspec.MsgspecError as error:
             raise InvalidReceiptError(
-                "these bytes are no receipt; use those of a receive"
+                "these bytes are no receipt; use the receipt of a receive"
             ) from error
         if content.queue_id != self._queue_id:
             raise InvalidReceiptError(
@@ -71,7 +71,7 @@ class Receipts:
                 f"this receipt is of partition {content.partition}, not of {self.partition}"
             )
         if content.version != VERSION or not compare_digest(mac, self._mac(data)):
-            raise InvalidReceiptError("this receipt was damaged, or is none that was given out")
+            raise InvalidReceiptError("this receipt is corrupt, or was not made by this queue")
         return ReceiptContent(content.lease_id, content.runs)
 
     def _mac(self, data: bytes) -> bytes:

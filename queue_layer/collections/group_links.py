@@ -1,14 +1,14 @@
-"""Which message of a group comes after which: one number for each offset.
+"""Links between the messages of a group: one number for each offset.
 
-Pure: no clock, no I/O. In memory only; `docs/decisions/0017-group-chains-in-memory.md` says why.
+Pure: no clock, no I/O. In memory only; `docs/decisions/0017-group-chains-in-memory.md` has the
+reasons.
 
-What the number means is the business of `queue_layer.ordering.fifo_order`. It is kept for the
-offsets from the
-low-water mark to the end of what was read of the log, in blocks; a block is dropped when the
+`queue_layer.ordering.fifo_order` defines the meaning of the number. Numbers are kept in blocks, for
+the offsets from the low-water mark to the last record that was read. A block is dropped when the
 low-water mark has passed it. It takes 8 bytes a message, whatever the number of groups.
 
-Nothing here is ever the only copy: it is made from the log whenever a broker begins to serve the
-queue.
+The numbers are never the only copy: a broker that starts to serve the queue rebuilds them from the
+log.
 """
 
 from array import array
@@ -17,22 +17,22 @@ from typing import Final, Protocol, final
 BLOCK_OFFSETS: Final = 4096
 """Offsets of one block: 32 kB."""
 NO_LINK: Final = -1
-"""The number of an offset that was given none."""
+"""Number of an offset without a link."""
 
 
 class GroupLinks(Protocol):
-    """A number for each offset."""
+    """Number for each offset."""
 
     def get(self, offset: int) -> int:
-        """Return the number of an offset that is not below the mark, `NO_LINK` if it has none."""
+        """Return the number of an offset that is not below the mark, `NO_LINK` without one."""
         ...
 
     def put(self, offset: int, link: int) -> None:
-        """Give an offset at or above the low-water mark this number."""
+        """Set the number of an offset at or above the low-water mark."""
         ...
 
     def drop_below(self, offset: int) -> None:
-        """Forget, sooner or later, the numbers of lower offsets: nobody asks for them any more."""
+        """Drop, sooner or later, the numbers of lower offsets, which are not needed any more."""
         ...
 
 
@@ -45,24 +45,24 @@ def put_link(block: "array[int]", place: int, link: int) -> None:
 
 @final
 class InMemoryGroupLinks:
-    """A number for each offset, in memory."""
+    """Number for each offset, in memory."""
 
     __slots__ = ("_blocks", "_first_block")
 
     def __init__(self) -> None:
-        """Begin with no numbers."""
+        """Start without numbers."""
         self._blocks: dict[int, array[int]] = {}
         self._first_block = 0
-        """Blocks below it were dropped."""
+        """First block that was not dropped."""
 
     def get(self, offset: int) -> int:
-        """Return the number of an offset, `NO_LINK` if it has none."""
+        """Return the number of an offset, `NO_LINK` without one."""
         block = self._blocks.get(offset // BLOCK_OFFSETS)
         place = offset % BLOCK_OFFSETS
         return block[place] if block is not None and place < len(block) else NO_LINK
 
     def put(self, offset: int, link: int) -> None:
-        """Give an offset this number."""
+        """Set the number of an offset."""
         number = offset // BLOCK_OFFSETS
         block = self._blocks.get(number)
         if block is None:

@@ -1,16 +1,16 @@
-"""A map from 16-byte hashes to numbers, in little memory and without long pauses.
+"""Map from 16-byte hashes to numbers, in little memory and without long pauses.
 
 Pure: no clock, no I/O.
 
 A million entries of a `dict` of bytes cost about 140 MB, and growing it copies them all at once.
-Here the entries stand in three columns of segments with a fixed number of places (open addressing,
+Here the entries are in three columns of segments with a fixed number of places (open addressing,
 linear probing). A segment that is full splits in two, by one more bit of the hash (extendible
 hashing), so an insert moves at most one segment's worth of entries, however large the table is.
 
 The keys must be hashes already: their bits choose the segment and the place. They are 128 bits
-long, and two different texts with the same hash are not told apart. Among a million million of
-hashes that happens once in 10^15 years of a million new ones a second; whoever wants to make it
-happen must break the hash function.
+long, and two different texts with the same hash are not told apart. Among a million million
+hashes that happens once in 10^15 years of a million new ones a second; to cause it on purpose, an
+attacker must break the hash function.
 """
 
 import struct
@@ -23,7 +23,7 @@ KEY_SIZE: Final = 16
 _PLACES = 512
 _MASK = _PLACES - 1
 _FULL = 352
-"""Entries with which a segment splits: beyond two thirds, probing gets long."""
+"""Entries at which a segment splits: beyond two thirds, probing gets long."""
 _EMPTY = -1
 _KEY = struct.Struct("<QQ")
 _NO_VALUES = array("q", [_EMPTY]) * _PLACES
@@ -32,7 +32,7 @@ _NO_WORDS = array("Q", bytes(8 * _PLACES))
 
 @final
 class _Segment:
-    """Some places; all keys in it agree in the lowest `depth` bits of their second word."""
+    """Segment of places; all its keys agree in the lowest `depth` bits of their second word."""
 
     __slots__ = ("count", "depth", "first_words", "second_words", "values")
 
@@ -44,7 +44,7 @@ class _Segment:
         self.values = _NO_VALUES[:]
 
     def place_of(self, first: int, second: int) -> int:
-        """Return where the key is, or the empty place where it would be."""
+        """Return the place of the key, or the empty place where it belongs."""
         first_words, second_words, values = self.first_words, self.second_words, self.values
         place = first & _MASK
         while values[place] != _EMPTY:
@@ -54,7 +54,7 @@ class _Segment:
         return place
 
     def clear_place(self, place: int) -> None:
-        """Empty a place, and move into it what stood behind it because it was taken."""
+        """Empty a place, and move back the entries after it that were displaced by it."""
         first_words, second_words, values = self.first_words, self.second_words, self.values
         other = place
         while True:
@@ -81,9 +81,9 @@ class HashTable:
     __slots__ = ("_count", "_depth", "_directory")
 
     def __init__(self) -> None:
-        """Begin empty, and without any segment."""
+        """Start empty, without a segment."""
         self._directory: list[_Segment] = []
-        """The segment of each value of the lowest `_depth` bits."""
+        """Segment for each value of the lowest `_depth` bits."""
         self._depth = 0
         self._count = 0
 
@@ -93,12 +93,12 @@ class HashTable:
 
     @property
     def size_bytes(self) -> int:
-        """How much memory the entries take."""
+        """Memory of the entries in bytes."""
         segment_count = len({id(segment) for segment in self._directory})
         return segment_count * 3 * 8 * _PLACES + 8 * len(self._directory)
 
     def get(self, key: bytes) -> int | None:
-        """Return the number of a key, `None` if there is none."""
+        """Return the number of a key, `None` without one."""
         if not self._directory:
             return None
         first, second = _KEY.unpack(key)
@@ -107,7 +107,7 @@ class HashTable:
         return None if value == _EMPTY else value
 
     def put(self, key: bytes, value: int) -> None:
-        """Give a key this number, whether it has one or not."""
+        """Set the number of a key, new or not."""
         assert value >= 0, "a negative number marks a place as empty"
         if not self._directory:
             self._directory.append(_Segment(0))
@@ -126,10 +126,10 @@ class HashTable:
         segment.values[place] = value
 
     def remove(self, key: bytes) -> None:
-        """Forget a key.
+        """Remove a key.
 
         Raises:
-            KeyError: It is not there.
+            KeyError: The key is not there.
         """
         if not self._directory:
             raise KeyError(key)
@@ -150,7 +150,7 @@ class HashTable:
         return segment
 
     def _split(self, segment: _Segment) -> None:
-        """Put the entries of a full segment into two, by one more bit."""
+        """Split the entries of a full segment into two segments, by one more bit."""
         if segment.depth == self._depth:
             self._directory = [*self._directory, *self._directory]
             self._depth += 1

@@ -1,9 +1,9 @@
-"""Numbers that take turns, in 8 bytes each.
+"""Ring of numbers that take turns, in 8 bytes each.
 
 Pure: no clock, no I/O.
 
-A doubly linked list in two columns. A `deque` cannot give up a number in its middle, and an ordered
-`dict` slows down where many were removed from its front.
+A doubly linked list in two columns. A `deque` cannot remove a number from its middle, and an
+ordered `dict` slows down after many removals from its front.
 """
 
 from array import array
@@ -12,7 +12,7 @@ from typing import final
 
 _ABSENT = -1
 _ENDS = 0
-"""The number before the first and behind the last one, which nobody else may have."""
+"""Sentinel before the first and after the last number; not available as a number."""
 
 
 @final
@@ -22,7 +22,7 @@ class IndexList:
     __slots__ = ("_after", "_before")
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start empty."""
         self._before = array("i", [_ENDS])
         self._after = array("i", [_ENDS])
 
@@ -31,10 +31,10 @@ class IndexList:
         return number < len(self._after) and self._after[number] != _ABSENT
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the numbers, the one that was added first first.
+        """Yield the numbers, in the order in which they were added.
 
-        If the ring changes meanwhile, so may what is yielded, and it ends when the last number that
-        was yielded has left.
+        Changes during the iteration may change the numbers that follow. It ends when the last
+        yielded number is removed.
         """
         number = self._after[_ENDS]
         while number not in (_ENDS, _ABSENT):
@@ -42,7 +42,7 @@ class IndexList:
             number = self._after[number]
 
     def add(self, number: int) -> None:
-        """Put a number that is not there behind all others."""
+        """Append a number that is not there."""
         before, after = self._before, self._after
         if number >= len(after):
             missing = [_ABSENT] * (number + 1 - len(after))
@@ -54,7 +54,7 @@ class IndexList:
         before[number], after[number] = last, _ENDS
 
     def discard(self, number: int) -> None:
-        """Take a number out if it is there."""
+        """Remove a number if it is there."""
         if number not in self:
             return
         before, after = self._before, self._after

@@ -1,6 +1,6 @@
-"""Ranges of offsets that do not overlap, each with a value.
+"""Map from ranges of offsets, which do not overlap, to values.
 
-Pure: no clock, no I/O. What costs something is the number of ranges, never that of the offsets.
+Pure: no clock, no I/O. Costs depend on the number of ranges, never on the number of offsets.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from sortedcontainers import SortedDict
 Value = TypeVar("Value")
 
 _NOTHING: Final[SortedDict[int, Any]] = SortedDict()
-"""What all empty maps share, for one of their own is 1,500 bytes; nobody ever puts anything in."""
+"""Shared by all empty maps, because an own one takes 1,500 bytes; nothing is ever added to it."""
 
 
 @final
@@ -37,15 +37,15 @@ class RangeMap(Generic[Value]):
 
     @property
     def first(self) -> int | None:
-        """The lowest offset in any range."""
+        """Lowest offset of all ranges."""
         return self._ranges.peekitem(0)[0] if self._ranges else None
 
     def starting_at(self, first: int) -> tuple[int, Value] | None:
-        """Return end and value of the range that begins exactly here."""
+        """Return end and value of the range that starts exactly at `first`."""
         return self._ranges.get(first)
 
     def pieces(self, first: int, end: int) -> Iterator[tuple[int, int, Value]]:
-        """Yield what of each range lies in `[first, end)`, ascending; no changes meanwhile."""
+        """Yield the parts of ranges in `[first, end)`, ascending; no changes meanwhile."""
         if first >= end:
             return
         index = self._ranges.bisect_right(first) - 1
@@ -70,7 +70,7 @@ class RangeMap(Generic[Value]):
             start, (range_end, value) = self._ranges.peekitem(index)
             if range_end <= first and index + 1 == len(self._ranges):
                 return []
-            if end <= range_end:  # As mostly.
+            if end <= range_end:  # The most frequent case.
                 self._cut_inside(start, range_end, (first, end))
                 return [(first, end, value)]
         found = list(self.pieces(first, end))
@@ -84,7 +84,7 @@ class RangeMap(Generic[Value]):
         return found
 
     def _cut_inside(self, start: int, range_end: int, piece: tuple[int, int]) -> None:
-        """Remove a piece of the range from `start` to `range_end`, which has all of it."""
+        """Remove a piece of the range from `start` to `range_end`, which contains it."""
         first, end = piece
         value = self._ranges[start][1]
         if start < first:
@@ -95,7 +95,7 @@ class RangeMap(Generic[Value]):
             self._ranges[end] = (range_end, value)
 
     def _remove_from(self, start: int, value: Value) -> int:
-        """Remove the range that holds `start`, from there on; return where it ended."""
+        """Remove the range that holds `start`, from there on; return its old end."""
         whole = self._ranges.get(start)
         if whole is not None:
             del self._ranges[start]
@@ -112,7 +112,7 @@ class RangeMap(Generic[Value]):
         self._ranges[first] = (end, value)
 
     def put(self, first: int, end: int, value: Value) -> int:
-        """Add a range where there is none, joined with equal neighbours; return where it begins."""
+        """Add a range where there is none, joined with equal neighbours; return its start."""
         assert first < end
         if self._ranges is _NOTHING:
             self._ranges = SortedDict()
@@ -130,7 +130,7 @@ class RangeMap(Generic[Value]):
         return first
 
     def fill(self, ranges: Iterable[tuple[int, int, Value]]) -> None:
-        """Replace all by other ranges, ascending: much faster than one by one."""
+        """Replace all ranges, by ascending ones: much faster than one by one."""
         kept: dict[int, tuple[int, Value]] = {}
         at = 0
         for first, end, value in ranges:
@@ -143,5 +143,5 @@ class RangeMap(Generic[Value]):
             self._ranges.update(kept)
 
     def clear(self) -> None:
-        """Remove all."""
+        """Remove all ranges."""
         self._ranges = _NOTHING

@@ -1,4 +1,4 @@
-"""Messages that were handed out and are back.
+"""Messages that were delivered before and are visible again.
 
 Pure: no clock, no I/O.
 """
@@ -11,7 +11,7 @@ from sortedcontainers import SortedList
 from tidelog.queue_layer.collections.range_map import RangeMap
 
 _NOTHING: Final[SortedList[tuple[int, int]]] = SortedList()
-"""What all that never had a message share; nobody ever adds anything."""
+"""Shared by all objects that never had a message; nothing is ever added to it."""
 
 
 @final
@@ -25,9 +25,9 @@ class RedeliverableMessages:
 
     def __init__(self) -> None:
         self._ranges: RangeMap[int] = RangeMap()
-        """With the time since when."""
+        """Ranges, with the time since which they are visible."""
         self._by_time: SortedList[tuple[int, int]] = _NOTHING
-        """Time and first offset of each."""
+        """Time and first offset of each range."""
 
     def __len__(self) -> int:
         """Return the number of ranges."""
@@ -48,7 +48,7 @@ class RedeliverableMessages:
         self._by_time.add((since_ms, first))
 
     def remove(self, first: int, end: int) -> None:
-        """Remove those of some messages that are there."""
+        """Remove messages of a range, if they are there."""
         if not self._by_time:
             return
         for piece_first, piece_end, since_ms in list(self._ranges.pieces(first, end)):
@@ -56,6 +56,6 @@ class RedeliverableMessages:
             self._ranges.cut(piece_first, piece_end)
             rest = self._ranges.starting_at(piece_end)
             if rest is not None:
-                # It may be a range of its own that is there already: then this changes nothing.
+                # It may be a separate range that is there already: then this changes nothing.
                 self._by_time.discard((rest[1], piece_end))
                 self._by_time.add((rest[1], piece_end))

@@ -1,4 +1,4 @@
-"""When ranges of messages become visible by themselves.
+"""Timers of ranges of messages that become visible at a time.
 
 Pure: no clock, no I/O.
 """
@@ -8,44 +8,44 @@ from heapq import heapify, heappop, heappush
 from typing import Final, final
 
 _SPARE: Final = 1024
-"""Obsolete deadlines that are kept at least, before the others are searched for them."""
+"""Minimum number of obsolete timers before they are searched for and removed."""
 
 CROWD: Final = 2_000
-"""Ranges that become visible in the same millisecond, before others are given the next one."""
+"""Maximum ranges that become visible in one millisecond, before others get a later one."""
 _COUNTED_MAX: Final = 4_096
-"""Times of which it is known how many become visible then; those of few are forgotten."""
+"""Maximum times with a known number of timers; times with few timers are dropped then."""
 
 IsCurrent = Callable[[int, int], bool]
-"""Whether a range that begins at an offset (second) still becomes visible at a time (first)."""
+"""Whether a range at an offset (second) still becomes visible at a time (first)."""
 
 
 @final
 class VisibilityTimers:
-    """A heap of times, in which what is obsolete stays until it is met or there is too much of it.
+    """A heap of times, in which obsolete timers stay until they are met or there are too many.
 
     Most leases end by a delete long before their time, and then this costs one `heappush` and
-    a part of a `heapify`, with nothing to be searched.
+    a part of a `heapify`, without any search.
     """
 
     __slots__ = ("_counts", "_heap", "_is_current", "_later", "_spared")
 
     def __init__(self, is_current: IsCurrent) -> None:
-        """Keep deadlines for somebody who can tell which ones still count."""
+        """Start without timers; `is_current` tells which of them still count."""
         self._heap: list[tuple[int, int]] = []
         self._is_current = is_current
         self._spared = 0
-        """How many were current when obsolete ones were removed last."""
+        """Number of current timers when obsolete ones were removed last."""
         self._counts: dict[int, int] = {}
-        """How many were added for times that are to come, obsolete ones among them."""
+        """Number of timers added for each future time, obsolete ones included."""
         self._later: dict[int, int] = {}
-        """Of times that are crowded, a later one before which all are."""
+        """For crowded times, a later time before which all are crowded."""
 
     def __len__(self) -> int:
-        """Return how many there are, obsolete ones among them."""
+        """Return the number of timers, obsolete ones included."""
         return len(self._heap)
 
     def add(self, time_ms: int, first: int) -> None:
-        """Take note of one; equal ones count once."""
+        """Add a timer; equal timers count once."""
         heappush(self._heap, (time_ms, first))
         self._counts[time_ms] = self._counts.get(time_ms, 0) + 1
         if len(self._counts) > _COUNTED_MAX:
@@ -58,8 +58,8 @@ class VisibilityTimers:
     def free_time(self, time_ms: int) -> int:
         """Return the first time from this one on that is not crowded, as far as is known.
 
-        For leases whose time can be chosen: very many would end in the same millisecond where the
-        clock stands still, as it seems to after it was put back, and all of them in one go.
+        For leases whose end can be chosen. After the clock was put back, the queue's time stands
+        still: without this, very many leases would end in the same millisecond, all at once.
         """
         at = time_ms
         while self._counts.get(at, 0) >= CROWD:
@@ -69,19 +69,19 @@ class VisibilityTimers:
         return at
 
     def fill(self, deadlines: list[tuple[int, int]]) -> None:
-        """Replace all by times and first offsets that count."""
+        """Replace all timers by current ones, as times and first offsets."""
         self._heap = deadlines
         heapify(self._heap)
         self._spared = len(self._heap)
 
     def next_ms(self) -> int | None:
-        """Return the earliest one that counts."""
+        """Return the earliest current time."""
         while self._heap and not self._is_current(*self._heap[0]):
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> list[tuple[int, int]]:
-        """Remove and return times and offsets up to and including a time, those that count."""
+        """Remove and return the current timers up to and including a time."""
         due: list[tuple[int, int]] = []
         while self._heap and self._heap[0][0] <= now_ms:
             item = heappop(self._heap)
@@ -92,7 +92,7 @@ class VisibilityTimers:
         return due
 
     def time_of(self, count: int, now_ms: int) -> int:
-        """Return a time, up to now, until which so many count that are due; now if fewer do."""
+        """Return the earliest time by which `count` current timers are due, `now_ms` at most."""
         if len(self._heap) < count:
             return now_ms
         first: list[tuple[int, int]] = []
@@ -105,7 +105,7 @@ class VisibilityTimers:
         return first[-1][0] if len(first) == count else now_ms
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all timers."""
         self._heap.clear()
         self._counts.clear()
         self._later.clear()

@@ -1,23 +1,22 @@
-"""What was sent within the window: an id that comes again is a duplicate of a message.
+"""Deduplication window of a FIFO queue: an id that comes again is a duplicate of a message.
 
 Pure: no clock, no I/O.
 
-This is a memory of the log, not of a queue: it can always be made again from the part of the log
-that is as young as the window, by showing it those records in order. So it is in no journal and in
-no snapshot, and it outlives that its messages are received and deleted. (If somebody appended the
-same id twice within one window without asking, and only the second is young enough to be read
-again, the second begins a window. Whoever asks first never causes that.)
+The window is derived from the log, not from a queue: it can always be rebuilt from the part of the
+log that is as young as the window, by reading those records in order. So it is in no journal and in
+no snapshot, and it survives the receive and delete of its messages. (If the same id was appended
+twice within one window without a check, and only the second is young enough to be read again, the
+second begins a window. A send with a check never causes that.)
 
 The window of an id begins with the message that was accepted and lasts `window_ms`. Duplicates do
-not make it longer: a sender that repeats itself for an hour gets one message every window, and
-whoever waits for the window to pass is not made to wait for others.
+not make it longer: a sender that repeats itself for an hour gets one message every window, and a
+sender that waits for the end of the window is not delayed by others.
 
 Ids are kept in generations, each as long as the window; a generation is dropped as a whole when all
-in it is older than the window, so nothing is ever searched for what is old. There are two of them,
+of its ids are older than the window, so old ids are never searched for. There are two generations
 as a rule. An id costs 50 to 65 bytes (`queue_layer.collections.hash_table`), where a `dict` of
-hashes to
-offsets and times takes 235; since a generation is kept until its last id is too old, memory is that
-of the ids of up to two windows.
+hashes to offsets and times takes 235. A generation is kept until its last id is too old, so memory
+is that of the ids of up to two windows.
 """
 
 from collections import deque
@@ -31,33 +30,34 @@ _TIME_BITS = 30
 """Enough for the longest window, in milliseconds."""
 _TIME_MASK = (1 << _TIME_BITS) - 1
 IDS_MAX: Final = 4_000_000
-"""Ids of one partition, up to 260 MB of them; beyond it, better no send than one sent twice."""
+"""Maximum ids of one partition, up to 260 MB of them; beyond it a send is refused rather than
+risking a duplicate."""
 GENERATION_OFFSETS_MAX: Final = 1 << (63 - _TIME_BITS)
-"""Offsets that a generation can span."""
+"""Maximum offsets that a generation spans."""
 assert 1 << _TIME_BITS > DEDUPLICATION_WINDOW_MS_MAX
 
 
 @final
 class DeduplicationRule:
-    """How a message is told from others.
+    """Rule by which messages are duplicates of each other.
 
-    The scope of a queue never changes: ids would be looked for under other keys than those they
-    are remembered by. Whether the content counts may change, for that is only about new messages.
+    The scope of a queue never changes: ids would be looked up under other keys than those they are
+    stored under. `is_content_based` may change, because it only matters for new messages.
     """
 
     __slots__ = ("is_content_based", "scope")
 
     def __init__(self, scope: DeduplicationScope, *, is_content_based: bool) -> None:
-        """Tell messages apart by their ids, or else, if `is_content_based`, by their values."""
+        """Compare messages by their ids, or else, if `is_content_based`, by their values."""
         self.scope = scope
         self.is_content_based = is_content_based
 
     def key_of(self, group: bytes | None, explicit_id: bytes | None, value: bytes) -> bytes | None:
-        """Return the key of a message, 16 bytes; `None` if it has nothing to be told by.
+        """Return the key of a message, 16 bytes; `None` if it has neither an id nor content rules.
 
         An explicit id wins over the content. The id of a content is its SHA-256 in hexadecimal
-        digits, so that a sender that computes it itself says the same. Headers do not count. With
-        the scope of a group, messages without a group share one.
+        digits, so that a sender that computes it itself gets the same key. Headers do not count.
+        With the scope of a group, messages without a group share one.
         """
         if explicit_id is None:
             if not self.is_content_based:
@@ -66,7 +66,7 @@ class DeduplicationRule:
         if self.scope is DeduplicationScope.QUEUE or group is None:
             prefix = b"\x00"
         else:
-            # The length stands before the group, or (b"ab", b"c") would be (b"a", b"bc").
+            # The length comes before the group, or (b"ab", b"c") would be (b"a", b"bc").
             prefix = b"\x01" + len(group).to_bytes(8, "little") + group
         return blake2b(prefix + explicit_id, digest_size=KEY_SIZE).digest()
 
@@ -89,7 +89,7 @@ class _Generation:
         self.ids.put(key, (offset - self.base_offset) << _TIME_BITS | since)
 
     def find(self, key: bytes) -> tuple[int, int] | None:
-        """Return the offset of the message and when it was accepted."""
+        """Return the offset of the message and the time of its acceptance."""
         found = self.ids.get(key)
         if found is None:
             return None
@@ -98,9 +98,9 @@ class _Generation:
 
 @final
 class DeduplicationWindow:
-    """The ids of one partition that were accepted within the window.
+    """Ids of one partition that were accepted within the window.
 
-    Time never runs backwards: the largest that was seen counts.
+    Time never runs backwards: the largest time so far counts.
 
     Invariant: of the messages whose ids are found here, no two have the same id.
     """
@@ -108,20 +108,20 @@ class DeduplicationWindow:
     __slots__ = ("_floor", "_generations", "_now_ms", "_window_ms")
 
     def __init__(self, window_ms: int) -> None:
-        """Know nothing yet."""
+        """Start without ids."""
         assert 0 < window_ms <= DEDUPLICATION_WINDOW_MS_MAX, window_ms
         self._window_ms = window_ms
         self._floor = 0
         self._now_ms = 0
         self._generations: deque[_Generation] = deque()
-        """The oldest first."""
+        """Generations, the oldest first."""
 
     def __len__(self) -> int:
-        """Return how many ids are kept; some of them may be too old to count."""
+        """Return the number of stored ids; some of them may be too old to count."""
         return sum(len(generation.ids) for generation in self._generations)
 
     def time(self, now_ms: int) -> int:
-        """Return the time here: the largest one that was seen."""
+        """Return the time of the window: the largest so far."""
         return max(now_ms, self._now_ms)
 
     def original_of(self, key: bytes, *, now_ms: int) -> int | None:
@@ -136,17 +136,17 @@ class DeduplicationWindow:
         return None
 
     def is_full(self, *, now_ms: int) -> bool:
-        """Return whether no more ids can be remembered."""
+        """Return whether no more ids can be stored."""
         if len(self) >= IDS_MAX:
             self._now_ms = self.time(now_ms)
             self._drop_old()
         return len(self) >= IDS_MAX
 
     def appended(self, key: bytes, offset: int, *, accepted_ms: int) -> None:
-        """Take note of a message in the log, in the order of offsets.
+        """Add a message of the log, in the order of offsets.
 
-        The first with an id begins its window. Another one within it, which somebody appended
-        without asking, changes nothing.
+        The first message with an id begins its window. Another one within it, appended without a
+        check, changes nothing.
         """
         self._now_ms = max(accepted_ms, self._now_ms)
         self._drop_old()
@@ -154,7 +154,7 @@ class DeduplicationWindow:
             self._current(offset).add(key, offset, self._now_ms)
 
     def forget_below(self, offset: int) -> None:
-        """Let ids of messages below an offset count no more, as a purge does."""
+        """Ignore ids of messages below an offset from now on, after a purge."""
         self._floor = max(offset, self._floor)
 
     def _drop_old(self) -> None:

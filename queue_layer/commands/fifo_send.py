@@ -1,8 +1,8 @@
-"""Sends to a FIFO queue: what was sent before is not appended again.
+"""Sends to a FIFO queue: duplicates of earlier messages are not appended.
 
-Pure: no clock, no I/O. Whoever leads the partition of the topic decides here which messages to
-append, appends them, and says so, with nothing in between: so of two sends of one id, the second
-finds the first, committed or not, and its answer waits for it.
+Pure: no clock, no I/O. The leader of the topic partition decides here which messages to append,
+appends them, and records that, without any step in between. So of two sends of one id, the second
+finds the first, committed or not, and its reply waits for it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,29 +25,29 @@ _NO_FIELDS: Final[Mapping[str, bytes]] = {}
 
 
 class SentMessage(NamedTuple):
-    """What a record says about a message."""
+    """Fields of a record that matter for its message."""
 
     value: bytes | None
     group: bytes | None = None
     """The key of the record."""
     fields: Mapping[str, bytes] = _NO_FIELDS
-    """Its headers; of several of one name the last one."""
+    """Headers of the record; of several with one name the last."""
 
 
 class SendDecision(NamedTuple):
-    """What becomes of the messages of one send."""
+    """Decision about the messages of one send."""
 
     time_ms: int
-    """When they were taken."""
+    """Time of the decision, Unix milliseconds."""
     keys: Sequence[bytes | None]
-    """By which each one is told from others; `None` if it is no duplicate of any."""
+    """Deduplication keys; `None` for messages that are never duplicates."""
     known: Sequence[int | None]
     """Offsets of originals."""
     kept: Sequence[int]
-    """Places of those that are to be appended, ascending."""
+    """Places of the messages to append, ascending."""
 
     def offsets(self, base_offset: int) -> list[int]:
-        """Return where each message is when those that are kept were appended from here on."""
+        """Return the offset of each message, if the kept ones were appended from here on."""
         found: list[int] = []
         appended: dict[bytes | None, int] = {}
         next_offset = base_offset
@@ -62,24 +62,24 @@ class SendDecision(NamedTuple):
 
 @final
 class SentMessages:
-    """The messages of one partition that were sent to one queue within its window."""
+    """Messages of one partition that were sent to one queue within its window."""
 
     __slots__ = ("_queue_id", "_rule", "_window")
 
     def __init__(
         self, queue_id: bytes, rule: DeduplicationRule, window: DeduplicationWindow
     ) -> None:
-        """Know of what `window` does."""
+        """Use `window` for the ids of the queue."""
         self._queue_id = queue_id
         self._rule = rule
         self._window = window
 
     def decide(self, messages: Sequence[SentMessage], *, now_ms: int) -> SendDecision:
-        """Return which of these messages are new; of the same ones among them the first is.
+        """Return which of these messages are new; of equal ids among them the first is.
 
         Raises:
-            InvalidRequestError: The queue does not take one of them, so it takes none.
-            OverloadedError: As many ids were sent within the window as can be remembered.
+            InvalidRequestError: The queue does not accept one of the messages, so it accepts none.
+            OverloadedError: The window has the maximum number of ids.
         """
         if self._window.is_full(now_ms=now_ms):
             raise OverloadedError(
@@ -101,7 +101,7 @@ class SentMessages:
         return SendDecision(time_ms, keys, known, kept)
 
     def appended(self, decision: SendDecision, base_offset: int) -> None:
-        """Take note that the messages that were to be kept are in the log from here on."""
+        """Add the appended messages of a decision, from this offset on."""
         for offset, place in enumerate(decision.kept, base_offset):
             key = decision.keys[place]
             if key is not None:
@@ -110,9 +110,9 @@ class SentMessages:
     def read(
         self, messages: Sequence[SentMessage], offsets: Iterable[int], *, time_ms: int
     ) -> None:
-        """Take note of a batch that was found in the log, in the order of offsets.
+        """Add a batch that was read from the log, in the order of offsets.
 
-        What was purged must be known before: it is no original of what was sent after it.
+        A purge must be applied before: purged messages are no originals of later ones.
         """
         for offset, message in zip(offsets, messages, strict=False):
             if message.fields.get(SENT_TO_HEADER) == self._queue_id:
@@ -121,17 +121,17 @@ class SentMessages:
                     self._window.appended(key, offset, accepted_ms=time_ms)
 
     def original_of(self, message: SentMessage, *, now_ms: int) -> int | None:
-        """Return where the message is that this one is a duplicate of, if that is known."""
+        """Return the offset of the original of a duplicate, if it is known."""
         key = self._key(message)
         return None if key is None else self._window.original_of(key, now_ms=now_ms)
 
     def forget_below(self, offset: int) -> None:
-        """Let messages below an offset count no more, as a purge does."""
+        """Ignore messages below an offset from now on, after a purge."""
         self._window.forget_below(offset)
 
     def _key(self, message: SentMessage) -> bytes | None:
         sent_id = message.fields.get(DEDUPLICATION_ID_HEADER)
-        # A large message has no value here: where its chunks are is like no other's.
+        # A large message has no value here, and the offsets of its chunks are unique.
         content = message.fields.get(CHUNKS_HEADER, message.value or b"")
         return self._rule.key_of(message.group, sent_id, content)
 
@@ -173,17 +173,17 @@ def messages_of(columns: Columns) -> list[SentMessage]:
 
 
 def check_standard(messages: Sequence[SentMessage]) -> None:
-    """Check messages to a queue that is not FIFO.
+    """Check messages for a queue that is not FIFO.
 
     Raises:
-        InvalidRequestError: It takes no deduplication ids.
+        InvalidRequestError: A message has a deduplication id.
     """
     if any(DEDUPLICATION_ID_HEADER in message.fields for message in messages):
         raise InvalidRequestError("only FIFO queues take deduplication ids")
 
 
 def chosen(columns: Columns, places: Sequence[int]) -> Columns:
-    """Return some of the records of a batch, without times of their own."""
+    """Return some of the records of a batch, without their own times."""
 
     def some(column: Sequence[_Item] | None) -> list[_Item] | None:
         return None if column is None else [column[place] for place in places]
@@ -199,9 +199,9 @@ def chosen(columns: Columns, places: Sequence[int]) -> Columns:
 def places_in(
     sent: Sequence[SentMessage], stored: Sequence[SentMessage]
 ) -> list[int | None] | None:
-    """Return which of the stored messages each sent one is: `None` if it was left out.
+    """Return the place of each sent message among the stored ones: `None` if it was left out.
 
-    `None` for all if they were not stored by this send: that appends messages in their order.
+    `None` for all if another send has stored these: a send stores its messages in order.
     """
     places: list[int | None] = []
     at = 0

@@ -11,23 +11,23 @@ from tidelog.queue_layer.state.queue_state import QueueState, StatefulPiece
 from tidelog.wire.messages.queues import MessageState, PeekedRun
 
 RUNS_BROWSED_MAX: Final = 10_000
-"""However few of them are in the wanted states, so that other requests do not wait long."""
+"""Maximum runs of one call, in any state, so that other requests do not wait long."""
 OFFSETS_BROWSED_MAX: Final = 100_000
-"""The same, where each message has to be looked at: whether others of its group block it."""
+"""Maximum offsets of one call where each message is checked for being blocked by its group."""
 _OFFSETS_AT_ONCE: Final = 1_000
-"""Of those, so many are looked at before it is asked whether that is enough."""
+"""Offsets that are checked before the next test of the limits."""
 
 
 def peek(
     state: QueueState, states: frozenset[MessageState], from_offset: int, *, max_messages: int
 ) -> tuple[list[PeekedRun], int | None]:
-    """Return messages in these states from an offset on, and where to go on.
+    """Return messages in these states from an offset on, and the next offset.
 
     Args:
-        state: As of now.
-        states: All, if it is empty.
-        from_offset: Any.
-        max_messages: No more than so many; fewer if very many are of other states.
+        state: Current state.
+        states: States of messages; all, if it is empty.
+        from_offset: Any offset.
+        max_messages: Maximum number; fewer are returned if very many are in other states.
     """
     found: list[PeekedRun] = []
     left = max_messages

@@ -1,7 +1,7 @@
-"""Handing messages out: which ones, and what the journal says about it.
+"""Receive: the choice of messages, and the journal entries of their delivery.
 
-Pure: no clock, no I/O. Two steps: a plan offers messages one run after the other, and whoever reads
-the records stops when they are enough; then the lease is decided about what was taken. Nothing
+Pure: no clock, no I/O. Two steps: a plan offers messages one run after the other, and the reader of
+the records stops when it has enough; then the lease of the taken messages is decided. Nothing
 changes before the entries are applied.
 """
 
@@ -34,9 +34,9 @@ from tidelog.wire.messages.queues import (
 )
 
 MOVE_BATCH_MAX: Final = 100
-"""Dead letters in one batch to their target."""
+"""Maximum dead letters in one batch to their target."""
 EXHAUSTED_MAX: Final = 1000
-"""Messages that one receive declares dead at most; the others wait for the next one."""
+"""Maximum messages that one receive makes dead letters; the rest waits for the next receive."""
 HOLDER_LENGTH_MAX: Final = 128
 RECEIVES_WITHOUT_END: Final = 1 << 62
 
@@ -44,15 +44,15 @@ RECEIVES_WITHOUT_END: Final = 1 << 62
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveCommand:
-    """Take messages."""
+    """Receive of messages."""
 
     max_messages: int
     visibility_timeout_ms: int | None = None
-    """`None`: what the queue says."""
+    """Milliseconds; `None` for the setting of the queue."""
     holder: str = ""
     attempt_id: bytes | None = None
-    """FIFO queues: the id that a repeated receive shares with the first (`state.receive_attempts`).
-    Others ignore it."""
+    """Receive attempt id in FIFO queues, shared by a repeated receive and the first
+    (`state.receive_attempts`). Other queues ignore it."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_messages <= RECEIVE_COUNT_MAX:
@@ -72,11 +72,11 @@ class ReceiveCommand:
 
 
 class GrantedLease(NamedTuple):
-    """What was handed out; empty if there was nothing."""
+    """Lease of delivered messages; empty if there were none."""
 
     lease_id: int
     runs: list[ReceivedRun]
-    """Ascending."""
+    """Runs of messages, ascending."""
     deadline_ms: int
 
     @property
@@ -87,11 +87,11 @@ class GrantedLease(NamedTuple):
 
 @final
 class ReceivePlan:
-    """Offers messages, best first; each time it is iterated over it begins anew.
+    """Offer of messages, best first; each iteration starts from the beginning.
 
-    Meant to be read to the end, or to where it is enough, and then given to `receive`, before the
-    queue changes. If it did change meanwhile (`is_current`), a standard queue hands out what is
-    still visible of what was taken, and a FIFO queue nothing, for something may now come first.
+    To be read to the end, or until there is enough, and then passed to `receive`, before the queue
+    changes. If it did change meanwhile (`is_current`), a standard queue delivers the taken messages
+    that are still visible. A FIFO queue delivers none, because other messages may now come first.
 
     A plan that repeats an attempt offers its messages again, all of which are to be taken.
     """
@@ -101,11 +101,11 @@ class ReceivePlan:
     ) -> None:
         self.command = command
         self.attempt: Attempt | None = None
-        """The receive that this one repeats."""
+        """Receive that this one repeats."""
         if config.is_fifo and command.attempt_id is not None:
             self.attempt = state.attempts.find(command.attempt_id, now_ms=now_ms)
         self.exhausted: list[Run] = []
-        """Messages on the way that had all the deliveries that they may have."""
+        """Messages met so far that have reached the maximum deliveries."""
         self._state = state
         self._config = config
         self._now_ms = now_ms
@@ -120,7 +120,7 @@ class ReceivePlan:
         return self._version == self._state.version
 
     def __iter__(self) -> Iterator[ReceivedRun]:
-        """Yield runs of messages that were received equally often, no more than are wanted."""
+        """Yield runs of messages with equal receive counts, no more than are wanted."""
         self.exhausted = []
         if self.attempt is not None:
             yield from self._again(self.attempt)
@@ -140,8 +140,8 @@ class ReceivePlan:
             count = min(end - first, left)
             is_last_chance = self._is_last_chance(status)
             if is_last_chance and taken:
-                # Nobody dies of what a message does that it was received with. Behind it nothing
-                # may be taken either: in a FIFO queue that could be of the same group.
+                # A poison message must not cost its companions their last delivery. Messages after
+                # it cannot be taken either: in a FIFO queue they could be of the same group.
                 return
             if is_last_chance:
                 count = 1
@@ -188,7 +188,7 @@ class ReceivePlan:
 def decide(
     state: QueueState, config: QueueConfig, plan: ReceivePlan, *, taken: list[Run], now_ms: int
 ) -> tuple[list[AnyEntry], GrantedLease]:
-    """Return what to write about messages that were taken of a plan, and the lease of them."""
+    """Return the entries for messages taken from a plan, and their lease."""
     timeout_ms = plan.command.visibility_timeout_ms
     if timeout_ms is None:
         timeout_ms = config.visibility_timeout_ms
@@ -202,7 +202,7 @@ def decide(
     if plan.is_current or not config.is_fifo:
         for first, count in sorted(taken):
             found = _still_visible(state, first, first + count, now_ms=now_ms)
-            # Of an old plan, for meanwhile somebody else may have had the last delivery.
+            # With an old plan, another receive may have had the last delivery meanwhile.
             runs.extend(run for run in found if run.receive_count <= max_deliveries)
         runs = _cut(runs, config.max_in_flight - state.runs.counts[MessageState.IN_FLIGHT])
     lease = GrantedLease(state.next_lease_id, runs, _lease_end(state, now_ms, timeout_ms))
@@ -215,7 +215,7 @@ def decide(
 
 
 def _lease_end(state: QueueState, now_ms: int, timeout_ms: int) -> int:
-    """Return when a lease ends: a little later if very many others end then."""
+    """Return the end of a lease: a little later if very many others end then."""
     if not timeout_ms:
         return now_ms
     return min(state.runs.free_time(now_ms + timeout_ms), now_ms + VISIBILITY_TIMEOUT_MS_MAX)
@@ -224,7 +224,7 @@ def _lease_end(state: QueueState, now_ms: int, timeout_ms: int) -> int:
 def _repeated(
     plan: ReceivePlan, attempt: Attempt, deadline_ms: int
 ) -> tuple[list[AnyEntry], GrantedLease]:
-    """Return what to write about a receive that is repeated: its leases begin anew."""
+    """Return the entries of a repeated receive, whose lease starts again."""
     if not plan.is_current:
         return [], GrantedLease(attempt.lease_id, [], deadline_ms)
     deadline_ms = min(deadline_ms, attempt.received_ms + VISIBILITY_TIMEOUT_MS_MAX)
@@ -233,7 +233,7 @@ def _repeated(
 
 
 def dead_lettered(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:
-    """Yield what to write about dead letters."""
+    """Yield the entries that make messages dead letters."""
     return (DeadLettered(batch, target, reason) for batch in move_batches(runs))
 
 

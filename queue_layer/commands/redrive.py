@@ -1,7 +1,7 @@
-"""Moving messages elsewhere because somebody wants it: mostly dead letters, back to their source.
+"""Redrive: moves of messages by request, mostly dead letters back to their source.
 
-Pure: no clock, no I/O. Which message goes where, and how fast, is up to who reads the records; how
-far it is stands in the journal, so that whoever takes over goes on.
+Pure: no clock, no I/O. The reader of the records decides the target of each message, and the rate.
+The progress is in the journal, so that the next leader continues.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,20 +29,20 @@ from tidelog.wire.messages.redrives import RedriveStatus
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveCommand:
-    """Move what is there now."""
+    """Redrive of the current messages."""
 
     destination: bytes | None = None
-    """Topic id; `None` for where each message came from."""
+    """Topic id; `None` for the source of each message."""
     messages_per_s: int | None = None
     origin_queue: str | None = None
     """Only messages from this queue."""
 
 
 def start(state: QueueState, command: RedriveCommand, to_move: int) -> list[AnyEntry]:
-    """Return what to write about a new redrive; nothing if just this one is running.
+    """Return the entries of a new redrive; none if an equal one is running.
 
     Raises:
-        InvalidRequestError: Another one is running.
+        InvalidRequestError: A different redrive is running.
     """
     redrive = running(state)
     if redrive is not None:
@@ -65,13 +65,13 @@ def start(state: QueueState, command: RedriveCommand, to_move: int) -> list[AnyE
 
 
 def running(state: QueueState) -> Redrive | None:
-    """Return the redrive that runs."""
+    """Return the current redrive, if one is running."""
     redrive = state.redrive
     return redrive if redrive is not None and redrive.status is RedriveStatus.RUNNING else None
 
 
 def candidates(state: QueueState, max_messages: int) -> tuple[list[Run], int]:
-    """Return the next messages that nobody has, and below which offset that is all of them."""
+    """Return the next messages that are not in flight, and the offset below which they are all."""
     redrive = running(state)
     if redrive is None:
         return [], 0
@@ -89,9 +89,9 @@ def candidates(state: QueueState, max_messages: int) -> tuple[list[Run], int]:
 def progress(
     state: QueueState, moves: Sequence[tuple[Target, list[Run]]], next_offset: int, *, skipped: int
 ) -> list[AnyEntry]:
-    """Return what to write when all below an offset was looked at, and some is to be moved.
+    """Return the entries after all messages below an offset were looked at, with their moves.
 
-    What is not visible any more meanwhile stays.
+    Messages that are not visible any more stay.
     """
     redrive = running(state)
     if redrive is None:
@@ -109,7 +109,7 @@ def progress(
 
 
 def end(state: QueueState, status: RedriveStatus, reason: str) -> list[AnyEntry]:
-    """Return what to write about the end of the redrive; nothing if none runs."""
+    """Return the entries of the end of the redrive; none if none is running."""
     return [] if running(state) is None else [RedriveEnded(status, reason)]
 
 

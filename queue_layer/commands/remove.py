@@ -1,4 +1,4 @@
-"""Removing messages that were not received: cancelled, expired, trimmed and lost ones.
+"""Removal of messages without a receive: cancelled, expired, trimmed and lost ones.
 
 Pure: no clock, no I/O.
 """
@@ -28,26 +28,26 @@ from tidelog.wire.messages.queue_journal import (
 from tidelog.wire.messages.queues import MessageState, Refused, Run
 
 PIECES_AT_ONCE: Final = 2_000
-"""Runs of messages that differ in something, of which each costs something: so many are some tens
+"""Maximum runs of different messages in one step, each of which costs something: that is some tens
 of milliseconds."""
 MESSAGES_AT_ONCE: Final = 10_000
-"""The same where each message costs something."""
+"""Maximum messages in one step where each message costs something."""
 
 
 class Cancelled(NamedTuple):
-    """What became of a part of the messages that were to be cancelled."""
+    """Result of the cancellation of a part of the messages."""
 
     refused: list[Refused]
     rest: list[Run]
-    """Those that were not looked at, to be cancelled next."""
+    """Messages that were not looked at, to be cancelled next."""
 
 
 def cancel(state: QueueState, runs: list[Run]) -> tuple[list[AnyEntry], Cancelled]:
-    """Return what to write about delayed messages that are not to be delivered at all.
+    """Return the entries that delete delayed messages before their delivery.
 
-    All others are refused: those that can be received, that somebody has, and that are not there.
-    Only some thousand pieces are looked at, the first ones; if they are far behind the cursor,
-    maybe none, but then the cursor gets nearer to them.
+    All others are refused: messages that can be received, that are in flight, or that do not exist.
+    Only the first few thousand pieces are looked at. If the messages are far after the cursor, that
+    may be none of them, but then the cursor gets nearer to them.
     """
     runs = joined(runs)
     found = list(islice(_with_gaps(state, runs), PIECES_AT_ONCE))
@@ -78,7 +78,7 @@ def cancel(state: QueueState, runs: list[Run]) -> tuple[list[AnyEntry], Cancelle
 def _with_gaps(
     state: QueueState, runs: list[Run]
 ) -> Iterator[tuple[int, int, MessageState | None]]:
-    """Yield the states of messages, in order; `None`: they are not there."""
+    """Yield the states of messages, in order; `None`: they do not exist."""
     for first, count in runs:
         at, end = first, first + count
         for piece_first, piece_end, found_in, _ in state.pieces(first, end):
@@ -91,17 +91,17 @@ def _with_gaps(
 
 
 def removal_end(state: QueueState, first: int, end: int) -> int:
-    """Return how far to `purge` or `trim` at once, on the way from an offset to another one."""
+    """Return the end of the next step of a `purge` or `trim` between two offsets."""
     return _slice_end(state, first, end, forgets_all=True)
 
 
 def expiry_end(state: QueueState, first: int, end: int) -> int:
-    """Return how far to `expire` at once, on the way from an offset to another one."""
+    """Return the end of the next step of an `expire` between two offsets."""
     return _slice_end(state, first, end, forgets_all=False)
 
 
 def _slice_end(state: QueueState, first: int, end: int, *, forgets_all: bool) -> int:
-    # `forgets_all`: it costs nothing to remove all messages (`LogStartAdvanced`, `Purged`).
+    # `forgets_all`: removing all messages costs nothing (`LogStartAdvanced`, `Purged`).
     pieces = chain(
         state.runs.pieces(first, min(end, state.cursor)),
         state.unreceived.timed(max(first, state.cursor), end),
@@ -123,7 +123,7 @@ def _why_not(found_in: MessageState | None) -> BrokerError:
                 " or was never sent"
             )
         case MessageState.IN_FLIGHT:
-            return ReceiptExpiredError("somebody has the message; its receipt can delete it")
+            return ReceiptExpiredError("the message is in flight; its receipt can delete it")
         case MessageState.DEAD:
             return MessageGoneError("the message is a dead letter")
         case _:
@@ -134,10 +134,10 @@ def _why_not(found_in: MessageState | None) -> BrokerError:
 
 
 def expire(state: QueueState, before: int, retention_ms: int | None) -> list[AnyEntry]:
-    """Return what to write about messages below an offset, all of which are too old.
+    """Return the entries for messages below an offset, all of which are too old.
 
-    What was to be delivered at a time of its own, and was never received, is kept for as long
-    from that time on. Dead letters stay: they are on their way.
+    A message with its own delivery time that was never received is kept for as long from that time
+    on. Dead letters stay: they are being moved.
     """
     if retention_ms is None:
         return []
@@ -158,7 +158,7 @@ def expire(state: QueueState, before: int, retention_ms: int | None) -> list[Any
 
 
 def trim(state: QueueState, log_start_offset: int) -> list[AnyEntry]:
-    """Return what to write about messages that the log has lost, but for those to be moved."""
+    """Return the entries for messages deleted from the log, except for pending dead letters."""
     if log_start_offset <= state.low_water_mark:
         return []
     if not state.moves.has_below(log_start_offset):
@@ -174,7 +174,7 @@ def trim(state: QueueState, log_start_offset: int) -> list[AnyEntry]:
 
 
 def lost(batch: DeadLetterBatch, log_start_offset: int) -> tuple[list[AnyEntry], int]:
-    """Return what to write about messages on their way that the log has lost, and how many."""
+    """Return the entries and the count of pending dead letters that were deleted from the log."""
     gone = [
         (first, min(count, log_start_offset - first))
         for first, count in batch.runs

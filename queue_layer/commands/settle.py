@@ -1,11 +1,11 @@
-"""Settling messages: who may, and what the journal says about it.
+"""Settlement of messages: the rights of receipts, and the journal entries.
 
-Pure: no clock, no I/O. Which receipt may do what to a message (`lease` is the one of the receipt):
+Pure: no clock, no I/O. Rights of a receipt by the state of the message (`lease` is the receipt's):
 
 | the message | DELETE | RELEASE | REJECT | EXTEND, RETURN |
 |---|---|---|---|---|
 | is leased under it | yes | yes | yes | yes |
-| was; nobody received it since | yes, FIFO: expired | yes, FIFO: expired | as these | as these |
+| was; not received since | yes, FIFO: expired | yes, FIFO: expired | as these | as these |
 | was released under it | yes, FIFO: expired | yes, FIFO: expired | as these | expired |
 | was received again | yes, fenced: expired | expired | expired | expired |
 | is a dead letter | gone | gone | yes, if under it | gone |
@@ -13,11 +13,11 @@ Pure: no clock, no I/O. Which receipt may do what to a message (`lease` is the o
 | was received before a seek | expired | expired | expired | expired |
 | does not know that lease | yes, fenced: expired | expired | expired | expired |
 
-Who has released a message does not extend it: that would be an extension of before whose answer was
-lost, made again, and would hide the message from everybody once more.
+A receipt that has released a message does not extend it: that would be the retry of an earlier
+extension whose reply was lost, and would hide the message once more.
 
 The last row is about leases that were lost with a leader (`receive_acks` `leader`): the message
-is unreceived, or was skipped since. It may have been received under another one that was lost, too.
+is unreceived, or was skipped since. It may have been received under another lost lease, too.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ from tidelog.wire.messages.queues import (
 
 REASON_LENGTH_MAX: Final = 8192
 _OF_HOLDERS: Final = (SettleAction.EXTEND, SettleAction.RETURN)
-"""What nobody can do who has given the message up."""
+"""Actions that need a lease that was not released."""
 
 _Piece = tuple[int, int, MessageStatus | None]
 """First offset, end and status; `None` if the messages are done."""
@@ -70,10 +70,10 @@ def decide(
     receipt: ReceiptContent,
     now_ms: int,
 ) -> tuple[list[AnyEntry], list[Refused]]:
-    """Return what to write about a settlement, and for which messages it was refused.
+    """Return the entries of a settlement, and the messages for which it was refused.
 
     Raises:
-        InvalidRequestError: The settlement makes no sense, whatever the messages.
+        InvalidRequestError: The settlement is invalid for any message.
         LeaderNotAvailableError: Not all records up to those that it deletes are known yet.
     """
     action = _checked_action(settlement)
@@ -93,7 +93,7 @@ def decide(
             elif status is not None:
                 accepted.append((piece_first, piece_end, status))
     if accepted and accepted[-1][1] > max(state.cursor, state.unreceived.end):
-        # What the cursor would pass may be delayed, or no message.
+        # The cursor would pass records that may be delayed, or chunks.
         raise LeaderNotAvailableError("the messages are not all known here yet")
     if action is SettleAction.EXTEND:
         entries = _extended(state, receipt, accepted, until_ms=now_ms + (settlement.delay_ms or 0))
@@ -139,7 +139,7 @@ def _covered(runs: list[Run], by: list[Run]) -> Iterator[tuple[int, int, bool]]:
 
 
 def _pieces(state: QueueState, first: int, end: int) -> Iterator[_Piece]:
-    """Yield messages with their status; of unreceived ones the lease was lost."""
+    """Yield messages with their status; the lease of unreceived ones was lost."""
     at, passed_end = first, min(end, state.cursor)
     for piece in state.runs.pieces(first, passed_end):
         if at < piece[0]:
@@ -234,7 +234,7 @@ def _entries(
 def _extended(
     state: QueueState, receipt: ReceiptContent, pieces: list[_Piece], *, until_ms: int
 ) -> list[AnyEntry]:
-    """Return what says that leases end at a time, or a little later if very many end then."""
+    """Return the entries that end leases at a time, or a little later if very many end then."""
     received_ms = [status.last_received_ms for _, _, status in pieces if status is not None]
     if not received_ms:
         return []
@@ -244,7 +244,7 @@ def _extended(
 
 
 def _runs_of(pieces: list[_Piece]) -> list[Run]:
-    """Return what is neither done nor dead."""
+    """Return the runs that are neither done nor dead."""
     return joined(
         [
             (first, end - first)
@@ -262,7 +262,7 @@ def _released(
     pieces: list[_Piece],
     now_ms: int,
 ) -> list[AnyEntry]:
-    """Return one entry for each time at which messages are visible again."""
+    """Return one entry for each time at which messages become visible again."""
     by_delay: dict[int, list[Run]] = {}
     for first, end, status in pieces:
         if status is None:
@@ -282,7 +282,7 @@ def _released(
 
 
 def _grouped(refused: list[tuple[Run, BrokerError]]) -> list[Refused]:
-    """Return refusals with one error for all messages that have the same."""
+    """Return refusals, one error for all messages with the same."""
     by_error: dict[tuple[int, str], list[Run]] = {}
     details: dict[tuple[int, str], ErrorDetail] = {}
     for run, error in refused:

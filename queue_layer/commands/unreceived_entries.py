@@ -1,8 +1,8 @@
-"""What the journal says about unreceived messages that the cursor passes.
+"""Journal entries about unreceived messages that the cursor passes.
 
-Pure: no clock, no I/O. Messages in between keep their times, and what is no message is done. All is
-written in the order of offsets, however much it is. A new leader that finds only a beginning of it
-knows all times of the messages that the cursor has passed by then.
+Pure: no clock, no I/O. Passed messages keep their times, and chunks become done. All entries are in
+the order of offsets, whatever their number. So a new leader that finds only a prefix of them knows
+all times of the messages that the cursor has passed by then.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,23 +19,23 @@ _Removal = type[Deleted] | type[Expired]
 
 
 class _Piece(NamedTuple):
-    """Messages about which there is something to write."""
+    """Messages that need an entry."""
 
     kind: _Removal | type[Delayed]
     run: Run
     time_ms: int = 0
-    """When they are visible; only of those that are deferred."""
+    """Time at which deferred messages become visible."""
 
 
 def passed(state: QueueState, runs: list[Run], decided: Sequence[AnyEntry]) -> list[AnyEntry]:
-    """Return what to write before unreceived messages change, about what the cursor passes by that.
+    """Return the entries about messages that the cursor passes before unreceived ones change.
 
     Args:
-        state: As of now.
-        runs: The messages that change, ascending.
+        state: Current state.
+        runs: Messages that change, ascending.
         decided: All other entries of the decision. If they do not fit into one frame with these,
-            the messages that change keep their times too, until the frame that changes them: the
-            cursor may pass them by an earlier one.
+            the messages that change keep their times too, until the frame that changes them: an
+            earlier frame may move the cursor past them.
     """
     entries = list(_entries(_between(state, runs)))
     if runs and state.unreceived.has_times and not is_one_frame([*entries, *decided]):
@@ -45,7 +45,7 @@ def passed(state: QueueState, runs: list[Run], decided: Sequence[AnyEntry]) -> l
 
 
 def removed(state: QueueState, runs: list[Run], kind: _Removal) -> list[AnyEntry]:
-    """Return what to write when messages, unreceived ones among them, are done away with.
+    """Return the entries that remove messages, unreceived ones among them.
 
     The runs ascend.
     """
@@ -55,7 +55,7 @@ def removed(state: QueueState, runs: list[Run], kind: _Removal) -> list[AnyEntry
 def removed_in_part(
     state: QueueState, runs: list[Run], kind: _Removal, *, pieces_max: int
 ) -> tuple[list[AnyEntry], int | None]:
-    """As `removed`, but stop after some pieces; return where, `None` if that is all of it."""
+    """Return as `removed`, but stop after some pieces; return where, `None` at the end."""
     pieces = list(islice(_removed(state, runs, kind), pieces_max + 1))
     if len(pieces) <= pieces_max:
         return list(_entries(pieces)), None

@@ -1,4 +1,4 @@
-"""Which messages are handed out next: the seam between the state of a queue and its order.
+"""Delivery order: the interface between the state of a queue and the choice of the next messages.
 
 Pure: no clock, no I/O.
 """
@@ -8,95 +8,95 @@ from typing import NamedTuple, Protocol
 
 
 class RecordFields(NamedTuple):
-    """What a record says about its delivery."""
+    """Fields of a record that matter for its delivery."""
 
     deliver_at_ms: int = 0
-    """Unix milliseconds; nobody gets it earlier."""
+    """Earliest delivery in Unix milliseconds."""
     priority: int = 0
     """Priority; 0 is the most urgent."""
     group: bytes | None = None
-    """The key; `None` is a group of its own."""
+    """Message group, the key; `None` is a group of its own."""
     is_chunk: bool = False
-    """Whether it is a part of a large message, and no message."""
+    """Whether it is a chunk of a large message, and no message."""
 
 
 class DeliveryOrder(Protocol):
-    """Chooses among visible messages. In memory only, made anew from what it is told.
+    """Chooses among visible messages. In memory only, rebuilt from the calls of the queue.
 
-    The queue tells every change of a message's state, at the moment of the change, in ranges of
-    offsets with exclusive ends. A range may cover messages of many groups and priorities. What the
-    order is told, and in which sequence:
+    The queue reports every change of a message's state, at the moment of the change, in ranges of
+    offsets with exclusive ends. A range may cover messages of many groups and priorities. The
+    calls, and their sequence:
 
-    1. It is made for an offset, from which on it is told of all records by `on_records`, ascending
-       and without gaps, before anything else about them. A record is visible when it came. (One
-       with a delay is told to be invisible right after, and one that is no message to be done.)
-       Those below that offset are not there.
-    2. If `needs_all_records` is false, that offset is the cursor, and before any record comes it
-       is told what of the messages below is visible (`on_visible`); it is not told of the
-       others below until they become visible. If true, the offset is the low-water mark, or where
-       the log begins if that is higher, and each stretch of records that came is followed at once
-       by what has become of them: done, dead, invisible.
-    3. `on_invisible` is told of messages that are visible, and again, of invisible ones, when
-       only `is_in_flight` changes or another lease takes over. `on_visible` is told of invisible
-       and dead ones, and when a receive did not make them invisible (visibility timeout 0), right
-       behind an `on_invisible`.
-    4. `on_dead_lettered`: nobody gets them here, and they block nobody; they may become visible
-       again when they cannot be moved. `on_deleted`: they will never be spoken of again; the range
-       may hold some that were done before. Both are told of messages in any state.
-    5. After a seek the order is thrown away, and another is made.
+    1. An order is created for an offset. From there, all records are reported by `on_records`,
+       ascending and without gaps, before any other call about them. A new record is visible. (A
+       delayed record is reported as invisible right after, a chunk as deleted.) Records below that
+       offset do not exist.
+    2. If `needs_all_records` is false, that offset is the cursor. Before the first record, visible
+       messages below it are reported (`on_visible`); the others below are not reported until they
+       become visible. If it is true, the offset is the low-water mark, or the start of the log if
+       that is higher. Each stretch of records is then followed at once by its current states:
+       done, dead, invisible.
+    3. `on_invisible` is called for visible messages, and again for invisible ones when only
+       `is_in_flight` changes or another lease takes over. `on_visible` is called for invisible and
+       dead ones, and right after an `on_invisible` when a receive did not make them invisible
+       (visibility timeout 0).
+    4. `on_dead_lettered`: the messages are not delivered here, and they block no others; they may
+       become visible again when they cannot be moved. `on_deleted`: no later call is about them;
+       the range may hold some that were done before. Both are called for messages in any state.
+    5. After a seek the order is replaced by a new one.
     """
 
     needs_all_records: bool
-    """Whether it has to know of each record from the low-water mark on."""
+    """Whether it needs each record from the low-water mark on."""
 
     def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
-        """Learn of records; `fields` has one for each, `None` if all have the defaults."""
+        """Add records; `fields` has one for each, `None` if all have the defaults."""
         ...
 
     def on_invisible(self, first: int, end: int, *, is_in_flight: bool) -> None:
-        """Learn that messages are in flight, or delayed."""
+        """Make messages invisible: in flight, or delayed."""
         ...
 
     def on_visible(self, first: int, end: int, since_ms: int) -> None:
-        """Learn that messages are visible again, since when."""
+        """Make messages visible again, since a time."""
         ...
 
     def on_dead_lettered(self, first: int, end: int) -> None:
-        """Learn that messages are dead letters."""
+        """Make messages dead letters."""
         ...
 
     def on_deleted(self, first: int, end: int) -> None:
-        """Learn that messages are deleted, moved, expired or purged."""
+        """Remove messages that were deleted, moved, expired or purged."""
         ...
 
     def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
-        """Yield ranges of messages to hand out, best first, without overlap.
+        """Yield ranges of messages to deliver, best first, without overlap.
 
-        Nothing changes by that, and nothing else is told while it is iterated over. The queue takes
-        as many messages as it wants, in this sequence, passes over those that are to die, and
-        then tells that they became invisible. So an order in which a message stands only behind
-        another one yields the other one before.
+        The iteration changes nothing, and no other call comes during it. The queue takes as many
+        messages as it wants, in this sequence, and passes over those that become dead letters.
+        Then it reports them as invisible. So a message that may only follow another one is yielded
+        after it.
 
         Args:
-            limit: No more than so many messages are wanted; yielding more is fine.
-            turn: Grows by one with each receive that gets something; whatever is to alternate
-                between receives depends on it, and not on state of its own.
+            limit: Maximum number of wanted messages; yielding more is fine.
+            turn: Grows by one with each receive that gets messages; alternation between receives
+                depends on it, and not on own state.
         """
         ...
 
     def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield which of some visible messages nobody gets because of others before them."""
+        """Yield the visible messages of a range that wait for others before them."""
         ...
 
 
 MakeOrder = Callable[[int], DeliveryOrder]
-"""Returns an order that is told of the records from an offset on."""
+"""Returns an order for the records from an offset on."""
 
 
 def take_turns(
     sources: Sequence[tuple[Iterator[tuple[int, int]], int]],
 ) -> Iterator[tuple[int, int]]:
-    """Yield a share of each source, given in messages, and then what is left of all of them."""
+    """Yield a share of each source, given in messages, and then the rest of all of them."""
     left: list[tuple[int, int]] = []
     for source, share in sources:
         wanted = share

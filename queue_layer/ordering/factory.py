@@ -1,4 +1,4 @@
-"""Which order of delivery a queue has.
+"""Choice of the delivery order of a queue.
 
 Pure: no clock, no I/O.
 """
@@ -12,7 +12,7 @@ from tidelog.wire.config.queue_config import QueueConfig
 
 
 def order_for(config: QueueConfig) -> MakeOrder:
-    """Return what makes the order of a queue with these settings."""
+    """Return the factory of delivery orders for these settings."""
     if config.is_fifo:
         return FifoOrder
     if config.priority_weights:

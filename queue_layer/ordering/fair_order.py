@@ -1,6 +1,6 @@
-"""Fair queues, as in SQS: a group with many messages in flight does not hold up the others.
+"""Fair order, as in SQS fair queues: a group with many messages in flight does not block others.
 
-Pure: no clock, no I/O. It knows of each message that is not done, 8 bytes for most of them.
+Pure: no clock, no I/O. It stores each message that is not done, 8 bytes for most of them.
 """
 
 from array import array
@@ -18,7 +18,7 @@ NOISY_SHARE: Final = 10
 NOISY_IN_FLIGHT_MIN: Final = 30
 """and with so many at least."""
 SET_ASIDE_MAX: Final = 2_000
-"""Messages that one receive sets aside at most, so that it does not take long."""
+"""Maximum messages that one receive sets aside, so that it does not take long."""
 _SPARE: Final = 4096
 
 
@@ -26,10 +26,10 @@ _SPARE: Final = 4096
 class FairOrder:
     """As a standard queue, but messages of noisy groups wait behind all others.
 
-    A group is noisy while it has more than a tenth of the messages in flight, and 30 or more. What
-    is met of it is set aside, once for each message; it is handed out when there is nothing else,
-    the group with the fewest messages in flight first, or when the group is quiet again. Messages
-    without a group are never noisy.
+    A group is noisy while it has more than a tenth of the messages in flight, and 30 or more. A
+    receive sets its messages aside when it meets them, once for each message. They are delivered
+    when no others are left, the group with the fewest messages in flight first, or when the group
+    is quiet again. Messages without a group are never noisy.
 
     Invariant: a visible message is either in `_order` or set aside.
     """
@@ -39,25 +39,25 @@ class FairOrder:
     def __init__(self, start: int) -> None:
         self._order = StandardOrder(start)
         self._start = start
-        """All messages below it are done."""
+        """Offset below which all messages are done."""
         self._done: RangeMap[None] = RangeMap()
-        """Behind `_start`."""
+        """Done messages after `_start`."""
         self._origin = start
         self._groups: array[int] = array("Q")
-        """Hash of the group of each message from `_origin` on; 0 for none."""
+        """Hash of the group of each message from `_origin` on; 0 without a group."""
         self._in_flight: set[int] = set()
         self._in_flight_count: dict[int, int] = {}
-        """By group; none that is 0."""
+        """Messages in flight by group; never 0."""
         self._aside: dict[int, dict[int, None]] = {}
-        """Offsets by group, in order; none that is empty."""
+        """Offsets by group, in order; never empty."""
 
     @property
     def known_count(self) -> int:
-        """Of how many messages it keeps the group."""
+        """Number of messages whose group is stored."""
         return len(self._groups)
 
     def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
-        """Learn of records."""
+        """Add records."""
         self._order.on_records(first, end, fields)
         if fields is None:
             self._groups.extend([0] * (end - first))
@@ -65,7 +65,7 @@ class FairOrder:
             self._groups.extend(_hash(record.group) for record in fields)
 
     def on_invisible(self, first: int, end: int, *, is_in_flight: bool) -> None:
-        """Learn that messages are in flight, or delayed."""
+        """Make messages invisible: in flight, or delayed."""
         self._take(first, end)
         if not is_in_flight:
             self._land(first, end)
@@ -77,7 +77,7 @@ class FairOrder:
                 self._in_flight_count[group] = self._in_flight_count.get(group, 0) + 1
 
     def on_visible(self, first: int, end: int, since_ms: int) -> None:
-        """Learn that messages are visible again."""
+        """Make messages visible again."""
         self._land(first, end)
         if not self._aside:
             self._order.on_visible(first, end, since_ms)
@@ -90,12 +90,12 @@ class FairOrder:
                 aside[offset] = None
 
     def on_dead_lettered(self, first: int, end: int) -> None:
-        """Learn that messages are dead letters."""
+        """Make messages dead letters."""
         self._take(first, end)
         self._land(first, end)
 
     def on_deleted(self, first: int, end: int) -> None:
-        """Learn that messages are gone."""
+        """Remove messages."""
         self.on_dead_lettered(first, end)
         self._forget(max(first, self._start), end)
 
@@ -119,12 +119,12 @@ class FairOrder:
         return _singles(offset for offset in others if offset not in quiet)
 
     def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield nothing: no message waits for another for ever."""
+        """Yield nothing: no message waits for another without end."""
         del first, end
         return iter(())
 
     def _set_aside(self, limit: int, turn: int) -> list[int]:
-        """Return messages of quiet groups, as many as are wanted if there are; remove others."""
+        """Return up to `limit` messages of quiet groups; set those of noisy groups aside."""
         quiet: list[int] = []
         noisy: list[tuple[int, int]] = []
         for offset in _offsets(self._order.candidates(limit, turn)):

@@ -1,42 +1,42 @@
-"""The order of a FIFO queue: each group in the order of the log, and no group waits for another.
+"""FIFO order: each group in the order of the log, and no group waits for another.
 
 Pure: no clock, no I/O.
 
-**The rule.** Of a group, the longest beginning of its messages that are not done, all of which are
-visible, can be handed out. What stands behind the first invisible one is blocked. A receive takes
-as much as it can from one group and goes on with others; groups take turns: one that was just
-served, or is visible again, goes behind the others.
+**The rule.** Of the messages of a group that are not done, the longest prefix of visible ones can
+be delivered. Messages after the first invisible one are blocked. A receive takes as many as it can
+from one group and continues with others; groups take turns: a group that was just served, or is
+visible again, goes behind the others.
 
-**What a receive looks at** are the groups in the ring of those whose first message is visible; a
-group whose first message is not is in no ring, and nobody looks at it until that message is heard
-of again. So neither a million groups that wait nor a group of a million messages that is blocked
-costs a receive anything, and what a message costs is constant:
+**A receive looks at** the groups in the ring, whose first message is visible. A group whose first
+message is invisible is in no ring, and costs nothing until the state of that message changes. So
+neither a million waiting groups nor a group of a million blocked messages costs a receive anything,
+and the cost of a message is constant:
 
     ring          group 7 -> group 3 -> group 9          whose head is visible
     group 7       head 100, tail 3070                    40 bytes; about 55 more to find it by key
     links         100 -> 101 -> 2044 -> 3070             8 bytes a message
 
-**The link of a message** has in 63 bits how far behind the next message of its group is (0 if that
-has not come), which group it is, and its state. With that, whatever is told about an offset finds
-its group, and a head that is done finds the next one, in constant time. Walking past messages that
-are done in the middle of a group moves the link of the one before, so that they are passed once and
-not by every receive. Only done ones: a dead letter that cannot be moved comes back to its place.
+**The link of a message** has in 63 bits the distance to the next message of its group (0 without
+one), its group, and its state. With that, every change of an offset finds its group, and the head
+after a done one is found, in constant time. Walking past done messages in the middle of a group
+moves the link of the message before them, so that they are passed once and not by every receive.
+Only done messages are passed: a dead letter that cannot be moved returns to its place.
 
-**Below the cursor** of a FIFO queue lie messages that nobody received: those of blocked groups,
-passed over when others were served. So what is done is not what lies below the cursor and is not
-in flight. The queue state keeps skipped messages as runs of a status of their own (`SKIPPED`), so
-that everything below the cursor that is in no run is done, as in any queue, and snapshots, counts
-and purges need no second idea. A blocked backlog is one run. In the worst case, if others' messages
-stand between all of its own, it is one run for each of them: as many as the intervals of a set of
-what is done. (A bit for each offset would be smaller then, and a second truth beside the runs.)
+**Below the cursor** of a FIFO queue are messages that were never received: those of blocked groups,
+passed over when others were served. So a message below the cursor that is not in flight need not be
+done. The queue state keeps skipped messages as runs with their own status (`SKIPPED`), so that
+every message below the cursor and outside of runs is done, as in any queue, and snapshots, counts
+and purges need no other rule. A blocked backlog is one run. In the worst case, with messages of
+others between all of its own, it is one run for each of them: as many as the intervals of a set of
+done messages. (A bit for each offset would be smaller then, and a second truth beside the runs.)
 
-**Groups are known by a 16-byte hash of their keys**, so that long keys cost no more. If ever two
-groups had the same hash, they would be served as if they were one: in order, one at a time, nothing
-lost and nothing handed out twice.
+**Groups are identified by a 16-byte hash of their keys**, so that long keys cost no more. If ever
+two groups had the same hash, they would be served as one group: in order, one at a time, nothing
+lost and nothing delivered twice.
 
-**Taking over** needs all records from the low-water mark on, but no pause: they come in the order
-of the log, so the first message of a group that came is its head, and whatever has not come yet is
-not handed out yet, as if it had not been sent. A queue with a long backlog serves from the first
+**A failover** needs all records from the low-water mark on, but no pause. They arrive in the order
+of the log, so the first message of a group is its head, and messages that were not read yet are not
+delivered yet, as if they had not been sent. A queue with a long backlog serves from the first
 records on that were read.
 """
 
@@ -58,26 +58,26 @@ _VISIBLE: Final = 0
 _INVISIBLE: Final = 1
 _DEAD: Final = 2
 _DONE: Final = 3
-"""Also of what never came: `NO_LINK` has these bits."""
+"""Also the state of unknown offsets: `NO_LINK` has these bits."""
 _STATE: Final = 3
 _GROUP_SHIFT: Final = 2
 _GROUP: Final = (1 << 28) - 1
-"""Groups at once."""
+"""Maximum number of groups."""
 _NEXT_SHIFT: Final = 30
 _DISTANCE_MAX: Final = (1 << 33) - 1
-"""From a message to the next of its group, in offsets."""
+"""Maximum distance from a message to the next of its group, in offsets."""
 _BELOW_NEXT: Final = (1 << _NEXT_SHIFT) - 1
 
 _NONE: Final = -1
 _NO_KEY: Final = -2
-"""In the place of the tail: a message without a key is all of its group."""
+"""Tail of a message without a key, which is its whole group."""
 
 
 @final
 class FifoOrder:
-    """The messages of one partition by groups.
+    """Messages of one partition by groups.
 
-    Invariants: a group is there while it has messages that are not done. Its head is its first
+    Invariants: a group exists while it has messages that are not done. Its head is its first
     message that is neither done nor dead, if there is one; following links from a message meets all
     later ones of its group that are not done. A group is in the ring while its head is visible.
     """
@@ -85,28 +85,28 @@ class FifoOrder:
     needs_all_records = True
 
     def __init__(self, start: int, links: GroupLinks | None = None) -> None:
-        """Know of nothing below an offset; `links` may keep its numbers elsewhere."""
+        """Start at an offset; `links` may store the numbers elsewhere."""
         self._end = start
         self._links: GroupLinks = InMemoryGroupLinks() if links is None else links
         self._groups = HashTable()
-        """The number of each group that has a key, by the hash of the key."""
+        """Number of each group with a key, by the hash of the key."""
         self._heads = array("q", [_NONE])
         self._tails = array("q", [_NONE])
-        """The last message of a group, done or not: the next one is linked from there."""
+        """Last message of a group, done or not: it gets the link to the next one."""
         self._hashes = bytearray(KEY_SIZE)
         self._free: list[int] = []
-        """Numbers of groups that are gone."""
+        """Numbers of removed groups, for reuse."""
         self._ring = IndexList()
         self._invisible_counts: dict[int, int] = {}
-        """Of groups that have invisible messages."""
+        """Invisible messages of the groups that have any."""
         self._dead_counts: dict[int, int] = {}
-        """Of groups that have dead letters."""
+        """Dead letters of the groups that have any."""
         self._left_in_block: dict[int, int] = {}
         """Messages of each block of links that are not done."""
         self._first_block = start // BLOCK_OFFSETS
 
     def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
-        """Learn of records."""
+        """Add records."""
         assert first == self._end, "records come in the order of the log, each once"
         for offset in range(first, end):
             self._on_record(offset, None if fields is None else fields[offset - first].group)
@@ -114,36 +114,36 @@ class FifoOrder:
         self._drop_blocks()
 
     def on_invisible(self, first: int, end: int, *, is_in_flight: bool) -> None:
-        """Learn that messages are in flight, or delayed."""
+        """Make messages invisible: in flight, or delayed."""
         del is_in_flight
         for offset in range(first, end):
             self._became(offset, _INVISIBLE)
 
     def on_visible(self, first: int, end: int, since_ms: int) -> None:
-        """Learn that messages are visible again: each to its place in its group."""
+        """Make messages visible again, each in its place in its group."""
         del since_ms
         for offset in range(first, end):
             self._became(offset, _VISIBLE)
 
     def on_dead_lettered(self, first: int, end: int) -> None:
-        """Learn that messages are dead letters: their groups go on."""
+        """Make messages dead letters, which block their groups no more."""
         for offset in range(first, end):
             self._became(offset, _DEAD)
 
     def on_deleted(self, first: int, end: int) -> None:
-        """Learn that messages are gone: their groups go on."""
+        """Remove messages, which block their groups no more."""
         for offset in range(first, end):
             self._became(offset, _DONE)
         self._drop_blocks()
 
     def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
-        """Yield what can be handed out: of one group all, then of the next one."""
-        del turn  # whoever is served leaves the ring: that is alternation enough
+        """Yield deliverable messages: all of one group, then those of the next."""
+        del turn  # A group that is served leaves the ring: that is alternation enough.
         for group in self._ring:
             yield from self._beginning(group, limit)
 
     def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield which of some visible messages stand behind an invisible one of their group."""
+        """Yield the visible messages of a range behind an invisible one of their group."""
         barriers: dict[int, int | None] = {}
         since: int | None = None
         for offset in range(first, end):
@@ -165,12 +165,12 @@ class FifoOrder:
 
     @property
     def group_count(self) -> int:
-        """How many groups have messages that are not done."""
+        """Number of groups with messages that are not done."""
         return len(self._heads) - 1 - len(self._free)
 
     @property
     def size_bytes(self) -> int:
-        """How much memory groups take, without the links of messages."""
+        """Memory of the groups in bytes, without the links of messages."""
         return len(self._heads) * (KEY_SIZE + 24) + self._groups.size_bytes
 
     def _on_record(self, offset: int, key: bytes | None) -> None:
@@ -209,14 +209,14 @@ class FifoOrder:
         return group
 
     def _link(self, offset: int, following: int) -> None:
-        """Let one message be followed by another one."""
+        """Set the message that follows another one in its group."""
         distance = following - offset
         assert distance <= _DISTANCE_MAX, "so many messages between two of a group: not supported"
         link = self._links.get(offset)
         self._links.put(offset, distance << _NEXT_SHIFT | link & _BELOW_NEXT)
 
     def _became(self, offset: int, state: int) -> None:
-        """Change the state of a message, and what follows from that for its group."""
+        """Change the state of a message, and update its group."""
         link = self._links.get(offset)
         before = link & _STATE
         if before == _DONE:
@@ -240,7 +240,7 @@ class FifoOrder:
             self._take_or_leave_turn(group, state)
 
     def _count(self, group: int, state: int, change: int) -> None:
-        """Count what few groups have."""
+        """Count invisible and dead messages, which few groups have."""
         if state == _INVISIBLE:
             counts = self._invisible_counts
         elif state == _DEAD:
@@ -254,7 +254,7 @@ class FifoOrder:
             counts.pop(group, None)
 
     def _advance(self, group: int, offset: int, link: int) -> None:
-        """Find the head of a group behind its old one, which is done or dead."""
+        """Find the next head of a group whose old head is done or dead."""
         at, found = self._following(offset, link)
         while found & _STATE == _DEAD:
             at, found = self._following(at, found)
@@ -262,7 +262,7 @@ class FifoOrder:
         self._take_or_leave_turn(group, found & _STATE)
 
     def _take_or_leave_turn(self, group: int, head_state: int) -> None:
-        """Put a group into the ring or take it out; in its place there it stays."""
+        """Put a group into the ring or remove it; a group in the ring keeps its place."""
         if head_state != _VISIBLE:
             self._ring.discard(group)
         elif group not in self._ring:
@@ -271,7 +271,7 @@ class FifoOrder:
     def _following(self, offset: int, link: int) -> tuple[int, int]:
         """Return the next message of a group that is not done, and its link.
 
-        If there is none, the link is of one that is done. What was passed will not be again.
+        Without one, the link is that of a done message. Done messages are passed only once.
         """
         distance = link >> _NEXT_SHIFT
         if not distance:
@@ -295,7 +295,7 @@ class FifoOrder:
         self._free.append(group)
 
     def _beginning(self, group: int, count_max: int) -> Iterator[tuple[int, int]]:
-        """Yield the messages of a group that can be handed out, in ranges of at most so many."""
+        """Yield the deliverable messages of a group, in ranges of at most `count_max`."""
         first = at = self._heads[group]
         link = self._links.get(at)
         while True:

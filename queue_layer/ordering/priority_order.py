@@ -1,7 +1,7 @@
-"""The order of a queue with priorities: priorities with weights.
+"""Priority order: priorities with weights.
 
-Pure: no clock, no I/O. It knows of each message that is not done: some 10 bytes where neighbours
-have the same priority, some 300 where each has another one than the one before.
+Pure: no clock, no I/O. It stores each message that is not done: some 10 bytes where neighbours
+have the same priority, some 300 where each priority differs from the one before.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields,
 
 
 class _Priority:
-    """The visible messages of one priority."""
+    """Visible messages of one priority."""
 
     __slots__ = ("returned", "unreceived")
 
@@ -22,7 +22,7 @@ class _Priority:
         self.returned = RedeliverableMessages()
 
     def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
-        """Yield messages as a queue without priorities does."""
+        """Yield messages in the order of a queue without priorities."""
         unreceived = ((first, end) for first, end, _ in self.unreceived)
         if not len(self.returned):
             return unreceived
@@ -33,10 +33,10 @@ class _Priority:
 
 @final
 class PriorityOrder:
-    """Each priority gets its weight of what is handed out, the most urgent one first.
+    """Each priority gets its weight of the deliveries, the most urgent first.
 
-    So urgent messages overtake others, and none of the others waits for ever. What a priority
-    cannot use goes to the others, the most urgent first.
+    So urgent messages overtake others, and none of the others waits without end. Deliveries that a
+    priority cannot use go to the others, the most urgent first.
     """
 
     needs_all_records = True
@@ -47,10 +47,10 @@ class PriorityOrder:
         self._cycle = _cycle(self._weights)
         self._priorities = [_Priority() for _ in self._weights]
         self._priority_of: RangeMap[int] = RangeMap()
-        """Of all messages that are not done."""
+        """Priorities of all messages that are not done."""
 
     def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
-        """Learn of records; priorities beyond the last priority are in the last priority."""
+        """Add records; priorities beyond the last priority are in the last priority."""
         if fields is None:
             self._add(first, end, 0)
             return
@@ -68,26 +68,26 @@ class PriorityOrder:
         self._priorities[priority].unreceived.put(first, end, None)
 
     def on_invisible(self, first: int, end: int, *, is_in_flight: bool) -> None:
-        """Learn that messages are in flight, or delayed."""
+        """Make messages invisible: in flight, or delayed."""
         del is_in_flight
         self._take(first, end)
 
     def on_visible(self, first: int, end: int, since_ms: int) -> None:
-        """Learn that messages are visible again."""
+        """Make messages visible again."""
         for piece_first, piece_end, priority in self._priority_of.pieces(first, end):
             self._priorities[priority].returned.add(piece_first, piece_end, since_ms)
 
     def on_dead_lettered(self, first: int, end: int) -> None:
-        """Learn that messages are dead letters."""
+        """Make messages dead letters."""
         self._take(first, end)
 
     def on_deleted(self, first: int, end: int) -> None:
-        """Learn that messages are gone."""
+        """Remove messages."""
         self._take(first, end)
         self._priority_of.cut(first, end)
 
     def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
-        """Yield what each priority is due, and then what is left."""
+        """Yield the share of each priority, and then the rest."""
         begin = turn * limit
         places = [self._cycle[(begin + place) % len(self._cycle)] for place in range(limit)]
         return take_turns(
@@ -109,7 +109,7 @@ class PriorityOrder:
 
 
 def priority_order(weights: Sequence[int]) -> MakeOrder:
-    """Return what makes orders for priorities of these weights, the most urgent first."""
+    """Return the factory of orders with these weights, the most urgent first."""
 
     def make(start: int) -> PriorityOrder:
         return PriorityOrder(start, weights)

@@ -1,7 +1,7 @@
-"""The order of a standard queue: as the records came, and failing messages starve nobody.
+"""Standard order: log order, and failing messages starve no others.
 
-Pure: no clock, no I/O. What costs something is the number of ranges that were returned, delayed
-or taken out of order; a backlog of any length that nobody has touched is one range.
+Pure: no clock, no I/O. Costs depend on the number of ranges that were returned, delayed or taken
+out of order; an untouched backlog of any length is one range.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,51 +17,51 @@ class StandardOrder:
     """Redeliverable messages, the longest visible first, and unreceived ones in log order.
 
     If there are both, each kind gets half of a receive as far as it can fill it, and they take
-    turns in being first. So a consumer that releases everything it gets sees new messages too,
-    and what is back does not wait behind a backlog.
+    turns in being first. So a consumer that releases all of its messages also gets new ones, and
+    redeliverable messages do not wait behind a backlog.
 
-    Invariant: holes lie in `[_next, _end)`, and none begins at `_next`.
+    Invariant: holes are in `[_next, _end)`, and none begins at `_next`.
     """
 
     needs_all_records = False
 
     def __init__(self, start: int) -> None:
         self._next = start
-        """The first unreceived message."""
+        """First unreceived message."""
         self._end = start
         self._holes: RangeMap[None] = RangeMap()
-        """Of what is behind `_next` not visible any more, or not yet."""
+        """Invisible messages after `_next`."""
         self._returned = RedeliverableMessages()
         """Visible messages before `_next`."""
 
     def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
-        """Learn of records."""
+        """Add records."""
         del fields
         assert first == self._end
         self._end = end
 
     def on_invisible(self, first: int, end: int, *, is_in_flight: bool) -> None:
-        """Learn that messages are in flight, or delayed."""
+        """Make messages invisible: in flight, or delayed."""
         del is_in_flight
         self._take(first, end)
 
     def on_dead_lettered(self, first: int, end: int) -> None:
-        """Learn that messages are dead letters."""
+        """Make messages dead letters."""
         self._take(first, end)
 
     def on_deleted(self, first: int, end: int) -> None:
-        """Learn that messages are gone."""
+        """Remove messages."""
         self._take(first, end)
 
     def on_visible(self, first: int, end: int, since_ms: int) -> None:
-        """Learn that messages are visible again."""
+        """Make messages visible again."""
         if first < self._next:
             self._returned.add(first, min(end, self._next), since_ms)
         if end > self._next:
             self._holes.cut(max(first, self._next), end)
 
     def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
-        """Yield ranges of messages to hand out."""
+        """Yield ranges of messages to deliver."""
         if not len(self._returned):
             return self._unreceived()
         share = max(1, limit // 2)

@@ -1,6 +1,6 @@
-"""Messages that were received, delayed or passed over, by runs of equal status, and counted.
+"""Runs of messages with equal status: received, delayed or skipped ones, with their counts.
 
-Pure: no clock, no I/O. Time passes only by `advance`: until then a lease that has ended counts.
+Pure: no clock, no I/O. Time passes only by `advance`: until then an ended lease still counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,14 +12,14 @@ from tidelog.queue_layer.state.message_state import MessageStatus, SnapshotState
 from tidelog.wire.messages.queues import MessageState
 
 Piece = tuple[int, int, MessageStatus]
-"""First offset, end, and the status that all messages in between have."""
+"""First offset, end, and the status of all messages in between."""
 
 
 @final
 class MessageRuns:
     """All messages that are neither unreceived nor deleted.
 
-    Invariant: `counts` is what a walk over all runs would find at `time_ms`, and costs no walk.
+    Invariant: `counts` is the result of a walk over all runs at `time_ms`, and costs no walk.
     """
 
     def __init__(self) -> None:
@@ -39,15 +39,15 @@ class MessageRuns:
 
     @property
     def first(self) -> int | None:
-        """The lowest offset."""
+        """Lowest offset."""
         return self._runs.first
 
     def pieces(self, first: int, end: int) -> Iterator[Piece]:
-        """Yield what there is in a range of offsets; no changes meanwhile."""
+        """Yield the pieces in a range of offsets; no changes meanwhile."""
         return self._runs.pieces(first, end)
 
     def state(self, status: MessageStatus) -> MessageState:
-        """Return the state of messages of a status now."""
+        """Return the current state of messages with a status."""
         if status.stored is SnapshotState.DEAD:
             return MessageState.DEAD
         if status.visible_at_ms <= self.time_ms:
@@ -68,7 +68,7 @@ class MessageRuns:
         return state
 
     def fill(self, pieces: Sequence[Piece]) -> None:
-        """Replace all by other messages, ascending; time stays."""
+        """Replace all messages, by ascending ones; time stays."""
         self._runs.fill(pieces)
         self.counts = [0, 0, 0, 0]
         deadlines: list[tuple[int, int]] = []
@@ -90,11 +90,11 @@ class MessageRuns:
         return pieces
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the next messages become visible by themselves."""
+        """Return the time at which the next messages become visible by themselves."""
         return self._timers.next_ms()
 
     def advance(self, now_ms: int) -> list[Piece]:
-        """Let time pass, if it does; return what became visible by that, the earliest first."""
+        """Let time pass, if it does; return messages that become visible, the earliest first."""
         if now_ms <= self.time_ms:
             return []
         due = self._timers.pop_due(now_ms)
@@ -114,7 +114,7 @@ class MessageRuns:
         return self._timers.free_time(time_ms)
 
     def time_of(self, count: int, now_ms: int) -> int:
-        """Return a time, up to now, until which so many runs become visible; now if fewer do."""
+        """Return the time by which `count` runs become visible, `now_ms` at most."""
         return self._timers.time_of(count, now_ms)
 
     def clear(self) -> None:

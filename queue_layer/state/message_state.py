@@ -1,4 +1,4 @@
-"""The states of a message, and which changes between them there are.
+"""States of a message, and the transitions between them.
 
 Pure: declarations. Each message of a partition is in one `MessageState` (`wire.messages.queues`):
 
@@ -14,7 +14,7 @@ Pure: declarations. Each message of a partition is in one `MessageState` (`wire.
 two apart. `TRANSITIONS` holds the changes that entries of the journal make; besides, every state
 may change to deleted, and time alone changes `DELAYED` and `IN_FLIGHT` to `VISIBLE`.
 
-Where the state of a message comes from:
+Source of the state of a message:
 
 - **Unreceived**: the message lies at or above the cursor (`QueueState.cursor`). No entry names it,
   and the log alone says whether it is `VISIBLE` or `DELAYED` (`state.unreceived`). A backlog of any
@@ -38,7 +38,7 @@ from tidelog.wire.messages.queues import MessageState
 
 
 class SnapshotState(IntEnum):
-    """The state of a message as the journal has it: the time decides about the rest."""
+    """State of a message in the journal: the time decides about the rest."""
 
     AVAILABLE = 0
     """No consumer has it: it is visible from a time on, and delayed before."""
@@ -50,26 +50,26 @@ class SnapshotState(IntEnum):
 
 @final
 class MessageStatus(msgspec.Struct, frozen=True, gc=False):
-    """The status of a message; those that follow each other share one if it is equal."""
+    """Status of a message; consecutive messages share an equal one."""
 
     stored: SnapshotState = SnapshotState.AVAILABLE
     visible_at_ms: int = 0
-    """Unix milliseconds; of no meaning for dead letters."""
+    """Unix milliseconds; without meaning for dead letters."""
     receive_count: int = 0
     first_received_ms: int = 0
     """0 while `receive_count` is."""
     last_received_ms: int = 0
     lease_id: int = 0
-    """Of the last receive; 0 if there was none."""
+    """Lease of the last receive; 0 without one."""
     holder: str = ""
-    """The consumer that received it last, for people."""
+    """Name of the consumer that received it last."""
     reason: str = ""
-    """Why it was released or rejected last."""
+    """Reason of its last release or rejection."""
 
     def changed(
         self, stored: SnapshotState, visible_at_ms: int, *, reason: str | None = None
     ) -> "MessageStatus":
-        """Return it with another state or time; `None`: the reason stays."""
+        """Return a copy with another state or time; with `None` the reason stays."""
         return MessageStatus(
             stored,
             visible_at_ms,

@@ -1,12 +1,12 @@
-"""Messages that are to be moved to other topics, in order, with the sequences that make it once.
+"""Pending dead letters: messages to be moved to other topics, in order, exactly once.
 
 Pure: no clock, no I/O.
 
-Each target has a chain of sequences for the idempotent producer of this partition of the queue: a
-message's sequence is its place in the chain, so it is never stored. A batch is what one entry of
-the journal gave to a target; whoever repeats a move repeats the whole batch, so that the partition
-there knows it again. A gap in a chain would stop it for ever; where one comes about (a message
-cannot be moved, or was purged), the rest begins anew under the next epoch of the producer.
+Each target has a chain of sequences for the idempotent producer of this partition of the queue. The
+sequence of a message is its place in the chain, so it is never stored. A batch is the part of one
+journal entry for a target; a retry of a move repeats the whole batch, so that the target partition
+recognises it. A gap in a chain would stop it for ever. After a gap (a message cannot be moved, or
+was purged), the rest starts again under the next epoch of the producer.
 """
 
 from collections import deque
@@ -21,17 +21,17 @@ from tidelog.wire.messages.queues import Run
 @final
 @dataclass(frozen=True, slots=True)
 class DeadLetterBatch:
-    """What is to be produced to a target next, by the idempotent producer.
+    """Messages to be produced to a target next, by the idempotent producer.
 
-    Its epoch and sequence are those for this very batch: repeat it as it is until the outcome is
-    known. A batch that is too large for one request is cut by a rule that depends on its records
-    alone, always beginning at the first. `moved` is told of any part from the front.
+    Epoch and sequence belong to this very batch: repeat it unchanged until the outcome is known. A
+    batch that is too large for one request is cut by a rule that depends on its records alone,
+    always beginning at the first. `moved` takes any part from the front.
     """
 
     target: Target
     epoch: int
     sequence: int
-    """Of the first message; the others follow."""
+    """Sequence of the first message; the others follow."""
     runs: list[Run]
     redrive: int = 0
     """Number of the redrive that took them out; 0 for dead letters."""
@@ -45,16 +45,16 @@ class DeadLetterBatch:
 @final
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Messages that follow each other and died of the same."""
+    """Consecutive messages that became dead letters for the same reason."""
 
     first_offset: int
     count: int
     receive_count: int
     first_received_ms: int
-    """0 if nobody ever received them."""
+    """Unix milliseconds; 0 if they were never received."""
     last_received_ms: int
     reason: str
-    """Empty if nobody gave one: then they were received too often."""
+    """Reason given by a consumer; empty if they were received too often."""
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class _Chain:
         self.sequence = 0
 
     def drop(self, first: int, end: int) -> None:
-        """Take out messages in a range of offsets."""
+        """Remove messages in a range of offsets."""
         kept = deque[_Batch]()
         is_broken = False
         for batch in self.batches:
@@ -124,7 +124,7 @@ class PendingDeadLetters:
     """All chains of one partition of a queue."""
 
     def __init__(self, snapshots: list[SnapshotMoves] | None = None) -> None:
-        """Begin with what was kept; a chain may be there in several parts, in their order."""
+        """Start with the moves of a snapshot; a chain may be in several parts, in their order."""
         self._chains: dict[Target, _Chain] = {}
         for snapshot in snapshots or []:
             redrives = snapshot.redrives or [0] * len(snapshot.batches)
@@ -136,7 +136,7 @@ class PendingDeadLetters:
             )
 
     def snapshot(self) -> list[SnapshotMoves]:
-        """Return all that is to be kept."""
+        """Return the moves for a snapshot."""
         return [
             SnapshotMoves(
                 target,
@@ -150,7 +150,7 @@ class PendingDeadLetters:
 
     @property
     def background_work(self) -> BackgroundWork:
-        """Whether something is to be moved, or kept until there is a place for it."""
+        """Whether messages are to be moved, or kept until they have a target."""
         background_work = BackgroundWork.NOTHING
         for target, chain in self._chains.items():
             if chain.batches:
@@ -160,7 +160,7 @@ class PendingDeadLetters:
         return background_work
 
     def targets(self) -> list[Target]:
-        """Return the targets to which something is to be moved now, in a fixed order."""
+        """Return the targets with messages to move now, in a fixed order."""
         return sorted(
             target
             for target, chain in self._chains.items()
@@ -168,7 +168,7 @@ class PendingDeadLetters:
         )
 
     def next_batch(self, target: Target) -> DeadLetterBatch | None:
-        """Return what is to be produced to a target next."""
+        """Return the batch to be produced to a target next."""
         chain = self._chains.get(target)
         if chain is None or not chain.batches:
             return None
@@ -176,7 +176,7 @@ class PendingDeadLetters:
         return DeadLetterBatch(target, chain.epoch, chain.sequence, list(batch.runs), batch.redrive)
 
     def count_of(self, redrive: int) -> int:
-        """Return how many messages wait that one redrive took out."""
+        """Return the number of pending messages of a redrive."""
         return sum(
             batch.count
             for chain in self._chains.values()
@@ -196,7 +196,7 @@ class PendingDeadLetters:
     def next_if(
         self, target: Target, epoch: int, sequence: int, *, count: int
     ) -> DeadLetterBatch | None:
-        """Return what is next if the chain of a target is here, and so much is in its batch."""
+        """Return the next batch of a target if it has this epoch, sequence and `count` messages."""
         batch = self.next_batch(target)
         is_it = (
             batch is not None
@@ -206,22 +206,22 @@ class PendingDeadLetters:
         return batch if is_it else None
 
     def add(self, target: Target, runs: list[Run], *, redrive: int = 0) -> None:
-        """Put messages at the end of a chain, as one batch."""
+        """Append messages to a chain, as one batch."""
         self._chains.setdefault(target, _Chain()).batches.append(_Batch(list(runs), redrive))
 
     def pop(self, target: Target, count: int) -> list[Run]:
-        """Remove the first messages, which are there now, and return them."""
+        """Remove and return the first messages, which were moved."""
         return self._chains[target].pop(count)
 
     def give_up(self, target: Target, count: int) -> list[Run]:
-        """Remove the first messages, which cannot be moved, and return them."""
+        """Remove and return the first messages, which cannot be moved."""
         chain = self._chains[target]
         runs = chain.pop(count)
         chain.break_off()
         return runs
 
     def retarget(self, source: Target, target: Target) -> None:
-        """Let everything that was to go to one target go to another one."""
+        """Move the chain of one target to the end of another's."""
         chain = self._chains.get(source)
         if chain is None or source == target:
             return
@@ -230,6 +230,6 @@ class PendingDeadLetters:
         chain.break_off()
 
     def drop(self, first: int, end: int) -> None:
-        """Forget messages in a range of offsets: they are gone here, and must not get there."""
+        """Remove messages in a range of offsets, which are gone and must not be moved."""
         for chain in self._chains.values():
             chain.drop(first, end)

@@ -1,8 +1,8 @@
-"""The state of one partition of a queue, which the entries of its journal determine.
+"""State of one partition of a queue, determined by the entries of its journal.
 
-Pure: no clock, no I/O. Only `apply` changes what is decided. What depends on the time (whether a
-lease has ended) and on the log (how many unreceived messages there are) is derived, and no entry
-means anything else because of it: every broker that applies the same entries has the same state.
+Pure: no clock, no I/O. Only `apply` changes decided state. State that depends on the time (whether
+a lease has ended) and on the log (the number of unreceived messages) is derived, and does not
+change the meaning of an entry: every broker that applies the same entries has the same state.
 Kafka's counterpart is `SharePartition`. `state.message_state` explains the states of a message.
 """
 
@@ -66,12 +66,12 @@ from tidelog.wire.messages.redrives import RedriveStatus
 TIMERS_PER_STEP: Final = 2_000
 """Leases or delays that end in one `advance_in_part`, or those of its last millisecond if more."""
 _EPOCH_BITS: Final = 40
-"""Ids of leases below those of one leader epoch: at 10,000 a second they last for three years."""
+"""Bits of a lease id below the leader epoch: at 10,000 leases a second they last three years."""
 
 StatefulPiece = tuple[int, int, MessageState, MessageStatus]
-"""First offset, end, and the state and status that all messages in between have."""
+"""First offset, end, and the state and status of all messages in between."""
 Change = Callable[[MessageStatus], MessageStatus | None]
-"""What becomes of messages; `None`: they are done."""
+"""Returns the new status of messages; `None`: they are done."""
 
 
 class MessageCounts(NamedTuple):
@@ -85,63 +85,63 @@ class MessageCounts(NamedTuple):
 
 @final
 class QueueState:
-    """What a journal says, and what follows from it now.
+    """State from a journal, and the state derived from it now.
 
     Invariant: every message below `cursor` is in `runs`, or deleted. Every message from it on is
     unreceived and in no run. Records that are no messages count as deleted.
 
     No two leases have the same id, even if the journal lost one of them (with `receive_acks`
-    `leader`, a receive does not wait until it is committed): each leader epoch has ids of its own,
-    and they grow with it.
+    `leader`, a receive does not wait until it is committed): each leader epoch has its own ids, and
+    they grow with it.
     """
 
     def __init__(self, make_order: MakeOrder) -> None:
         self.cursor = 0
-        """The first offset that was neither received nor skipped."""
+        """First offset that was neither received nor skipped."""
         self.applied_lease_end = 1
-        """Above all lease ids of the journal; `next_lease_id` is the one to use."""
+        """End of the lease ids in the journal; `next_lease_id` is the one to use."""
         self.void_below_lease_id = 1
-        """Receipts of older leases are void: a seek came after them."""
+        """Receipts of older leases are void, after a seek."""
         self.purged_below = 0
         """End of the last purge: messages below it have no duplicates."""
         self.runs = MessageRuns()
         self.moves = PendingDeadLetters()
         self.attempts = ReceiveAttempts()
         self.redrive: Redrive | None = None
-        """The redrive that runs, or ran last."""
+        """Redrive that runs, or the last one that ran."""
         self.unreceived = UnreceivedRecords(0, 0)
         self.version = 0
-        """Grows with each change of messages that have come, by entries or by time."""
+        """Grows with each change of known messages, by entries or by time."""
         self.order: DeliveryOrder | None = None
         """`None` until `start`."""
         self._make_order = make_order
         self._snapshot: SnapshotReader | None = None
         self._lease_ids_from = 1
 
-    # -- what it says now -----------------------------------------------------------------------
+    # -- current state --------------------------------------------------------------------------
 
     @property
     def time_ms(self) -> int:
-        """The time here: the largest one that was seen."""
+        """Time of the queue: the largest so far."""
         return self.runs.time_ms
 
     @property
     def next_lease_id(self) -> int:
-        """The id of the next lease: above all ids that were used, also by leases that were lost."""
+        """Id of the next lease: above all ids that were used, also by lost leases."""
         return max(self.applied_lease_end, self._lease_ids_from)
 
     @property
     def low_water_mark(self) -> int:
-        """All messages below it are deleted; never decreases, except by a seek."""
+        """Offset below which all messages are deleted; never decreases, except by a seek."""
         first = self.runs.first
         return self.cursor if first is None else min(first, self.cursor)
 
     @property
     def records_from(self) -> int:
-        """The offset that the next `on_records` begins with.
+        """Offset at which the next `on_records` begins.
 
         `start` and `on_records` change it, and so do a seek and the removal of messages: after
-        these, records are told from here, even if they were told before.
+        these, records are reported from here, even if they were reported before.
         """
         return self.unreceived.end
 
@@ -149,20 +149,20 @@ class QueueState:
     def is_ready(self) -> bool:
         """Whether it knows enough records to take commands.
 
-        Messages of a FIFO queue may be received and settled before: it hands out what it was told
-        of, in order. To be purged, counted or browsed it has to know all.
+        Messages of a FIFO queue may be received and settled before: it delivers those that it
+        knows, in order. To be purged, counted or browsed it has to know all.
         """
         return self.order is not None and self.unreceived.end >= self.cursor
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next messages become visible by themselves, in Unix milliseconds."""
+        """Time at which the next messages become visible by themselves, in Unix milliseconds."""
         times = (self.runs.next_deadline_ms(), self.unreceived.next_deadline_ms())
         return min((time for time in times if time is not None), default=None)
 
     @property
     def background_work(self) -> BackgroundWork:
-        """What the queue has to do without a request."""
+        """Work of the queue that needs no request."""
         redrive = self.redrive
         if redrive is not None and redrive.status is RedriveStatus.RUNNING:
             return BackgroundWork.MOVES
@@ -170,7 +170,7 @@ class QueueState:
 
     @property
     def redriven_on_the_way(self) -> int:
-        """How many messages that the redrive took out are neither at their target nor back."""
+        """Number of messages of the redrive that are neither at their target nor back."""
         return 0 if self.redrive is None else self.moves.count_of(self.redrive.number)
 
     def counts(self) -> MessageCounts:
@@ -207,13 +207,13 @@ class QueueState:
                 yield visible_from, stop, MessageState.VISIBLE, SKIPPED
 
     def count_below(self, end: int) -> int:
-        """Return how many messages there are below an offset."""
+        """Return the number of messages below an offset."""
         below = self.runs.pieces(self.low_water_mark, min(end, self.cursor))
         unreceived = self.unreceived.messages(self.cursor, min(end, self.unreceived.end))
         return sum(stop - at for at, stop, _ in below) + sum(stop - at for at, stop in unreceived)
 
     def dead_letters(self, batch: DeadLetterBatch) -> list[DeadLetters]:
-        """Return what the headers of dead letters say, in the order of the batch."""
+        """Return the fields for the headers of dead letters, in the order of the batch."""
         return [
             DeadLetters(
                 at,
@@ -228,7 +228,7 @@ class QueueState:
         ]
 
     def snapshot(self) -> list[JournalFrame]:
-        """Return all of it as frames, of the time of the last `advance`."""
+        """Return the state as frames, of the time of the last `advance`."""
         entries = snapshot_entries(
             SnapshotStarted(
                 self.cursor,
@@ -244,10 +244,10 @@ class QueueState:
         )
         return [JournalFrame(self.time_ms, [entry], self.background_work) for entry in entries]
 
-    # -- what no entry decides: time, and records -----------------------------------------------
+    # -- changes without entries: time, and records ---------------------------------------------
 
     def advance(self, now_ms: int) -> int:
-        """Let time pass to `now_ms`; return the time then, which is never less than before."""
+        """Let time pass to `now_ms`; return the new time, which never decreases."""
         for first, end, deliver_at_ms in self.unreceived.pop_due(now_ms):
             self._tell_visible(first, end, deliver_at_ms)
         for first, end, status in self.runs.advance(now_ms):
@@ -255,9 +255,9 @@ class QueueState:
         return self.runs.time_ms
 
     def advance_in_part(self, now_ms: int) -> bool:
-        """Let time pass, no further than some thousand leases or delays end; return if it is now.
+        """Let time pass by some thousand leases or delays; return whether it is `now_ms`.
 
-        To be repeated when others had their turn; any command lets the rest of it pass first.
+        To be repeated after other commands; any command lets the rest of the time pass first.
         Messages become visible in the order of their times, and each part ends at a time: so the
         order of delivery is the same as if time passed at once.
         """
@@ -273,7 +273,7 @@ class QueueState:
         self._lease_ids_from = max(1, leader_epoch << _EPOCH_BITS)
 
     def start(self) -> None:
-        """Begin to deliver messages; from now on the order learns of all changes."""
+        """Begin to deliver messages; the order follows all changes from now on."""
         start = self.cursor
         order = self._make_order(start)
         if order.needs_all_records:
@@ -295,12 +295,12 @@ class QueueState:
         *,
         deliver_at_ms: int = 0,
     ) -> None:
-        """Learn of committed records `[first, end)`; they never become uncommitted.
+        """Add committed records `[first, end)`; they never become uncommitted.
 
         Args:
             first: Equal to `records_from`.
-            end: Exclusive.
-            fields: One for each record, `None` if none says anything; then a stretch of any length
+            end: Exclusive end.
+            fields: One for each record, `None` if none has fields; then a stretch of any length
                 costs the same.
             deliver_at_ms: For all of them, if `fields` is `None`: 0, or a time in Unix
                 milliseconds before which they are not delivered.
@@ -326,9 +326,9 @@ class QueueState:
                 self.order.on_invisible(start, delay_end, is_in_flight=False)
 
     def on_chunks(self, first: int, end: int) -> None:
-        """Learn of committed records `[first, end)` that are chunks of large messages.
+        """Add committed records `[first, end)` that are chunks of large messages.
 
-        As `on_records` with fields that say so, and costs the same for a stretch of any length.
+        Same as `on_records` with such fields, at the same cost for a stretch of any length.
         """
         self.on_records(first, end, None, deliver_at_ms=0)
         self._skip_chunks(max(first, self.cursor), end)
@@ -340,7 +340,7 @@ class QueueState:
             self.order.on_deleted(first, end)
 
     def _tell_past(self, first: int, end: int) -> None:
-        """Tell the order the states of messages that are older than it."""
+        """Report the states of older messages to a new order."""
         assert self.order is not None
         at = first
         for piece_first, piece_end, status in self.runs.pieces(first, end):
@@ -359,7 +359,7 @@ class QueueState:
     def quarantine(self, first: int, end: int) -> None:
         """Do not deliver messages of a range for now: this replica cannot read their records.
 
-        Nothing of this is in the journal, and no state of a message changes.
+        The quarantine is not in the journal, and changes no state of a message.
         """
         if self.order is not None:
             for piece_first, piece_end, _ in self._visible(first, end):
@@ -369,17 +369,17 @@ class QueueState:
         """Deliver messages of a range again."""
         if self.order is not None:
             for piece_first, piece_end, since_ms in self._visible(first, end):
-                # What became visible only during the quarantine is offered already.
+                # Messages that became visible only during the quarantine are offered already.
                 self.order.on_invisible(piece_first, piece_end, is_in_flight=False)
                 self.order.on_visible(piece_first, piece_end, since_ms)
 
     def _visible(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Yield which messages of a range are visible, and since when."""
+        """Yield the visible messages of a range, and since when they are visible."""
         for piece_first, piece_end, state, status in self.pieces(first, end):
             if state is MessageState.VISIBLE:
                 yield piece_first, piece_end, status.visible_at_ms
 
-    # -- what is decided ------------------------------------------------------------------------
+    # -- changes by entries ---------------------------------------------------------------------
 
     def apply(self, frame: JournalFrame) -> None:
         """Apply the entries of one frame; each frame once, in order."""
@@ -571,7 +571,7 @@ class QueueState:
         if self.order is None:
             return
         if end >= self.unreceived.end:
-            # No message that it knows is left: a new order does not need to learn of each one.
+            # All known messages are gone: a new order does not need to learn of each one.
             self.start()
         else:
             self.order.on_deleted(start, end)
@@ -617,7 +617,7 @@ class QueueState:
             self.attempts.received(attempt)
         self.runs.fill(reader.runs)
 
-    # -- how it is changed ----------------------------------------------------------------------
+    # -- changes of messages --------------------------------------------------------------------
 
     def _skip_to(self, end: int) -> None:
         """Skip all unreceived messages below an offset."""

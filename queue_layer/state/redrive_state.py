@@ -1,4 +1,4 @@
-"""The job that moves messages of a queue elsewhere, mostly dead letters back.
+"""Redrive of a queue partition: a job that moves messages, mostly dead letters back.
 
 Pure: declarations.
 """
@@ -13,45 +13,45 @@ from tidelog.wire.messages.redrives import RedriveStatus
 @final
 @dataclass(frozen=True, slots=True)
 class Redrive:
-    """The redrive of one partition that runs, or ran last."""
+    """The redrive of one partition that runs, or the last one that ran."""
 
     end: int
-    """Exclusive: what came after it began stays."""
+    """Exclusive end: messages that came after its start stay."""
     next_offset: int
-    """Below it all was looked at."""
+    """Offset below which all messages were looked at."""
     to_move: int
-    """How many messages there were when it began, filtered or not."""
+    """Messages at its start, matching its filter or not."""
     started_ms: int
     number: int = 1
-    """Of all redrives of this partition, from 1 on."""
+    """Number among all redrives of this partition, from 1 on."""
     taken: int = 0
-    """How many it has taken out of the queue."""
+    """Messages that it has taken out of the queue."""
     moved: int = 0
-    """How many of those are where they were to go."""
+    """Taken messages that are at their target."""
     failed: int = 0
-    """How many of those could not be moved, and are visible again."""
+    """Taken messages that could not be moved, and are visible again."""
     skipped: int = 0
-    """How many it has looked at and left: it is not for them, or they have no place to go to."""
+    """Messages that stay: they do not match the filter, or have no destination."""
     status: RedriveStatus = RedriveStatus.RUNNING
     ended_ms: int | None = None
-    """When all was looked at, or it was cancelled; `None` while it runs."""
+    """End, after the last message or by a cancellation; `None` while it runs."""
     destination: bytes | None = None
-    """Topic id; `None` for where each message came from."""
+    """Topic id; `None` for the source of each message."""
     messages_per_s: int | None = None
     origin_queue: str | None = None
     """Only messages from this queue."""
     reason: str = ""
-    """Why it failed or was cancelled."""
+    """Reason of a failure or cancellation."""
 
     @property
     def left(self) -> int:
-        """How many it has not looked at; others may have received some of them meanwhile."""
+        """Number of messages that were not looked at; some may have been received meanwhile."""
         if self.status is RedriveStatus.COMPLETED:
             return 0
         return max(0, self.to_move - self.taken - self.skipped)
 
     def snapshot(self) -> SnapshotRedrive:
-        """Return what a snapshot keeps of it."""
+        """Return the fields for a snapshot."""
         return SnapshotRedrive(
             self.status,
             self.end,
@@ -72,7 +72,7 @@ class Redrive:
 
     @classmethod
     def from_snapshot(cls, kept: SnapshotRedrive) -> "Redrive":
-        """Return the redrive that a snapshot kept."""
+        """Return the redrive of a snapshot."""
         return cls(
             end=kept.end,
             next_offset=kept.next_offset,

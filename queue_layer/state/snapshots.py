@@ -1,7 +1,7 @@
-"""The whole state of a partition of a queue as entries, and back.
+"""Snapshots of a queue partition: the whole state as entries, and back.
 
-Pure: no clock, no I/O. A snapshot is as many entries as it needs, so that none of them is larger
-than what a log takes as one record, and it counts when its last one is there.
+Pure: no clock, no I/O. A snapshot is as many entries as it needs, so that none of them is above the
+limit of a record. It is valid once its last entry is there.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,31 +26,32 @@ from tidelog.wire.messages.queue_journal import (
 from tidelog.wire.messages.queues import Run
 
 SNAPSHOT_PARTS: Final = (SnapshotMoreMoves, SnapshotMoreAttempts, SnapshotRuns, SnapshotEnded)
-"""Entries behind the first one of a snapshot."""
+"""Entries after the first one of a snapshot."""
 RUNS_PER_PART: Final = 5_000
-"""At some 40 bytes each, and at most 82, a part is far below the limit of a record."""
+"""Maximum runs of a part: at some 40 bytes each, and at most 82, far below the limit of a record.
+"""
 TEXT_BYTES_PER_PART: Final = 64 * 1024
-"""Of holders and reasons, and one pair of them more."""
+"""Maximum bytes of holders and reasons in a part, plus one pair of them."""
 STATE_BYTES_PER_PART: Final = 128 * 1024
-"""Of moves, or of attempts; one of them may come on top."""
+"""Maximum bytes of moves or attempts in a part; one of them may come on top."""
 _RUN_BYTES: Final = 19
-"""Of a first offset and a count, at most."""
+"""Maximum bytes of a first offset and a count."""
 _STATE_BYTES: Final = 64
-"""Of an attempt, a batch of moves or a target, at most, besides the runs."""
+"""Maximum bytes of an attempt, a batch of moves or a target, in addition to the runs."""
 BYTES_SINCE_MIN: Final = 512 * 1024
-"""At some 60 bytes for a receive of messages that follow each other and their deletion, that is
-about half a second for whoever takes over."""
+"""Minimum journal bytes between snapshots. A receive of consecutive messages and their deletion
+take some 60 bytes, so loading that much costs a new leader about half a second."""
 
 _PAIR_BYTES: Final = 11
-"""Of a pair of texts, at most, besides what they say."""
+"""Maximum bytes of a pair of texts, in addition to the texts."""
 
 
 def is_snapshot_due(*, bytes_since: int, snapshot_bytes: int) -> bool:
     """Return whether the journal has grown enough since the last snapshot to write another one.
 
-    It is half as long as the snapshot and at least 512 KiB. So of all that is written at most two
-    thirds are snapshots; but byte by byte those cost a tenth of other entries, to make and to load,
-    and whoever takes over serves nobody until it has loaded all.
+    The threshold is half the size of the snapshot, and at least 512 KiB. So at most two thirds of
+    all writes are snapshots. Their bytes cost a tenth of those of other entries, to make and to
+    load, and a new leader serves no requests until it has loaded all.
     """
     return bytes_since > max(BYTES_SINCE_MIN, snapshot_bytes // 2)
 
@@ -70,7 +71,7 @@ def snapshot_entries(
 def started_in_parts(
     started: SnapshotStarted,
 ) -> Iterator[SnapshotStarted | SnapshotMoreMoves | SnapshotMoreAttempts]:
-    """Yield the beginning of a snapshot, as one entry wherever that is small enough."""
+    """Yield the start of a snapshot, as one entry wherever that is small enough."""
     moves, *more_moves = list(_cut_moves(started.moves)) or [[]]
     attempts, *more_attempts = list(_cut_attempts(started.attempts)) or [[]]
     yield replace(started, moves=moves, attempts=attempts)
@@ -134,7 +135,7 @@ def runs_in_parts(
                 first - at,
                 end - first,
                 status.stored,
-                # What was never received may wait for years, or since ever.
+                # A time of unreceived messages may be years from now, or unset.
                 status.visible_at_ms - (now_ms if is_received else 0),
                 status.receive_count,
                 now_ms - status.first_received_ms if is_received else 0,
@@ -164,7 +165,7 @@ class SnapshotReader:
         self._at = 0
 
     def add(self, part: SnapshotMoreMoves | SnapshotMoreAttempts | SnapshotRuns) -> None:
-        """Take the next part."""
+        """Add the next part."""
         match part:
             case SnapshotMoreMoves():
                 self.moves += part.moves

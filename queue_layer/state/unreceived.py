@@ -1,6 +1,6 @@
-"""Records from the cursor on: how many there are, and which of them have to wait.
+"""Records from the cursor on: their number, and which of them are delayed.
 
-Pure: no clock, no I/O. Nothing of this is in the journal: it follows from the log.
+Pure: no clock, no I/O. None of this is in the journal: it follows from the log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,46 +13,46 @@ from tidelog.queue_layer.ordering.delivery_order import RecordFields
 
 @final
 class UnreceivedRecords:
-    """The records from the cursor on.
+    """Records from the cursor on.
 
-    Invariants: `delayed_count` is the number of offsets in `_times` whose time has not come, and
-    `chunk_count` that of those in `_chunks`; all of them lie in `[cursor, end)`.
+    Invariants: `delayed_count` is the number of offsets in `_times` whose time is in the future,
+    and `chunk_count` is the number of those in `_chunks`; all of them are in `[cursor, end)`.
     """
 
     def __init__(self, start: int, now_ms: int) -> None:
         self.end = start
-        """The end of all records that came."""
+        """End of all known records."""
         self.delayed_count = 0
         self.chunk_count = 0
-        """Records that are no messages, but parts of large ones."""
+        """Records that are no messages, but chunks of large ones."""
         self._time_ms = now_ms
         self._times: RangeMap[int] = RangeMap()
-        """When records are visible that had to wait, also if that has passed."""
+        """Delivery times of delayed records, past ones included."""
         self._chunks: RangeMap[None] = RangeMap()
         self._timers = VisibilityTimers(self._is_current)
 
     def on_records(self, end: int) -> None:
-        """Learn that there are records up to an offset."""
+        """Add records up to an offset."""
         self.end = end
 
     def delay(self, first: int, end: int, deliver_at_ms: int) -> None:
-        """Learn that some of those that came have to wait, or had to."""
+        """Set the delivery time of records, in the past or the future."""
         begins = self._times.put(first, end, deliver_at_ms)
         if deliver_at_ms > self._time_ms:
             self.delayed_count += end - first
             self._timers.add(deliver_at_ms, begins)
 
     def skip_chunks(self, first: int, end: int) -> None:
-        """Learn that some of those that came are no messages."""
+        """Mark records as chunks, which are no messages."""
         self._chunks.put(first, end, None)
         self.chunk_count += end - first
 
     def chunks(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield which of some records are no messages."""
+        """Yield the records of a range that are no messages."""
         return ((first, end) for first, end, _ in self._chunks.pieces(first, end))
 
     def messages(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield which of some records are messages."""
+        """Yield the records of a range that are messages."""
         if not self.chunk_count:
             if first < end:
                 yield first, end
@@ -65,7 +65,7 @@ class UnreceivedRecords:
             yield first, end
 
     def delayed(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Yield which of some records have to wait now, and until when."""
+        """Yield the records of a range that are delayed now, with their times."""
         if self.delayed_count:
             for piece in self._times.pieces(first, end):
                 if piece[2] > self._time_ms:
@@ -73,15 +73,15 @@ class UnreceivedRecords:
 
     @property
     def has_times(self) -> bool:
-        """Whether some have to wait or had to."""
+        """Whether any record has a delivery time, past or future."""
         return len(self._times) > 0
 
     def timed(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Yield which of some records have to wait or had to, and until when."""
+        """Yield the records of a range that have a delivery time, with that time."""
         return self._times.pieces(first, end)
 
     def remove(self, first: int, end: int) -> None:
-        """Learn that records were received, skipped or removed."""
+        """Remove records that were received, skipped or removed."""
         if self.chunk_count:
             self.chunk_count -= sum(last - at for at, last, _ in self._chunks.cut(first, end))
         if not len(self._times):
@@ -94,11 +94,11 @@ class UnreceivedRecords:
             self._timers.add(rest[1], end)
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the next ones have waited enough."""
+        """Return the next delivery time."""
         return self._timers.next_ms()
 
     def pop_due(self, now_ms: int) -> list[tuple[int, int, int]]:
-        """Return ranges that have waited enough, and when they had; they are not delayed now."""
+        """Return ranges whose delivery time has come, with it; they are not delayed any more."""
         if now_ms <= self._time_ms:
             return []
         due: list[tuple[int, int, int]] = []
@@ -111,7 +111,7 @@ class UnreceivedRecords:
         return due
 
     def time_of(self, count: int, now_ms: int) -> int:
-        """Return a time, up to now, until which so many ranges have waited; now if fewer have."""
+        """Return the time by which `count` ranges become visible, `now_ms` at most."""
         return self._timers.time_of(count, now_ms)
 
     def _is_current(self, time_ms: int, first: int) -> bool:
@@ -136,7 +136,7 @@ def chunks_in(
 def delays_in(
     first: int, end: int, fields: Sequence[RecordFields] | None, *, deliver_at_ms: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield ranges of records that say when they are to be delivered, and that time."""
+    """Yield ranges of records with a delivery time, and that time."""
     if fields is None:
         if deliver_at_ms:
             yield first, end, deliver_at_ms
