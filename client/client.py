@@ -131,8 +131,8 @@ class Client:
                 one name are committed in the order of their ids.
             transaction_id: Number of the transaction. It is committed once; later calls for it
                 succeed and do nothing.
-            timeout: Seconds that the cluster keeps the transaction after the last staged record,
-                from 1 s to 24 h.
+            timeout: Seconds that the cluster keeps the transaction after the last keep-alive of its
+                tasks, from 1 s to 24 h.
 
         Raises:
             ConfigError: The timeout is out of range.

@@ -24,7 +24,7 @@ RebalanceCallback = Callable[[list[TopicPartition]], Awaitable[object]]
 """Callback with the partitions of a rebalance, sorted."""
 
 _IDEMPOTENT_IN_FLIGHT_MAX = 5
-"""A broker remembers so many batches of each producer; it would reject a retry of an older one."""
+"""Batches of each producer that a broker remembers; it would reject a retry of an older one."""
 
 
 def _refuse(what: str, problems: dict[str, bool]) -> None:

@@ -95,7 +95,7 @@ class QueuePartition:
     # -- receiving and settling -----------------------------------------------------------------
 
     def plan(self, command: ReceiveCommand, *, now_ms: int) -> ReceivePlan:
-        """Return an offer of messages; iterate over it, take what is enough, then `receive`."""
+        """Return an offer of messages; iterate over it, take enough messages, then `receive`."""
         now_ms = self.state.advance(now_ms)
         return ReceivePlan(self.state, self.config, command, now_ms=now_ms)
 

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 async def first_success(
     ways: Iterable[Callable[[], Awaitable[Result]]], *, head_start: float
 ) -> Result:
-    """Return what the first way to succeed returns; the others are cancelled.
+    """Return the result of the first way to succeed; cancel the others.
 
     Args:
         ways: Each starts when the one before it has failed, or has had its head start. There is

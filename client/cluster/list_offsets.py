@@ -25,7 +25,7 @@ from tidelog.wire.messages.offset_ranges import (
 from tidelog.wire.protocol import api
 
 OffsetSpec = Literal["earliest", "latest"] | int
-"""The first readable record, the end of what is readable, or the first record of this time (Unix
+"""The first readable record, the high watermark, or the first record of this time (Unix
 milliseconds) or later."""
 
 _Queries = dict[TopicPartition, OffsetQuery]

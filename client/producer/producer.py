@@ -453,7 +453,7 @@ class Producer:
         return list(self._accumulator.places_by_partition(topic, keys).items())
 
     async def _wait_free(self, size: int) -> None:
-        """Send everything, and wait until so many bytes of the buffer are free."""
+        """Send everything, and wait until `size` bytes of the buffer are free."""
         self._sender.send()
         while self._accumulator.free_bytes < size:
             await self._wait_progress()

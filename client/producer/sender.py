@@ -39,7 +39,7 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import Outcome, RpcConnection
 
 _REQUEST_BYTES_MAX = 4 << 20
-"""Maximum bytes of a request in which batches of several partitions share."""
+"""Maximum bytes of a request shared by batches of several partitions."""
 _HEADER_BYTES_MAX = 64 << 10
 """Upper bound of the bytes of a produce request without its batches."""
 _PATIENCE = 1.25

@@ -100,7 +100,7 @@ class Queue:
 
         Args:
             value: The message, of up to 1 GiB: bytes, a file open for reading bytes, or an
-                asynchronous iterable of bytes. A value above `max_message_bytes` is sent in chunks.
+                asynchronous iterable of bytes. A value too long for one record is sent in chunks.
             fields: `key` or `group`, which are the same: messages with the same one are in one
                 partition, and in order in a FIFO queue, which requires it. `headers`: pairs of name
                 and value. `delay`: seconds until it becomes visible, without a limit, counted from

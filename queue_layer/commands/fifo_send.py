@@ -143,8 +143,8 @@ class SentMessages:
             )
         if DELIVER_AT_HEADER in fields:
             raise InvalidRequestError(
-                "messages of a FIFO queue have no delays of their own, for they would hold back"
-                " what is behind them; the queue can have one (delivery_delay_ms)"
+                "messages of a FIFO queue have no delays of their own, because they would block"
+                " later messages of their group; the queue can have one (delivery_delay_ms)"
             )
         if PRIORITY_HEADER in fields:
             raise InvalidRequestError("a FIFO queue has an order of its own, and no priorities")

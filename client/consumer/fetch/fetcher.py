@@ -194,8 +194,8 @@ class Fetcher:
             return
         if self._in_flight_batch.is_revoked:
             raise PartitionNotOwnedError(
-                f"{tp.topic}/{tp.partition} was lost while a record of it was in hand: others have"
-                f" it now, and will be given the record too; go on with the next one"
+                f"{tp.topic}/{tp.partition} was lost while a record of it was in hand: another"
+                f" member has it now and gets the record, too; continue with the next record"
             )
         self._in_flight_batch.ack(self.position(tp) or 0)
 

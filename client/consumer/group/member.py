@@ -258,7 +258,7 @@ class GroupMember:
                 return await cluster.call_controller(
                     api.GROUP_HEARTBEAT, request, is_repeatable=True
                 )
-            raise RequestTimedOutError(f"group {self._group_id} does not hear that a member leaves")
+            raise RequestTimedOutError(f"group {self._group_id} did not answer a leave request")
         connection = await cluster.controller_connection()
         return await cluster.call_once(
             connection, api.GROUP_HEARTBEAT, request, patience=_HEARTBEAT_PATIENCE_S
