@@ -120,7 +120,7 @@ def _machines(results: Sequence[RowResult]) -> str:
     rough = sum(each.is_quick for each in results)
     if rough:
         lines.append(f"- {rough} of {len(results)} rows are rough: measured with `--quick`")
-    return "\n".join([*lines, f"- measured beside: {', '.join(versions) or 'nobody'}", ""])
+    return "\n".join([*lines, f"- measured beside: {', '.join(versions) or 'none'}", ""])
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

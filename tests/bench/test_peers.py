@@ -1,4 +1,4 @@
-"""The pure parts of the benchmark beside other systems."""
+"""Pure parts of the benchmark beside other systems."""
 
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -35,17 +35,17 @@ def _result_of(ours: list[Sample], theirs: list[Sample], peer: str = "kafka") ->
     return RowResult(_ROW, "100 B, 1 partition", peer, ours, theirs, is_quick=True)
 
 
-def test_a_ratio_is_of_pairs_that_were_measured_one_after_the_other() -> None:
+def test_a_ratio_compares_consecutive_measurements() -> None:
     result = _result([10, 40, 90], [10, 20, 30])
     assert result.ratio("produced") == Spread(2, 1, 3)
 
 
-def test_there_is_no_ratio_to_nothing() -> None:
+def test_a_ratio_to_zero_is_undefined() -> None:
     result = _result([0.5, 0.5], [0.0, 0.0], "idle_cpu")
     assert result.ratio("idle_cpu").median == pytest.approx(500)
 
 
-def test_a_percentile_is_a_value_that_was_measured() -> None:
+def test_a_percentile_is_a_measured_value() -> None:
     ordered = [float(number) for number in range(1, 1001)]
     assert percentile(ordered, 0.5) == 500
     assert percentile(ordered, 0.99) == 990
@@ -59,20 +59,20 @@ def test_latencies_are_summarised_in_milliseconds() -> None:
     assert percentiles([]) == {}
 
 
-def test_a_message_is_due_at_its_time_whatever_happened_before() -> None:
+def test_a_message_is_due_at_its_scheduled_time_after_a_stall() -> None:
     schedule = Schedule(start=100.0, rate=50.0, count=1000)
     assert schedule.due_at(0) == 100.0
     assert schedule.due_at(25) == 100.5
     assert schedule.due_count(99.9) == 0
     assert schedule.due_count(100.0) == 1
-    # A halt of a second makes 50 messages due at once, each at its own time.
+    # A pause of a second makes 50 messages due at once, each at its own time.
     assert schedule.due_count(101.0) - schedule.due_count(100.0) == 50
     assert schedule.due_count(1e6) == 1000
 
 
 def test_latency_counts_from_when_a_message_was_due() -> None:
     gate = Gate()
-    gate.saw(due_value(-1.0e9, b"." * 100))  # No time: it says nothing.
+    gate.saw(due_value(-1.0e9, b"." * 100))  # A message without a due time is ignored.
     gate.saw(b"." * 100)
     assert not gate.arrived
     value = due_value(1.5, b"." * 100)
@@ -81,7 +81,7 @@ def test_latency_counts_from_when_a_message_was_due() -> None:
     assert len(gate.arrived) == 1
 
 
-def test_what_is_due_is_taken_once_and_some_of_it_says_when_it_was_due() -> None:
+def test_due_messages_are_taken_once_and_some_carry_their_due_time() -> None:
     pace = Pace(_order(count=1_000, rate=1e9, sample_every=10), 0.0)
     taken = pace.take(600)
     assert len(taken) == 600
@@ -91,7 +91,7 @@ def test_what_is_due_is_taken_once_and_some_of_it_says_when_it_was_due() -> None
     assert pace.delay() == 0
 
 
-def test_a_delayed_message_says_when_its_delay_ends() -> None:
+def test_a_delayed_message_carries_the_end_of_its_delay() -> None:
     gate = Gate()
     for delay_s in (-3.0, 3.0):
         first, second = delayed_values(_order(value_bytes=100), 2, delay_s)
@@ -102,7 +102,7 @@ def test_a_delayed_message_says_when_its_delay_ends() -> None:
     assert late - early == pytest.approx(6.0, abs=1.0)
 
 
-def test_a_message_that_expires_is_late_from_the_end_of_the_lease_that_was_asked_for() -> None:
+def test_redelivery_latency_counts_from_the_end_of_the_requested_lease() -> None:
     gate = Gate()
     expiries = Expiries(gate, 2.0)
     expiries.took(-10.0, b"a")
@@ -114,7 +114,7 @@ def test_a_message_that_expires_is_late_from_the_end_of_the_lease_that_was_asked
         expiries.took(0.0, b"a")
 
 
-def test_values_are_as_long_and_as_many_as_ordered() -> None:
+def test_values_have_the_ordered_number_and_size() -> None:
     for size, count in ((100, 25_000), (1_000, 3), (64_000, 600)):
         values = make_values(_order(value_bytes=size, count=count))
         assert len(values) == count
@@ -131,12 +131,12 @@ def test_threads_share_all_messages_and_no_message_twice() -> None:
     assert shared.is_done.is_set()
 
 
-def test_nobody_always_comes_first() -> None:
+def test_the_order_of_systems_rotates() -> None:
     assert [rotated(["a", "b", "c"], number)[0] for number in range(4)] == ["a", "b", "c", "a"]
     assert rotated([], 3) == []
 
 
-def test_how_much_is_measured_follows_the_rate_within_limits() -> None:
+def test_the_number_of_messages_follows_the_rate_within_limits() -> None:
     assert scaled(123_456, 2, low=10, high=1_000_000) == 240_000
     assert scaled(3, 2, low=10, high=1_000_000) == 10
     assert scaled(1e9, 2, low=10, high=1_000_000) == 1_000_000
@@ -165,7 +165,7 @@ def test_a_goal_without_a_peer_is_judged_by_the_best_one() -> None:
     assert verdict.result.peer == "fast"
 
 
-def test_rates_are_read_from_what_the_tools_of_kafka_write_of_the_latter_half() -> None:
+def test_rates_are_parsed_from_the_second_half_of_the_output_of_kafka_tools() -> None:
     produced = (
         "Warmup first 50000 records. Steady state results will print after the complete summary.\n"
         "50000 records sent, 9999.0 records/sec (0.95 MB/sec), 2.0 ms avg latency.\n"
@@ -188,7 +188,7 @@ def test_rates_are_read_from_what_the_tools_of_kafka_write_of_the_latter_half() 
             read(text)
 
 
-def test_servers_of_nats_are_ready_when_all_of_them_know_who_leads_all() -> None:
+def test_nats_servers_are_ready_when_all_know_every_leader() -> None:
     text = '{"meta_cluster": {"name": "bench", "leader": "bench-2", "cluster_size": 3}}'
     assert is_clustered(text, 3)
     assert not is_clustered(text.replace("bench-2", ""), 3)
@@ -196,7 +196,7 @@ def test_servers_of_nats_are_ready_when_all_of_them_know_who_leads_all() -> None
     assert not is_clustered("{}", 3)
 
 
-def test_a_replica_of_redis_is_ready_when_it_receives_all_and_appends_it_to_its_file() -> None:
+def test_a_redis_replica_is_ready_when_it_is_synced_with_an_append_only_file() -> None:
     lines = [
         "aof_enabled:1",
         "aof_rewrite_in_progress:0",
@@ -210,7 +210,7 @@ def test_a_replica_of_redis_is_ready_when_it_receives_all_and_appends_it_to_its_
         assert not is_in_sync("\r\n".join(lines).replace(ready, other))
 
 
-def test_only_tidelog_has_a_row_more_than_records_were_ordered() -> None:
+def test_only_tidelog_stores_an_extra_record() -> None:
     assert rows_of("tidelog", 400) == 401
     assert rows_of("kafka", 400) == 400
 
@@ -220,7 +220,7 @@ def test_less_is_better_for_cpu_and_latency() -> None:
     assert advantage(_result([1, 1], [4, 4]), "produced") == 0.25
 
 
-def test_results_that_were_kept_come_back(tmp_path: Path) -> None:
+def test_stored_results_are_loaded(tmp_path: Path) -> None:
     store = Store(tmp_path, machine="a machine", date="2026-11-23")
     store.versions = {"kafka": "4.3.1"}
     store.keep(_result([1, 2], [3, 4]))
@@ -249,11 +249,11 @@ def test_a_report_has_goals_losses_ratios_and_settings() -> None:
         assert f"(plots/{name})" in report.text
 
 
-def test_a_report_of_nothing_says_so() -> None:
-    assert "nobody" in make_report([], []).text
+def test_an_empty_report_lists_no_systems() -> None:
+    assert "measured beside: none" in make_report([], []).text
 
 
-def test_the_report_says_what_the_profiles_show() -> None:
+def test_the_report_summarises_the_profiles() -> None:
     assert "## Why\n" in make_report([], [], profiles="## Why\n").text
 
 

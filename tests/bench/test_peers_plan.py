@@ -1,4 +1,4 @@
-"""What the benchmark beside other systems measures, how long that takes, and what fails in it."""
+"""Plan of the benchmark beside other systems: its measurements, their time, and failures."""
 
 from collections.abc import Callable, Mapping
 from math import inf
@@ -56,7 +56,7 @@ def _system(name: str) -> System:
 
 
 class _Session:
-    """A session of systems of which nobody is real, with everything that it kept."""
+    """Session of fake systems, with its stored results."""
 
     def __init__(self, directory: Path, names: str, seconds_max: float = inf) -> None:
         self.store = Store(directory / "results")
@@ -78,53 +78,53 @@ class _Session:
         return [(each.row.case, each.name) for each in self.store.left_out()]
 
 
-def _failing(who: str, error: Callable[[str], Exception] = RuntimeError) -> Measure:
+def _failing(failing: str, error: Callable[[str], Exception] = RuntimeError) -> Measure:
     def measure(running: Running, name: str) -> Sample:
-        if running.system.name == who:
+        if running.system.name == failing:
             raise error(name)
         return {"worked": 1.0}
 
     return measure
 
 
-def test_a_system_that_fails_is_left_out_of_its_row_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_failing_system_is_left_out_of_its_row(tmp_path: Path) -> None:
     session = _Session(tmp_path, "tidelog one two")
-    session.run({"first": _failing("one", ValueError), "second": _failing("nobody")})
+    session.run({"first": _failing("one", ValueError), "second": _failing("none")})
     assert session.measured() == [("first", "two"), ("second", "one"), ("second", "two")]
     assert session.left_out() == [("first", "one")]
 
 
-def test_who_lets_others_wait_is_not_asked_again(tmp_path: Path) -> None:
+def test_a_hanging_system_is_not_measured_again(tmp_path: Path) -> None:
     session = _Session(tmp_path, "tidelog one two")
-    session.run({"first": _failing("one", HangError), "second": _failing("nobody")})
+    session.run({"first": _failing("one", HangError), "second": _failing("none")})
     assert session.measured() == [("first", "two"), ("second", "two")]
 
 
-def test_without_tidelog_there_is_nothing_to_compare_and_the_next_row_goes_on(
+def test_a_row_without_tidelog_is_skipped(
     tmp_path: Path,
 ) -> None:
     session = _Session(tmp_path, "tidelog one")
-    session.run({"first": _failing("tidelog"), "second": _failing("nobody")})
+    session.run({"first": _failing("tidelog"), "second": _failing("none")})
     assert session.measured() == [("second", "one")]
     assert session.left_out() == [("first", "tidelog")]
 
 
-def test_who_does_not_start_is_left_out_and_the_report_says_why(tmp_path: Path) -> None:
+def test_a_system_that_does_not_start_is_left_out_with_its_reason(tmp_path: Path) -> None:
     session = _Session(tmp_path, "tidelog broken two")
-    session.run({"first": _failing("nobody")})
+    session.run({"first": _failing("none")})
     assert session.measured() == [("first", "two")]
     text = make_report(session.store.load(), [], session.store.left_out()).text
     assert "- work-memory-one: broken is left out: OSError: it does not start" in text
 
 
-def test_when_the_time_is_up_rows_are_left_out_by_name(tmp_path: Path) -> None:
+def test_rows_beyond_the_time_limit_are_listed_as_left_out(tmp_path: Path) -> None:
     session = _Session(tmp_path, "tidelog one", seconds_max=3.0)
-    session.run({"first": _failing("nobody")})
+    session.run({"first": _failing("none")})
     assert session.measured() == []
     assert session.left_out() == [("first", "")]
 
 
-def test_what_is_measured_at_last_is_not_left_out_any_more(tmp_path: Path) -> None:
+def test_a_row_measured_later_is_not_listed_as_left_out(tmp_path: Path) -> None:
     store = Store(tmp_path)
     rows = [RowId("work", "memory-one", case) for case in ("first", "second")]
     for row in rows:
@@ -138,7 +138,7 @@ def _groups(**more: object) -> list[Group]:
     return make_groups(_ALL, _SYSTEMS, Wanted(tuple(Promise), **more))  # type: ignore[arg-type]
 
 
-def test_nothing_is_measured_that_only_one_system_can() -> None:
+def test_a_row_of_a_single_system_is_not_measured() -> None:
     for group in _groups():
         assert len(group.names) > 1
         for case in group.cases:
@@ -161,7 +161,7 @@ def test_only_rows_of_goals_are_measured_when_only_goals_are_wanted() -> None:
     assert {workload for workload, _ in found} == {"rates", "queues", "latency"}
 
 
-def test_nobody_is_started_who_is_not_measured() -> None:
+def test_only_measured_systems_are_started() -> None:
     (group,) = make_groups([DRAIN], _SYSTEMS, Wanted([Promise.MEMORY_ONE]))
     assert group.names == ["tidelog", "kafka"]
 
@@ -172,14 +172,14 @@ def test_cases_are_chosen_by_a_part_of_their_name() -> None:
     }
 
 
-def test_a_quick_run_has_what_it_is_asked_for_by_name_and_else_not_everything() -> None:
+def test_a_quick_run_excludes_slow_cases_unless_named() -> None:
     for text in ("own highest", "1000", "batch 001 workers 64"):
         quick = _groups(is_quick=True)
         assert not [case for group in quick for case in group.cases if text in case.name]
         assert _groups(is_quick=True, text=text)
 
 
-def test_three_copies_are_compared_beside_all_that_keep_as_many() -> None:
+def test_three_replicas_are_compared_with_systems_of_three_replicas() -> None:
     systems = {each.name: each for each in (TIDELOG, KAFKA, NATS, RABBITMQ, REDIS)}
     three = [Promise.MEMORY_THREE, Promise.FSYNC_THREE]
     found = {
@@ -200,7 +200,7 @@ def test_a_group_takes_as_long_as_all_repetitions_of_all_its_systems() -> None:
     assert group.seconds(6) == (2 * 2.0 + 3 * 1.0) * 6
 
 
-def test_what_is_left_follows_the_pace_so_far() -> None:
+def test_the_remaining_time_follows_the_pace_so_far() -> None:
     progress = Progress(100)
     assert progress.left(0) == 100
     progress.did(25)

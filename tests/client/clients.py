@@ -1,6 +1,6 @@
 """Clients of a real broker, in one process on virtual time.
 
-A test asks for `autojump_clock` itself: only then does time jump while everybody waits.
+A test requests `autojump_clock` itself: only then does time jump while all tasks wait.
 """
 
 from collections.abc import AsyncGenerator

@@ -1,8 +1,8 @@
-"""A cluster of several brokers, as a client sees it, with one broker behind it.
+"""Fake cluster of several brokers for clients, with one real broker behind it.
 
-Each front listens on an address of its own and speaks for one node. What concerns records it
-passes on to the broker, if it leads the partitions; where things are, all fronts say alike. A test
-moves leaders, stops and freezes fronts, and adds answers to other questions.
+Each front listens on its own address and speaks for one node. It forwards requests about records to
+the broker, if its node leads the partitions; all fronts return the same metadata. A test moves
+leaders, stops and freezes fronts, and adds answers to other requests.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -56,7 +56,7 @@ _OF_PARTITIONS = (*_OF_RECORDS, ReceiveRequest, SendRequest, SettleRequest)
 
 
 class _OfPartition(Protocol):
-    """Something that is asked about one partition."""
+    """Message about one partition."""
 
     @property
     def partition(self) -> int: ...
@@ -70,23 +70,23 @@ class Front:
         self.node_id = node_id
         self.address = (f"front-{node_id}", 8433)
         self.asked: list[AnyApi] = []
-        """What was asked here, in order."""
+        """Requests received here, in order."""
         self.is_frozen = False
-        """Whether nothing is answered; connections are made by the operating system."""
+        """Whether requests stay unanswered; the operating system still accepts connections."""
         self.is_ready = True
-        """Whether HELLO is answered well."""
+        """Whether HELLO succeeds."""
         self.lost_count = 0
-        """So many answers to `SEND` are still to be lost, with the connection."""
+        """Number of replies to `SEND` that are still to be lost, with the connection."""
         self.refusal: BrokerError | None = None
-        """What all questions but HELLO are answered with."""
+        """Error for all requests except HELLO."""
         self.refused: set[api.ApiKey] = set(api.ApiKey) - {api.ApiKey.HELLO}
-        """If there is a refusal: these."""
+        """Requests that the refusal is limited to."""
         self._cluster = cluster
         self._scope = trio.CancelScope()
         self._streams: list[Stream] = []
 
     async def run(self) -> None:
-        """Listen until stopped; then all connections break."""
+        """Listen until stopped; then break all connections."""
         self._scope = trio.CancelScope()
         listener = await self._cluster.network.listen(*self._cluster.listen_address(self))
         self.address = listener.address
@@ -102,13 +102,13 @@ class Front:
             self.break_connections()
 
     def break_connections(self) -> None:
-        """Break all connections; new ones can be made."""
+        """Break all connections; new ones can be opened."""
         streams, self._streams = self._streams, []
         for stream in streams:
             stream.reset() if isinstance(stream, MemoryStream) else stream.close()
 
     def stop(self) -> None:
-        """Stop, as when the process is killed."""
+        """Stop, like a killed process."""
         self._scope.cancel()
 
     async def _serve(self, stream: Stream) -> None:
@@ -139,7 +139,7 @@ class Front:
             nursery.cancel_scope.cancel()
 
     def _produce(self, request: Request, attachment: bytes, write_buffer: WriteBuffer) -> None:
-        """Pass on what is to be appended, in the order in which it came."""
+        """Forward batches to append, in the order of their arrival."""
         message = request.message
         assert isinstance(message, ProduceRequest)
         self.asked.append(cast("AnyApi", api.PRODUCE))
@@ -221,29 +221,29 @@ class Front:
 
 @final
 class FakeCluster:
-    """All fronts, and what they say."""
+    """All fronts, and the metadata that they return."""
 
     def __init__(self, world: World, upstream: RpcConnection, nursery: trio.Nursery) -> None:
         self.world = world
         self.network: Network = world.network
-        """Where fronts listen; a test may take that of the machine."""
+        """Network of the fronts; a test may use that of the machine."""
         self.fronts: dict[int, Front] = {}
         self.leaders: dict[int, tuple[int, int]] = {}
-        """Node and leader epoch of the partitions of this number; node 1 leads all others."""
+        """Node and leader epoch of partitions by number; node 1 leads all others."""
         self.in_sync: list[int] | None = None
-        """Replicas of all partitions that are said to be in sync; each is at the one broker."""
+        """Replicas of all partitions in the reported ISR; the data are at the one broker."""
         self.racks: dict[int, str] = {}
         self.controller_id: int | None = 1
         self.answers: dict[AnyApi, Callable[[int, object], Awaitable[object]]] = {}
-        """What is answered to other questions, given the node that is asked."""
+        """Answers to other requests, given the node that is asked."""
         self.receives: list[ReceiveRequest] = []
-        """Those that the broker was asked to answer, in order."""
+        """Requests forwarded to the broker, in order."""
         self.upstream = upstream
         self._nursery = nursery
         self._names: dict[bytes, str] = {}
 
     async def start(self, node_id: int) -> None:
-        """Let a node listen."""
+        """Start a node."""
         front = self.fronts.setdefault(node_id, Front(self, node_id))
         self._nursery.start_soon(front.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -255,7 +255,7 @@ class FakeCluster:
         return self.leaders.get(partition, (1, 0))
 
     async def metadata(self, request: MetadataRequest) -> MetadataReply:
-        """Say where everything is."""
+        """Return metadata with the addresses of the fronts."""
         reply = await self.upstream.ask(api.METADATA, request)
         topics = [
             TopicMetadata(
@@ -276,7 +276,7 @@ class FakeCluster:
         return MetadataReply("cluster", brokers, topics, self.controller_id)
 
     def with_leaders(self, reply: DescribeQueuesReply) -> DescribeQueuesReply:
-        """Say where queues are served: where the partitions are led."""
+        """Return descriptions of queues with the leaders of the partitions."""
         queues = [
             replace(
                 queue,
@@ -290,7 +290,7 @@ class FakeCluster:
         return DescribeQueuesReply(queues)
 
     def check_leader(self, node_id: int, message: _OfPartitions) -> None:
-        """Refuse what another node leads."""
+        """Refuse requests for partitions led by another node."""
         for each in _partitions_of(message):
             may_follow = isinstance(each, PartitionFetch) and each.from_follower
             number = each if isinstance(each, int) else each.partition
@@ -300,10 +300,10 @@ class FakeCluster:
     async def pass_on(
         self, served: AnyApi, message: object, attachment: bytes
     ) -> tuple[object, bytes]:
-        """Have the broker answer."""
+        """Forward a request to the broker."""
         if isinstance(message, ReceiveRequest):
             self.receives.append(message)
-            # When the connection of the client breaks, the broker must see that.
+            # When the connection of the client breaks, the broker must notice.
             async with self.world.client() as own:
                 return await own.call(served, message, take=_copied)
         pieces = [attachment] if attachment else []

@@ -1,4 +1,4 @@
-"""The way from a client to brokers, which breaks when a test says so."""
+"""Flaky network between a client and brokers, which a test can break."""
 
 from typing import final
 
@@ -10,9 +10,9 @@ class FlakyNetwork:
     """A client's view of a `MemoryNetwork`; see `wire.env.env.Network`."""
 
     def __init__(self, network: MemoryNetwork) -> None:
-        """Lead to `network`."""
+        """Connect to `network`."""
         self.network = network
-        """Where connections lead; a test changes it when brokers are started again."""
+        """Network behind it; a test changes it when brokers are restarted."""
         self.connect_count = 0
         self._streams: list[MemoryStream] = []
 
@@ -28,12 +28,12 @@ class FlakyNetwork:
         return stream
 
     def reset_all(self) -> None:
-        """Break every connection: what is under way on it is lost."""
+        """Break every connection: data in flight are lost."""
         streams, self._streams = self._streams, []
         for stream in streams:
             stream.reset()
 
     def silence_all(self) -> None:
-        """Let no reply arrive on any connection that there is now; nobody is told."""
+        """Drop all replies on existing connections, without an error."""
         for stream in self._streams:
             stream.set_receive_buffer(0)

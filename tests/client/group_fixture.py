@@ -1,4 +1,4 @@
-"""A cluster with a consumer group, and members that work in it, on virtual time."""
+"""Cluster with a consumer group and working members, on virtual time."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ EARLIEST: AllConsumerSettings = {"auto_offset_reset": "earliest"}
 
 
 class GroupFixture:
-    """A cluster with groups, one client, and what its members were given."""
+    """A cluster with groups, one client, and the records of its members."""
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class GroupFixture:
         self.client = client
         self.nursery = nursery
         self.given: dict[str, list[tuple[int, int]]] = {}
-        """Partition and offset of all records that a member was given, by its name."""
+        """Partition and offset of all records that a member received, by its name."""
         self.pace = 0.0
-        """How long a member of `work` takes for each record, in seconds."""
+        """Seconds that a member of `work` takes for each record."""
 
     async def produce(self, count: int, *, partition_count: int = 2) -> None:
         async with self.client.producer() as producer:
@@ -42,7 +42,7 @@ class GroupFixture:
                 await producer.send("orders", b"%d" % number, partition=number % partition_count)
 
     async def work(self, name: str, **settings: object) -> None:
-        """Be a member and work on records for ever."""
+        """Join as a member and process records without end."""
         given = self.given.setdefault(name, [])
         async with consumer_of(self.client, **settings) as consumer:
             async for record in consumer:
@@ -50,7 +50,7 @@ class GroupFixture:
                 given.append((record.partition, record.offset))
 
     def start(self, name: str, **settings: object) -> Callable[[], Awaitable[None]]:
-        """Let a member work; return what makes it leave."""
+        """Start a working member; return the function that makes it leave."""
         scope = trio.CancelScope()
         gone = trio.Event()
 
@@ -76,7 +76,7 @@ def consumer_of(client: Client, **settings: object) -> Consumer:
 
 
 @asynccontextmanager
-async def town_of(
+async def group_fixture_of(
     time: MockClock,
     partition_count: int = 2,
     node_ids: tuple[int, ...] = (1,),
@@ -93,5 +93,5 @@ async def town_of(
 
 
 def every(partition_count: int, count: int) -> list[tuple[int, int]]:
-    """Return partition and offset of all records that `produce` makes."""
+    """Return partition and offset of all records that `produce` creates."""
     return sorted((number % partition_count, number // partition_count) for number in range(count))

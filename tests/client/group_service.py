@@ -1,4 +1,4 @@
-"""The coordinator of groups behind the fronts of a cluster: the real core, agreed with nobody."""
+"""Coordinator of groups behind the fronts of a cluster: the real core, without replication."""
 
 from typing import cast, final
 
@@ -38,14 +38,14 @@ from tidelog.wire.protocol.api import AnyApi
 
 @final
 class GroupService:
-    """Answers what members and administrators ask, at the node that is the controller."""
+    """Answers requests of members and administrators, at the controller node."""
 
     def __init__(self, cluster: FakeCluster, config: GroupConfig | None = None) -> None:
         self._cluster = cluster
         self._config = config or GroupConfig()
         self.leading = GroupManager(ConsumerGroups(self._config), self._now_ms())
         self.fenced: list[str] = []
-        """Why members were fenced, in order."""
+        """Reasons of fencing, in order."""
         self.moved_back_count = 0
         """Commits that moved a group back."""
         self.heartbeats: list[GroupHeartbeatRequest] = []
@@ -65,7 +65,7 @@ class GroupService:
         return self.leading.state
 
     def committed(self, partition: int, group_id: str = "billing") -> int | None:
-        """Return what is committed for a partition of the only topic."""
+        """Return the committed offset of a partition of the only topic."""
         group = self.groups.groups.get(group_id)
         found = fetch_offsets(group, None).offsets
         return next((each.offset for each in found if each.partition == partition), None)
@@ -80,14 +80,14 @@ class GroupService:
         return found
 
     def fail_over(self, node_id: int) -> None:
-        """Let another node decide, which knows what was committed."""
+        """Move the controller to another node, with the committed state."""
         saved = msgspec.msgpack.encode(self.groups.snapshot())
         snapshot = msgspec.msgpack.decode(saved, type=GroupsSnapshot)
         self.leading = GroupManager(ConsumerGroups.restore(snapshot, self._config), self._now_ms())
         self._cluster.controller_id = node_id
 
     async def run(self) -> None:
-        """Do what is due, for ever."""
+        """Do what is due, without end."""
         while True:
             await trio.sleep(0.1)
             due_ms = self.leading.next_deadline_ms
@@ -101,7 +101,7 @@ class GroupService:
                 self.fenced += [one.reason for one in outcome.reply]
 
     async def topics_changed(self, *names: str) -> None:
-        """Take note of topics that came or went."""
+        """Apply created and deleted topics."""
         await trio.lowlevel.checkpoint()
         self._apply(list(self.groups.topics_changed(names).records))
 

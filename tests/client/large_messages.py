@@ -1,4 +1,4 @@
-"""A value that is longer than a record may be, and what becomes of it."""
+"""Value above the size of a record, and its chunks."""
 
 from typing import Final
 
@@ -11,5 +11,5 @@ LONG: Final = bytes(range(256)) * 4 * KiB * 3
 
 
 async def parts(message: Message) -> list[int]:
-    """Return how long the chunks of a message are."""
+    """Return the lengths of the chunks of a message."""
     return [len(chunk) async for chunk in message.chunks()]

@@ -1,7 +1,7 @@
-"""A naive model of brokers, seen from a producer's core.
+"""Naive model of brokers, for the core of a producer.
 
-It appends what arrives, drops duplicates, refuses gaps and old epochs, and keeps the copies of
-requests whose connection was lost: these may arrive late, or never.
+It appends batches, drops duplicates, refuses gaps and old epochs, and keeps the copies of requests
+whose connection was lost: these may arrive late, or never.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ class _Remembered(NamedTuple):
 
 @final
 class _Stream:
-    """What one partition knows of one producer."""
+    """State of one producer in one partition."""
 
     def __init__(self) -> None:
         self.epoch = -1
@@ -51,7 +51,7 @@ class ModelPartition:
         self._streams: dict[int, _Stream] = {}
 
     def append(self, encoded: bytes) -> int | BrokerError:
-        """Return the base offset, or why the batch is refused."""
+        """Return the base offset, or the error of the batch."""
         header = parse_header(encoded)
         assert header is not None
         values = decode_columns(header, encoded, uncompressed_length_max=1 << 30).values or []
@@ -104,7 +104,7 @@ class ModelBroker:
             self._requests.append(_Request(drained, bytes(drained.batch.encoded)))
 
     def execute(self, failure: type[BrokerError] | None = None) -> None:
-        """Execute the oldest request and put its reply on the way.
+        """Execute the oldest request and send its reply.
 
         With a failure, the batch is appended first if the failure leaves that open.
         """
@@ -124,7 +124,7 @@ class ModelBroker:
         self._replies.append((drained, outcome))
 
     def reply(self, now: float) -> None:
-        """Let the oldest reply arrive."""
+        """Deliver the oldest reply."""
         if self._replies:
             drained, outcome = self._replies.popleft()
             if isinstance(outcome, Exception):
@@ -145,7 +145,7 @@ class ModelBroker:
             self._accumulator.retry_or_fail(drained, ConnectionLostError("lost"), now)
 
     def let_late_arrive(self) -> None:
-        """Let the oldest copy from a lost connection arrive; nobody hears the answer."""
+        """Deliver the oldest copy from a lost connection; its reply is dropped."""
         if self._late:
             partition, copy = self._late.popleft()
             self.partitions[partition].append(copy)

@@ -1,4 +1,4 @@
-"""Partition queues with batches in them, for tests."""
+"""Partition queues with batches, for tests."""
 
 from random import Random
 
@@ -29,7 +29,7 @@ def queue_of(
 
 
 def fill(queue: PartitionBatches, order: int, *, count: int = 1, deadline: float = 60.0) -> None:
-    """Close one batch of `count` records and put it in line."""
+    """Close one batch of `count` records and queue it."""
     batch = ProducerBatch(order, timestamp_ms=1, linger_until=0.0, deadline=deadline)
     queue.open_batch(batch, 0.0)
     for _ in range(count):
@@ -38,7 +38,7 @@ def fill(queue: PartitionBatches, order: int, *, count: int = 1, deadline: float
 
 
 def adopted(queue: PartitionBatches) -> PartitionBatches:
-    """Give the queue the identity that it waits for."""
+    """Set the identity that the queue waits for."""
     assert queue.awaits_producer_id
     queue.restart_sequences(IDENTITY)
     return queue

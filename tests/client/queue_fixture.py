@@ -1,4 +1,4 @@
-"""A queue that several brokers serve, as a client sees it, on virtual time."""
+"""Queue with partitions on several brokers, for clients, on virtual time."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -35,7 +35,7 @@ async def made(client: Client, name: str, *, partitions: int = 1, **settings: fl
 async def queue_of(
     time: MockClock, node_ids: tuple[int, ...] = (1, 2), **settings: float | str
 ) -> AsyncGenerator[tuple[Queue, FakeCluster], None]:
-    """Run nodes of which each leads one partition of a queue."""
+    """Run nodes, each leading one partition of a queue."""
     async with (
         fronted_cluster(time, node_ids, {"orders": len(node_ids)}) as cluster,
         fronted_client(cluster, node_ids) as client,
@@ -47,7 +47,7 @@ async def queue_of(
 
 
 def lead(cluster: FakeCluster, node_id: int) -> None:
-    """Let one node lead all partitions from now on."""
+    """Make one node the leader of all partitions."""
     for number, (_, epoch) in cluster.leaders.items():
         cluster.leaders[number] = (node_id, epoch + 1)
 
@@ -59,7 +59,7 @@ async def fill(queue: Queue, count: int) -> None:
 
 
 async def drain(queue: Queue) -> list[Message]:
-    """Receive and delete until there is nothing."""
+    """Receive and delete until the queue is empty."""
     found: list[Message] = []
     while messages := await queue.receive(wait=0):
         await queue.delete_batch(messages)
@@ -68,12 +68,12 @@ async def drain(queue: Queue) -> list[Message]:
 
 
 def values(messages: list[Message]) -> list[bytes | None]:
-    """Return what messages say."""
+    """Return the values of messages."""
     return [message.value for message in messages]
 
 
 async def left(queue: Queue) -> tuple[int, int]:
-    """Return how many messages are visible or delayed, and how many leased."""
+    """Return how many messages are visible or delayed, and how many are in flight."""
     counts = await queue.counts()
     return sum(each.visible + each.delayed for each in counts), sum(
         each.in_flight for each in counts

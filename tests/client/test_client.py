@@ -1,4 +1,4 @@
-"""Connecting, and what is refused before anything is asked."""
+"""Connecting, and arguments that are refused before any request."""
 
 import pytest
 import trio
@@ -12,10 +12,10 @@ from tidelog.client.config import ConsumerConfig, ProducerConfig
 from tidelog.wire.errors import ConfigError, ConnectError
 
 
-async def test_where_nobody_listens_one_line_says_which_address_and_what_to_try() -> None:
+async def test_an_unreachable_address_raises_one_line_with_advice() -> None:
     with pytest.raises(ConnectError) as caught:
         async with connect("127.0.0.1:1"):
-            raise AssertionError("connected to nobody")
+            raise AssertionError("connected without a broker")
 
     assert "127.0.0.1:1" in str(caught.value)
     assert "tidelog serve" in str(caught.value)
@@ -24,11 +24,11 @@ async def test_where_nobody_listens_one_line_says_which_address_and_what_to_try(
 
 async def test_one_broker_that_answers_is_enough(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
-    async with world.broker(), connect("nobody:1,broker:8433", env=world.env) as client:
+    async with world.broker(), connect("unknown:1,broker:8433", env=world.env) as client:
         assert await client.admin.list_topics() == []
 
 
-async def test_what_the_block_raises_arrives_as_it_is(autojump_clock: MockClock) -> None:
+async def test_an_exception_of_the_block_is_raised_unchanged(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     with pytest.raises(KeyError, match="mine"):
         async with client_of(world):
@@ -48,17 +48,17 @@ async def test_a_cancelled_block_ends(autojump_clock: MockClock) -> None:
 async def test_an_illegal_address_is_refused(addresses: str) -> None:
     with pytest.raises(ConfigError):
         async with connect(addresses):
-            raise AssertionError("connected to nobody")
+            raise AssertionError("connected without a broker")
 
 
-async def test_the_members_of_a_group_do_not_choose_partitions(autojump_clock: MockClock) -> None:
+async def test_group_id_excludes_partitions(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         with pytest.raises(ConfigError, match="the group assigns partitions"):
             client.consumer("orders", group_id="billing", partitions=[0])
 
 
-async def test_partitions_are_chosen_of_one_topic(autojump_clock: MockClock) -> None:
+async def test_partitions_require_a_single_topic(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         with pytest.raises(ConfigError, match="for one topic"):
@@ -76,5 +76,5 @@ async def test_settings_come_as_keywords_or_as_an_object_but_not_both(
             client.producer(ProducerConfig(), linger=0.5)
 
 
-def test_the_face_of_the_package_is_this_client() -> None:
+def test_the_package_exports_this_client() -> None:
     assert tidelog.connect is connect

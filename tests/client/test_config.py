@@ -76,7 +76,7 @@ def test_a_client_setting_out_of_range_is_refused(
         ClientConfig(**settings)  # type: ignore[arg-type]
 
 
-def test_all_problems_are_said_at_once() -> None:
+def test_all_invalid_settings_are_reported_at_once() -> None:
     with pytest.raises(ConfigError, match=r"fetch_min_bytes.*prefetch_bytes"):
         ConsumerConfig(fetch_min_bytes=0, prefetch_bytes=0)
 

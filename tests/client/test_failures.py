@@ -1,4 +1,4 @@
-"""Connections that break, brokers that crash or fall silent, and what clients make of it."""
+"""Failures: lost connections, broker crashes and silent brokers."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -22,19 +22,19 @@ SEED = "{}:{}".format(*ADDRESS)
 
 @final
 class Scene:
-    """A broker that may crash, and the way to it, which may break."""
+    """A broker that may crash, and a network that may break."""
 
     def __init__(self, world: World, nursery: trio.Nursery) -> None:
         """Start the broker in `nursery`."""
         self.world = world
         self.network = FlakyNetwork(world.network)
         self.env = replace(world.env, network=self.network)
-        """The world of clients, which outlives that of the broker."""
+        """World of the clients, which survives that of the broker."""
         self._nursery = nursery
         self._crash = trio.Event()
 
     async def start(self) -> None:
-        """Start the broker, on what the last one has left."""
+        """Start the broker on the files of the last one."""
         await self._nursery.start(self._run)
 
     async def crash(self) -> None:
@@ -73,7 +73,7 @@ async def values_of(client: Client) -> list[bytes | None]:
         return [record.value async for record in consumer.records(ends)]
 
 
-async def test_a_record_whose_acknowledgement_was_lost_is_in_the_log_once(
+async def test_a_record_with_a_lost_acknowledgement_is_stored_once(
     autojump_clock: MockClock,
 ) -> None:
     async with scene(autojump_clock) as (client, stage):
@@ -95,7 +95,7 @@ async def test_a_record_whose_acknowledgement_was_lost_is_in_the_log_once(
         assert await values_of(client) == [b"first", b"v"]
 
 
-async def test_a_pipeline_that_breaks_again_and_again_keeps_its_order(
+async def test_pipelined_batches_keep_their_order_across_lost_connections(
     autojump_clock: MockClock,
 ) -> None:
     async with scene(autojump_clock) as (client, stage):
@@ -112,7 +112,7 @@ async def test_a_pipeline_that_breaks_again_and_again_keeps_its_order(
         assert stage.network.connect_count >= 3
 
 
-async def test_a_crash_of_the_broker_is_a_pause(autojump_clock: MockClock) -> None:
+async def test_a_broker_crash_only_pauses_clients(autojump_clock: MockClock) -> None:
     async with scene(autojump_clock) as (client, stage):
         values = [b"%06d" % number for number in range(2000)]
         async with client.producer(batch_size=2_000) as producer:
@@ -127,7 +127,7 @@ async def test_a_crash_of_the_broker_is_a_pause(autojump_clock: MockClock) -> No
         assert await values_of(client) == values
 
 
-async def test_a_consumer_goes_on_where_it_was_when_its_connection_breaks(
+async def test_a_consumer_keeps_its_position_across_a_lost_connection(
     autojump_clock: MockClock,
 ) -> None:
     async with scene(autojump_clock) as (client, stage):
@@ -146,7 +146,7 @@ async def test_a_consumer_goes_on_where_it_was_when_its_connection_breaks(
         assert seen == values
 
 
-async def test_a_connection_that_falls_silent_is_given_up_and_made_again(
+async def test_a_silent_connection_is_closed_and_reopened(
     autojump_clock: MockClock,
 ) -> None:
     async with scene(autojump_clock) as (client, stage):
@@ -162,7 +162,7 @@ async def test_a_connection_that_falls_silent_is_given_up_and_made_again(
         assert await values_of(client) == [b"first", b"second"]
 
 
-async def test_the_next_connection_is_given_up_as_soon_when_it_falls_silent_too(
+async def test_a_second_silent_connection_is_closed_as_early(
     autojump_clock: MockClock,
 ) -> None:
     async with scene(autojump_clock) as (client, stage):
@@ -180,7 +180,7 @@ async def test_the_next_connection_is_given_up_as_soon_when_it_falls_silent_too(
         assert await values_of(client) == [b"first", b"second"]
 
 
-async def test_a_consumer_gives_up_a_connection_that_falls_silent(
+async def test_a_consumer_closes_a_silent_connection(
     autojump_clock: MockClock,
 ) -> None:
     async with scene(autojump_clock) as (client, stage):
@@ -196,7 +196,7 @@ async def test_a_consumer_gives_up_a_connection_that_falls_silent(
         assert record.value == b"v"
 
 
-async def test_a_broker_that_stays_away_fails_records_in_time_and_says_why(
+async def test_records_fail_after_delivery_timeout_while_a_broker_is_down(
     autojump_clock: MockClock,
 ) -> None:
     async with (
@@ -214,7 +214,7 @@ async def test_a_broker_that_stays_away_fails_records_in_time_and_says_why(
         assert producer.statistics().buffered_bytes == 0
 
 
-async def test_a_call_that_nobody_answers_raises_what_went_wrong_last(
+async def test_an_unanswered_call_raises_the_last_error(
     autojump_clock: MockClock,
 ) -> None:
     async with scene(autojump_clock, request_timeout=5.0) as (client, stage):
@@ -227,7 +227,7 @@ async def test_a_call_that_nobody_answers_raises_what_went_wrong_last(
         assert trio.current_time() - began < 5
 
 
-async def test_a_client_that_needs_nothing_does_not_knock_at_a_broker_that_is_away(
+async def test_an_idle_client_does_not_reconnect_to_a_broker_that_is_down(
     autojump_clock: MockClock,
 ) -> None:
     async with scene(autojump_clock) as (_, stage):
@@ -240,7 +240,7 @@ async def test_a_client_that_needs_nothing_does_not_knock_at_a_broker_that_is_aw
         assert stage.network.connect_count == knocks
 
 
-async def test_a_change_that_may_have_happened_is_not_repeated(autojump_clock: MockClock) -> None:
+async def test_an_ambiguous_change_is_not_retried(autojump_clock: MockClock) -> None:
     async with scene(autojump_clock) as (client, stage):
         caught: list[ConnectionLostError] = []
 
@@ -261,7 +261,7 @@ async def test_a_change_that_may_have_happened_is_not_repeated(autojump_clock: M
         assert "payments" in await client.admin.list_topics()
 
 
-async def test_a_loss_is_accepted_once(autojump_clock: MockClock) -> None:
+async def test_an_unclean_election_is_not_retried(autojump_clock: MockClock) -> None:
     async with scene(autojump_clock) as (client, stage):
         await client.admin.list_topics()
         stage.network.silence_all()

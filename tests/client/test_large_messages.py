@@ -1,4 +1,4 @@
-"""Messages that are longer than a record may be, from one end to the other."""
+"""Large messages above the size of a record, end to end."""
 
 import pytest
 from trio.testing import MockClock
@@ -10,7 +10,7 @@ from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.errors import MessageBodyLostError
 
 
-async def test_a_message_that_is_longer_than_a_record_arrives_in_one_piece(
+async def test_a_large_message_is_received_joined(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -27,7 +27,7 @@ async def test_a_message_that_is_longer_than_a_record_arrives_in_one_piece(
         assert await left(queue) == (0, 0)
 
 
-async def test_the_order_of_a_group_holds_for_messages_of_all_lengths(
+async def test_large_and_small_messages_of_a_group_stay_in_order(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, partitions=2) as (client, _):
@@ -50,7 +50,7 @@ async def test_the_order_of_a_group_holds_for_messages_of_all_lengths(
         assert found == [b"1", LONG, b"3", LONG + b"4"]
 
 
-async def test_large_messages_are_dead_letters_and_come_back_as_a_whole(
+async def test_large_messages_are_dead_lettered_and_redriven_complete(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (client, _):
@@ -72,7 +72,7 @@ async def test_large_messages_are_dead_letters_and_come_back_as_a_whole(
         assert (await left(dead), await left(queue)) == ((0, 0), (0, 1))
 
 
-async def test_a_purge_and_a_seek_take_a_large_message_as_one(autojump_clock: MockClock) -> None:
+async def test_a_purge_and_a_seek_count_a_large_message_as_one(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock) as (_, queue):
         await queue.send_batch([b"a", LONG, b"b"])
 
@@ -82,7 +82,7 @@ async def test_a_purge_and_a_seek_take_a_large_message_as_one(autojump_clock: Mo
         assert [seen.record.value for seen in await queue.peek()] == [b"a", b"", b"b"]
 
 
-async def test_a_worker_joins_what_its_handler_is_to_see_and_no_more(
+async def test_a_worker_joins_large_messages_up_to_max_value_bytes(
     autojump_clock: MockClock,
 ) -> None:
     seen: list[tuple[int, int]] = []
@@ -105,7 +105,7 @@ async def test_a_worker_joins_what_its_handler_is_to_see_and_no_more(
         assert await left(queue) == (0, 0)
 
 
-async def test_a_worker_rejects_what_nobody_can_read_any_more(autojump_clock: MockClock) -> None:
+async def test_a_worker_rejects_a_message_with_deleted_chunks(autojump_clock: MockClock) -> None:
     async def handle(message: Message) -> None:
         assert message.value == b"after"
         worker.stop()
@@ -128,7 +128,7 @@ async def test_a_worker_rejects_what_nobody_can_read_any_more(autojump_clock: Mo
 
 
 @pytest.mark.parametrize("scope", ["queue", "group"])
-async def test_a_large_message_that_was_sent_before_is_kept_once(
+async def test_a_duplicate_large_message_is_kept_once(
     autojump_clock: MockClock, scope: str
 ) -> None:
     async with work_queue(autojump_clock) as (client, _):

@@ -1,4 +1,4 @@
-"""Receives whose callers are gone: the next call takes over what is still under way."""
+"""Abandoned polls of receives: the next call adopts requests in flight."""
 
 import trio
 from trio.testing import MockClock
@@ -26,7 +26,7 @@ def _asked_count(cluster: FakeCluster, node_id: int) -> int:
 
 
 async def _received_later(queue: Queue, key: bytes, *, wait_s: float = 20) -> list[Message]:
-    """Return what a call gets when a message comes while it waits."""
+    """Return the messages of a receive that waits while one is sent."""
     received: list[Message] = []
 
     async def receive() -> None:
@@ -39,7 +39,7 @@ async def _received_later(queue: Queue, key: bytes, *, wait_s: float = 20) -> li
     return received
 
 
-async def test_messages_of_one_broker_let_no_requests_pile_up_at_an_idle_one(
+async def test_requests_do_not_accumulate_at_an_idle_broker(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
@@ -58,7 +58,7 @@ async def test_messages_of_one_broker_let_no_requests_pile_up_at_an_idle_one(
         await message.delete()
 
 
-async def test_what_a_request_that_was_left_brings_while_nobody_asks_is_given_back(
+async def test_messages_of_an_abandoned_poll_are_returned(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, visibility_timeout=600) as (queue, _):
@@ -72,7 +72,7 @@ async def test_what_a_request_that_was_left_brings_while_nobody_asks_is_given_ba
         assert (message.value, message.receive_count) == (b"between", 1)
 
 
-async def test_a_request_that_was_left_does_not_make_a_shorter_receive_longer(
+async def test_an_abandoned_poll_does_not_delay_a_shorter_receive(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, _):
@@ -85,7 +85,7 @@ async def test_a_request_that_was_left_does_not_make_a_shorter_receive_longer(
             assert trio.current_time() - began < wait_s + 0.1
 
 
-async def test_a_request_that_was_left_does_not_say_that_there_is_nothing_now(
+async def test_an_empty_abandoned_poll_does_not_end_a_later_receive(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, visibility_timeout=600) as (queue, cluster):
@@ -100,7 +100,7 @@ async def test_a_request_that_was_left_does_not_say_that_there_is_nothing_now(
         assert _asked_count(cluster, 2) > before[1]
 
 
-async def test_messages_have_the_time_that_was_asked_for_and_not_that_of_a_call_before(
+async def test_a_receive_uses_its_own_visibility_timeout(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, _):
@@ -119,7 +119,7 @@ async def test_messages_have_the_time_that_was_asked_for_and_not_that_of_a_call_
         assert received[0].lease.expires_at > trio.current_time() + 400
 
 
-async def test_no_more_than_is_wanted_comes_of_a_request_for_more(
+async def test_an_adopted_poll_returns_at_most_max_messages(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, visibility_timeout=600) as (queue, _):

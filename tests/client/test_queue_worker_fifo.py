@@ -1,4 +1,4 @@
-"""Workers handle the messages of a FIFO group one after the other, and none overtakes."""
+"""Workers on FIFO queues: one message of a group at a time, and none overtakes."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -30,16 +30,16 @@ async def fifo_queue(
 
 
 class Work:
-    """What handlers have done."""
+    """Record of the handlers."""
 
     def __init__(self, **failing: int) -> None:
-        """Let the handler of each of these messages fail so many times."""
+        """Let the handler of each of these messages fail a number of times."""
         self.failing = failing
         self.begun: list[str] = []
         self.done: list[str] = []
         self.at_work: list[str] = []
         self.overtaking: list[str] = []
-        """Which were begun while another one of their group was at work."""
+        """Messages that were started while another one of their group was at work."""
         self.most_at_work = 0
 
     async def handle(self, message: Message) -> None:
@@ -68,7 +68,7 @@ def names(group: str, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 10])
-async def test_a_message_that_fails_is_overtaken_by_none_of_its_group(
+async def test_a_failed_message_is_not_overtaken_in_its_group(
     autojump_clock: MockClock, concurrency: int
 ) -> None:
     async with fifo_queue(
@@ -88,7 +88,7 @@ async def test_a_message_that_fails_is_overtaken_by_none_of_its_group(
         assert await left(queue) == (0, 0)
 
 
-async def test_what_is_given_back_behind_a_failure_does_not_count_as_received(
+async def test_messages_returned_behind_a_failure_do_not_count(
     autojump_clock: MockClock,
 ) -> None:
     async with fifo_queue(autojump_clock, *names("a", 4), retry_backoff="3s") as queue:
@@ -109,7 +109,7 @@ async def test_what_is_given_back_behind_a_failure_does_not_count_as_received(
         assert counts == {b"a00": 3, b"a01": 1, b"a02": 1, b"a03": 1}
 
 
-async def test_groups_are_worked_on_side_by_side_also_behind_a_long_one(
+async def test_groups_are_processed_concurrently_beside_a_long_one(
     autojump_clock: MockClock,
 ) -> None:
     others = [name for letter in "bcdef" for name in names(letter, 3)]
@@ -128,7 +128,7 @@ async def test_groups_are_worked_on_side_by_side_also_behind_a_long_one(
 
 
 @pytest.mark.parametrize("how", ["delete", "reject", "release"])
-async def test_what_a_handler_does_with_a_message_itself_says_whether_its_group_goes_on(
+async def test_a_settlement_by_the_handler_decides_whether_its_group_continues(
     autojump_clock: MockClock, how: str
 ) -> None:
     async with fifo_queue(autojump_clock, "a0", "a1", "a2") as queue:
@@ -160,7 +160,7 @@ async def test_what_a_handler_does_with_a_message_itself_says_whether_its_group_
         assert seen == [b"a0", *again, b"a1", b"a2"]
 
 
-async def test_when_a_message_is_lost_those_behind_it_are_given_back(
+async def test_after_a_lost_lease_messages_behind_it_are_returned(
     autojump_clock: MockClock,
 ) -> None:
     async with fifo_queue(autojump_clock, *names("a", 5), visibility_timeout=30) as queue:
@@ -182,7 +182,7 @@ async def test_when_a_message_is_lost_those_behind_it_are_given_back(
         assert begun[1:] == [name.encode() for name in names("a", 5)]
 
 
-async def test_a_deletion_that_is_refused_lets_no_message_behind_it_begin(
+async def test_a_refused_delete_starts_no_message_behind_it(
     autojump_clock: MockClock,
 ) -> None:
     async with fifo_queue(autojump_clock, *names("a", 3), visibility_timeout=30) as queue:
@@ -202,7 +202,7 @@ async def test_a_deletion_that_is_refused_lets_no_message_behind_it_begin(
         assert begun == [b"a00", b"a00", b"a01", b"a02"]
 
 
-async def test_workers_that_come_and_go_keep_the_order_of_groups(
+async def test_changing_workers_keep_the_order_of_groups(
     autojump_clock: MockClock,
 ) -> None:
     async with fifo_queue(

@@ -1,4 +1,4 @@
-"""What becomes of messages when a worker ends in between, or cannot read them."""
+"""Settlement of messages when a worker is cancelled, or cannot read them."""
 
 from typing import cast
 
@@ -13,7 +13,7 @@ from tidelog.client.queue.receive.message import Message
 from tidelog.wire.errors import ConnectionLostError, CorruptRecordError, TidelogError
 
 
-async def test_a_message_whose_handler_has_returned_is_deleted_although_the_worker_is_cancelled(
+async def test_a_finished_message_is_deleted_although_the_worker_is_cancelled(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -56,7 +56,7 @@ async def test_a_failure_keeps_its_reason_although_the_worker_is_cancelled(
         assert await left(queue) == (2, 0)
 
 
-async def test_a_worker_that_has_ended_watches_no_message(autojump_clock: MockClock) -> None:
+async def test_an_ended_worker_watches_no_message(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock) as (_, queue):
         await fill(queue, 30)
         settled = vars(queue)["_settler"].settled
@@ -80,7 +80,7 @@ async def test_a_worker_that_has_ended_watches_no_message(autojump_clock: MockCl
         assert watched == {}
 
 
-async def test_a_large_message_that_nobody_can_read_now_is_no_failure_of_the_handler(
+async def test_an_unreadable_large_message_is_no_failure_of_the_handler(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with work_queue(autojump_clock, max_receive_count=3) as (_, queue):
@@ -97,7 +97,7 @@ async def test_a_large_message_that_nobody_can_read_now_is_no_failure_of_the_han
             handle, reject_on=(Exception,), on_error=lambda _, error: told.append(error)
         )
         with monkeypatch.context() as patch:
-            reads = fail_to_read(patch, "nobody leads the topic")
+            reads = fail_to_read(patch, "the topic has no leader")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(worker.run)
                 await trio.sleep(100)
@@ -111,7 +111,7 @@ async def test_a_large_message_that_nobody_can_read_now_is_no_failure_of_the_han
         assert await queue.dead_letters() == []
 
 
-async def test_a_large_message_that_is_damaged_counts_until_it_is_a_dead_letter(
+async def test_a_corrupt_large_message_becomes_a_dead_letter(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with work_queue(autojump_clock, retry_backoff="1s") as (client, queue):
@@ -139,7 +139,7 @@ async def test_a_large_message_that_is_damaged_counts_until_it_is_a_dead_letter(
 def fail_to_read(
     patch: pytest.MonkeyPatch, text: str, kind: type[TidelogError] = ConnectionLostError
 ) -> list[float]:
-    """Let no large message be joined; return the times at which that is tried."""
+    """Fail every join of large messages; return the times of the attempts."""
     times: list[float] = []
 
     async def fail(*_: object, **__: object) -> bytes:
@@ -152,7 +152,7 @@ def fail_to_read(
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_an_error_of_whoever_is_told_of_errors_ends_no_worker(
+async def test_an_error_in_on_error_does_not_end_the_worker(
     autojump_clock: MockClock, *, is_async: bool
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -183,7 +183,7 @@ async def test_an_error_of_whoever_is_told_of_errors_ends_no_worker(
         assert await left(queue) == (0, 0)
 
 
-async def test_what_is_settled_by_whoever_is_told_of_an_error_is_left_as_it_is(
+async def test_a_message_settled_by_on_error_is_left_as_it_is(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, retry_backoff="1s") as (_, queue):

@@ -1,7 +1,7 @@
-"""Lives of a group: members come and go, crash and are slow, coordinators and leaders change.
+"""Random runs of a group: members join, leave, crash and are slow; coordinators and leaders change.
 
-Everything follows from a seed. In a gentle life nobody crashes: then every record is worked on
-exactly once. In a rough one none is left out, and no commit moves a group back.
+Everything follows from a seed. In a gentle run no member crashes: then every record is processed
+exactly once. In a rough run no record is skipped, and no commit moves a group back.
 """
 
 from random import Random
@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.client.fake_cluster import fronted_client
-from tests.client.group_fixture import GroupFixture, consumer_of, town_of
+from tests.client.group_fixture import GroupFixture, consumer_of, group_fixture_of
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.group.member import GroupMember
 from tidelog.client.consumer.group.membership_protocol import MembershipProtocol
@@ -23,10 +23,10 @@ RUN_S = 120.0
 PATIENCE_S = 600.0
 """The slowest worker takes 0.2 s for a record, and may get a partition late."""
 FAREWELL_S = 8.0
-"""Between times without a coordinator in a gentle life: a member that leaves tries to say so for
-5 s. If one such time followed the other, its session would have to run out."""
+"""Seconds between times without a coordinator in a gentle run: a leaving member tries to say so for
+5 s. If two such times were closer, its session would have to expire."""
 AFTERWARDS_S = 30.0
-"""Nothing is worked on twice in this time either."""
+"""No record is processed twice in this time either."""
 QUICK = GroupConfig(
     heartbeat_interval_ms=1_000,
     waiting_interval_ms=300,
@@ -41,14 +41,14 @@ QUICK = GroupConfig(
 class MemberRuns:
     """One group, and the faults of its members."""
 
-    def __init__(self, town: GroupFixture, seed: int, *, is_rough: bool) -> None:
-        self.town = town
+    def __init__(self, fixture: GroupFixture, seed: int, *, is_rough: bool) -> None:
+        self.fixture = fixture
         self.random = Random(seed)
         self.is_rough = is_rough
         self.given: list[tuple[int, int]] = []
-        """Partition and offset of all records that were worked on."""
+        """Partition and offset of all processed records."""
         self.everything: set[tuple[int, int]] = set()
-        """All that there is to be worked on, known at the end."""
+        """All records to process, known at the end."""
         self.is_over = False
 
     async def run(self) -> None:
@@ -56,7 +56,7 @@ class MemberRuns:
             for number in range(5):
                 nursery.start_soon(self.employ, f"worker {number}")
             nursery.start_soon(self.disturb)
-            async with self.town.client.producer() as producer:
+            async with self.fixture.client.producer() as producer:
                 while trio.current_time() < RUN_S:
                     await trio.sleep(self.random.expovariate(2.0))
                     partition = self.random.randrange(PARTITION_COUNT)
@@ -64,16 +64,16 @@ class MemberRuns:
                         "orders", [b"x"] * self.random.randint(1, 20), partition=partition
                     )
             self.is_over = True
-            self.everything = await self.town_has()
+            self.everything = await self.all_records()
             with trio.move_on_after(PATIENCE_S):
                 while not self.everything <= set(self.given):  # noqa: ASYNC110  (seen from outside)
                     await trio.sleep(1.0)
             await trio.sleep(AFTERWARDS_S)
             nursery.cancel_scope.cancel()
 
-    async def town_has(self) -> set[tuple[int, int]]:
-        """Return partition and offset of all records that there are."""
-        (described,) = await self.town.client.admin.describe_topics(["orders"])
+    async def all_records(self) -> set[tuple[int, int]]:
+        """Return partition and offset of all records in the topic."""
+        (described,) = await self.fixture.client.admin.describe_topics(["orders"])
         return {
             (each.partition, offset)
             for each in described.partitions
@@ -81,12 +81,12 @@ class MemberRuns:
         }
 
     async def employ(self, name: str) -> None:
-        """Run one member after the other; at the end, for long."""
+        """Run one member after the other; the last one for long."""
         instance_id = name if self.random.random() < 0.4 else None
         while True:
             await trio.sleep(self.random.uniform(0.0, 5.0))
             stay_s = 1e6 if self.is_over else self.random.expovariate(0.05)
-            async with fronted_client(self.town.cluster, [1, 2, 3]) as client:
+            async with fronted_client(self.fixture.cluster, [1, 2, 3]) as client:
                 consumer = consumer_of(
                     client, group_instance_id=instance_id, auto_commit_interval=1.0
                 )
@@ -98,7 +98,7 @@ class MemberRuns:
                             await self.work(consumer)
 
     async def stay_roughly(self, consumer: Consumer, stay_s: float) -> None:
-        """Leave without waiting for anybody, or without a word."""
+        """Leave without waiting for tasks, or without a leave request."""
         is_crash = self.random.random() < 0.5
         with trio.move_on_after(stay_s):
             async with consumer:
@@ -120,14 +120,14 @@ class MemberRuns:
             self.given.append((record.partition, record.offset))
 
     async def disturb(self) -> None:
-        cluster, epoch = self.town.cluster, 0
+        cluster, epoch = self.fixture.cluster, 0
         while not self.is_over:
             await trio.sleep(self.random.expovariate(0.1))
             match self.random.randrange(3):
                 case 0:
                     cluster.controller_id = None
                     await trio.sleep(self.random.uniform(0.0, 3.0))
-                    self.town.groups.fail_over(self.random.randint(1, 3))
+                    self.fixture.groups.fail_over(self.random.randint(1, 3))
                     if not self.is_rough:
                         await trio.sleep(FAREWELL_S)
                 case 1:
@@ -139,7 +139,7 @@ class MemberRuns:
 
 
 def crash(consumer: Consumer) -> None:
-    """End the tasks of a consumer's membership, as its process would; nobody says goodbye."""
+    """End the tasks of a consumer's membership, like a crash, without a leave request."""
     member = cast("GroupMember", vars(consumer)["_member"])
     cast("trio.CancelScope", vars(member)["_scope"]).cancel()
     cast("MembershipProtocol", vars(member)["_membership"]).abandon()
@@ -147,15 +147,17 @@ def crash(consumer: Consumer) -> None:
 
 @pytest.mark.parametrize("is_rough", [False, True], ids=["gentle", "rough"])
 @pytest.mark.parametrize("seed", range(2))
-async def test_a_group_works_through_everything(
+async def test_a_group_processes_all_records_under_faults(
     autojump_clock: MockClock, seed: int, is_rough: bool
 ) -> None:
-    async with town_of(autojump_clock, PARTITION_COUNT, node_ids=(1, 2, 3), config=QUICK) as town:
-        life = MemberRuns(town, seed, is_rough=is_rough)
+    async with group_fixture_of(
+        autojump_clock, PARTITION_COUNT, node_ids=(1, 2, 3), config=QUICK
+    ) as fixture:
+        life = MemberRuns(fixture, seed, is_rough=is_rough)
         await life.run()
 
     assert set(life.given) == life.everything
-    assert town.groups.moved_back_count == 0
+    assert fixture.groups.moved_back_count == 0
     if not is_rough:
-        assert town.groups.fenced == []
+        assert fixture.groups.fenced == []
         assert len(life.given) == len(life.everything)

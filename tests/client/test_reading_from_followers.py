@@ -1,4 +1,4 @@
-"""A consumer that reads from followers goes on at the leader whenever that helps."""
+"""Consumer that fetches from followers, and falls back to the leader."""
 
 from random import Random
 
@@ -29,7 +29,7 @@ LEADER, FOLLOWER = 1, 2
 
 
 def subscription() -> FetchState:
-    """Return one partition that is read from offset 10 on."""
+    """Return one partition with position 10."""
     made = FetchState(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
     made.assign({AT: b"i" * 16})
     made.seek(AT, 10)
@@ -37,13 +37,13 @@ def subscription() -> FetchState:
 
 
 def plan(made: FetchState, now: float = 0.0) -> Fetch:
-    """Return the next fetch, where both replicas can be reached."""
+    """Return the next fetch, with both replicas reachable."""
     (fetch,) = made.plan(now, lambda _: LEADER, lambda _: FOLLOWER)
     return fetch
 
 
 def asked(fetch: Fetch) -> tuple[int, bool]:
-    """Return who is asked, and whether as a follower."""
+    """Return the node of a fetch, and whether it is asked as a follower."""
     (part,) = fetch.request.partitions
     return fetch.node_id, part.from_follower
 
@@ -62,7 +62,7 @@ def land(
     made.on_complete(fetch, [result], memoryview(content), now=now)
 
 
-def test_a_follower_is_asked_as_one_and_its_records_are_handed_out() -> None:
+def test_records_fetched_from_a_follower_are_handed_out() -> None:
     made = subscription()
     fetch = plan(made)
     assert asked(fetch) == (FOLLOWER, True)
@@ -75,7 +75,7 @@ def test_a_follower_is_asked_as_one_and_its_records_are_handed_out() -> None:
     assert asked(plan(made)) == (FOLLOWER, True)
 
 
-def test_without_a_follower_the_leader_is_asked_as_such() -> None:
+def test_without_a_follower_the_leader_is_fetched_from() -> None:
     made = subscription()
 
     (fetch,) = made.plan(0.0, lambda _: LEADER, lambda _: None)
@@ -83,14 +83,14 @@ def test_without_a_follower_the_leader_is_asked_as_such() -> None:
     assert asked(fetch) == (LEADER, False)
 
 
-def test_a_follower_that_has_nothing_new_is_asked_again() -> None:
+def test_a_follower_without_new_records_is_fetched_from_again() -> None:
     made = subscription()
     land(made, plan(made), high_watermark=10)
 
     assert asked(plan(made)) == (FOLLOWER, True)
 
 
-def test_a_follower_that_is_behind_the_reader_is_left_for_a_while() -> None:
+def test_a_follower_behind_the_consumer_is_avoided_for_a_while() -> None:
     made = subscription()
     land(made, plan(made), high_watermark=9)
 
@@ -110,10 +110,10 @@ def test_a_follower_that_is_behind_the_reader_is_left_for_a_while() -> None:
         OffsetOutOfRangeError("not here", log_start_offset=11, log_end_offset=20),
         CorruptRecordError("damaged", offset=10, next_offset=12),
         LogOfflineError("offline"),
-        NotLeaderError("somebody else leads"),
+        NotLeaderError("another node leads"),
     ],
 )
-def test_an_error_of_a_follower_is_never_the_last_word(error: BrokerError) -> None:
+def test_an_error_of_a_follower_is_checked_with_the_leader(error: BrokerError) -> None:
     made = subscription()
     land(made, plan(made), error=error)
 
@@ -124,7 +124,7 @@ def test_an_error_of_a_follower_is_never_the_last_word(error: BrokerError) -> No
     assert made.take(None, 0.0) is not None
 
 
-def test_what_the_leader_says_of_an_offset_holds() -> None:
+def test_an_error_of_the_leader_is_raised() -> None:
     made = subscription()
     error = OffsetOutOfRangeError("not here", log_start_offset=11, log_end_offset=20)
     land(made, plan(made), error=error)
@@ -134,14 +134,14 @@ def test_what_the_leader_says_of_an_offset_holds() -> None:
         made.take(None, 0.0)
 
 
-def test_a_lost_connection_to_a_follower_costs_no_wait() -> None:
+def test_a_lost_connection_to_a_follower_causes_no_backoff() -> None:
     made = subscription()
     made.on_failure(plan(made), ConnectionLostError("gone"), 0.0)
 
     assert asked(plan(made, 0.0)) == (LEADER, False)
 
 
-def test_a_follower_that_fails_again_is_left_for_longer_each_time_until_it_is_of_use() -> None:
+def test_a_failing_follower_is_avoided_with_exponential_backoff() -> None:
     made = subscription()
     now, left_at, pauses = 0.0, 0.0, list[float]()
     while len(pauses) < 8:
@@ -160,12 +160,12 @@ def test_a_follower_that_fails_again_is_left_for_longer_each_time_until_it_is_of
 
 
 def follow(cluster: FakeCluster) -> None:
-    """Let node 1 lead everything, and all nodes be in sync."""
+    """Make node 1 the leader of everything, and all nodes in sync."""
     cluster.in_sync = list(cluster.fronts)
     cluster.racks = {node_id: f"rack-{node_id}" for node_id in cluster.fronts}
 
 
-async def test_records_are_read_where_they_are_near(autojump_clock: MockClock) -> None:
+async def test_records_are_fetched_from_the_nearest_replica(autojump_clock: MockClock) -> None:
     async with fronted_cluster(autojump_clock, [1, 2, 3]) as cluster:
         follow(cluster)
         async with (
@@ -188,7 +188,7 @@ async def test_records_are_read_where_they_are_near(autojump_clock: MockClock) -
 
 
 @pytest.mark.parametrize("trouble", ["killed", "frozen", "refusing"])
-async def test_a_follower_in_trouble_is_replaced_by_the_leader(
+async def test_a_failed_follower_is_replaced_by_the_leader(
     autojump_clock: MockClock, trouble: str
 ) -> None:
     async with fronted_cluster(autojump_clock, [1, 2]) as cluster:

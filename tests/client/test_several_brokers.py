@@ -1,4 +1,4 @@
-"""A client of several brokers: leaders that move, brokers that die, hang, or are not ready."""
+"""Client of several brokers: leader changes, crashes, hanging and unready brokers."""
 
 import pytest
 import trio
@@ -33,7 +33,7 @@ async def read_values(client: Client, count: int) -> set[bytes | None]:
 
 
 def lead(cluster: FakeCluster, node_id: int, epoch: int) -> None:
-    """Let one node lead all partitions."""
+    """Make one node the leader of all partitions."""
     cluster.leaders = {0: (node_id, epoch), 1: (node_id, epoch)}
 
 
@@ -52,7 +52,7 @@ async def test_records_are_written_to_and_read_from_the_leader_of_each_partition
         assert api.FETCH in cluster.fronts[2].asked
 
 
-async def test_a_leader_that_changes_is_followed_without_an_error(
+async def test_a_leader_change_is_followed_without_an_error(
     autojump_clock: MockClock,
 ) -> None:
     async with (
@@ -70,7 +70,7 @@ async def test_a_leader_that_changes_is_followed_without_an_error(
             assert record.value == b"%d" % number
 
 
-async def test_when_the_leader_dies_the_next_one_is_found_soon(autojump_clock: MockClock) -> None:
+async def test_a_new_leader_is_found_soon_after_a_crash(autojump_clock: MockClock) -> None:
     async with (
         fronted_cluster(autojump_clock, [1, 2, 3]) as cluster,
         fronted_client(cluster) as client,
@@ -80,7 +80,7 @@ async def test_when_the_leader_dies_the_next_one_is_found_soon(autojump_clock: M
         await producer.send("orders", b"before", partition=0)
         await anext(consumer.records())
         cluster.fronts[1].stop()
-        await trio.sleep(9)  # Nobody leads while the cluster does not know.
+        await trio.sleep(9)  # The partition has no leader until the cluster detects the failure.
         lead(cluster, 3, epoch=1)
         moved_at = trio.current_time()
 
@@ -91,7 +91,7 @@ async def test_when_the_leader_dies_the_next_one_is_found_soon(autojump_clock: M
         assert trio.current_time() - moved_at < 2.5
 
 
-async def test_when_the_host_of_the_leader_is_gone_the_next_one_is_found_soon(
+async def test_a_new_leader_is_found_soon_after_a_host_failure(
     autojump_clock: MockClock,
 ) -> None:
     async with (
@@ -112,7 +112,7 @@ async def test_when_the_host_of_the_leader_is_gone_the_next_one_is_found_soon(
         assert trio.current_time() - moved_at < 2.5
 
 
-async def test_a_leader_that_stands_still_is_left_when_another_leads(
+async def test_a_hanging_leader_is_left_when_another_is_elected(
     autojump_clock: MockClock,
 ) -> None:
     async with (
@@ -137,7 +137,7 @@ async def test_a_leader_that_stands_still_is_left_when_another_leads(
         assert trio.current_time() - moved_at < 5
 
 
-async def test_a_slow_answer_of_a_broker_that_nobody_replaced_is_waited_for(
+async def test_a_slow_reply_of_the_current_leader_is_waited_for(
     autojump_clock: MockClock,
 ) -> None:
     async with (
@@ -160,7 +160,7 @@ async def test_a_slow_answer_of_a_broker_that_nobody_replaced_is_waited_for(
         assert [asked.key for asked in cluster.fronts[1].asked].count(api.ApiKey.PRODUCE) == 2
 
 
-async def test_a_leader_that_has_not_heard_of_a_partition_is_asked_again(
+async def test_a_leader_that_does_not_know_a_partition_yet_is_asked_again(
     autojump_clock: MockClock,
 ) -> None:
     async with fronted_cluster(autojump_clock, [1, 2]) as cluster:
@@ -186,7 +186,7 @@ async def test_a_leader_that_has_not_heard_of_a_partition_is_asked_again(
             assert await read_values(client, 2) == {b"a", b"b"}
 
 
-async def test_where_a_new_partition_begins_is_asked_again(autojump_clock: MockClock) -> None:
+async def test_list_offsets_of_a_new_partition_is_retried(autojump_clock: MockClock) -> None:
     async with fronted_cluster(autojump_clock) as cluster:
         refusals = [UnknownPartitionError("there is no partition 1").to_wire()] * 3
 
@@ -208,7 +208,7 @@ async def test_where_a_new_partition_begins_is_asked_again(autojump_clock: MockC
         assert not refusals
 
 
-async def test_a_seed_that_does_not_answer_costs_no_more_than_its_head_start(
+async def test_a_silent_seed_costs_only_its_head_start(
     autojump_clock: MockClock,
 ) -> None:
     async with fronted_cluster(autojump_clock, [1, 2]) as cluster:
@@ -236,7 +236,7 @@ async def test_a_broker_that_is_not_ready_is_waited_for(autojump_clock: MockCloc
             assert await client.admin.list_topics() == ["orders"]
 
 
-async def test_a_broker_that_does_not_get_ready_is_given_up(autojump_clock: MockClock) -> None:
+async def test_a_broker_that_stays_unready_fails_the_start(autojump_clock: MockClock) -> None:
     async with fronted_cluster(autojump_clock) as cluster:
         cluster.fronts[1].refusal = OverloadedError("for ever")
 

@@ -1,4 +1,4 @@
-"""An index of groups that tells how much it is used."""
+"""Group links that count their lookups."""
 
 from typing import final
 
@@ -7,7 +7,7 @@ from tidelog.queue_layer.collections.group_links import InMemoryGroupLinks
 
 @final
 class CountingLinks:
-    """Links in memory that count how often they are looked at."""
+    """Links in memory with a count of lookups."""
 
     def __init__(self) -> None:
         self.links = InMemoryGroupLinks()

@@ -1,4 +1,4 @@
-"""Drives a partition of a queue as its shell would, with a journal that is kept."""
+"""Driver of a queue partition, in the role of its shell, with a journal that is kept."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -68,19 +68,19 @@ class Driver:
         fields: Sequence[RecordFields] | None = None,
         deliver_at_ms: int = 0,
     ) -> None:
-        """Let records be committed."""
+        """Commit records."""
         first = self.told[-1][1] if self.told else 0
         self.told.append((first, first + count, fields, deliver_at_ms))
         self.queue.state.on_records(first, first + count, fields, deliver_at_ms=deliver_at_ms)
 
     def on_chunks(self, count: int) -> None:
-        """Let parts of large messages be committed, whose batches say what they are."""
+        """Commit chunks of large messages, whose batches are marked as such."""
         first = self.told[-1][1] if self.told else 0
         self.told.append((first, first + count, [RecordFields(is_chunk=True)] * count, 0))
         self.queue.state.on_chunks(first, first + count)
 
     def do(self, outcome: Outcome[Reply]) -> Reply:
-        """Append what was decided, and apply it."""
+        """Append the entries of an outcome, and apply them."""
         for frame in outcome.frames:
             self.append(frame)
         return outcome.reply
@@ -120,7 +120,7 @@ class Driver:
         delay_ms: int | None = None,
         reason: str = "",
     ) -> Settled:
-        """Settle messages of a receive, all of them unless it is said which."""
+        """Settle messages of a receive, all of them by default."""
         runs = [(offset, 1) for offset in offsets] or [
             (run.first_offset, run.count) for run in received.runs
         ]
@@ -131,7 +131,7 @@ class Driver:
         return self.settle(received, SettleAction.DELETE, *offsets)
 
     def cancel(self, runs: list[Run]) -> list[Refused]:
-        """Cancel delayed messages, as many times as it takes."""
+        """Cancel delayed messages, in as many steps as needed."""
         refused: list[Refused] = []
         while runs:
             done = self.do(self.queue.cancel(runs, now_ms=self.now_ms))
@@ -139,7 +139,7 @@ class Driver:
         return refused
 
     def purge(self) -> int:
-        """Do away with all that was told, as many times as it takes; return how many there were."""
+        """Purge all known messages, in as many steps as needed; return their number."""
         count, end = 0, self.queue.state.records_from
         while True:
             stop = removal_end(self.queue.state, self.queue.state.low_water_mark, end)
@@ -154,9 +154,9 @@ class Driver:
         return {state.name.lower(): count for state, count in counts if count}
 
     def fail_over(self, *, lost: int = 0, is_told: bool = True) -> None:
-        """Let another broker take over: it applies the journal and learns of the same records.
+        """Fail over to another broker, which applies the journal and reads the same records.
 
-        Except of as many frames at its end as were lost; and of records later, if so.
+        The last `lost` frames are missing; without `is_told`, records are reported later.
         """
         del self.journal[len(self.journal) - lost :]
         self.queue = self.new_queue()
@@ -168,7 +168,7 @@ class Driver:
             self.tell_again()
 
     def tell_again(self) -> None:
-        """Tell the queue of all records that it wants to know of."""
+        """Report all records that the queue needs."""
         for first, end, fields, deliver_at_ms in self.told:
             start = max(first, self.queue.state.records_from)
             if start < end:

@@ -1,4 +1,4 @@
-"""FIFO queues to which messages of groups are sent, each group by one letter."""
+"""Driver of FIFO queues with messages of groups, each group by one letter."""
 
 from tests.queue_layer.driver import Driver, offsets_of
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
@@ -10,7 +10,7 @@ FIFO = QueueConfig(is_fifo=True)
 
 
 def fifo(groups: str = "", config: QueueConfig = FIFO) -> Driver:
-    """Return a queue to which one message of each of these groups was sent."""
+    """Return a queue with one message of each of these groups."""
     driver = Driver(config, make_order=FifoOrder)
     if groups:
         send(driver, groups)

@@ -1,4 +1,4 @@
-"""A FIFO queue that looks at every message each time: what the real one is compared with."""
+"""Model of a FIFO queue that looks at every message each time, to compare the real one with."""
 
 from dataclasses import dataclass, field
 from typing import final
@@ -9,7 +9,7 @@ from tidelog.wire.messages.queues import MessageState, SettleAction
 @final
 @dataclass
 class Message:
-    """One message that was sent."""
+    """Message that was sent."""
 
     group: str
     deliver_at_ms: int
@@ -30,7 +30,7 @@ class FifoModel:
     messages: list[Message] = field(default_factory=list[Message])
 
     def add(self, group: str, deliver_at_ms: int) -> None:
-        """Let a message be sent."""
+        """Send a message."""
         self.messages.append(Message(group, deliver_at_ms))
 
     def state(self, message: Message) -> MessageState | None:
@@ -52,7 +52,7 @@ class FifoModel:
         return counts
 
     def deliverable(self) -> dict[str, list[int]]:
-        """Return, of each group, the longest beginning of what is left that is visible."""
+        """Return, for each group, the longest visible prefix of its remaining messages."""
         found: dict[str, list[int]] = {}
         stopped: set[str] = set()
         for offset, message in enumerate(self.messages):
@@ -97,7 +97,7 @@ class FifoModel:
     def settle(
         self, offsets: list[int], lease_id: int, action: SettleAction, *, delay_ms: int | None
     ) -> list[int]:
-        """Settle messages; return those for which it is refused."""
+        """Settle messages; return the refused ones."""
         refused: list[int] = []
         for offset in offsets:
             message = self.messages[offset]
@@ -130,7 +130,7 @@ class FifoModel:
             message.is_done, message.is_dead = True, False
 
     def moved(self, offsets: list[int], *, is_done: bool) -> None:
-        """Let dead letters be moved, or come back because that cannot be."""
+        """Move dead letters, or return them after a failed move."""
         for offset in offsets:
             message = self.messages[offset]
             message.is_dead = False

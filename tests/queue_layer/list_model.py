@@ -1,4 +1,4 @@
-"""A queue as a list of messages, each with fields of its own: slow, and obviously right."""
+"""Model of a queue as a list of messages, each with its own fields: slow, and obviously right."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Message:
 
 
 class ListModel:
-    """All messages of a partition that there ever were, and what happens to them."""
+    """All messages of a partition, past ones included, and their changes."""
 
     def __init__(self, config: QueueConfig, now_ms: int) -> None:
         self.config = config
@@ -83,7 +83,7 @@ class ListModel:
         return limit is not None and self.messages[offset].receive_count >= limit
 
     def received(self, reply: PartitionReceived, max_messages: int, timeout_ms: int) -> None:
-        """Check what was handed out, and take note of it."""
+        """Check the received messages, and apply the receive."""
         room = self.config.max_in_flight - len(self.offsets(MessageState.IN_FLIGHT))
         count = sum(run.count for run in reply.runs)
         assert count <= max(0, min(max_messages, room))
@@ -94,8 +94,8 @@ class ListModel:
         for run in reply.runs:
             for offset in range(run.first_offset, run.first_offset + run.count):
                 message = self.messages[offset]
-                assert offset in visible, "nobody gets what is not visible"
-                assert not self.is_exhausted(offset), "nobody gets what was received too often"
+                assert offset in visible, "an invisible message was received"
+                assert not self.is_exhausted(offset), "an exhausted message was received"
                 self._receive(message, self.now_ms + timeout_ms)
                 assert run.receive_count == message.receive_count
                 assert run.first_received_ms == message.first_received_ms
@@ -117,7 +117,7 @@ class ListModel:
             self.moving.setdefault(target, []).append(offset)
 
     def refusal(self, offset: int, action: SettleAction, lease_id: int) -> ErrorCode | None:
-        """Return why somebody may not settle a message."""
+        """Return the error of a settlement, `None` if it is allowed."""
         message = self.messages[offset]
         is_delete = action is SettleAction.DELETE
         is_own = message.lease_id == lease_id
@@ -139,7 +139,7 @@ class ListModel:
     def settle(
         self, offset: int, action: SettleAction, delay_ms: int, *, lease_id: int
     ) -> ErrorCode | None:
-        """Settle one message; return why not, if not."""
+        """Settle one message; return the error, if any."""
         refusal = self.refusal(offset, action, lease_id)
         message = self.messages[offset]
         if refusal is not None or message.is_done or message.is_dead:
@@ -162,7 +162,7 @@ class ListModel:
         return None
 
     def finish(self, offsets: Iterable[int]) -> None:
-        """Let messages be done."""
+        """Mark messages as done."""
         for offset in offsets:
             self.messages[offset].is_done = True
 

@@ -1,4 +1,4 @@
-"""What every order without groups must keep: visible messages are offered, once, and no others."""
+"""Property of every order without groups: visible messages are offered, once, and no others."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -30,7 +30,7 @@ def chosen(order: DeliveryOrder, limit: int, turn: int = 1) -> list[int]:
 def check_order(
     order: DeliveryOrder, fields: Sequence[RecordFields] | None, told: list[Change], *, limit: int
 ) -> None:
-    """Tell an order of changes, as a queue does, and check after each what it offers."""
+    """Apply changes to an order, as a queue does, and check after each what it offers."""
     order.on_records(0, RECORDS, fields)
     visible, done = set(range(RECORDS)), set[int]()
     for turn, (change, first, count, time_ms) in enumerate(told):

@@ -1,21 +1,20 @@
-"""A stage for scenarios: one partition of a queue, who works at it, and who serves it.
+"""Runner of scenarios: one partition of a queue, its workers, and its leaders.
 
-A scenario file tells a story. A `#` begins a remark; a block of commands ends with `----`, and
-what is said below it, up to an empty line, is what the commands must say. Times are in seconds
-from the beginning.
+A `#` in a scenario file begins a comment; a block of commands ends with `----`, and the lines below
+it, up to an empty line, are the output of the commands. Times are in seconds from the beginning.
 
     queue fifo deliveries=3 timeout=30 acks=leader fenced priority_weights=2,1    a queue
     send a b@g c:0       messages, of a group, or with a priority; they are committed at once
-    receive w1 2 for=10 attempt=x      somebody takes messages
+    receive w1 2 for=10 attempt=x      worker `w1` receives messages
     delete w1 a          with the last receipt of `w1` for it; also: extend w1 a 20,
                          release w1 a [5], reject w1 a REASON, return w1 a
     wait 10              time passes
-    hold / commit        what is decided is not committed until / it is; nobody is answered before
-    leader dies          another one takes over: it knows what is committed
-    snapshot             whoever takes over begins with it
-    move [unanswered]    dead letters go to their queue; whoever moves them is not told so
+    hold / commit        decisions are not committed until / they are; replies wait for that
+    leader dies          another leader takes over, with the committed journal
+    snapshot             the next leader begins with it
+    move [unanswered]    dead letters go to their queue; the reply to the mover is lost
     purge / seek N       at this offset
-    show                 all messages that are here, and the dead-letter queue
+    show                 all messages of the queue, and the dead-letter queue
 """
 
 from collections.abc import Callable, Sequence
@@ -50,17 +49,17 @@ class QueueScenario:
         self._staged: list[bytes] = []
         self._is_held = False
         self._waiting: list[tuple[str, Callable[[], None]]] = []
-        """Who is to be answered when all is committed, and how."""
+        """Workers that wait for the commit, with their replies."""
         self._receipts: dict[tuple[str, str], bytes] = {}
         self._dead: list[str] = []
         self._moved: tuple[int, int] = (0, 0)
-        """The epoch of the producer that moves dead letters, and its next sequence there."""
+        """Epoch of the producer that moves dead letters, and its next sequence there."""
         self._epoch = 0
         self._lines: list[str] = []
         self._core = self._new_core()
 
     def play(self, command: str) -> list[str]:
-        """Carry out one command; return what it says."""
+        """Execute one command; return its output."""
         self._lines = []
         name, *words = command.split()
         getattr(self, f"_do_{name}")(*words)
@@ -69,7 +68,7 @@ class QueueScenario:
     def _say(self, line: str) -> None:
         self._lines.append(line)
 
-    # -- the queue, and who serves it -------------------------------------------------------------
+    # -- the queue, and its leaders ---------------------------------------------------------------
 
     def _do_queue(self, *words: str) -> None:
         options = _options(words)
@@ -122,11 +121,11 @@ class QueueScenario:
         for _, answer in waiting:
             answer()
 
-    def _answer(self, who: str, answer: Callable[[], None], *, is_lazy: bool = False) -> None:
-        """Answer somebody when what was decided is committed."""
+    def _answer(self, actor: str, answer: Callable[[], None], *, is_lazy: bool = False) -> None:
+        """Reply when the decision is committed."""
         if self._is_held and not is_lazy:
-            self._say(f"{who} waits")
-            self._waiting.append((who, answer))
+            self._say(f"{actor} waits")
+            self._waiting.append((actor, answer))
         else:
             answer()
 
@@ -139,8 +138,8 @@ class QueueScenario:
 
     def _do_leader(self, fate: str) -> None:
         assert fate == "dies", "leaders die"
-        for who, _ in self._waiting:
-            self._say(f"{who} has no answer")
+        for actor, _ in self._waiting:
+            self._say(f"{actor} has no answer")
         self._waiting.clear()
         self._staged.clear()
         self._is_held = False
@@ -171,14 +170,14 @@ class QueueScenario:
             )
         self._tell_records()
 
-    def _do_receive(self, who: str, *words: str) -> None:
+    def _do_receive(self, actor: str, *words: str) -> None:
         options = _options(words)
         counts = [int(word) for word in words if "=" not in word]
         timeout, attempt = options.get("for"), options.get("attempt")
         command = ReceiveCommand(
             max_messages=counts[0] if counts else 1,
             visibility_timeout_ms=None if timeout is None else int(timeout) * _S,
-            holder=who,
+            holder=actor,
             attempt_id=None if attempt is None else attempt.encode(),
         )
         plan = self._core.plan(command, now_ms=self._now_ms)
@@ -193,32 +192,32 @@ class QueueScenario:
 
         def answer() -> None:
             for name, count in given:
-                self._receipts[who, name] = reply.receipt
-                self._say(f"{who} gets {name}, delivery {count}, until {reply.deadline_ms // _S}")
+                self._receipts[actor, name] = reply.receipt
+                self._say(f"{actor} gets {name}, delivery {count}, until {reply.deadline_ms // _S}")
             if not given:
-                self._say(f"{who} gets nothing")
+                self._say(f"{actor} gets nothing")
 
         is_lazy = self._config.receive_acks is ReceiveAcks.LEADER
-        self._answer(who, answer, is_lazy=is_lazy or not given)
+        self._answer(actor, answer, is_lazy=is_lazy or not given)
 
-    def _do_delete(self, who: str, *names: str) -> None:
-        self._settle(who, SettleAction.DELETE, *names)
+    def _do_delete(self, actor: str, *names: str) -> None:
+        self._settle(actor, SettleAction.DELETE, *names)
 
-    def _do_extend(self, who: str, name: str, seconds: str) -> None:
-        self._settle(who, SettleAction.EXTEND, name, delay=seconds)
+    def _do_extend(self, actor: str, name: str, seconds: str) -> None:
+        self._settle(actor, SettleAction.EXTEND, name, delay=seconds)
 
-    def _do_release(self, who: str, name: str, delay: str | None = None) -> None:
-        self._settle(who, SettleAction.RELEASE, name, delay=delay)
+    def _do_release(self, actor: str, name: str, delay: str | None = None) -> None:
+        self._settle(actor, SettleAction.RELEASE, name, delay=delay)
 
-    def _do_reject(self, who: str, name: str, *reason: str) -> None:
-        self._settle(who, SettleAction.REJECT, name, reason=" ".join(reason))
+    def _do_reject(self, actor: str, name: str, *reason: str) -> None:
+        self._settle(actor, SettleAction.REJECT, name, reason=" ".join(reason))
 
-    def _do_return(self, who: str, *names: str) -> None:
-        self._settle(who, SettleAction.RETURN, *names)
+    def _do_return(self, actor: str, *names: str) -> None:
+        self._settle(actor, SettleAction.RETURN, *names)
 
     def _settle(
         self,
-        who: str,
+        actor: str,
         action: SettleAction,
         *names: str,
         delay: str | None = None,
@@ -227,12 +226,12 @@ class QueueScenario:
         delay_ms = None if delay is None else int(delay) * _S
         for name in names:
             runs = [(self._names.index(name), 1)]
-            receipt = self._receipts[who, name]
+            receipt = self._receipts[actor, name]
             settlement = Settlement(0, receipt, runs, int(action), delay_ms, reason)
             settled = self._decide(self._core.settle(settlement, now_ms=self._now_ms))
             error = settled.error or (settled.refused[0].error if settled.refused else None)
             told = "done" if error is None else f"refused: {error.message}"
-            self._answer(who, partial(self._say, f"{who}, {name}: {told}"))
+            self._answer(actor, partial(self._say, f"{actor}, {name}: {told}"))
 
     def _do_purge(self) -> None:
         count = self._decide(self._core.purge(self._core.state.records_from, now_ms=self._now_ms))
@@ -245,7 +244,7 @@ class QueueScenario:
     # -- dead letters -----------------------------------------------------------------------------
 
     def _do_move(self, how: str = "") -> None:
-        """Move one batch of dead letters, as whoever serves the queue does."""
+        """Move one batch of dead letters, as the leader does."""
         batch = self._core.state.moves.next_batch(_TARGET)
         if batch is None:
             self._say("nothing is to be moved")
@@ -290,7 +289,7 @@ def _options(words: Sequence[str]) -> dict[str, str]:
 
 
 def perform(text: str) -> str:
-    """Return a scenario with what its commands say now."""
+    """Return a scenario with the current output of its commands."""
     stage = QueueScenario()
     performed: list[str] = []
     is_expected = False

@@ -1,4 +1,4 @@
-"""Whatever is done to a queue, it is what a list of messages would be.
+"""Queue partition against a list model, with random commands.
 
 The invariants q1 to q12 are those of docs/queue-statements.md.
 """
@@ -58,7 +58,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         self.driver = Driver(config, make_order=order_for(order_config))
         self.model = ListModel(config, START_MS)
         self.sent: list[int | None] = []
-        """When each record was to be delivered; `None` for parts of large messages."""
+        """Delivery time of each record; `None` for chunks."""
         self.receipts: list[PartitionReceived] = []
         self.plans: list[tuple[ReceivePlan, list[Run]]] = []
         self.largest_mark = 0
@@ -120,7 +120,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         reply = self.driver.do(outcome)
         room = self.model.config.max_in_flight - len(self.model.offsets(MessageState.IN_FLIGHT))
 
-        # I12: who asks gets something if there is anything to be got.
+        # I12: a receive gets a message if any is available.
         assert offered or not before or room <= 0 or len(exhausted) == before
         assert all(self.model.is_exhausted(offset) for offset in exhausted)
         self.model.received(reply, max_messages, timeout_ms)
@@ -319,8 +319,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
     @pytest.mark.statement("q2")
     @invariant()
-    def everybody_who_looks_sees_the_messages(self) -> None:
-        """I2: what is not done is somewhere."""
+    def a_peek_returns_all_messages(self) -> None:
+        """I2: every message that is not done is somewhere."""
         if not hasattr(self, "model"):
             return
         seen, next_offset = self.driver.queue.peek([], 0, 10_000)
@@ -338,7 +338,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def the_history_says_how_often_each_message_was_received(self) -> None:
-        """Whoever reads the journal by the fold of clients, from a snapshot on or not."""
+        """The history of clients, read from a snapshot or from the start of the journal."""
         if not hasattr(self, "model"):
             return
         history = QueueHistory()

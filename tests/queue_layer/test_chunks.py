@@ -1,4 +1,4 @@
-"""Records that are parts of large messages: of the log, and no messages of any queue."""
+"""Chunks of large messages: records of the log, and no messages of any queue."""
 
 import pytest
 
@@ -21,7 +21,7 @@ ORDERS: list[MakeOrder] = [
 
 
 @pytest.mark.parametrize("make_order", ORDERS)
-def test_chunks_are_handed_out_to_nobody_and_counted_nowhere(make_order: MakeOrder) -> None:
+def test_chunks_are_neither_delivered_nor_counted(make_order: MakeOrder) -> None:
     driver = Driver(make_order=make_order)
     driver.on_chunks(3)
     driver.came(1, fields=[RecordFields(group=b"a")])
@@ -34,7 +34,7 @@ def test_chunks_are_handed_out_to_nobody_and_counted_nowhere(make_order: MakeOrd
 
 
 @pytest.mark.parametrize("make_order", ORDERS)
-def test_whoever_takes_over_counts_chunks_no_more_than_whoever_was_before(
+def test_chunks_are_not_counted_after_a_failover(
     make_order: MakeOrder,
 ) -> None:
     driver = Driver(make_order=make_order)
@@ -52,7 +52,7 @@ def test_whoever_takes_over_counts_chunks_no_more_than_whoever_was_before(
     assert driver.queue.state.low_water_mark == 6
 
 
-def test_chunks_without_their_message_hold_up_nothing() -> None:
+def test_orphaned_chunks_block_nothing() -> None:
     driver = Driver()
     driver.on_chunks(5)
     driver.came(1)
@@ -62,7 +62,7 @@ def test_chunks_without_their_message_hold_up_nothing() -> None:
     assert driver.queue.state.low_water_mark == 6
 
 
-def test_a_message_that_is_passed_over_keeps_its_delay_and_chunks_stay_none() -> None:
+def test_a_skipped_message_keeps_its_delay_and_chunks_are_no_messages() -> None:
     driver = Driver()
     later = driver.now_ms + 5 * SECOND
     driver.came(4, fields=[RecordFields(later), PART, PART, RecordFields()])
@@ -75,7 +75,7 @@ def test_a_message_that_is_passed_over_keeps_its_delay_and_chunks_stay_none() ->
     assert driver.offsets() == [0]
 
 
-def test_people_who_look_see_no_chunks() -> None:
+def test_a_peek_returns_no_chunks() -> None:
     driver = Driver()
     driver.came(1)
     driver.on_chunks(2)
@@ -89,7 +89,7 @@ def test_people_who_look_see_no_chunks() -> None:
     ]
 
 
-def test_a_chunk_is_no_message_that_could_be_cancelled() -> None:
+def test_a_chunk_cannot_be_cancelled() -> None:
     driver = Driver()
     later = driver.now_ms + SECOND
     driver.came(4, fields=[RecordFields(later), PART, RecordFields(later), RecordFields()])
@@ -103,7 +103,7 @@ def test_a_chunk_is_no_message_that_could_be_cancelled() -> None:
     assert driver.counts() == {"visible": 1}
 
 
-def test_a_purge_counts_messages_and_takes_chunks_with_it() -> None:
+def test_a_purge_removes_chunks_without_counting_them() -> None:
     driver = Driver(records=1)
     driver.on_chunks(2)
     driver.came(1)
@@ -113,7 +113,7 @@ def test_a_purge_counts_messages_and_takes_chunks_with_it() -> None:
     assert driver.counts() == {}
 
 
-def test_a_seek_brings_back_messages_and_no_chunks() -> None:
+def test_a_seek_redelivers_messages_and_no_chunks() -> None:
     driver = Driver(records=1)
     driver.on_chunks(2)
     driver.came(1)
@@ -126,7 +126,7 @@ def test_a_seek_brings_back_messages_and_no_chunks() -> None:
     assert driver.offsets() == [3]
 
 
-def test_chunks_cost_a_range_however_many_there_are() -> None:
+def test_consecutive_chunks_cost_one_range() -> None:
     driver = Driver()
     driver.queue.state.on_chunks(0, 10**9)
     driver.queue.state.on_records(10**9, 10**9 + 1)

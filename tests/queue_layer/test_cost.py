@@ -1,4 +1,4 @@
-"""What an operation costs does not depend on how many messages wait.
+"""Cost of operations: independent of the number of waiting messages.
 
 Counted are calls of functions, those of C too: the same on every machine.
 """
@@ -24,7 +24,7 @@ RECEIPTS = Receipts(queue_id=QUEUE_ID, partition=7, key=KEY)
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """Return how many functions some work calls."""
+    """Return the number of function calls of some work."""
     count = 0
 
     def note(_frame: FrameType, event: str, _argument: object) -> None:
@@ -59,13 +59,13 @@ def cost(driver: Driver, rounds: int = 3) -> float:
     return sum(calls_of(lambda: work_on(driver)) for _ in range(rounds)) / rounds
 
 
-def test_a_million_messages_that_wait_cost_what_a_hundred_do() -> None:
+def test_a_backlog_of_a_million_costs_as_much_as_one_of_a_hundred() -> None:
     few, many = cost(Driver(records=FEW)), cost(Driver(records=MANY))
 
     assert many <= 1.05 * few
 
 
-def test_a_million_messages_that_wait_for_their_time_cost_what_a_hundred_do() -> None:
+def test_a_million_delayed_messages_cost_as_much_as_a_hundred() -> None:
     drivers = [Driver(records=FEW), Driver(records=FEW)]
     for driver, count in zip(drivers, (FEW, MANY), strict=True):
         driver.came(count, deliver_at_ms=START_MS + 3600 * SECOND)
@@ -79,7 +79,7 @@ def test_a_million_messages_that_wait_for_their_time_cost_what_a_hundred_do() ->
 @pytest.mark.statement("b86")
 @pytest.mark.parametrize("state", ["in_flight", "returned", "deleted"])
 def test_many_runs_cost_little_more_than_few(state: str) -> None:
-    """Only what it takes to find a place among them grows."""
+    """Only the search for a place among them grows."""
     costs: list[float] = []
     for count in (FEW, 100 * FEW):
         driver = Driver(records=2 * count + 1000)
@@ -127,8 +127,8 @@ def test_a_receive_costs_the_same_however_many_messages_it_has() -> None:
     assert calls_of(lambda: many.take(1000)) == calls_of(lambda: few.take(1))
 
 
-def test_what_a_record_says_costs_what_that_record_costs() -> None:
-    """A batch of a thousand in which a tenth is delayed is no reason for a thousand ranges."""
+def test_fields_of_a_record_cost_only_that_record() -> None:
+    """A thousand records of which a tenth is delayed do not need a thousand ranges."""
     driver = Driver(QueueConfig())
     later = RecordFields(deliver_at_ms=START_MS + SECOND)
     fields = [later if place % 10 == 0 else RecordFields() for place in range(1000)]
@@ -137,8 +137,8 @@ def test_what_a_record_says_costs_what_that_record_costs() -> None:
 
 
 @pytest.mark.statement("b86")
-def test_leases_that_end_at_once_cost_a_little_each_and_only_once() -> None:
-    """Statement 86: each lease is one of its own, and all end in the same millisecond."""
+def test_leases_that_end_together_cost_little_each_and_once() -> None:
+    """Statement 86: the leases are separate, and all end in the same millisecond."""
     costs: list[int] = []
     for count in (FEW, 100 * FEW):
         driver = Driver(records=2 * count)

@@ -25,7 +25,7 @@ def refusals(driver: Driver, received: PartitionReceived, action: SettleAction) 
 
 
 @pytest.mark.statement("b20")
-def test_extending_the_first_lease_holds_back_the_group() -> None:
+def test_extending_the_first_lease_blocks_the_group() -> None:
     """Statement 20."""
     driver = fifo("aaa")
     received = driver.take(2)
@@ -39,7 +39,7 @@ def test_extending_the_first_lease_holds_back_the_group() -> None:
 
 
 @pytest.mark.statement("b20")
-def test_extending_the_second_lease_leaves_the_first_message_to_others() -> None:
+def test_extending_the_second_lease_leaves_the_first_message_visible() -> None:
     """Statement 20."""
     driver = fifo("aaa")
     received = driver.take(2)
@@ -51,7 +51,7 @@ def test_extending_the_second_lease_leaves_the_first_message_to_others() -> None
 
 
 @pytest.mark.statement("b20")
-def test_extending_the_third_lease_leaves_the_first_two_messages_to_others() -> None:
+def test_extending_the_third_lease_leaves_the_first_two_messages_visible() -> None:
     """Statement 20."""
     driver = fifo("aaaa")
     received = driver.take(3)
@@ -63,7 +63,7 @@ def test_extending_the_third_lease_leaves_the_first_two_messages_to_others() -> 
 
 
 @pytest.mark.statement("b21")
-def test_a_released_message_is_handed_out_again_while_the_next_one_is_leased() -> None:
+def test_a_released_message_is_redelivered_while_the_next_is_in_flight() -> None:
     """Statement 21."""
     driver = fifo("aaa")
     received = driver.take(2)
@@ -74,7 +74,7 @@ def test_a_released_message_is_handed_out_again_while_the_next_one_is_leased() -
 
 
 @pytest.mark.statement("b22", "b23")
-def test_a_group_goes_on_when_all_its_leased_messages_are_deleted_and_not_before() -> None:
+def test_a_group_is_unblocked_when_all_its_in_flight_messages_are_deleted() -> None:
     """Statements 22 and 23."""
     driver = fifo("aaa")
     received = driver.take(2)
@@ -87,7 +87,7 @@ def test_a_group_goes_on_when_all_its_leased_messages_are_deleted_and_not_before
 
 
 @pytest.mark.statement("b24")
-def test_a_send_to_a_locked_group_does_not_unlock_it() -> None:
+def test_a_send_to_a_blocked_group_does_not_unblock_it() -> None:
     """Statement 24."""
     driver = fifo("a")
     driver.take(1)
@@ -97,8 +97,8 @@ def test_a_send_to_a_locked_group_does_not_unlock_it() -> None:
 
 
 @pytest.mark.statement("b25")
-def test_a_receive_takes_from_one_group_what_it_can_and_goes_on_with_others() -> None:
-    """Statement 25: one reply, in which each group's messages are in order."""
+def test_a_receive_fills_up_from_further_groups() -> None:
+    """Statement 25: one reply, with the messages of each group in order."""
     driver = fifo("abaab")
 
     assert driver.offsets(4) == [0, 1, 2, 3]
@@ -106,7 +106,7 @@ def test_a_receive_takes_from_one_group_what_it_can_and_goes_on_with_others() ->
 
 
 @pytest.mark.statement("b26")
-def test_after_the_leases_ended_a_group_comes_back_in_its_order() -> None:
+def test_after_expired_leases_a_group_is_redelivered_in_order() -> None:
     """Statement 26."""
     driver = fifo("aaaa")
     driver.take(3)
@@ -116,7 +116,7 @@ def test_after_the_leases_ended_a_group_comes_back_in_its_order() -> None:
 
 
 @pytest.mark.statement("b27")
-def test_groups_take_turns_even_if_messages_are_only_shown() -> None:
+def test_groups_take_turns_even_with_visibility_timeout_0() -> None:
     """Statement 27."""
     driver = fifo("112233")
 
@@ -126,7 +126,7 @@ def test_groups_take_turns_even_if_messages_are_only_shown() -> None:
 
 
 @pytest.mark.statement("b28")
-def test_a_receipt_whose_lease_is_over_settles_nothing() -> None:
+def test_a_receipt_after_its_lease_settles_nothing_in_a_fifo_queue() -> None:
     """Statement 28."""
     driver = fifo("a")
     received = driver.take()
@@ -138,7 +138,7 @@ def test_a_receipt_whose_lease_is_over_settles_nothing() -> None:
 
 
 @pytest.mark.statement("b28")
-def test_a_receipt_whose_lease_was_extended_settles_past_the_first_deadline() -> None:
+def test_a_receipt_with_an_extended_lease_settles_past_the_first_deadline() -> None:
     """Statement 28."""
     driver = fifo("ab")
     received = driver.take(1)
@@ -162,7 +162,7 @@ def test_only_the_last_receipt_of_a_message_settles_it() -> None:
 
 
 @pytest.mark.statement("b29")
-def test_a_group_that_became_empty_works_again() -> None:
+def test_an_emptied_group_works_again() -> None:
     """Statement 29."""
     driver = fifo("a")
     driver.delete(driver.take())
@@ -172,8 +172,8 @@ def test_a_group_that_became_empty_works_again() -> None:
 
 
 @pytest.mark.statement("b30")
-def test_a_group_goes_on_when_its_first_message_is_a_dead_letter() -> None:
-    """Statement 30: in the very receive that finds that it had all its deliveries."""
+def test_a_dead_letter_at_the_head_does_not_block_its_group() -> None:
+    """Statement 30: in the very receive that finds it exhausted."""
     driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
     driver.settle(driver.take(1), SettleAction.RELEASE)
 
@@ -182,7 +182,7 @@ def test_a_group_goes_on_when_its_first_message_is_a_dead_letter() -> None:
 
 
 @pytest.mark.statement("b30")
-def test_a_group_goes_on_when_its_first_message_was_moved() -> None:
+def test_a_moved_head_does_not_block_its_group() -> None:
     """Statement 30."""
     driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
     driver.settle(driver.take(1), SettleAction.REJECT)
@@ -196,7 +196,7 @@ def test_a_group_goes_on_when_its_first_message_was_moved() -> None:
 
 
 @pytest.mark.statement("b30")
-def test_a_dead_letter_that_cannot_be_moved_comes_back_to_its_place() -> None:
+def test_a_dead_letter_that_cannot_be_moved_returns_to_its_place() -> None:
     driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
     driver.settle(driver.take(1), SettleAction.REJECT)
     batch = driver.queue.state.moves.next_batch(TARGET)
@@ -209,7 +209,7 @@ def test_a_dead_letter_that_cannot_be_moved_comes_back_to_its_place() -> None:
 
 
 @pytest.mark.statement("b31")
-def test_what_one_group_waits_for_holds_back_no_other() -> None:
+def test_a_blocked_group_blocks_no_other_group() -> None:
     """Statement 31."""
     driver = fifo("aabb")
     first = driver.take(2)
@@ -221,7 +221,7 @@ def test_what_one_group_waits_for_holds_back_no_other() -> None:
 
 
 @pytest.mark.statement("b32")
-def test_messages_behind_a_leased_one_count_as_visible() -> None:
+def test_messages_behind_an_in_flight_one_count_as_visible() -> None:
     """Statement 32: three groups of two messages, two messages leased."""
     driver = fifo("aabbcc")
     driver.take(1)
@@ -231,7 +231,7 @@ def test_messages_behind_a_leased_one_count_as_visible() -> None:
 
 
 @pytest.mark.statement("b33")
-def test_the_delay_of_the_queue_holds_back_messages_and_what_comes_behind_them() -> None:
+def test_delivery_delay_of_a_fifo_queue_blocks_later_messages_of_the_group() -> None:
     """Statement 33."""
     driver = fifo()
     send(driver, "a", deliver_at_ms=START_MS + 5 * SECOND)
@@ -243,15 +243,15 @@ def test_the_delay_of_the_queue_holds_back_messages_and_what_comes_behind_them()
 
 
 @pytest.mark.statement("b37")
-def test_a_long_backlog_of_one_group_hides_no_other_group() -> None:
-    """Statement 37: wherever the other one begins."""
+def test_a_long_backlog_of_one_group_starves_no_other_group() -> None:
+    """Statement 37: for any start of the other group."""
     driver = fifo("a" * 5_000 + "b")
     driver.take(1)
 
     assert driver.offsets() == [5_000]
 
 
-def test_leases_blocked_groups_and_turns_survive_the_broker() -> None:
+def test_leases_blocked_groups_and_turns_survive_a_failover() -> None:
     """Statements 73 to 75."""
     driver = fifo("aabbc")
     received = driver.take(1)
@@ -302,7 +302,7 @@ def test_a_purged_queue_is_empty_and_its_groups_work_again() -> None:
     assert driver.offsets() == [4, 5]
 
 
-def test_groups_go_on_behind_what_the_log_lost() -> None:
+def test_groups_continue_after_messages_deleted_by_retention() -> None:
     """Statement 13."""
     driver = fifo("aabbaab")
     driver.take(1)
@@ -312,7 +312,7 @@ def test_groups_go_on_behind_what_the_log_lost() -> None:
 
 
 @pytest.mark.parametrize("action", [SettleAction.RELEASE, SettleAction.RETURN])
-def test_what_is_given_back_with_a_delay_or_at_once_blocks_what_is_behind_it_or_not(
+def test_a_delayed_release_blocks_the_group_and_an_immediate_one_does_not(
     action: SettleAction,
 ) -> None:
     driver = fifo("aa")
@@ -324,8 +324,8 @@ def test_what_is_given_back_with_a_delay_or_at_once_blocks_what_is_behind_it_or_
     assert driver.offsets() == ([0, 1] if action is SettleAction.RELEASE else [])
 
 
-def test_a_purge_looks_at_no_message() -> None:
-    """However long the backlog is."""
+def test_a_purge_reads_no_links() -> None:
+    """For any length of the backlog."""
     links: list[CountingLinks] = []
 
     def make_order(start: int) -> FifoOrder:
@@ -342,7 +342,7 @@ def test_a_purge_looks_at_no_message() -> None:
     assert driver.queue.state.records_from == 1000
 
 
-def test_who_looks_sees_which_messages_are_blocked() -> None:
+def test_a_peek_returns_blocked_messages() -> None:
     driver = fifo("abaab")
     driver.settle(driver.take(4), SettleAction.RELEASE, 0)
 
@@ -355,8 +355,8 @@ def test_who_looks_sees_which_messages_are_blocked() -> None:
     assert next_offset is None
 
 
-def test_looking_at_a_page_costs_no_more_than_that_page() -> None:
-    """However long the backlog is: it is not searched for its end."""
+def test_a_peek_of_a_page_costs_only_that_page() -> None:
+    """For any length of the backlog: it is not searched to its end."""
     links = CountingLinks()
     driver = Driver(FIFO, make_order=lambda start: FifoOrder(start, links))
     send(driver, "ab" * 10_000)
@@ -369,7 +369,7 @@ def test_looking_at_a_page_costs_no_more_than_that_page() -> None:
     assert links.count - before <= 1_000
 
 
-def test_looking_for_what_is_not_there_goes_on_page_by_page() -> None:
+def test_a_peek_without_matches_continues_page_by_page() -> None:
     driver = fifo("a" * 150_000)
 
     assert driver.queue.peek([MessageState.BLOCKED], 0, 10) == ([], 100_000)

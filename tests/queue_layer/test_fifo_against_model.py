@@ -1,4 +1,4 @@
-"""Whatever is done to a FIFO queue, it is what a model says that looks at every message."""
+"""FIFO queue against a model that looks at every message, with random commands."""
 
 from random import Random
 from typing import final
@@ -20,7 +20,7 @@ STEPS = 250
 
 @final
 class Pair:
-    """A queue and its model, to which the same is done, at random."""
+    """Queue and its model, with the same random commands."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -28,7 +28,7 @@ class Pair:
         self.driver = Driver(CONFIG, make_order=self.make_order)
         self.model = FifoModel(START_MS)
         self.receives: list[tuple[PartitionReceived, int]] = []
-        """What was received, and the number of its lease."""
+        """Received messages, with the number of their lease."""
         self.lease_id = 0
 
     def make_order(self, start: int) -> FifoOrder:
@@ -118,7 +118,7 @@ class Pair:
 
 @pytest.mark.statement("q4")
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_is_done_to_a_fifo_queue_it_is_what_the_model_says(seed: int) -> None:
+def test_a_fifo_queue_matches_its_model(seed: int) -> None:
     pair = Pair(seed)
     steps = [pair.send] * 5 + [pair.receive] * 6 + [pair.settle] * 8 + [pair.wait] * 3
     steps += [pair.move, pair.fail_over, pair.purge]

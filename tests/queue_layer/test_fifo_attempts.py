@@ -1,4 +1,4 @@
-"""Receives of FIFO queues that are made again. Numbers in docstrings: docs/queue-statements.md."""
+"""Repeated receives of FIFO queues. Numbers in docstrings: docs/queue-statements.md."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def attempt(driver: Driver, name: str, max_messages: int = 10) -> PartitionRecei
 
 
 @pytest.mark.statement("b36")
-def test_a_repeated_receive_gets_the_same_messages_under_the_same_receipt_and_new_time() -> None:
+def test_a_repeated_receive_gets_the_same_messages_receipt_and_a_new_lease() -> None:
     """Statement 36."""
     driver = fifo("aabb")
     first = attempt(driver, "x", 3)
@@ -41,7 +41,7 @@ def test_a_repeated_receive_gets_the_same_messages_under_the_same_receipt_and_ne
     "action",
     [SettleAction.DELETE, SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT],
 )
-def test_a_receive_is_not_repeated_when_something_happened_to_one_of_its_messages(
+def test_a_receive_is_not_repeated_after_a_settlement_of_its_messages(
     action: SettleAction,
 ) -> None:
     """Statement 36."""
@@ -56,7 +56,7 @@ def test_a_receive_is_not_repeated_when_something_happened_to_one_of_its_message
 
 
 @pytest.mark.statement("b36")
-def test_a_receive_is_not_repeated_when_its_leases_are_over() -> None:
+def test_a_receive_is_not_repeated_after_its_leases() -> None:
     """Statement 36."""
     driver = fifo("ab")
     first = attempt(driver, "x", 1)
@@ -79,7 +79,7 @@ def test_an_empty_receive_is_not_repeated() -> None:
 
 
 @pytest.mark.statement("b36")
-def test_a_receive_can_be_repeated_five_minutes_long_also_at_another_broker() -> None:
+def test_a_receive_can_be_repeated_for_five_minutes_across_failovers() -> None:
     """Statement 36."""
     driver = fifo("a")
     first = attempt(driver, "x")
@@ -97,8 +97,8 @@ def test_a_receive_can_be_repeated_five_minutes_long_also_at_another_broker() ->
     assert offsets(attempt(driver, "x")) == []
 
 
-def test_a_repeated_receive_whose_messages_changed_meanwhile_gets_nothing() -> None:
-    """Who reads the records makes a new plan then."""
+def test_a_repeated_receive_with_changed_messages_gets_nothing() -> None:
+    """The reader of the records makes a new plan then."""
     driver = fifo("ab")
     first = attempt(driver, "x", 1)
     plan = driver.queue.plan(ReceiveCommand(max_messages=1, attempt_id=b"x"), now_ms=driver.now_ms)
@@ -110,7 +110,7 @@ def test_a_repeated_receive_whose_messages_changed_meanwhile_gets_nothing() -> N
     assert offsets(attempt(driver, "x", 1)) == [1]
 
 
-def test_repeating_a_receive_keeps_no_message_longer_than_twelve_hours() -> None:
+def test_repeated_receives_hide_a_message_for_at_most_twelve_hours() -> None:
     """Statement 6."""
     driver = fifo("a")
     command = ReceiveCommand(
@@ -126,7 +126,7 @@ def test_repeating_a_receive_keeps_no_message_longer_than_twelve_hours() -> None
     assert deadlines_ms == [START_MS + VISIBILITY_TIMEOUT_MS_MAX] * 2
 
 
-def test_a_standard_queue_knows_no_attempts() -> None:
+def test_a_standard_queue_ignores_attempt_ids() -> None:
     driver = Driver(records=2)
     assert offsets(attempt(driver, "x", 1)) == [0]
 

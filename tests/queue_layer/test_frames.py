@@ -1,4 +1,4 @@
-"""Decisions, cut into frames, and how large the entries of commands may be."""
+"""Frames of decisions, and the size of the entries of commands."""
 
 from typing import Final
 
@@ -34,17 +34,17 @@ from tidelog.wire.messages.queues import SettleAction
 NOW_MS = 1_700_000_000_000
 
 
-def test_what_is_small_is_one_frame() -> None:
+def test_a_small_decision_is_one_frame() -> None:
     entries: list[AnyEntry] = [Seeked(1), Purged(2)]
 
     assert list(frames_of(NOW_MS, entries)) == [JournalFrame(NOW_MS, entries)]
 
 
-def test_nothing_is_no_frame() -> None:
+def test_no_entries_are_no_frame() -> None:
     assert list(frames_of(NOW_MS, [])) == []
 
 
-def test_frames_have_all_entries_in_their_order_and_are_as_large_as_they_may_be() -> None:
+def test_frames_have_all_entries_in_order_and_are_filled_up() -> None:
     entries: list[AnyEntry] = [
         DeadLettered([(place, 1)], TARGET, "\N{EURO SIGN}" * 8192) for place in range(100)
     ]
@@ -69,11 +69,11 @@ def test_without_entries_there_is_nothing_to_append() -> None:
 
 HOUR_MS: Final = 3600 * SECOND
 START: Final = 1 << 40
-"""The offsets of an old topic are long."""
+"""Offsets of an old topic, which are long numbers."""
 
 
 def begun(config: QueueConfig | None = None, make_order: MakeOrder = StandardOrder) -> Driver:
-    """Return a queue on a topic to which very much was sent before."""
+    """Return a queue on a topic with very many earlier records."""
     driver = Driver(config, make_order=make_order)
     driver.do(driver.queue.seek(START, now_ms=START_MS))
     driver.told.append((START, START, None, 0))
@@ -81,7 +81,7 @@ def begun(config: QueueConfig | None = None, make_order: MakeOrder = StandardOrd
 
 
 def require_fit(driver: Driver) -> None:
-    """Check that a journal takes all that was written, with the settings that it has by itself."""
+    """Check that a journal with default settings accepts all that was written."""
     require_fitting(driver.journal)
 
 
@@ -92,7 +92,7 @@ def require_fitting(frames: list[bytes]) -> None:
 
 
 def from_snapshot(driver: Driver) -> QueuePartition:
-    """Return what somebody knows who has only a snapshot, each part of which fits."""
+    """Return a queue loaded from a snapshot only, each part of which fits."""
     frames = [encode(frame) for frame in driver.queue.snapshot(now_ms=driver.now_ms)]
     require_fitting(frames)
     driver.journal = frames
@@ -102,7 +102,7 @@ def from_snapshot(driver: Driver) -> QueuePartition:
 
 
 def delayed(count: int) -> list[RecordFields]:
-    """Return as many records that are to be delivered at as many times."""
+    """Return as many delayed records, each with a different time."""
     return [RecordFields(START_MS + HOUR_MS + place * SECOND) for place in range(count)]
 
 
@@ -133,7 +133,7 @@ def test_a_snapshot_holds_long_reasons_of_many_messages() -> None:
     assert from_snapshot(driver).peek([], START, 1000) == before
 
 
-def test_a_snapshot_holds_all_receives_that_may_be_repeated() -> None:
+def test_a_snapshot_holds_all_receive_attempts() -> None:
     driver = begun(QueueConfig(is_fifo=True), FifoOrder)
     driver.came(22_000, fields=[RecordFields(group=b"%d" % place) for place in range(22_000)])
     for number in range(22_000):
@@ -151,7 +151,7 @@ def test_a_snapshot_holds_all_receives_that_may_be_repeated() -> None:
         assert [(run.first_offset, run.count) for run in again] == [(START + number, 1)]
 
 
-def test_a_snapshot_holds_any_number_of_dead_letters_that_have_no_place_to_go_to() -> None:
+def test_a_snapshot_holds_any_number_of_dead_letters_without_a_target() -> None:
     driver = begun()
     driver.came(90_000)
     for first in range(START, START + 90_000, 1000):
@@ -163,7 +163,7 @@ def test_a_snapshot_holds_any_number_of_dead_letters_that_have_no_place_to_go_to
     assert queue.state.counts() == (0, 0, 0, 90_000)
 
 
-def test_a_reason_is_written_for_as_many_delays_as_there_are() -> None:
+def test_a_release_with_many_delays_fits_into_frames() -> None:
     backoff = ExponentialBackoff(base_ms=HOUR_MS, jitter=1)
     driver = begun(QueueConfig(retry_backoff=backoff))
     driver.came(1000)
@@ -205,7 +205,7 @@ steps = st.sampled_from(["delay", "large", "receive", "release", "reject", "expi
 
 
 def take_step(driver: Driver, step: str, reason: str) -> None:
-    """Do something of which there may be very much."""
+    """Do one step with a very large result."""
     queue, now_ms = driver.queue, driver.now_ms
     match step:
         case "delay":
@@ -233,7 +233,7 @@ def take_step(driver: Driver, step: str, reason: str) -> None:
     reason=st.text(min_size=1, max_size=3),
     has_dead_letters=st.booleans(),
 )
-def test_no_frame_is_larger_than_is_said(
+def test_no_frame_exceeds_the_maximum_size(
     chosen: list[str], reason: str, has_dead_letters: bool
 ) -> None:
     config = QueueConfig(

@@ -1,4 +1,4 @@
-"""Leases that a new leader does not know: queues with `receive_acks = leader` may lose some."""
+"""Leases lost in a failover: possible in queues with `receive_acks = leader`."""
 
 import pytest
 
@@ -13,7 +13,7 @@ MESSAGE = RecordFields()
 
 
 def lost_lease(driver: Driver, max_messages: int = 10) -> PartitionReceived:
-    """Receive, and let another broker take over that has not heard of it."""
+    """Receive, and fail over to a broker without that entry."""
     received = driver.take(max_messages)
     driver.fail_over(lost=1)
     return received
@@ -29,7 +29,7 @@ def refusals(settled: Settled) -> dict[int, ErrorCode]:
     }
 
 
-def test_what_is_deleted_by_a_lease_that_was_lost_is_deleted() -> None:
+def test_a_lost_lease_deletes_its_message() -> None:
     driver = Driver(records=5)
     received = lost_lease(driver)
 
@@ -40,7 +40,7 @@ def test_what_is_deleted_by_a_lease_that_was_lost_is_deleted() -> None:
     assert driver.offsets() == [1, 4]
 
 
-def test_what_others_received_before_it_was_deleted_by_a_lost_lease_is_deleted() -> None:
+def test_a_lost_lease_deletes_a_message_that_was_received_again() -> None:
     driver = Driver(records=5)
     received = lost_lease(driver)
     driver.take(3)
@@ -51,7 +51,7 @@ def test_what_others_received_before_it_was_deleted_by_a_lost_lease_is_deleted()
     assert driver.queue.state.low_water_mark == 5
 
 
-def test_a_deletion_by_a_lost_lease_keeps_what_it_passes_as_it_is() -> None:
+def test_a_delete_by_a_lost_lease_keeps_passed_messages() -> None:
     driver = Driver()
     driver.came(1, deliver_at_ms=START_MS + 40 * SECOND)
     driver.came(4, fields=[MESSAGE, PART, PART, MESSAGE])
@@ -68,7 +68,7 @@ def test_a_deletion_by_a_lost_lease_keeps_what_it_passes_as_it_is() -> None:
 @pytest.mark.parametrize(
     "config", [QueueConfig(require_latest_receipt=True), QueueConfig(is_fifo=True)]
 )
-def test_a_fenced_queue_refuses_a_deletion_by_a_lost_lease_for_others_may_have_had_it_since(
+def test_a_fenced_queue_refuses_a_delete_by_a_lost_lease(
     config: QueueConfig,
 ) -> None:
     driver = Driver(config, records=1)
@@ -83,7 +83,7 @@ def test_a_fenced_queue_refuses_a_deletion_by_a_lost_lease_for_others_may_have_h
     "config", [QueueConfig(require_latest_receipt=True), QueueConfig(is_fifo=True)]
 )
 @pytest.mark.parametrize("has_snapshot", [False, True])
-def test_no_lease_is_taken_for_one_that_was_lost(
+def test_lease_ids_of_lost_leases_are_not_reused(
     config: QueueConfig, *, has_snapshot: bool
 ) -> None:
     driver = Driver(config, records=1)
@@ -101,7 +101,7 @@ def test_no_lease_is_taken_for_one_that_was_lost(
     assert refusals(driver.delete(held)) == {}
 
 
-def test_a_lease_that_was_lost_before_a_seek_is_void_to_every_leader() -> None:
+def test_a_lease_lost_before_a_seek_is_void_for_every_leader() -> None:
     driver = Driver(records=1)
     received = lost_lease(driver)
     driver.do(driver.queue.seek(0, now_ms=driver.now_ms))
@@ -116,7 +116,7 @@ def test_a_lease_that_was_lost_before_a_seek_is_void_to_every_leader() -> None:
 @pytest.mark.parametrize(
     "action", [SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT, SettleAction.RETURN]
 )
-def test_a_lost_lease_does_nothing_but_delete_and_that_is_said(action: SettleAction) -> None:
+def test_a_lost_lease_can_only_delete(action: SettleAction) -> None:
     driver = Driver(records=1)
     received = lost_lease(driver)
 
@@ -145,7 +145,7 @@ def test_nothing_is_deleted_by_a_lost_lease_before_all_records_up_to_it_are_know
     assert driver.counts() == {"delayed": 1}
 
 
-def test_a_receipt_of_before_a_seek_deletes_nothing_of_what_is_handed_out_again() -> None:
+def test_a_receipt_from_before_a_seek_deletes_nothing() -> None:
     driver = Driver(records=3)
     received = driver.take()
     driver.do(driver.queue.seek(0, now_ms=driver.now_ms))

@@ -1,4 +1,4 @@
-"""A partition of a queue as its shell drives it: loading, time, purge, seek, trim, snapshots."""
+"""Queue partition, driven as by its shell: loading, time, purge, seek, trim, snapshots."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tidelog.wire.messages.queue_journal import decode
 from tidelog.wire.messages.queues import SettleAction
 
 
-def test_a_queue_begins_where_it_was_told_to() -> None:
+def test_a_queue_starts_at_its_seek_offset() -> None:
     driver = Driver()
     driver.do(driver.queue.seek(100, now_ms=driver.now_ms))
 
@@ -23,7 +23,7 @@ def test_a_queue_begins_where_it_was_told_to() -> None:
     assert driver.offsets() == [100, 101, 102]
 
 
-def test_a_queue_is_ready_when_it_knows_what_was_handed_out_before() -> None:
+def test_a_queue_is_ready_when_it_knows_all_records_below_its_cursor() -> None:
     driver = Driver(records=5)
     driver.offsets(3)
     queue = driver.new_queue()
@@ -39,7 +39,7 @@ def test_a_queue_is_ready_when_it_knows_what_was_handed_out_before() -> None:
 
 
 @pytest.mark.statement("b84")
-def test_clocks_that_go_back_change_nothing() -> None:
+def test_a_clock_set_back_changes_nothing() -> None:
     """Statement 84."""
     driver = Driver(records=2)
     driver.offsets(1, timeout_ms=10 * SECOND)
@@ -72,7 +72,7 @@ def test_the_next_deadline_is_that_of_leases_and_delays() -> None:
 
 
 @pytest.mark.statement("b70", "b71")
-def test_a_purge_takes_all_that_is_there_and_nothing_that_comes_later() -> None:
+def test_a_purge_deletes_current_messages_and_keeps_later_ones() -> None:
     """Statement 70."""
     driver = Driver(records=10)
     driver.came(fields=[RecordFields(deliver_at_ms=START_MS + SECOND)])
@@ -100,7 +100,7 @@ def test_a_purge_of_an_empty_queue_writes_nothing() -> None:
     assert len(driver.journal) == entries
 
 
-def test_a_seek_back_hands_out_again_what_was_done() -> None:
+def test_a_seek_back_redelivers_deleted_messages() -> None:
     driver = Driver(records=10)
     old = driver.take(10)
     driver.delete(old)
@@ -114,7 +114,7 @@ def test_a_seek_back_hands_out_again_what_was_done() -> None:
     assert [error.error.code for error in driver.delete(old, 5).refused] == [43]
 
 
-def test_a_seek_forward_leaves_nothing_behind() -> None:
+def test_a_seek_forward_deletes_earlier_messages() -> None:
     driver = Driver(records=10)
     driver.offsets(3)
 
@@ -127,7 +127,7 @@ def test_a_seek_forward_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.statement("b13")
-def test_what_the_log_lost_is_gone_leased_or_not() -> None:
+def test_messages_trimmed_from_the_log_are_gone_even_in_flight() -> None:
     """Statement 13."""
     driver = Driver(records=10)
     received = driver.take(4)
@@ -151,7 +151,7 @@ def test_a_trim_of_nothing_writes_nothing() -> None:
     assert len(driver.journal) == entries
 
 
-def test_a_log_that_begins_behind_all_that_is_known_can_be_served() -> None:
+def test_a_log_that_starts_after_all_known_messages_can_be_served() -> None:
     driver = Driver(records=10)
     driver.offsets(2)
     driver.fail_over()
@@ -168,7 +168,7 @@ def test_a_log_that_begins_behind_all_that_is_known_can_be_served() -> None:
     assert driver.offsets() == [50, 51, 52]
 
 
-def test_a_snapshot_replaces_all_that_was_before() -> None:
+def test_a_snapshot_replaces_the_earlier_journal() -> None:
     driver = Driver(records=30)
     received = driver.take(10, holder="me")
     driver.delete(received, 3, 4, 8)
@@ -187,7 +187,7 @@ def test_a_snapshot_replaces_all_that_was_before() -> None:
     assert 5 in driver.offsets(2)
 
 
-def test_a_snapshot_that_was_not_finished_does_not_count() -> None:
+def test_an_unfinished_snapshot_does_not_count() -> None:
     driver = Driver(records=30)
     received = driver.take(10)
 
@@ -199,7 +199,7 @@ def test_a_snapshot_that_was_not_finished_does_not_count() -> None:
     assert driver.counts() == {"visible": 20}
 
 
-def test_settings_apply_to_what_is_there() -> None:
+def test_new_settings_apply_to_existing_messages() -> None:
     driver = Driver(records=3)
 
     driver.queue.configure(QueueConfig(visibility_timeout_ms=SECOND))
@@ -208,7 +208,7 @@ def test_settings_apply_to_what_is_there() -> None:
     assert driver.take(1).deadline_ms == START_MS + SECOND
 
 
-def test_after_a_clock_that_was_ahead_time_stands_still_until_the_right_one_gets_there() -> None:
+def test_after_a_clock_that_was_ahead_queue_time_stands_still() -> None:
     hour_ms = 3600 * SECOND
     driver = Driver(records=1)
     driver.wait(hour_ms)

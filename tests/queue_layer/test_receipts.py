@@ -1,4 +1,4 @@
-"""Nobody makes a receipt but the queue, and every leader of the partition knows its receipts."""
+"""Receipts: only the queue makes them, and every leader of the partition accepts them."""
 
 from hashlib import blake2b
 
@@ -16,7 +16,7 @@ def receipts(*, queue_id: bytes = QUEUE_ID, partition: int = 7, key: bytes = KEY
     return Receipts(queue_id=queue_id, partition=partition, key=key)
 
 
-def test_a_receipt_says_what_was_received() -> None:
+def test_a_receipt_has_its_lease_and_messages() -> None:
     receipt = receipts().make(12, [(3, 4), (9, 1)])
 
     assert receipts().check(receipt) == ReceiptContent(12, [(3, 4), (9, 1)])
@@ -58,10 +58,10 @@ def test_a_receipt_of_another_partition_or_queue_is_foreign() -> None:
         receipts(queue_id=bytes(16)).check(receipt)
 
 
-def test_whoever_does_not_know_the_key_cannot_make_a_receipt() -> None:
+def test_a_receipt_made_with_another_key_is_refused() -> None:
     forged = receipts(key=b"another secret of 32 bytes or so").make(12, [(3, 4)])
 
-    with pytest.raises(InvalidReceiptError, match="given out"):
+    with pytest.raises(InvalidReceiptError, match="corrupt, or was not made"):
         receipts().check(forged)
 
 

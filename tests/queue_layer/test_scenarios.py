@@ -1,4 +1,4 @@
-"""Scenarios: stories of a queue, told step by step in `scenarios/*.txt`.
+"""Scenarios of a queue, step by step, in `scenarios/*.txt`.
 
 `tests/queue_layer/queue_scenario.py` documents the commands. After a change of the core that is
 meant to change the output, rewrite the files, and read the difference before you commit it:
@@ -16,11 +16,11 @@ SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_a_story_goes_as_it_is_told(path: Path) -> None:
+def test_a_scenario_gives_its_expected_output(path: Path) -> None:
     told = path.read_text(encoding="utf-8")
 
     assert perform(told) == told
 
 
-def test_there_are_stories() -> None:
+def test_there_are_scenarios() -> None:
     assert len(SCENARIOS) >= 10

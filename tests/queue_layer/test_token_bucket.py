@@ -1,4 +1,4 @@
-"""How much may be sent to a queue."""
+"""Token bucket: the send rate of a queue."""
 
 from random import Random
 
@@ -7,7 +7,7 @@ import pytest
 from tidelog.queue_layer.token_bucket import TokenBucket
 
 
-def test_what_a_second_takes_may_come_at_once() -> None:
+def test_a_full_bucket_accepts_a_burst_of_one_second() -> None:
     quota = TokenBucket(10, now_ms=0)
 
     for _ in range(10):
@@ -17,7 +17,7 @@ def test_what_a_second_takes_may_come_at_once() -> None:
     assert 0 < quota.wait_ms(now_ms=0) <= 100
 
 
-def test_no_send_is_too_large_for_ever_but_it_has_to_be_paid_back() -> None:
+def test_a_large_send_is_accepted_and_leaves_a_debt() -> None:
     quota = TokenBucket(10, now_ms=0)
     assert quota.wait_ms(now_ms=0) == 0
     quota.take(1000)
@@ -30,7 +30,7 @@ def test_no_send_is_too_large_for_ever_but_it_has_to_be_paid_back() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.1, 1, 7, 1000])
-def test_who_waits_as_long_as_told_is_never_refused_and_the_rate_is_kept(rate: float) -> None:
+def test_a_sender_that_waits_as_told_is_never_refused_and_the_rate_holds(rate: float) -> None:
     random, quota = Random(1), TokenBucket(rate, now_ms=0)
     now_ms = sent = 0
     for _ in range(200):
@@ -43,7 +43,7 @@ def test_who_waits_as_long_as_told_is_never_refused_and_the_rate_is_kept(rate: f
     assert sent <= rate * (now_ms / 1000 + 1) + 1
 
 
-def test_a_clock_that_is_set_back_gives_nothing_and_takes_nothing() -> None:
+def test_a_clock_set_back_changes_no_tokens() -> None:
     quota = TokenBucket(10, now_ms=1_000_000)
     quota.take(20)
     assert quota.wait_ms(now_ms=0) == quota.wait_ms(now_ms=0)

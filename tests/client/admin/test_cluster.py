@@ -1,4 +1,4 @@
-"""Administration of the cluster through the client, carried out by a real broker."""
+"""Administration of the cluster through the client, executed by a real broker."""
 
 import pytest
 from trio.testing import MockClock
@@ -9,7 +9,7 @@ from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, Unknown
 from tidelog.wire.messages.cluster_admin import LeaderElected
 
 
-async def test_a_broker_that_is_alone_describes_itself(autojump_clock: MockClock) -> None:
+async def test_a_single_broker_describes_its_cluster(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders", 3)
@@ -34,14 +34,14 @@ async def test_leaders_of_a_topic_of_some_partitions_and_of_all_are_elected(
         assert await client.admin.elect_leaders() == []
 
 
-async def test_a_topic_that_is_not_there_has_no_leaders(autojump_clock: MockClock) -> None:
+async def test_electing_leaders_of_an_unknown_topic_fails(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         with pytest.raises(UnknownTopicError, match="there is no topic 'orders'"):
             await client.admin.elect_leaders("orders", accept_data_loss=True)
 
 
-async def test_settings_of_the_cluster_are_changed_and_told(autojump_clock: MockClock) -> None:
+async def test_cluster_settings_are_altered_and_described(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         changed = await client.admin.alter_cluster(
@@ -58,7 +58,7 @@ async def test_settings_of_the_cluster_are_changed_and_told(autojump_clock: Mock
     assert reset["reassignment_max_bytes_per_second"] == "unlimited"
 
 
-async def test_the_only_broker_can_neither_be_emptied_nor_taken_out(
+async def test_the_only_broker_can_neither_be_drained_nor_unregistered(
     autojump_clock: MockClock,
 ) -> None:
     world = World(autojump_clock)

@@ -1,10 +1,10 @@
-"""Groups as administrators see and move them."""
+"""Administration of consumer groups."""
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.group_fixture import consumer_of, town_of
+from tests.client.group_fixture import consumer_of, group_fixture_of
 from tidelog.client.admin.groups import OffsetMove, describe
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
@@ -23,27 +23,27 @@ FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 async def test_groups_are_listed_with_their_state(autojump_clock: MockClock) -> None:
-    async with town_of(autojump_clock) as town:
-        assert await town.client.admin.list_groups() == []
-        town.start("a")
+    async with group_fixture_of(autojump_clock) as fixture:
+        assert await fixture.client.admin.list_groups() == []
+        fixture.start("a")
         await trio.sleep(20)
 
-        (found,) = await town.client.admin.list_groups()
+        (found,) = await fixture.client.admin.list_groups()
 
         assert (found.group_id, found.state, found.member_count) == ("billing", "stable", 1)
-        assert await town.client.admin.list_groups(["empty"]) == []
+        assert await fixture.client.admin.list_groups(["empty"]) == []
 
 
-async def test_a_description_says_who_reads_what_and_how_far_behind(
+async def test_a_group_description_has_assignments_and_lag(
     autojump_clock: MockClock,
 ) -> None:
-    async with town_of(autojump_clock) as town:
-        await town.produce(6)
-        async with consumer_of(town.client, group_instance_id="one") as consumer:
+    async with group_fixture_of(autojump_clock) as fixture:
+        await fixture.produce(6)
+        async with consumer_of(fixture.client, group_instance_id="one") as consumer:
             await anext(consumer.records())
             await consumer.commit()
 
-            group = await town.client.admin.describe_group("billing")
+            group = await fixture.client.admin.describe_group("billing")
 
         (member,) = group.members
         assert (group.group_id, group.state, group.assignor) == ("billing", "stable", "uniform")
@@ -54,16 +54,16 @@ async def test_a_description_says_who_reads_what_and_how_far_behind(
         assert {each.member_id for each in group.partitions} == {member.member_id}
 
 
-async def test_a_group_that_is_not_there_cannot_be_described(autojump_clock: MockClock) -> None:
-    async with town_of(autojump_clock) as town:
+async def test_describing_an_unknown_group_fails(autojump_clock: MockClock) -> None:
+    async with group_fixture_of(autojump_clock) as fixture:
         with pytest.raises(UnknownGroupError):
-            await town.client.admin.describe_group("nobody")
+            await fixture.client.admin.describe_group("unknown")
 
 
-async def test_a_group_is_moved_while_nobody_reads(autojump_clock: MockClock) -> None:
-    async with town_of(autojump_clock) as town:
-        admin = town.client.admin
-        await town.produce(6)
+async def test_offsets_of_an_empty_group_are_reset(autojump_clock: MockClock) -> None:
+    async with group_fixture_of(autojump_clock) as fixture:
+        admin = fixture.client.admin
+        await fixture.produce(6)
 
         there = await admin.reset_offsets("billing", "orders", "latest")
         back = await admin.reset_offsets("billing", [("orders", 1)], ("shift", -2))
@@ -74,28 +74,28 @@ async def test_a_group_is_moved_while_nobody_reads(autojump_clock: MockClock) ->
         assert back == {SECOND: OffsetMove(3, 1)}
         assert would == {FIRST: OffsetMove(3, 0), SECOND: OffsetMove(1, 0)}
         assert exact == {FIRST: OffsetMove(3, 1)}
-        assert [town.groups.committed(number) for number in range(2)] == [1, 1]
+        assert [fixture.groups.committed(number) for number in range(2)] == [1, 1]
 
 
-async def test_a_group_that_reads_is_not_moved_and_not_deleted(autojump_clock: MockClock) -> None:
-    async with town_of(autojump_clock) as town:
-        leave = town.start("a")
+async def test_a_group_with_members_is_neither_reset_nor_deleted(autojump_clock: MockClock) -> None:
+    async with group_fixture_of(autojump_clock) as fixture:
+        leave = fixture.start("a")
         await trio.sleep(10)
         with pytest.raises(GroupNotEmptyError):
-            await town.client.admin.reset_offsets("billing", "orders", "earliest")
+            await fixture.client.admin.reset_offsets("billing", "orders", "earliest")
         with pytest.raises(GroupNotEmptyError):
-            await town.client.admin.delete_group("billing")
+            await fixture.client.admin.delete_group("billing")
         await leave()
 
-        assert await town.client.admin.delete_group("billing")
-        assert not await town.client.admin.delete_group("billing")
+        assert await fixture.client.admin.delete_group("billing")
+        assert not await fixture.client.admin.delete_group("billing")
 
 
-async def test_what_leads_nowhere_is_refused_and_nothing_is_moved(
+async def test_an_invalid_offset_reset_moves_nothing(
     autojump_clock: MockClock,
 ) -> None:
-    async with town_of(autojump_clock) as town:
-        admin = town.client.admin
+    async with group_fixture_of(autojump_clock) as fixture:
+        admin = fixture.client.admin
         with pytest.raises(OffsetOutOfRangeError):
             await admin.reset_offsets("billing", "orders", ("offset", 99))
         with pytest.raises(InvalidRequestError, match="to shift"):
@@ -106,11 +106,11 @@ async def test_what_leads_nowhere_is_refused_and_nothing_is_moved(
         assert await admin.list_groups() == []
 
 
-async def test_a_reset_is_repeated_while_an_end_cannot_be_learned(
+async def test_an_offset_reset_is_retried_while_a_log_end_is_unknown(
     autojump_clock: MockClock,
 ) -> None:
-    async with town_of(autojump_clock, partition_count=1) as town:
-        served = town.cluster.answers[api.RESET_OFFSETS]  # type: ignore[index]
+    async with group_fixture_of(autojump_clock, partition_count=1) as fixture:
+        served = fixture.cluster.answers[api.RESET_OFFSETS]  # type: ignore[index]
         attempt_count = 0
 
         async def refuse_once(node_id: int, message: object) -> object:
@@ -118,12 +118,12 @@ async def test_a_reset_is_repeated_while_an_end_cannot_be_learned(
             attempt_count += 1
             if attempt_count > 1:
                 return await served(node_id, message)
-            error = LeaderNotAvailableError("nobody leads orders/0 now").to_wire()
+            error = LeaderNotAvailableError("orders/0 has no leader now").to_wire()
             return ResetOffsetsReply([PartitionWasReset(None, None, error)])
 
-        town.cluster.answers[api.RESET_OFFSETS] = refuse_once  # type: ignore[index]
+        fixture.cluster.answers[api.RESET_OFFSETS] = refuse_once  # type: ignore[index]
 
-        moved = await town.client.admin.reset_offsets("billing", "orders", "latest")
+        moved = await fixture.client.admin.reset_offsets("billing", "orders", "latest")
 
         assert (moved, attempt_count) == ({FIRST: OffsetMove(None, 0)}, 2)
 
@@ -131,7 +131,7 @@ async def test_a_reset_is_repeated_while_an_end_cannot_be_learned(
 ORDERS, GONE = b"o" * 16, b"g" * 16
 
 
-def test_ids_become_names_and_the_order_is_theirs() -> None:
+def test_topic_ids_become_names_in_sorted_order() -> None:
     member = groups.DescribedMember(
         "m", "app", None, 0, 7, "unrevoked", groups.Subscription(pattern="ord*"),
         [groups.TopicPartitions(ORDERS, [2, 1])], [groups.TopicPartitions(GONE, [0])], [],

@@ -1,4 +1,4 @@
-"""Where queues are served is asked once, and again when somebody doubts it."""
+"""Queue metadata: fetched once, and again after an invalidation."""
 
 import pytest
 import trio
@@ -11,7 +11,7 @@ from tidelog.wire.errors import UnknownPartitionError, UnknownQueueError
 from tidelog.wire.protocol import api
 
 
-async def test_many_who_ask_at_once_ask_together(autojump_clock: MockClock) -> None:
+async def test_concurrent_lookups_of_a_queue_share_a_request(autojump_clock: MockClock) -> None:
     async with (
         fronted_cluster(autojump_clock, (1, 2)) as cluster,
         fronted_client(cluster) as client,
@@ -40,7 +40,7 @@ async def test_many_who_ask_at_once_ask_together(autojump_clock: MockClock) -> N
         assert await shared.queue_metadata.find("work") is newer, "that is known better already"
 
 
-async def test_whoever_asks_for_a_queue_that_is_not_there_hears_it(
+async def test_lookup_of_an_unknown_queue_fails(
     autojump_clock: MockClock,
 ) -> None:
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
@@ -52,7 +52,7 @@ async def test_whoever_asks_for_a_queue_that_is_not_there_hears_it(
         assert (await shared.queue_metadata.find("work")).topic == "orders"
 
 
-async def test_settings_that_were_changed_are_known_after_a_while(
+async def test_altered_queue_settings_are_refreshed_in_the_background(
     autojump_clock: MockClock,
 ) -> None:
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
@@ -70,10 +70,10 @@ async def test_settings_that_were_changed_are_known_after_a_while(
         ] == "7000ms"
         asked = len(cluster.fronts[1].asked)
         await trio.sleep(1000)
-        assert api.DESCRIBE_QUEUES not in cluster.fronts[1].asked[asked:], "nobody needs it"
+        assert api.DESCRIBE_QUEUES not in cluster.fronts[1].asked[asked:], "no call needs it"
 
 
-async def test_a_queue_that_is_doubted_while_it_is_about_to_be_asked_for_is_asked_for_once(
+async def test_an_invalidated_queue_is_fetched_once_beside_a_background_refresh(
     autojump_clock: MockClock,
 ) -> None:
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:

@@ -1,4 +1,4 @@
-"""Queues are administered through the client, by a real broker."""
+"""Administration of queues through the client, executed by a real broker."""
 
 import pytest
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from tidelog.wire.messages.queues import QueueCounts
 from tidelog.wire.messages.redrives import RedriveDescription, RedriveStatus
 
 
-async def test_a_queue_from_its_creation_to_its_end(autojump_clock: MockClock) -> None:
+async def test_the_lifecycle_of_a_queue(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
         admin = client.admin
 
@@ -47,7 +47,7 @@ async def test_a_queue_from_its_creation_to_its_end(autojump_clock: MockClock) -
         assert await admin.list_topics() == ["orders"]
 
 
-async def test_queues_on_one_topic_start_where_they_were_told(autojump_clock: MockClock) -> None:
+async def test_queues_on_one_topic_start_at_their_own_offsets(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
         await client.admin.create_topic("orders", 2)
         async with client.producer() as producer:
@@ -66,7 +66,7 @@ async def test_queues_on_one_topic_start_where_they_were_told(autojump_clock: Mo
     assert starts == {"all": [1, 0], "new": [5, 0], "since": [3, 0], "future": [5, 0]}
 
 
-async def test_creating_a_queue_again_is_no_error_unless_it_is_another_one(
+async def test_creating_an_equal_queue_again_is_idempotent(
     autojump_clock: MockClock,
 ) -> None:
     async with client_of(World(autojump_clock)) as client:
@@ -79,7 +79,7 @@ async def test_creating_a_queue_again_is_no_error_unless_it_is_another_one(
             await client.admin.create_queue("orders")
 
 
-async def test_a_topic_that_was_made_anew_is_seen_as_it_is(autojump_clock: MockClock) -> None:
+async def test_a_queue_is_created_on_a_recreated_topic(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
         await client.admin.create_topic("orders", 3)
         await client.admin.list_offsets("orders", "latest")
@@ -92,7 +92,7 @@ async def test_a_topic_that_was_made_anew_is_seen_as_it_is(autojump_clock: MockC
     assert len(queue.partitions) == 2
 
 
-async def test_what_is_wrong_is_said(autojump_clock: MockClock) -> None:
+async def test_invalid_queue_requests_are_refused_with_a_reason(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
         admin = client.admin
         await admin.create_queue("dead")
@@ -114,7 +114,7 @@ async def test_what_is_wrong_is_said(autojump_clock: MockClock) -> None:
         assert await admin.list_topics() == ["q"]
 
 
-async def test_nobody_reads_or_writes_a_journal(autojump_clock: MockClock) -> None:
+async def test_clients_cannot_read_or_write_a_queue_journal(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
         await client.admin.create_queue("q")
         journal = "queue@q"
@@ -136,7 +136,7 @@ async def test_nobody_reads_or_writes_a_journal(autojump_clock: MockClock) -> No
                 pass
 
 
-async def test_a_queue_is_there_after_a_restart(autojump_clock: MockClock) -> None:
+async def test_a_queue_survives_a_restart(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_queue("q", fifo=True, partitions=2, retry_backoff=[1, 2.5])
@@ -175,7 +175,7 @@ def test_durations_are_seconds_in_programs(
     assert settings_as_text(given) == travels_as
 
 
-def test_the_same_is_not_said_twice() -> None:
+def test_a_duration_given_twice_is_refused() -> None:
     with pytest.raises(InvalidConfigError, match="retention_ms is given twice"):
         settings_as_text({"retention": 60, "retention_ms": "1min"})
 
@@ -203,7 +203,7 @@ DONE = replace(
 )
 
 
-def test_it_runs_while_it_does_at_one_partition() -> None:
+def test_a_redrive_runs_while_one_partition_runs() -> None:
     report = report_of([DONE, RUNNING, RedriveDescription(2)], STARTED_MS + 8000)
 
     assert report.status is RedriveStatus.RUNNING
@@ -215,7 +215,7 @@ def test_it_runs_while_it_does_at_one_partition() -> None:
     assert (report.rate, report.only_from, report.to_topic_id) == (20, "orders", None)
 
 
-def test_it_is_not_over_while_messages_are_on_their_way() -> None:
+def test_a_redrive_is_not_over_while_messages_move() -> None:
     cancelled = replace(RUNNING, status=RedriveStatus.CANCELLED, ended_ms=STARTED_MS + 2000)
 
     report = report_of([DONE, cancelled], STARTED_MS + 8000)
@@ -228,7 +228,7 @@ def test_it_is_not_over_while_messages_are_on_their_way() -> None:
     assert report.messages_per_s == 20
 
 
-def test_a_queue_that_never_had_one_has_nothing_to_tell() -> None:
+def test_a_queue_without_a_redrive_has_no_status() -> None:
     report = report_of([RedriveDescription(0), RedriveDescription(1)], STARTED_MS)
 
     assert report.status is None
@@ -269,7 +269,7 @@ async def test_queues_are_described_with_their_messages(autojump_clock: MockCloc
         assert set(counts.values()) == {MessageCounts(0, 0, 0, 0, None)}
 
 
-async def test_counts_of_a_queue_that_nobody_serves_are_not_known(
+async def test_counts_of_a_queue_without_a_leader_are_unknown(
     autojump_clock: MockClock,
 ) -> None:
     async with client_of(World(autojump_clock)) as client:

@@ -1,4 +1,4 @@
-"""Administration of topics through the client, carried out by a real broker."""
+"""Administration of topics through the client, executed by a real broker."""
 
 from collections.abc import Awaitable, Callable
 
@@ -95,7 +95,7 @@ async def test_deleted_records_move_the_start_of_the_log(autojump_clock: MockClo
             await client.admin.delete_records("orders", 0, 11)
 
 
-async def test_more_partitions_are_there_when_that_returns_and_asking_again_adds_none(
+async def test_add_partitions_is_idempotent(
     autojump_clock: MockClock,
 ) -> None:
     world = World(autojump_clock)
@@ -114,7 +114,7 @@ async def test_more_partitions_are_there_when_that_returns_and_asking_again_adds
     assert {part.status for part in after.partitions} == {"online"}
 
 
-async def test_a_topic_never_gets_fewer_partitions(autojump_clock: MockClock) -> None:
+async def test_a_topic_never_loses_partitions(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders", 2)
@@ -126,7 +126,7 @@ async def test_a_topic_never_gets_fewer_partitions(autojump_clock: MockClock) ->
             await client.admin.add_partitions("nope", 3)
 
 
-async def test_a_producer_that_runs_finds_new_partitions_when_what_it_knows_is_old(
+async def test_a_running_producer_finds_new_partitions_after_metadata_max_age(
     autojump_clock: MockClock,
 ) -> None:
     world = World(autojump_clock)
@@ -146,7 +146,7 @@ async def test_a_producer_that_runs_finds_new_partitions_when_what_it_knows_is_o
     assert {receipt.partition for receipt in later} == {0, 1}
 
 
-async def test_what_topics_take_is_said_of_each_partition(autojump_clock: MockClock) -> None:
+async def test_topic_usage_is_reported_per_partition(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("empty")
@@ -165,7 +165,7 @@ async def test_what_topics_take_is_said_of_each_partition(autojump_clock: MockCl
     assert [each.dirty_ratio for each in orders.partitions] == [None, None]
 
 
-async def test_a_queue_hands_out_messages_of_new_partitions(autojump_clock: MockClock) -> None:
+async def test_a_queue_delivers_messages_of_new_partitions(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders")
@@ -201,7 +201,7 @@ async def test_a_topic_with_a_fifo_queue_keeps_its_partitions(autojump_clock: Mo
     assert len(topic.partitions) == 2
 
 
-async def test_members_of_a_group_are_given_new_partitions(autojump_clock: MockClock) -> None:
+async def test_members_of_a_group_are_assigned_new_partitions(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders")
@@ -219,7 +219,7 @@ async def test_members_of_a_group_are_given_new_partitions(autojump_clock: MockC
     assert [(each.partition, each.value) for each in (first, second)] == [(0, b"old"), (1, b"new")]
 
 
-async def test_a_producer_is_told_at_once_that_a_partition_is_full_and_goes_on_when_it_is_not(
+async def test_a_full_partition_rejects_records_until_it_has_room(
     autojump_clock: MockClock,
 ) -> None:
     world = World(autojump_clock)
@@ -279,7 +279,7 @@ REFUSED: list[tuple[Call, type[Exception]]] = [
 
 
 @pytest.mark.parametrize(("call", "error"), REFUSED)
-async def test_what_is_refused_raises_what_the_broker_said(
+async def test_a_refused_request_raises_the_error_of_the_broker(
     autojump_clock: MockClock, call: Call, error: type[Exception]
 ) -> None:
     world = World(autojump_clock)

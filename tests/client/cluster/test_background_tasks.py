@@ -1,4 +1,4 @@
-"""Tasks of a client, and what becomes of those who rely on them when it is closed."""
+"""Background tasks of a client, and the calls that wait for them when it is closed."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ async def outcome(call: Call) -> object:
         return str(error)
 
 
-async def test_tasks_begin_until_the_client_is_closed_and_end_then() -> None:
+async def test_background_tasks_run_until_the_client_is_closed() -> None:
     begun: list[str] = []
 
     async def begin(name: str) -> None:
@@ -46,7 +46,7 @@ async def test_tasks_begin_until_the_client_is_closed_and_end_then() -> None:
     assert begun == ["in time"]
 
 
-async def test_who_waits_when_the_client_is_closed_is_told_and_who_was_served_is_not() -> None:
+async def test_closing_the_client_wakes_waiting_calls_with_closed_resource_error() -> None:
     served, unserved = trio.Event(), trio.Event()
     outcomes: list[object] = []
 
@@ -56,7 +56,7 @@ async def test_who_waits_when_the_client_is_closed_is_told_and_who_was_served_is
     async with trio.open_nursery() as nursery, tasks_of() as tasks:
         for event in (served, unserved, unserved):
             nursery.start_soon(wait_for, event)
-        with trio.move_on_after(0):  # One of several gives up; the others are told all the same.
+        with trio.move_on_after(0):  # One caller stops waiting; the others are woken nevertheless.
             await tasks.wait(unserved)
         await trio.testing.wait_all_tasks_blocked()
         served.set()
@@ -67,7 +67,7 @@ async def test_who_waits_when_the_client_is_closed_is_told_and_who_was_served_is
         await tasks.wait(unserved)
 
 
-async def test_a_call_is_cancelled_when_the_client_is_closed_also_if_it_waits_for_tasks() -> None:
+async def test_closing_the_client_cancels_calls() -> None:
     cancelled: list[str] = []
 
     async def wait() -> None:
@@ -94,7 +94,7 @@ async def test_a_call_is_cancelled_when_the_client_is_closed_also_if_it_waits_fo
     assert await outcome(lambda: tasks.until_closed(seven)) == "the client is closed"
 
 
-async def test_a_client_whose_nursery_is_cancelled_is_closed_before_others_cleaned_up() -> None:
+async def test_a_client_with_a_cancelled_nursery_is_closed_at_once() -> None:
     with trio.CancelScope() as scope:
         async with tasks_of() as tasks:
             scope.cancel()
@@ -103,9 +103,7 @@ async def test_a_client_whose_nursery_is_cancelled_is_closed_before_others_clean
                 assert await outcome(lambda: tasks.wait(trio.Event())) == "the client is closed"
 
 
-async def test_a_task_that_finds_the_client_closed_ends_quietly_and_another_error_does_not() -> (
-    None
-):
+async def test_a_background_task_ends_quietly_when_the_client_is_closed() -> None:
     async def find_it_closed() -> None:
         tasks.close()
         async with trio.open_nursery() as inner:
@@ -126,7 +124,7 @@ async def test_a_task_that_finds_the_client_closed_ends_quietly_and_another_erro
             await trio.sleep_forever()
 
 
-# -- what callers of a client see -----------------------------------------------------------------
+# -- calls of a client -----------------------------------------------------------------------------
 
 
 async def send(client: Client) -> Call:
@@ -141,7 +139,7 @@ async def send_large(client: Client) -> Call:
     return lambda: queue.send(bytes(3 << 20))
 
 
-async def send_to_a_queue_not_known(client: Client) -> Call:
+async def send_to_an_unknown_queue(client: Client) -> Call:
     return lambda: client.queue("work").send(b"late")
 
 
@@ -170,7 +168,7 @@ async def produce(client: Client) -> Call:
     return send_one
 
 
-async def produce_by_a_producer_that_is_open(client: Client) -> Call:
+async def produce_with_an_open_producer(client: Client) -> Call:
     producer = client.producer(buffer_memory=32 << 20)
     await producer.__aenter__()
     await producer.send("orders", b"before")
@@ -225,7 +223,7 @@ async def count(client: Client) -> Call:
     return describe
 
 
-async def be_busy(client: Client) -> Call:
+async def extend_poll_interval(client: Client) -> Call:
     consumer = client.consumer("orders", group_id="busy")
     await consumer.__aenter__()
     return lambda: consumer.extend_poll_interval(30)
@@ -234,24 +232,24 @@ async def be_busy(client: Client) -> Call:
 CALLS = [
     send,
     send_large,
-    send_to_a_queue_not_known,
+    send_to_an_unknown_queue,
     receive,
     delete,
     administer,
     produce,
-    produce_by_a_producer_that_is_open,
+    produce_with_an_open_producer,
     flush,
     consume,
     consume_in_a_group,
     work,
     count,
-    be_busy,
+    extend_poll_interval,
 ]
 
 
 @pytest.mark.parametrize("prepare", CALLS)
 @pytest.mark.parametrize("how", ["at once", "frozen", "cancelled"])
-async def test_what_is_under_way_when_the_client_is_closed_fails_and_so_does_what_comes_later(
+async def test_calls_in_flight_and_later_calls_fail_when_the_client_is_closed(
     autojump_clock: MockClock, prepare: Callable[[Client], Awaitable[Call]], how: str
 ) -> None:
     outcomes: list[object] = []
@@ -279,14 +277,14 @@ async def test_what_is_under_way_when_the_client_is_closed_fails_and_so_does_wha
                     await trio.sleep(0.5)
                 if how == "cancelled":
                     scope.cancel()
-                    with trio.CancelScope(shield=True):  # Somebody takes his time to clean up.
+                    with trio.CancelScope(shield=True):  # A slow cleanup of the caller.
                         await trio.sleep(0.5)
         nursery.start_soon(note, calls[0])
 
     assert outcomes == ["the client is closed"] * 4
 
 
-async def test_a_program_that_is_cancelled_ends_as_cancelled_although_it_has_messages_to_give_back(
+async def test_a_cancelled_program_ends_as_cancelled_with_messages_to_return(
     autojump_clock: MockClock,
 ) -> None:
     async with fronted_cluster(autojump_clock, (1,), {"orders": 1}) as cluster:
@@ -313,7 +311,7 @@ async def test_a_program_that_is_cancelled_ends_as_cancelled_although_it_has_mes
     assert nursery.cancel_scope.cancelled_caught
 
 
-async def test_a_producer_of_a_closed_client_takes_nothing_and_lets_other_errors_pass(
+async def test_a_producer_of_a_closed_client_rejects_records_and_keeps_other_errors(
     autojump_clock: MockClock,
 ) -> None:
     async with fronted_cluster(autojump_clock, (1,), {"orders": 1}) as cluster:

@@ -1,4 +1,4 @@
-"""Connections and metadata of a client, with real brokers that come and go."""
+"""Connections and metadata of a client, with real brokers that start and stop."""
 
 import pytest
 import trio
@@ -22,7 +22,7 @@ async def create_orders(cluster: ClusterClient) -> None:
     await cluster.call_any(api.CREATE_TOPIC, request, is_repeatable=False)
 
 
-async def test_the_leaders_of_a_topic_are_known_once_it_was_asked_for(
+async def test_the_leaders_of_a_topic_are_known_after_a_lookup(
     autojump_clock: MockClock,
 ) -> None:
     world = World(autojump_clock)
@@ -38,7 +38,7 @@ async def test_the_leaders_of_a_topic_are_known_once_it_was_asked_for(
         nursery.cancel_scope.cancel()
 
 
-async def test_one_connection_serves_everybody(autojump_clock: MockClock) -> None:
+async def test_one_connection_is_shared_by_all_callers(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with world.broker(), trio.open_nursery() as nursery:
         cluster = ClusterClient([SEED], ClientConfig(), world.env, tasks=BackgroundTasks(nursery))
@@ -61,7 +61,7 @@ async def test_an_unknown_topic_is_an_error_at_once(autojump_clock: MockClock) -
         nursery.cancel_scope.cancel()
 
 
-async def test_where_nobody_listens_starting_fails(autojump_clock: MockClock) -> None:
+async def test_start_fails_without_a_listening_broker(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with trio.open_nursery() as nursery:
         cluster = ClusterClient([SEED], ClientConfig(), world.env, tasks=BackgroundTasks(nursery))
@@ -71,7 +71,7 @@ async def test_where_nobody_listens_starting_fails(autojump_clock: MockClock) ->
         nursery.cancel_scope.cancel()
 
 
-async def test_a_lost_connection_is_made_again(autojump_clock: MockClock) -> None:
+async def test_a_lost_connection_is_reestablished(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with world.broker(), trio.open_nursery() as nursery:
         cluster = ClusterClient([SEED], ClientConfig(), world.env, tasks=BackgroundTasks(nursery))

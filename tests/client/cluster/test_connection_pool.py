@@ -1,4 +1,4 @@
-"""Connections to brokers that answer, hang, move or are others than announced."""
+"""Connection pool, with brokers that answer, hang, move or have unexpected node ids."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ from tidelog.wire.protocol import api
 
 
 class Place:
-    """A cluster, connections to it, and what they told."""
+    """A cluster, connections to it, and their callbacks."""
 
     def __init__(self, cluster: FakeCluster, nursery: trio.Nursery) -> None:
         self.cluster = cluster
@@ -56,7 +56,7 @@ async def place_of(time: MockClock, *node_ids: int) -> AsyncGenerator[Place, Non
         nursery.cancel_scope.cancel()
 
 
-async def test_a_connection_is_made_when_it_is_wanted_and_kept(
+async def test_a_connection_is_opened_on_demand_and_kept(
     autojump_clock: MockClock,
 ) -> None:
     async with place_of(autojump_clock, 1) as place:
@@ -72,7 +72,7 @@ async def test_a_connection_is_made_when_it_is_wanted_and_kept(
         assert place.change_count == 1
 
 
-async def test_whoever_is_connected_already_is_not_connected_twice(
+async def test_a_connected_broker_is_not_connected_twice(
     autojump_clock: MockClock,
 ) -> None:
     async with place_of(autojump_clock, 1) as place:
@@ -84,7 +84,7 @@ async def test_whoever_is_connected_already_is_not_connected_twice(
         assert second is first
 
 
-async def test_a_node_that_nobody_announces_is_asked_for(autojump_clock: MockClock) -> None:
+async def test_an_unannounced_node_triggers_a_metadata_refresh(autojump_clock: MockClock) -> None:
     async with place_of(autojump_clock, 1) as place:
         assert place.connections.nowait(9) is None
         assert place.doubt_count == 1
@@ -93,7 +93,7 @@ async def test_a_node_that_nobody_announces_is_asked_for(autojump_clock: MockClo
         assert autojump_clock.current_time() == 0
 
 
-async def test_a_connection_that_is_lost_the_moment_it_is_made_is_made_again(
+async def test_a_connection_lost_at_once_is_reestablished(
     autojump_clock: MockClock,
 ) -> None:
     async with place_of(autojump_clock, 1) as place:
@@ -110,7 +110,7 @@ async def test_a_connection_that_is_lost_the_moment_it_is_made_is_made_again(
         assert place.connections.live(1) is not None
 
 
-async def test_while_a_broker_cannot_be_reached_others_are_asked_in_its_place(
+async def test_metadata_are_refreshed_while_a_broker_is_unreachable(
     autojump_clock: MockClock,
 ) -> None:
     async with place_of(autojump_clock, 1) as place:
@@ -127,7 +127,7 @@ async def test_while_a_broker_cannot_be_reached_others_are_asked_in_its_place(
         assert place.connections.failure(1) is None
 
 
-async def test_a_broker_that_is_another_than_announced_is_no_good(
+async def test_a_broker_with_an_unexpected_node_id_is_refused(
     autojump_clock: MockClock,
 ) -> None:
     async with place_of(autojump_clock, 1) as place:
@@ -140,7 +140,7 @@ async def test_a_broker_that_is_another_than_announced_is_no_good(
         assert "is announced as node 2 and is another one" in str(place.connections.failure(2))
 
 
-async def test_a_broker_that_is_not_ready_says_so(autojump_clock: MockClock) -> None:
+async def test_connecting_to_a_broker_that_is_not_ready_fails(autojump_clock: MockClock) -> None:
     async with place_of(autojump_clock, 1) as place:
         place.announce(1)
         front = place.cluster.fronts[1]
@@ -151,7 +151,7 @@ async def test_a_broker_that_is_not_ready_says_so(autojump_clock: MockClock) -> 
         assert autojump_clock.current_time() == 0
 
 
-async def test_a_silent_broker_is_asked_last_until_it_speaks_again(
+async def test_a_silent_broker_is_asked_last_until_it_replies(
     autojump_clock: MockClock,
 ) -> None:
     async with place_of(autojump_clock, 1, 2) as place, trio.open_nursery() as nursery:
@@ -173,14 +173,14 @@ async def test_a_silent_broker_is_asked_last_until_it_speaks_again(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_question_that_a_hanging_broker_holds_up_is_asked_elsewhere(
+async def test_a_request_to_a_hanging_broker_is_hedged(
     autojump_clock: MockClock,
 ) -> None:
     async with (
         fronted_cluster(autojump_clock, [1, 2]) as cluster,
         fronted_client(cluster, [1, 2]) as client,
     ):
-        for _ in range(2):  # Connected to both.
+        for _ in range(2):  # Connect to both.
             await client.admin.list_topics()
         cluster.fronts[1].is_frozen = True
         started = trio.current_time()

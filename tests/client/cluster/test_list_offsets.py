@@ -1,4 +1,4 @@
-"""Finding offsets by place and time, answered by a real broker."""
+"""Lookup of offsets by place and time, answered by a real broker."""
 
 import pytest
 from trio.testing import MockClock
@@ -33,7 +33,7 @@ async def test_offsets_are_found_by_place_and_by_time(autojump_clock: MockClock)
     assert found == {AT: 2, other: 0}
 
 
-async def test_behind_the_youngest_record_reading_goes_on_at_the_end(
+async def test_a_time_after_the_last_record_is_the_log_end(
     autojump_clock: MockClock,
 ) -> None:
     world = World(autojump_clock)
@@ -48,7 +48,7 @@ async def test_behind_the_youngest_record_reading_goes_on_at_the_end(
             assert consumer.position("orders", 0) == 1
 
 
-async def test_an_unknown_topic_or_partition_is_said(autojump_clock: MockClock) -> None:
+async def test_offsets_of_an_unknown_topic_or_partition_fail(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders")

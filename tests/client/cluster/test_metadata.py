@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: the newest leader wins, deleted topics are forgotten."""
+"""Metadata cache: the newest leader wins, deleted topics are dropped."""
 
 import pytest
 
@@ -50,23 +50,23 @@ def test_a_newer_leader_replaces_an_older_one() -> None:
     assert cache.leader_of("orders", 0) is None
 
 
-def test_a_broker_that_has_not_heard_of_new_partitions_takes_none_away() -> None:
+def test_stale_metadata_remove_no_partitions() -> None:
     grown = TopicMetadata("orders", ID, [PartitionMetadata(0, 1, 0), PartitionMetadata(1, 2, 0)])
 
     cache = cache_of(grown, topic(1, 1))
-    anew = cache_of(grown, topic(1, 0, topic_id=OTHER_ID))
+    recreated = cache_of(grown, topic(1, 0, topic_id=OTHER_ID))
 
     assert (cache.leader_of("orders", 0), cache.leader_of("orders", 1)) == (1, 2)
-    assert anew.leader_of("orders", 1) is None
+    assert recreated.leader_of("orders", 1) is None
 
 
-def test_a_topic_made_again_begins_with_its_own_epochs() -> None:
+def test_a_recreated_topic_has_its_own_leader_epochs() -> None:
     cache = cache_of(topic(2, 5), topic(1, 0, topic_id=OTHER_ID))
 
     assert cache.leader_of("orders", 0) == 1
 
 
-def test_an_error_about_a_topic_replaces_what_was_known_of_it() -> None:
+def test_an_error_of_a_topic_replaces_its_metadata() -> None:
     error = UnknownTopicError("there is no topic 'orders'").to_wire()
     cache = cache_of(topic(1, 0), TopicMetadata("orders", b"", [], error))
 
@@ -78,7 +78,7 @@ def test_an_error_about_a_topic_replaces_what_was_known_of_it() -> None:
     assert cache.error("orders") is None
 
 
-def test_a_forgotten_error_counts_as_not_asked_for() -> None:
+def test_a_dropped_error_counts_as_unknown() -> None:
     error = UnknownTopicError("there is no topic 'orders'").to_wire()
     cache = cache_of(TopicMetadata("orders", b"", [], error))
 
@@ -88,7 +88,7 @@ def test_a_forgotten_error_counts_as_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("name", "partition"), [("orders", 1), ("unknown", 0)])
-def test_what_is_not_known_has_no_leader(name: str, partition: int) -> None:
+def test_an_unknown_partition_has_no_leader(name: str, partition: int) -> None:
     assert cache_of(topic(1, 0)).leader_of(name, partition) is None
 
 
@@ -98,20 +98,20 @@ def test_a_partition_out_of_range_is_refused_with_the_range(partition: int) -> N
         partition_of(topic(1, 0), partition)
 
 
-def test_a_partition_in_range_is_taken() -> None:
+def test_a_partition_in_range_is_accepted() -> None:
     check_partition("orders", 2, 3)
 
     assert partition_of(topic(1, 7), 0).leader_epoch == 7
 
 
-def test_who_leads_any_partition_is_a_leader() -> None:
+def test_a_node_that_leads_any_partition_is_a_leader() -> None:
     cache = cache_of(topic(1, 7))
 
     assert cache.is_leader(cache.leader_of("orders", 0) or 0)
     assert not cache.is_leader(99)
 
 
-def test_the_controller_is_the_one_of_the_last_answer() -> None:
+def test_the_controller_is_that_of_the_last_reply() -> None:
     cache = MetadataCache()
 
     cache.apply(MetadataReply("cluster", [], [], 2))
@@ -121,7 +121,7 @@ def test_the_controller_is_the_one_of_the_last_answer() -> None:
     assert cache.controller_id is None
 
 
-def test_a_broker_that_does_not_know_whether_a_topic_is_there_says_nothing_about_it() -> None:
+def test_a_retriable_topic_error_does_not_change_the_metadata() -> None:
     cache = cache_of(topic(1, 0))
     unsure = LeaderNotAvailableError("no node leads the cluster").to_wire()
 

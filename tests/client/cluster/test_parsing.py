@@ -1,4 +1,4 @@
-"""Addresses and lengths of time, as people and brokers write them."""
+"""Addresses and durations, in the notations of users and brokers."""
 
 import pytest
 
@@ -28,20 +28,20 @@ def test_several_addresses_are_separated_by_commas() -> None:
 
 
 @pytest.mark.parametrize("address", [Address("a", 1), Address("::1", 8433)])
-def test_what_an_address_prints_is_read_back_as_that_address(address: Address) -> None:
+def test_a_printed_address_parses_to_the_same_address(address: Address) -> None:
     assert parse_addresses(str(address)) == [address]
 
 
 @pytest.mark.parametrize(
     "text", ["::1", "a:b:1", ":1", "[::1", "[::1]x", "http://a:1", "a:0", "a:65536", "a:-1", "a:²"]
 )
-def test_what_is_no_address_is_refused_by_name(text: str) -> None:
+def test_an_invalid_address_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a broker address"):
         parse_addresses(text)
 
 
 @pytest.mark.parametrize("text", ["", " ", ",", " , "])
-def test_no_address_at_all_is_refused_with_an_example(text: str) -> None:
+def test_an_empty_address_list_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match="write host:port, for instance localhost:8433"):
         parse_addresses(text)
 
@@ -55,12 +55,12 @@ def test_units_are_those_of_settings(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "none", "1 fortnight", "-1s", "1.5s"])
-def test_what_is_no_length_of_time_is_not_guessed(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(WireFormatError, match="is not a duration"):
         seconds_of(text)
 
 
 @pytest.mark.parametrize("seconds", [-0.001, float("inf"), float("nan")])
-def test_no_length_of_time_is_negative_or_endless(seconds: float) -> None:
+def test_a_negative_or_infinite_duration_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="delay must be a number of seconds from 0 on"):
         milliseconds_of("delay", seconds)

@@ -27,11 +27,11 @@ def test_the_mean_wait_doubles_with_each_failure(failure_count: int, mean: float
 
 
 @pytest.mark.parametrize("failure_count", [5, 100, 10**9])
-def test_waits_are_bounded_however_often_it_fails(failure_count: int) -> None:
+def test_backoff_is_bounded(failure_count: int) -> None:
     assert all(0.5 <= delay <= 1.5 for delay in delays(failure_count))
 
 
-def test_two_clients_that_fail_together_do_not_come_back_together() -> None:
+def test_backoff_jitter_separates_clients_that_fail_together() -> None:
     first = Backoff(0.1, 1.0, Random(1)).delay(1)
     second = Backoff(0.1, 1.0, Random(2)).delay(1)
 
@@ -43,7 +43,7 @@ def test_without_a_failure_there_is_nothing_to_wait_for() -> None:
         Backoff(0.1, 1.0, Random(1)).delay(0)
 
 
-async def test_what_many_want_in_one_turn_of_the_loop_is_done_once() -> None:
+async def test_requests_of_one_loop_turn_are_coalesced() -> None:
     done: list[int] = []
     wanted_count = 0
 
@@ -61,7 +61,7 @@ async def test_what_many_want_in_one_turn_of_the_loop_is_done_once() -> None:
     assert done == [10, 20]
 
 
-async def test_it_is_done_at_once_when_who_does_it_for_all_is_cancelled() -> None:
+async def test_a_cancelled_coalesced_request_runs_at_once() -> None:
     done: list[bool] = []
     once = Coalescer(lambda: done.append(True))
 
@@ -76,7 +76,7 @@ async def test_it_is_done_at_once_when_who_does_it_for_all_is_cancelled() -> Non
 
 
 @pytest.mark.parametrize("is_again", [False, True])
-async def test_who_wants_it_while_it_is_done_has_it_done_again(is_again: bool) -> None:
+async def test_a_request_during_a_coalesced_run_starts_another_run(is_again: bool) -> None:
     done: list[bool] = []
 
     async with trio.open_nursery() as nursery:
@@ -102,7 +102,7 @@ def way(result: str, after: float) -> Callable[[], Awaitable[str]]:
     return go
 
 
-async def test_the_first_way_wins_if_it_is_quick(autojump_clock: MockClock) -> None:
+async def test_a_quick_first_attempt_wins(autojump_clock: MockClock) -> None:
     begun: list[str] = []
     started = autojump_clock.current_time()
 
@@ -115,21 +115,21 @@ async def test_the_first_way_wins_if_it_is_quick(autojump_clock: MockClock) -> N
     assert autojump_clock.current_time() - started == pytest.approx(0.1)
 
 
-async def test_a_way_that_leads_nowhere_costs_its_head_start(autojump_clock: MockClock) -> None:
+async def test_a_hanging_attempt_costs_its_head_start(autojump_clock: MockClock) -> None:
     started = autojump_clock.current_time()
 
     assert await first_success([way("first", 100), way("second", 0.1)], head_start=0.2) == "second"
     assert autojump_clock.current_time() - started == pytest.approx(0.3)
 
 
-async def test_a_way_that_fails_is_not_waited_for(autojump_clock: MockClock) -> None:
+async def test_a_failed_attempt_is_not_waited_for(autojump_clock: MockClock) -> None:
     started = autojump_clock.current_time()
 
     assert await first_success([way("no", 0), way("second", 0)], head_start=5) == "second"
     assert autojump_clock.current_time() == started
 
 
-async def test_when_all_fail_every_failure_is_told(autojump_clock: MockClock) -> None:
+async def test_when_all_attempts_fail_all_errors_are_raised(autojump_clock: MockClock) -> None:
     started = autojump_clock.current_time()
 
     with pytest.raises(ExceptionGroup) as caught:

@@ -1,4 +1,4 @@
-"""Reading through the client from a real broker, on virtual time."""
+"""Consumer with a real broker, on virtual time."""
 
 import pytest
 import trio
@@ -36,7 +36,7 @@ async def values_of(client: Client, count: int) -> list[bytes | None]:
     return found
 
 
-async def test_records_come_in_the_order_of_their_offsets(autojump_clock: MockClock) -> None:
+async def test_records_are_consumed_in_offset_order(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client:
         await append(client, b"a", b"b")
         await append(client, b"c")
@@ -44,7 +44,7 @@ async def test_records_come_in_the_order_of_their_offsets(autojump_clock: MockCl
         assert await values_of(client, 3) == [b"a", b"b", b"c"]
 
 
-async def test_a_consumer_without_a_position_is_asked_to_choose_one(
+async def test_a_consumer_without_a_position_raises_no_position_error(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client, client.consumer("orders") as consumer:
@@ -58,7 +58,7 @@ async def test_a_consumer_without_a_position_is_asked_to_choose_one(
         assert record.value == b"a"
 
 
-async def test_latest_begins_behind_what_is_there(autojump_clock: MockClock) -> None:
+async def test_latest_starts_after_the_current_records(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client:
         await append(client, b"old")
         async with client.consumer("orders", auto_offset_reset="latest") as consumer:
@@ -96,7 +96,7 @@ async def test_all_partitions_of_all_topics_are_read(autojump_clock: MockClock) 
         assert found == {b"0", b"1", b"2", b"x"}
 
 
-async def test_a_seek_into_the_middle_of_a_batch_hands_out_the_rest(
+async def test_a_seek_into_a_batch_hands_out_its_rest(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client:
@@ -110,7 +110,7 @@ async def test_a_seek_into_the_middle_of_a_batch_hands_out_the_rest(
             assert consumer.position("orders", 0) == 3
 
 
-async def test_reading_by_batch_goes_on_where_reading_by_record_stopped(
+async def test_batches_continue_where_records_stopped(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client:
@@ -156,14 +156,14 @@ async def test_an_offset_out_of_range_is_raised_with_both_bounds(autojump_clock:
 
 
 @pytest.mark.parametrize("call", ["not assigned", "negative"])
-async def test_a_seek_that_makes_no_sense_is_refused(autojump_clock: MockClock, call: str) -> None:
+async def test_an_invalid_seek_is_refused(autojump_clock: MockClock, call: str) -> None:
     async with orders_client(autojump_clock) as client, client.consumer("orders") as consumer:
         partition, offset = (7, 0) if call == "not assigned" else (0, -1)
         with pytest.raises(ValueError, match=call if call == "negative" else "not assigned"):
             consumer.seek("orders", partition, offset)
 
 
-async def test_a_deleted_topic_ends_the_reading_with_an_error(autojump_clock: MockClock) -> None:
+async def test_consuming_a_deleted_topic_raises_unknown_topic(autojump_clock: MockClock) -> None:
     async with (
         orders_client(autojump_clock) as client,
         client.consumer("orders", auto_offset_reset="earliest") as consumer,
@@ -174,7 +174,7 @@ async def test_a_deleted_topic_ends_the_reading_with_an_error(autojump_clock: Mo
             await anext(consumer.records())
 
 
-async def test_damage_on_the_broker_is_raised_and_can_be_skipped(autojump_clock: MockClock) -> None:
+async def test_a_corrupt_batch_is_raised_and_can_be_skipped(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders")

@@ -1,4 +1,4 @@
-"""Batches of one partition: never out of order, never twice, whatever goes wrong."""
+"""Batches of one partition: in order and without duplicates, under all faults."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_batches_get_sequences_that_count_records() -> None:
     assert sequences == [0, 2, 5]
 
 
-def test_nothing_is_sent_before_there_is_an_identity() -> None:
+def test_nothing_is_sent_before_a_producer_id() -> None:
     queue = queue_of()
     fill(queue, 0)
 
@@ -48,7 +48,7 @@ def test_nothing_is_sent_before_there_is_an_identity() -> None:
     assert queue.awaits_producer_id
 
 
-def test_no_more_than_five_batches_are_under_way() -> None:
+def test_at_most_five_batches_are_in_flight() -> None:
     queue = queue_of()
     for order in range(6):
         fill(queue, order)
@@ -60,7 +60,7 @@ def test_no_more_than_five_batches_are_under_way() -> None:
     assert not can_send(queue)
 
 
-def test_without_idempotence_one_batch_is_under_way_to_keep_order() -> None:
+def test_without_idempotence_one_batch_is_in_flight() -> None:
     queue = queue_of(is_idempotent=False)
     fill(queue, 0)
     fill(queue, 1)
@@ -72,7 +72,7 @@ def test_without_idempotence_one_batch_is_under_way_to_keep_order() -> None:
     assert can_send(queue)
 
 
-def test_after_a_lost_connection_batches_are_sent_again_in_order_with_the_same_bytes() -> None:
+def test_after_a_lost_connection_batches_are_resent_in_order_with_the_same_bytes() -> None:
     settled: list[ProducerBatch] = []
     queue = queue_of(settled)
     fill(queue, 0)
@@ -82,7 +82,7 @@ def test_after_a_lost_connection_batches_are_sent_again_in_order_with_the_same_b
     bytes_before = bytes(first.encoded), bytes(second.encoded)
 
     queue.retry_or_fail(first, ConnectionLostError("gone"), 0.0)
-    assert not can_send(queue, 10.0)  # The second has yet to come back.
+    assert not can_send(queue, 10.0)  # The second batch is not back yet.
     queue.retry_or_fail(second, ConnectionLostError("gone"), 0.0)
 
     assert not can_send(queue, 0.0)  # Not before the backoff is over.
@@ -91,7 +91,7 @@ def test_after_a_lost_connection_batches_are_sent_again_in_order_with_the_same_b
     assert settled == []
 
 
-def test_a_duplicate_of_what_may_be_there_is_a_success_at_an_unknown_offset() -> None:
+def test_a_duplicate_of_an_ambiguous_batch_is_a_success_at_an_unknown_offset() -> None:
     settled: list[ProducerBatch] = []
     queue = queue_of(settled)
     fill(queue, 0)
@@ -105,8 +105,8 @@ def test_a_duplicate_of_what_may_be_there_is_a_success_at_an_unknown_offset() ->
     assert (batch.failure, batch.base_offset) == (None, None)
 
 
-def test_a_duplicate_of_what_was_never_there_is_no_success() -> None:
-    """A broker that took a later batch in its place would say so."""
+def test_a_duplicate_of_a_batch_that_was_never_appended_is_a_failure() -> None:
+    """A broker that appended a later batch in its place would answer so."""
     queue = queue_of()
     fill(queue, 0)
     batch = start(adopted(queue))
@@ -118,7 +118,7 @@ def test_a_duplicate_of_what_was_never_there_is_no_success() -> None:
     assert isinstance(batch.failure, DuplicateSequenceError)
 
 
-def test_a_refused_last_batch_leaves_its_sequence_to_the_next() -> None:
+def test_a_refused_last_batch_passes_its_sequence_to_the_next() -> None:
     queue = queue_of()
     fill(queue, 0)
     fill(queue, 1)
@@ -131,7 +131,7 @@ def test_a_refused_last_batch_leaves_its_sequence_to_the_next() -> None:
     assert start(queue).base_sequence == 0
 
 
-def test_a_refused_batch_before_others_makes_them_begin_a_new_epoch() -> None:
+def test_a_refused_batch_before_others_starts_a_new_producer_epoch() -> None:
     queue = queue_of()
     fill(queue, 0)
     fill(queue, 1)
@@ -149,7 +149,7 @@ def test_a_refused_batch_before_others_makes_them_begin_a_new_epoch() -> None:
     assert (header.producer_epoch, header.base_sequence) == (1, 0)
 
 
-def test_the_loss_of_acknowledged_records_is_said_once_and_later_batches_go_on() -> None:
+def test_the_loss_of_acknowledged_records_is_raised_once() -> None:
     queue = queue_of()
     fill(queue, 0, count=2)
     fill(queue, 1)
@@ -166,7 +166,7 @@ def test_the_loss_of_acknowledged_records_is_said_once_and_later_batches_go_on()
     assert check_produced(memoryview(start(queue, 10.0).encoded)).base_sequence == 0
 
 
-def test_a_batch_of_unknown_fate_is_not_risked_under_a_new_epoch() -> None:
+def test_an_ambiguous_batch_is_not_resent_under_a_new_epoch() -> None:
     queue = queue_of()
     fill(queue, 0)
     fill(queue, 1)
@@ -188,9 +188,7 @@ def test_a_batch_of_unknown_fate_is_not_risked_under_a_new_epoch() -> None:
         (ConnectionLostError("gone"), "may or may not be in the log"),
     ],
 )
-def test_a_batch_that_nobody_takes_fails_in_time_and_says_what_is_known(
-    error: Exception, fate: str
-) -> None:
+def test_an_undeliverable_batch_fails_after_delivery_timeout(error: Exception, fate: str) -> None:
     settled: list[ProducerBatch] = []
     queue = queue_of(settled)
     fill(queue, 0, deadline=5.0)
@@ -215,10 +213,10 @@ def test_a_batch_that_nobody_takes_fails_in_time_and_says_what_is_known(
         ),
     ],
 )
-def test_what_was_appended_with_too_few_in_sync_is_said_to_be_unknown(
+def test_not_enough_replicas_after_append_leaves_the_outcome_ambiguous(
     refusals: tuple[Exception, ...], fate: str
 ) -> None:
-    """I36: whoever is refused before the append is sure, whoever is told afterwards is not."""
+    """I36: a refusal before the append is certain, a refusal after it is not."""
     settled: list[ProducerBatch] = []
     queue = queue_of(settled)
     fill(queue, 0)
@@ -252,7 +250,7 @@ def test_a_batch_that_is_too_large_is_split_until_it_fits() -> None:
     assert [fate.offset for fate in batch.fates(0, 4)] == [10, 12]
 
 
-def test_failing_everything_settles_what_is_not_under_way() -> None:
+def test_fail_all_settles_batches_that_are_not_in_flight() -> None:
     settled: list[ProducerBatch] = []
     queue = queue_of(settled)
     for order in range(3):

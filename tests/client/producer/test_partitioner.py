@@ -1,4 +1,4 @@
-"""Keys land where they always landed; the rest is spread."""
+"""Partitioner: keys map as in Kafka; the rest is spread."""
 
 import pytest
 from hypothesis import given
@@ -30,7 +30,7 @@ def test_the_hash_is_that_of_kafka(key: bytes, signed_hash: int) -> None:
 
 
 @given(st.binary(), st.integers(1, 1000))
-def test_a_key_has_one_partition_of_those_that_there_are(key: bytes, count: int) -> None:
+def test_a_key_maps_to_one_partition(key: bytes, count: int) -> None:
     partition = partition_for_key(key, count)
 
     assert 0 <= partition < count
@@ -46,7 +46,7 @@ def test_keys_are_spread_evenly() -> None:
     assert max(counts) < 1150
 
 
-def test_the_sticky_partition_goes_round() -> None:
+def test_the_sticky_partition_rotates() -> None:
     visited = [0]
     for _ in range(6):
         visited.append(next_sticky(visited[-1], [True] * 3))
@@ -54,12 +54,12 @@ def test_the_sticky_partition_goes_round() -> None:
     assert visited == [0, 1, 2, 0, 1, 2, 0]
 
 
-def test_partitions_without_a_leader_are_passed_over() -> None:
+def test_the_sticky_partition_skips_partitions_without_a_leader() -> None:
     assert next_sticky(0, [True, False, False, True]) == 3
     assert next_sticky(3, [False, False, True, True]) == 2
 
 
-def test_without_any_leader_the_ring_goes_on_all_the_same() -> None:
+def test_without_any_leader_the_sticky_partition_rotates() -> None:
     assert next_sticky(1, [False, False]) == 0
 
 
@@ -71,7 +71,7 @@ def queues_of(count: int) -> TopicPartitioner:
     return TopicPartitioner([queue_of(partition=number) for number in range(count)], sticky=1)
 
 
-def test_a_key_goes_to_its_own_partition_and_is_remembered() -> None:
+def test_the_partition_of_a_key_is_cached() -> None:
     topic = queues_of(5)
 
     first = topic.partition_for(b"user-1")
@@ -81,14 +81,14 @@ def test_a_key_goes_to_its_own_partition_and_is_remembered() -> None:
     assert topic.partition_for(b"user-1") == first
 
 
-def test_without_a_key_the_sticky_partition_takes_the_record() -> None:
+def test_a_record_without_a_key_goes_to_the_sticky_partition() -> None:
     topic = queues_of(3)
 
     assert topic.partition_for(None) is None
     assert topic.queue_by_key[None] is topic.queues[1]
 
 
-def test_rotating_moves_on_to_the_next_partition_with_a_leader() -> None:
+def test_rotate_moves_to_the_next_partition_with_a_leader() -> None:
     topic = queues_of(4)
     topic.is_available = [True, True, False, True]
 
@@ -98,7 +98,7 @@ def test_rotating_moves_on_to_the_next_partition_with_a_leader() -> None:
     assert topic.queue_by_key[None] is topic.queues[3]
 
 
-def test_forgotten_keys_are_found_again_and_the_sticky_partition_stays() -> None:
+def test_clearing_cached_keys_keeps_the_sticky_partition() -> None:
     topic = queues_of(3)
     remembered = topic.queue_by_key
     topic.partition_for(b"user-1")
@@ -110,7 +110,7 @@ def test_forgotten_keys_are_found_again_and_the_sticky_partition_stays() -> None
     assert topic.partition_for(b"user-1") == partition_for_key(b"user-1", 3)
 
 
-def test_remembered_keys_are_bounded() -> None:
+def test_cached_keys_are_bounded() -> None:
     topic = queues_of(2)
 
     for number in range(70_000):

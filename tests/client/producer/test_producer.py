@@ -1,4 +1,4 @@
-"""Sending through the client to a real broker, on virtual time."""
+"""Producer with a real broker, on virtual time."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ async def everything(client: Client) -> list[Record]:
         return [record async for record in consumer.records(ends)]
 
 
-async def test_a_receipt_says_where_the_record_is_and_how_safe(autojump_clock: MockClock) -> None:
+async def test_a_receipt_has_the_offset_and_the_ack_level(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock, 3) as client:
         async with client.producer() as producer:
             receipt = await producer.send(
@@ -130,7 +130,7 @@ async def test_a_full_buffer_blocks_until_there_is_room(autojump_clock: MockCloc
         assert len(await everything(client)) == sent + 1
 
 
-async def test_with_acks_0_nothing_is_known_of_the_record(autojump_clock: MockClock) -> None:
+async def test_with_acks_0_the_offset_is_unknown(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock, 3) as client:
         async with client.producer(acks=0) as producer:
             receipt = await producer.send("orders", b"v")
@@ -138,13 +138,13 @@ async def test_with_acks_0_nothing_is_known_of_the_record(autojump_clock: MockCl
         assert (receipt.offset, receipt.ack_level) == (None, None)
 
 
-async def test_an_unknown_topic_is_said_to_whoever_sends(autojump_clock: MockClock) -> None:
+async def test_sending_to_an_unknown_topic_fails(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock, 3) as client, client.producer() as producer:
         with pytest.raises(UnknownTopicError, match="nope"):
             await producer.send("nope", b"v")
 
 
-async def test_the_failure_of_a_record_that_nobody_waits_for_is_raised_by_flush(
+async def test_flush_raises_the_failure_of_a_send_nowait(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock, 3) as client, client.producer() as producer:
@@ -154,7 +154,7 @@ async def test_the_failure_of_a_record_that_nobody_waits_for_is_raised_by_flush(
             await producer.flush()
 
 
-async def test_the_failure_of_a_record_that_nobody_waits_for_is_raised_at_the_end(
+async def test_the_end_of_the_block_raises_the_failure_of_a_send_nowait(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock, 3) as client:
@@ -163,13 +163,13 @@ async def test_the_failure_of_a_record_that_nobody_waits_for_is_raised_at_the_en
                 producer.send_nowait("nope", b"v")
 
 
-async def test_a_partition_that_is_not_there_is_refused(autojump_clock: MockClock) -> None:
+async def test_an_unknown_partition_is_refused(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock, 3) as client, client.producer() as producer:
         with pytest.raises(UnknownPartitionError):
             await producer.send("orders", b"v", partition=3)
 
 
-async def test_a_record_above_the_topics_limit_is_refused_and_harms_no_other(
+async def test_a_record_above_max_message_bytes_fails_alone(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock, 3) as client:
@@ -181,7 +181,9 @@ async def test_a_record_above_the_topics_limit_is_refused_and_harms_no_other(
         assert receipt.offset == 0
 
 
-async def test_a_record_that_nobody_takes_fails_in_time(autojump_clock: MockClock) -> None:
+async def test_an_undeliverable_record_fails_after_delivery_timeout(
+    autojump_clock: MockClock,
+) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders", 1)
@@ -200,7 +202,7 @@ async def test_a_closed_producer_says_how_to_open_one(autojump_clock: MockClock)
             await producer.flush()
 
 
-async def test_records_of_one_call_have_a_fate_each(autojump_clock: MockClock) -> None:
+async def test_each_record_of_a_call_has_its_own_outcome(autojump_clock: MockClock) -> None:
     async with (
         orders_client(autojump_clock, 2) as client,
         client.producer(batch_size=500, buffer_memory=2_000) as producer,

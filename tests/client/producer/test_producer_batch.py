@@ -1,4 +1,4 @@
-"""One batch on its way: columns appear when needed, bytes stay the same, fates reach records."""
+"""Producer batch: lazy columns, stable bytes, and the outcomes of records."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def filled(count: int) -> ProducerBatch:
     return batch
 
 
-def test_values_alone_make_no_other_column() -> None:
+def test_values_alone_create_no_other_column() -> None:
     batch = open_batch()
     batch.append_value(b"a")
     batch.append_value(None)
@@ -43,7 +43,7 @@ def test_values_alone_make_no_other_column() -> None:
     assert (columns.headers, columns.timestamp_deltas) == (None, None)
 
 
-def test_columns_that_come_late_are_padded() -> None:
+def test_late_columns_are_padded() -> None:
     batch = open_batch()
     batch.append_value(b"a")
     batch.append_keyed(b"k", b"b")
@@ -61,7 +61,7 @@ def test_columns_that_come_late_are_padded() -> None:
     assert columns.timestamp_deltas == [0, 0, 7, 0]
 
 
-def test_records_after_a_mark_have_the_later_time() -> None:
+def test_records_after_mark_time_have_the_later_timestamp() -> None:
     batch = open_batch()
     batch.append_value(b"a")
     batch.mark_time(1050)
@@ -81,7 +81,7 @@ def test_an_encoded_batch_carries_identity_and_sequence() -> None:
     assert (header.record_count, batch.count) == (3, 3)
 
 
-def test_a_settled_batch_tells_the_fate_of_each_record_and_lets_go_of_its_bytes() -> None:
+def test_a_settled_batch_has_outcomes_and_frees_its_bytes() -> None:
     batch = filled(3)
     encode(batch)
 
@@ -92,7 +92,7 @@ def test_a_settled_batch_tells_the_fate_of_each_record_and_lets_go_of_its_bytes(
     assert batch.failed_count(0, 3) == 0
 
 
-def test_a_batch_has_one_fate() -> None:
+def test_a_batch_is_settled_once() -> None:
     batch = filled(1)
     batch.settle(None, 0, AckLevel.DURABLE)
 
@@ -118,7 +118,7 @@ def test_halves_of_a_split_batch_have_its_records_and_sequences(codec: Codec) ->
     assert check_produced(memoryview(second.encoded)).max_timestamp_ms == 1009
 
 
-def test_the_fates_of_halves_are_those_of_the_whole() -> None:
+def test_a_split_batch_combines_the_outcomes_of_its_halves() -> None:
     batch = filled(4)
     encode(batch)
     failure = ValueError("too large")

@@ -1,4 +1,4 @@
-"""Records as applications hand them over: checked before anything is buffered."""
+"""Records of applications: checked before they are buffered."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ def empty_batch(room: int) -> ProducerBatch:
     return batch
 
 
-def test_what_can_be_encoded_is_taken_as_it_is() -> None:
+def test_valid_records_are_accepted_unchanged() -> None:
     record = checked_record(
         "orders", b"v", b"k", partition=3, headers=[("name", b"x")], timestamp_ms=5
     )
@@ -24,7 +24,7 @@ def test_what_can_be_encoded_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("given_value", [bytearray(b"v"), memoryview(b"v")])
-def test_a_buffer_that_may_change_is_copied(given_value: bytearray | memoryview) -> None:
+def test_a_mutable_buffer_is_copied(given_value: bytearray | memoryview) -> None:
     record = checked_record(
         "orders", given_value, None, partition=None, headers=(), timestamp_ms=None
     )
@@ -40,19 +40,21 @@ def test_a_buffer_that_may_change_is_copied(given_value: bytearray | memoryview)
         (b"v", 7, "key must be bytes or None, not int"),
     ],
 )
-def test_what_is_not_bytes_is_refused_with_advice(value: object, key: object, advice: str) -> None:
+def test_a_value_that_is_not_bytes_is_refused_with_advice(
+    value: object, key: object, advice: str
+) -> None:
     with pytest.raises(TypeError, match=advice):
         checked_record("orders", value, key, partition=None, headers=(), timestamp_ms=None)
 
 
 @pytest.mark.parametrize("header", [("name", "text"), (b"name", b"x"), ("name",), "ab"])
-def test_a_header_that_is_no_pair_of_text_and_bytes_is_refused(header: object) -> None:
+def test_an_invalid_header_is_refused(header: object) -> None:
     with pytest.raises(TypeError, match="pairs of str and bytes"):
         checked_record("orders", b"v", None, partition=None, headers=[header], timestamp_ms=None)  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("timestamp_ms", [-1, 1 << 62])
-def test_a_timestamp_that_no_broker_takes_is_refused(timestamp_ms: int) -> None:
+def test_an_invalid_timestamp_is_refused(timestamp_ms: int) -> None:
     with pytest.raises(ValueError, match="Unix time in milliseconds"):
         checked_record("orders", b"v", None, partition=None, headers=(), timestamp_ms=timestamp_ms)
 

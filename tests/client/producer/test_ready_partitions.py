@@ -1,4 +1,4 @@
-"""Which partitions have something to send, and when to look again."""
+"""Ready partitions of a producer, and the time of the next check."""
 
 import math
 
@@ -41,7 +41,7 @@ def test_a_touched_queue_with_a_batch_is_ready_for_its_node_once() -> None:
     assert take_ready(ready_partitions) == {}
 
 
-def test_a_queue_that_was_not_touched_costs_nothing() -> None:
+def test_an_untouched_partition_is_not_checked() -> None:
     ready_partitions = ReadyPartitions()
     ready_queue()
 
@@ -61,7 +61,7 @@ def test_a_queue_without_a_leader_waits_until_leaders_change() -> None:
     assert take_ready(ready_partitions) == {1: [queue]}
 
 
-def test_a_queue_without_an_identity_is_a_seeker() -> None:
+def test_a_partition_without_a_producer_id_waits_for_one() -> None:
     ready_partitions, queue = ReadyPartitions(), queue_of()
     fill(queue, 0)
     ready_partitions.touch(queue)
@@ -91,7 +91,7 @@ def test_a_batch_that_lingers_is_due_when_it_has_lingered() -> None:
     assert take_ready(ready_partitions, 2.0) == {1: [queue]}
 
 
-def test_only_full_leaves_open_batches_alone() -> None:
+def test_only_full_keeps_open_batches() -> None:
     ready_partitions, queue = ReadyPartitions(), empty_queue()
     batch = ProducerBatch(5, timestamp_ms=1, linger_until=0.0, deadline=60.0)
     queue.open_batch(batch, 0.0)
@@ -103,7 +103,7 @@ def test_only_full_leaves_open_batches_alone() -> None:
     assert take_ready(ready_partitions, only_full=True) == {1: [other]}
 
 
-def test_a_batch_that_came_back_is_due_after_its_backoff() -> None:
+def test_a_failed_batch_is_due_after_its_backoff() -> None:
     ready_partitions, queue = ReadyPartitions(), ready_queue()
     batch = queue.start()
     queue.retry_or_fail(batch, OverloadedError("busy"), 0.0)

@@ -27,7 +27,7 @@ DURABLE = AckLevel.DURABLE
 def settled(
     partition: int, indexes: list[int], *, offset: int | None, error: Exception | None = None
 ) -> SentSlice:
-    """Return records that one batch took, behind two others, and what became of it."""
+    """Return records in one batch, after two others, with their outcome."""
     backoff = Backoff(1.0, 1.0, Random(0))
     rules = DeliveryRules(codec=Codec.NONE, is_idempotent=False, in_flight_max=1, backoff=backoff)
     queue = PartitionBatches("orders", partition, rules, on_settled=lambda _: None)
@@ -38,7 +38,7 @@ def settled(
     return SentSlice(AppendResult(queue, batch, 2, len(indexes)), indexes)
 
 
-def test_each_record_has_its_place_or_the_reason_why_it_has_none() -> None:
+def test_each_record_has_a_receipt_or_an_error() -> None:
     too_large = RecordTooLargeError("too large")
     slices = [
         settled(1, [0, 2], offset=100),
@@ -50,18 +50,18 @@ def test_each_record_has_its_place_or_the_reason_why_it_has_none() -> None:
 
     assert first == Receipt("orders", 1, 102, 77, DURABLE)
     assert isinstance(second, RecordTooLargeError)
-    assert second is not too_large, "whoever raises it adds a traceback of his own"
+    assert second is not too_large, "each raise adds a traceback"
     assert third == Receipt("orders", 1, 103, 77, DURABLE)
     assert fourth == Receipt("orders", 2, None, 77, None)
 
 
-def test_a_record_that_was_sent_alone_has_the_same_outcome() -> None:
+def test_a_single_record_has_the_same_outcome() -> None:
     appended = settled(1, [0], offset=100).appended
 
     assert outcome(appended) == Receipt("orders", 1, 102, 77, DURABLE)
 
 
-def test_ranges_are_told_together_unless_one_failed() -> None:
+def test_range_receipts_are_returned_unless_one_failed() -> None:
     good, bad = settled(1, [0, 1], offset=100), settled(0, [2], offset=None, error=OSError("gone"))
 
     assert receipts([good]) == [RangeReceipt("orders", 1, 102, [0, 1], DURABLE)]
@@ -70,13 +70,13 @@ def test_ranges_are_told_together_unless_one_failed() -> None:
     assert caught.value.__notes__ == ["records of this send_many that were not acknowledged: 1"]
 
 
-def test_records_are_chosen_by_their_places() -> None:
+def test_records_are_chosen_by_index() -> None:
     records = chosen([b"a", b"bb", b"ccc"], [b"k"] * 3, [2])
 
     assert records.remaining_count == 1
     assert records.next_size > chosen([b"a"], [b"k"], range(1)).next_size
 
 
-def test_a_message_has_the_name_that_its_receivers_see_if_its_place_is_known() -> None:
+def test_a_receipt_with_an_offset_has_a_message_id() -> None:
     assert Receipt("orders", 2, 70, 1, AckLevel.DURABLE).message_id == "2-70"
     assert Receipt("orders", 2, None, 1, None).message_id == ""

@@ -1,4 +1,4 @@
-"""Records in, batches out, whatever brokers and connections do."""
+"""Record accumulator against a model of brokers, under faults."""
 
 import random
 from collections.abc import Callable
@@ -36,7 +36,7 @@ RECORDS_PER_BATCH = 200 // (RECORD_OVERHEAD_BYTES + len(b"000000"))
 
 @final
 class Bench:
-    """An accumulator, a model of brokers, and time that the test moves."""
+    """An accumulator, a model of brokers, and the clock of the test."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Bench:
         return appended is not None
 
     def append_many(self, count: int) -> None:
-        """Append records in one go, as many as fit."""
+        """Append records in one call, as many as fit."""
         values = [b"%06d" % (self._next_value + step) for step in range(count)]
         records = ManyRecords(values)
         while records.remaining_count:
@@ -96,23 +96,23 @@ class Bench:
         return 1 if self.is_reachable else None
 
     def send(self, *, only_full: bool = False) -> None:
-        """Submit what is to be sent, as the shell does."""
+        """Submit the batches that are due, as the shell does."""
         while requests := self.accumulator.drain(self.now, self.node_of, only_full=only_full):
             for drained_batches in requests.values():
                 self.broker.receive(drained_batches)
 
     def reply(self) -> None:
-        """Let one reply come, and send what it makes possible."""
+        """Deliver one reply, and send what it makes possible."""
         self.broker.reply(self.now)
         self.send()
 
     def turn_reachability(self) -> None:
-        """Let the leaders be out of reach, or in reach again."""
+        """Make the leaders unreachable, or reachable again."""
         self.is_reachable = not self.is_reachable
         self.accumulator.ready_partitions.leaders_changed()
 
     def grant_identity(self) -> None:
-        """Answer the question for an identity, if there is one."""
+        """Answer the request for an identity, if there is one."""
         if self.accumulator.identity_to_renew() is not None:
             self._next_epoch += 1
             self.accumulator.set_identity(ProducerIdentity(1, self._next_epoch))
@@ -122,7 +122,7 @@ class Bench:
         self.accumulator.wake(self.at)
 
     def finish(self) -> None:
-        """Let everything be settled, without further faults."""
+        """Settle everything, without further faults."""
         self.is_reachable = True
         self.accumulator.ready_partitions.leaders_changed()
         self.accumulator.close_all()
@@ -138,8 +138,8 @@ class Bench:
         raise AssertionError("some records are never settled")
 
 
-def check_fates(bench: Bench, *, is_idempotent: bool) -> None:
-    """Compare what the producer was told with what the logs hold."""
+def check_outcomes(bench: Bench, *, is_idempotent: bool) -> None:
+    """Compare the outcomes at the producer with the logs."""
     logs = [partition.values for partition in bench.broker.partitions]
     for value, appended in bench.appended:
         log = logs[appended.queue.partition]
@@ -168,12 +168,12 @@ HONEST_FAILURES = (
     RecordTooLargeError,
     UnexpectedServerError,
 )
-"""What a record may fail with: what the model said of just this record, or that it was late, or
-that its connection was lost."""
+"""Accepted errors of a record: that of the model for this very record, a timeout, or a lost
+connection."""
 
 
 def may_be_in_the_log(failure: Exception | None) -> bool:
-    """Return whether a failure says that the record may be in the log all the same."""
+    """Return whether an error means that the record may be in the log."""
     told = [str(failure), *getattr(failure, "__notes__", [])]
     return any(
         "may or may not be in the log" in line or "may be in the log" in line for line in told
@@ -193,7 +193,7 @@ STEPS = st.sampled_from(
 
 
 def do_step(bench: Bench, step: str, number: int) -> None:
-    """Do one step of a story, then what the shell does after anything that happens."""
+    """Do one step of a run, then what the shell does after every event."""
     broker = bench.broker
     repetitions = number if step in {"execute", "reply", "late"} else 1
     do: dict[str, Callable[[], object]] = {
@@ -217,7 +217,7 @@ def do_step(bench: Bench, step: str, number: int) -> None:
 @pytest.mark.parametrize("is_idempotent", [True, False], ids=["idempotent", "not idempotent"])
 @settings(max_examples=200)
 @given(steps=st.lists(STEPS, min_size=30, max_size=100))
-def test_whatever_happens_every_record_gets_a_true_fate_and_order_is_kept(
+def test_every_record_gets_its_true_outcome_in_order_under_faults(
     is_idempotent: bool, steps: list[tuple[str, int]]
 ) -> None:
     bench = Bench(is_idempotent=is_idempotent)
@@ -225,11 +225,11 @@ def test_whatever_happens_every_record_gets_a_true_fate_and_order_is_kept(
 
     for step, number in steps:
         if not is_idempotent:
-            bench.broker.drop_late()  # Without idempotence nothing protects against these.
+            bench.broker.drop_late()  # Without idempotence these would be appended.
         do_step(bench, step, number)
     bench.finish()
 
-    check_fates(bench, is_idempotent=is_idempotent)
+    check_outcomes(bench, is_idempotent=is_idempotent)
 
 
 def known_topic(bench: Bench, partition_count: int = 2) -> RecordAccumulator:
@@ -238,7 +238,7 @@ def known_topic(bench: Bench, partition_count: int = 2) -> RecordAccumulator:
     return bench.accumulator
 
 
-def test_a_full_buffer_takes_no_record_until_one_is_acknowledged() -> None:
+def test_a_full_buffer_rejects_records_until_an_acknowledgement() -> None:
     bench = Bench(buffer_memory=400)
     known_topic(bench)
     while bench.append():
@@ -251,7 +251,7 @@ def test_a_full_buffer_takes_no_record_until_one_is_acknowledged() -> None:
     assert bench.append()
 
 
-def test_what_a_batch_does_not_use_is_given_back_when_it_is_closed() -> None:
+def test_a_closed_batch_frees_its_unused_reservation() -> None:
     bench = Bench(batch_size=1_000, buffer_memory=4_000)
     known_topic(bench)
     bench.append()
@@ -319,7 +319,7 @@ def test_records_of_a_key_stay_together() -> None:
     assert all(len(partitions) == 1 for partitions in homes.values())
 
 
-def test_a_partition_that_is_not_there_is_refused() -> None:
+def test_an_unknown_partition_is_refused() -> None:
     bench = Bench()
     known_topic(bench)
 
@@ -342,7 +342,7 @@ def test_records_for_an_unknown_topic_wait_and_are_routed_in_order() -> None:
     assert bench.accumulator.buffered_bytes == 0
 
 
-def test_records_that_were_taken_are_routed_although_the_buffer_is_overdrawn() -> None:
+def test_unrouted_records_are_routed_with_a_full_buffer() -> None:
     bench = Bench(partition_count=1)
     records = [ProducerRecord(TOPIC, b"%d" % number) for number in range(3)]
     for record in records:
@@ -369,7 +369,7 @@ def test_records_for_an_unknown_topic_fail_in_time() -> None:
     assert bench.accumulator.buffered_bytes == 0
 
 
-def test_records_of_a_topic_that_vanishes_fail_with_the_reason() -> None:
+def test_records_of_a_deleted_topic_fail_with_its_error() -> None:
     bench = Bench()
     known_topic(bench)
     bench.append()
@@ -383,8 +383,8 @@ def test_records_of_a_topic_that_vanishes_fail_with_the_reason() -> None:
     assert bench.accumulator.buffered_bytes == 0
 
 
-def test_a_topic_that_was_unknown_for_a_moment_goes_on_with_its_sequences() -> None:
-    """I78e: else brokers take new records for those that they have, and these are lost."""
+def test_a_briefly_unknown_topic_keeps_its_sequences() -> None:
+    """I78e: otherwise brokers drop new records as duplicates, and these are lost."""
     bench = Bench(partition_count=1)
     known_topic(bench, 1)
     bench.append()
@@ -412,7 +412,7 @@ def test_while_a_failure_waits_to_be_raised_the_fast_path_is_closed() -> None:
     assert list(bench.accumulator.queues_by_topic) == [TOPIC]
 
 
-def test_a_failure_that_somebody_waits_for_is_not_kept() -> None:
+def test_a_failure_with_a_waiting_caller_is_not_kept() -> None:
     bench = Bench()
     known_topic(bench)
     bench.append()
@@ -424,7 +424,7 @@ def test_a_failure_that_somebody_waits_for_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("is_settled_first", [False, True])
-def test_a_failure_that_somebody_waits_for_no_more_is_kept(is_settled_first: bool) -> None:
+def test_a_failure_whose_caller_stopped_waiting_is_kept(is_settled_first: bool) -> None:
     bench = Bench()
     accumulator = known_topic(bench)
     bench.append()
@@ -440,7 +440,7 @@ def test_a_failure_that_somebody_waits_for_no_more_is_kept(is_settled_first: boo
     assert (accumulator.failed_record_count, accumulator.take_failure()) == (1, failure)
 
 
-def test_a_limit_that_a_broker_names_holds_for_the_batches_that_follow() -> None:
+def test_a_size_limit_of_a_broker_applies_to_later_batches() -> None:
     bench = Bench(batch_size=1_000, buffer_memory=10_000)
     known_topic(bench, 1)
     bench.append_many(20)
@@ -453,7 +453,7 @@ def test_a_limit_that_a_broker_names_holds_for_the_batches_that_follow() -> None
     assert [appended.batch.count for _, appended in bench.appended[-4:]] == [2, 2, 2, 2]
 
 
-def test_an_identity_that_is_there_serves_every_partition_that_has_not_used_it() -> None:
+def test_a_producer_id_serves_every_partition_that_has_not_used_it() -> None:
     bench = Bench()
     accumulator = known_topic(bench)
     for partition in (0, 1):
@@ -466,7 +466,7 @@ def test_an_identity_that_is_there_serves_every_partition_that_has_not_used_it()
     ] * 2
 
 
-def test_a_partition_with_a_gap_asks_for_the_next_epoch_and_others_keep_theirs() -> None:
+def test_a_sequence_gap_bumps_the_epoch_of_its_partition_only() -> None:
     bench = Bench()
     accumulator = known_topic(bench)
     for partition in (0, 1, 1):

@@ -1,4 +1,4 @@
-"""From the accumulator to a real broker and back."""
+"""Sender between the accumulator and a real broker."""
 
 from collections.abc import Awaitable, Callable
 
@@ -30,7 +30,7 @@ async def test_batches_of_several_partitions_share_a_request(autojump_clock: Moc
     assert ends == [2, 1, 1, 1, 1, 1, 1, 1]
 
 
-async def test_while_a_batch_is_under_way_the_next_one_fills(autojump_clock: MockClock) -> None:
+async def test_the_next_batch_fills_while_one_is_in_flight(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders")
@@ -54,7 +54,7 @@ async def test_while_a_batch_is_under_way_the_next_one_fills(autojump_clock: Moc
     assert sizes == [1, 1, 100]
 
 
-async def test_what_is_not_answered_in_time_fails_and_nothing_is_left_behind(
+async def test_an_unanswered_produce_fails_after_its_timeout(
     autojump_clock: MockClock,
 ) -> None:
     world = World(autojump_clock)
@@ -71,7 +71,7 @@ async def test_what_is_not_answered_in_time_fails_and_nothing_is_left_behind(
     assert statistics.buffered_bytes == 0
 
 
-async def test_records_for_a_topic_that_is_not_there_fail_and_leave_others_alone(
+async def test_records_for_an_unknown_topic_fail_alone(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client, client.producer() as producer:
@@ -83,7 +83,7 @@ async def test_records_for_a_topic_that_is_not_there_fail_and_leave_others_alone
     assert receipt.offset == 0
 
 
-async def test_a_cancelled_send_still_arrives(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_send_is_still_delivered(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client, client.producer() as producer:
         await producer.send("orders", b"first")
         with trio.CancelScope() as scope:
@@ -105,7 +105,7 @@ async def send_column(producer: Producer, value: bytes) -> None:
 
 
 @pytest.mark.parametrize("send", [send_one, send_column])
-async def test_a_cancelled_send_that_fails_at_once_is_told_to_who_flushes(
+async def test_flush_raises_the_early_failure_of_a_cancelled_send(
     autojump_clock: MockClock, send: Callable[[Producer, bytes], Awaitable[None]]
 ) -> None:
     world = World(autojump_clock)
@@ -129,7 +129,7 @@ async def test_a_cancelled_send_that_fails_at_once_is_told_to_who_flushes(
     ]
 
 
-async def test_a_record_that_was_refused_before_its_sender_was_cancelled_is_told_to_who_flushes(
+async def test_flush_raises_the_failure_of_a_send_cancelled_later(
     autojump_clock: MockClock,
 ) -> None:
     world = World(autojump_clock)

@@ -1,4 +1,4 @@
-"""Queues through the client, by a real broker on virtual time."""
+"""Queue client with a real broker, on virtual time."""
 
 from collections.abc import Awaitable, Callable
 
@@ -39,7 +39,7 @@ async def test_a_message_is_sent_received_and_deleted(autojump_clock: MockClock)
         assert await queue.receive(wait=0) == []
 
 
-async def test_what_is_not_deleted_comes_again_when_its_time_is_over(
+async def test_a_message_is_redelivered_after_its_visibility_timeout(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -55,10 +55,10 @@ async def test_what_is_not_deleted_comes_again_when_its_time_is_over(
         assert second.receipt_handle != first.receipt_handle
 
 
-async def test_what_is_told_after_the_end_of_its_lease_is_not_handed_out(
+async def test_a_message_that_arrives_after_its_lease_is_not_returned(
     autojump_clock: MockClock,
 ) -> None:
-    """Somebody else may have it by then: its deliveries were durable late."""
+    """Another receiver may have it by then: the deliveries were durable late."""
     world = World(autojump_clock)
     async with client_of(world) as client:
         queue = await made(client, "work", visibility_timeout=5, receive_acks="all")
@@ -78,7 +78,7 @@ async def test_what_is_told_after_the_end_of_its_lease_is_not_handed_out(
         assert all(message.lease.expires_at > trio.current_time() for message in got)
 
 
-async def test_messages_that_are_only_looked_at_are_handed_out_whatever_the_time(
+async def test_a_receive_with_visibility_timeout_0_returns_messages(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, visibility_timeout=0) as (_, queue):
@@ -88,7 +88,7 @@ async def test_messages_that_are_only_looked_at_are_handed_out_whatever_the_time
         assert len(await queue.receive(3, visibility_timeout=0)) == 3
 
 
-async def test_waiting_ends_when_a_message_comes(autojump_clock: MockClock) -> None:
+async def test_a_long_poll_ends_with_a_message(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock, partitions=3) as (_, queue):
         got: list[Message] = []
 
@@ -105,7 +105,7 @@ async def test_waiting_ends_when_a_message_comes(autojump_clock: MockClock) -> N
         assert trio.current_time() - sent_at < 1
 
 
-async def test_waiting_ends_when_its_time_is_over(autojump_clock: MockClock) -> None:
+async def test_a_long_poll_ends_after_its_wait_time(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock, receive_message_wait_time=3) as (_, queue):
         began = trio.current_time()
         assert await queue.receive(wait=7) == []
@@ -153,7 +153,7 @@ async def test_a_message_is_extended_released_and_released_with_a_delay(
         assert message.receive_count == 3
 
 
-async def test_a_handle_settles_a_message_from_another_client(autojump_clock: MockClock) -> None:
+async def test_a_receipt_handle_works_in_another_client(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
         queue = await made(client, "work")
@@ -169,7 +169,7 @@ async def test_a_handle_settles_a_message_from_another_client(autojump_clock: Mo
         assert values(await queue.receive(wait=0)) == [b"1"]
 
 
-async def test_a_delayed_message_comes_when_it_is_time(autojump_clock: MockClock) -> None:
+async def test_a_delayed_message_is_delivered_at_its_time(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock) as (_, queue):
         await queue.send(b"later", delay=300)
         await queue.send(b"now")
@@ -182,7 +182,7 @@ async def test_a_delayed_message_comes_when_it_is_time(autojump_clock: MockClock
         assert 299 < trio.current_time() - began < 301
 
 
-async def test_wrong_handles_are_told_apart(autojump_clock: MockClock) -> None:
+async def test_invalid_receipt_handles_raise_different_errors(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
         queue = await made(client, "work", require_latest_receipt="on", visibility_timeout=10)
         other = await made(client, "other")
@@ -202,7 +202,7 @@ async def test_wrong_handles_are_told_apart(autojump_clock: MockClock) -> None:
             await second.extend(10)
 
 
-async def test_a_batch_says_which_messages_could_not_be_settled(autojump_clock: MockClock) -> None:
+async def test_a_batch_error_names_the_messages_not_settled(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock) as (_, queue):
         await queue.send_batch([b"1", b"2", b"3"])
         messages = await queue.receive()
@@ -215,7 +215,7 @@ async def test_a_batch_says_which_messages_could_not_be_settled(autojump_clock: 
         assert isinstance(caught.value.errors[1], MessageGoneError)
 
 
-async def test_a_receive_that_is_cancelled_leaves_nothing_leased(
+async def test_a_cancelled_receive_leaves_nothing_in_flight(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, partitions=2) as (_, queue):
@@ -240,7 +240,7 @@ async def test_a_queue_is_purged_and_sought_back(autojump_clock: MockClock) -> N
         assert len(await queue.receive(100)) == 20
 
 
-async def test_a_queue_that_is_not_there_is_named(autojump_clock: MockClock) -> None:
+async def test_an_unknown_queue_is_named(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
         queue = client.queue("nope")
         for call in (queue.receive, queue.counts, queue.purge):
@@ -250,7 +250,7 @@ async def test_a_queue_that_is_not_there_is_named(autojump_clock: MockClock) -> 
             await queue.send(b"v")
 
 
-async def test_a_queue_that_is_deleted_ends_waiting_and_one_made_anew_is_found(
+async def test_deleting_a_queue_ends_a_long_poll_and_a_recreated_queue_is_found(
     autojump_clock: MockClock,
 ) -> None:
     async with client_of(World(autojump_clock)) as client:
@@ -292,7 +292,7 @@ async def test_numbers_out_of_range_are_refused(
             await queue.send(b"v", headers=[("tidelog.x", b"1")])
 
 
-async def test_of_several_handles_the_one_that_is_none_is_named_and_nothing_is_done(
+async def test_an_invalid_receipt_handle_of_a_batch_is_named_and_nothing_is_settled(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -310,7 +310,7 @@ async def test_of_several_handles_the_one_that_is_none_is_named_and_nothing_is_d
             await queue.delete(b"x")  # type: ignore[arg-type]
 
 
-async def test_a_reason_that_cannot_travel_is_refused_and_harms_nobody_else(
+async def test_an_invalid_reason_is_refused_and_affects_no_other_settlement(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -330,7 +330,7 @@ async def test_a_reason_that_cannot_travel_is_refused_and_harms_nobody_else(
         assert await queue.receive(wait=0) == []
 
 
-async def test_each_value_of_a_batch_has_a_receipt_of_its_own(autojump_clock: MockClock) -> None:
+async def test_each_value_of_a_batch_has_its_own_receipt(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock, partitions=3) as (_, queue):
         sent = [b"%d" % number for number in range(500)]
 
@@ -357,7 +357,7 @@ async def test_messages_of_many_receives_are_deleted_together(autojump_clock: Mo
 
 
 @pytest.mark.statement("b80")
-async def test_of_two_who_end_a_message_at_the_same_time_one_is_told_that_the_other_did(
+async def test_of_two_concurrent_settlements_one_is_refused(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -379,7 +379,7 @@ async def test_of_two_who_end_a_message_at_the_same_time_one_is_told_that_the_ot
 
 
 @pytest.mark.statement("b64")
-async def test_of_a_batch_a_message_that_is_too_large_fails_alone(
+async def test_a_message_too_large_fails_alone_in_a_batch(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -403,7 +403,7 @@ async def test_counts_of_all_partitions_are_in_their_order(autojump_clock: MockC
         assert sum(each.in_flight for each in counts) == 4
 
 
-async def test_a_leader_that_changes_meanwhile_is_followed(autojump_clock: MockClock) -> None:
+async def test_counts_follow_a_leader_change(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
         await fill(queue, 10)
         await queue.counts()
@@ -422,7 +422,7 @@ async def test_a_leader_that_changes_meanwhile_is_followed(autojump_clock: MockC
         assert await queue.purge() == 10
 
 
-async def test_what_waiting_does_not_cure_is_said_at_once(autojump_clock: MockClock) -> None:
+async def test_a_fatal_error_of_a_queue_call_is_raised_at_once(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
         await queue.counts()
         cluster.fronts[2].refusal = LogOfflineError("its disk failed")
@@ -431,7 +431,7 @@ async def test_what_waiting_does_not_cure_is_said_at_once(autojump_clock: MockCl
         assert trio.current_time() < 1
 
 
-async def test_a_queue_goes_back_to_a_time(autojump_clock: MockClock) -> None:
+async def test_a_queue_seeks_to_a_time(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
         await fill(queue, 10)
         await trio.sleep(60)

@@ -1,4 +1,4 @@
-"""Batches whose records become visible together."""
+"""Transactions, whose records become visible together."""
 
 import pickle
 
@@ -29,7 +29,7 @@ async def values(client: Client, topic: str = "orders") -> list[bytes | None]:
         return [record.value async for record in consumer.records(until)]
 
 
-async def test_records_of_any_kind_are_staged_and_come_as_they_were(
+async def test_staged_records_of_any_kind_round_trip(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client:
@@ -67,12 +67,12 @@ async def test_names_are_listed_with_their_transactions(autojump_clock: MockCloc
             ("another", 0),
             ("job", 3),
         ]
-        (job,) = await client.admin.list_transactions(["job", "nobody"])
+        (job,) = await client.admin.list_transactions(["job", "unknown"])
         assert job == found[1]
         assert job.last_status == TransactionStatus.COMPLETE
 
 
-async def test_a_committed_transaction_takes_nothing_more_and_says_so(
+async def test_a_committed_transaction_stages_nothing_more(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client:
@@ -110,7 +110,7 @@ async def test_tasks_of_another_or_of_several_transactions_are_not_committed(
         assert await values(client) == [b"a"]
 
 
-async def test_a_task_that_goes_on_after_its_transaction_was_begun_anew_fails(
+async def test_a_task_fails_after_its_transaction_was_begun_again(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client:
@@ -150,7 +150,7 @@ async def test_a_task_that_fails_has_no_result(autojump_clock: MockClock) -> Non
             await transaction.task().send_many("orders", [b"a"])
 
 
-async def test_what_makes_no_sense_is_refused(autojump_clock: MockClock) -> None:
+async def test_invalid_values_are_refused(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client:
         with pytest.raises(ConfigError, match="1 s to 24 h"):
             client.transaction("job", 0, timeout=0.5)
@@ -161,7 +161,7 @@ async def test_what_makes_no_sense_is_refused(autojump_clock: MockClock) -> None
             await client.transaction("job", 4).commit([])
 
 
-async def test_a_transaction_stays_open_as_long_as_a_task_is_at_it(
+async def test_a_running_task_keeps_its_transaction_alive(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client:
@@ -176,7 +176,7 @@ async def test_a_transaction_stays_open_as_long_as_a_task_is_at_it(
 A, B = bytes(16), bytes([1] * 16)
 
 
-def test_a_place_grows_with_each_receipt_in_whatever_order_they_come() -> None:
+def test_a_staged_place_grows_with_receipts_in_any_order() -> None:
     places = Places()
     places.add((A, 0), 7, 30, count=2)
     places.add((A, 1), 7, 5, count=1)
@@ -186,7 +186,7 @@ def test_a_place_grows_with_each_receipt_in_whatever_order_they_come() -> None:
     assert places.as_tuple() == (StagedPlace(A, 0, 7, 10, 41, 6), StagedPlace(A, 1, 7, 5, 6, 1))
 
 
-def test_what_was_sent_under_another_identity_is_refused() -> None:
+def test_records_under_another_producer_id_are_refused() -> None:
     places = Places()
     places.add((A, 0), 7, 30, count=2)
 
@@ -194,7 +194,7 @@ def test_what_was_sent_under_another_identity_is_refused() -> None:
         places.add((A, 0), 8, 40, count=2)
 
 
-def test_a_commit_has_what_the_tasks_have_in_their_order() -> None:
+def test_a_commit_merges_the_pieces_of_tasks_in_order() -> None:
     parts = merged(
         [
             StagedPlace(A, 0, 7, 10, 41, 6),

@@ -11,7 +11,7 @@ from tidelog.queue_layer.collections.index_list import IndexList
 from tidelog.queue_layer.collections.redeliverable import RedeliverableMessages
 
 
-def test_numbers_come_in_the_order_in_which_they_were_added() -> None:
+def test_numbers_are_iterated_in_insertion_order() -> None:
     ring = IndexList()
     for number in (3, 1, 2):
         ring.add(number)
@@ -28,7 +28,7 @@ def test_a_number_is_there_once() -> None:
     assert list(ring) == [1]
 
 
-def test_a_walk_ends_where_a_number_left() -> None:
+def test_an_iteration_ends_when_its_current_number_is_removed() -> None:
     ring = IndexList()
     for number in (3, 1, 2):
         ring.add(number)
@@ -41,7 +41,7 @@ def test_a_walk_ends_where_a_number_left() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 8))))
-def test_it_is_a_list_that_numbers_leave_from_anywhere(steps: list[tuple[bool, int]]) -> None:
+def test_the_index_list_matches_a_list_model(steps: list[tuple[bool, int]]) -> None:
     ring, model = IndexList(), list[int]()
     for is_add, number in steps:
         assert (number in ring) == (number in model)
@@ -65,7 +65,7 @@ def test_the_longest_visible_message_is_the_first() -> None:
     assert len(returned) == 3
 
 
-def test_what_is_taken_from_the_middle_leaves_both_ends() -> None:
+def test_removing_the_middle_of_a_range_leaves_both_ends() -> None:
     returned = RedeliverableMessages()
     returned.add(0, 5, 100)
     returned.add(5, 9, 50)
@@ -102,7 +102,7 @@ def test_a_block_is_dropped_when_the_low_water_mark_has_passed_it() -> None:
     assert len(links._blocks) == 0
 
 
-def test_what_was_dropped_is_not_kept_again() -> None:
+def test_a_dropped_block_stores_no_links() -> None:
     links = InMemoryGroupLinks()
     links.drop_below(BLOCK_OFFSETS)
     links.put(1, 1)
@@ -111,7 +111,7 @@ def test_what_was_dropped_is_not_kept_again() -> None:
     assert len(links._blocks) == 0
 
 
-def test_the_low_water_mark_may_be_far_from_where_it_was() -> None:
+def test_the_low_water_mark_may_jump_over_many_blocks() -> None:
     links = InMemoryGroupLinks()
     links.put(10**15, 1)
     links.drop_below(10**15)
@@ -119,7 +119,7 @@ def test_the_low_water_mark_may_be_far_from_where_it_was() -> None:
     assert links.get(10**15) == 1
 
 
-def test_it_is_a_map() -> None:
+def test_group_links_match_a_dict_model() -> None:
     random, links, model = Random(1), InMemoryGroupLinks(), dict[int, int]()
     for number in range(5_000):
         offset = random.randrange(6 * BLOCK_OFFSETS)

@@ -1,4 +1,4 @@
-"""A map from hashes to numbers in little memory."""
+"""Hash table: a map from hashes to numbers in little memory."""
 
 from collections.abc import Callable
 from hashlib import blake2b
@@ -20,7 +20,7 @@ def neighbour(number: int) -> bytes:
     return (number % 3 + number * 512).to_bytes(8, "little") + bytes(8)
 
 
-def test_an_empty_table_has_nothing_and_costs_nothing() -> None:
+def test_an_empty_hash_table_uses_no_memory() -> None:
     table = HashTable()
 
     assert len(table) == 0
@@ -38,7 +38,7 @@ def test_a_key_has_the_last_number_it_was_given() -> None:
     assert len(table) == 1
 
 
-def test_removing_what_is_not_there_is_an_error_and_changes_nothing() -> None:
+def test_removing_a_missing_key_raises_and_changes_nothing() -> None:
     table = HashTable()
     table.put(key_of(1), 1)
 
@@ -47,7 +47,7 @@ def test_removing_what_is_not_there_is_an_error_and_changes_nothing() -> None:
     assert len(table) == 1
 
 
-def test_keys_that_differ_only_in_one_half_are_two() -> None:
+def test_keys_that_differ_in_one_half_are_different() -> None:
     table = HashTable()
     table.put(bytes(8) + b"\x01" * 8, 1)
     table.put(bytes(16), 2)
@@ -62,7 +62,7 @@ def test_keys_that_differ_only_in_one_half_are_two() -> None:
     st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=200),
     st.sampled_from([key_of, neighbour]),
 )
-def test_it_is_a_map_also_where_keys_collide(
+def test_the_hash_table_matches_a_dict_with_colliding_keys(
     steps: list[tuple[bool, int]], make_key: Callable[[int], bytes]
 ) -> None:
     table, model = HashTable(), dict[bytes, int]()
@@ -78,7 +78,7 @@ def test_it_is_a_map_also_where_keys_collide(
         assert table.get(make_key(number)) == model.get(make_key(number))
 
 
-def test_it_stays_a_map_while_it_grows_and_shrinks() -> None:
+def test_the_hash_table_matches_a_dict_while_it_grows_and_shrinks() -> None:
     random, table, model = Random(1), HashTable(), dict[bytes, int]()
     for step in range(30_000):
         number = random.randrange(6_000)
@@ -92,7 +92,7 @@ def test_it_stays_a_map_while_it_grows_and_shrinks() -> None:
     assert all(table.get(key_of(number)) == model.get(key_of(number)) for number in range(6_000))
 
 
-def test_a_table_that_became_empty_holds_no_memory() -> None:
+def test_an_emptied_hash_table_frees_its_memory() -> None:
     table = HashTable()
     for number in range(5_000):
         table.put(key_of(number), number)

@@ -1,4 +1,4 @@
-"""Ranges against a dictionary of single offsets."""
+"""Range map, against a dictionary of single offsets."""
 
 from itertools import pairwise
 
@@ -20,7 +20,7 @@ def singles(ranges: RangeMap[str]) -> dict[int, str]:
 
 
 @given(steps)
-def test_ranges_are_what_single_offsets_would_be(
+def test_the_range_map_matches_a_dict_of_offsets(
     changes: list[tuple[int, int, str | None]],
 ) -> None:
     ranges: RangeMap[str] = RangeMap()
@@ -55,7 +55,7 @@ def test_equal_neighbours_are_one_range(changes: list[tuple[int, int, str | None
 
 
 @given(steps, st.integers(0, LIMIT), st.integers(0, LIMIT))
-def test_pieces_are_cut_to_what_was_asked_for(
+def test_pieces_are_cut_to_the_requested_range(
     changes: list[tuple[int, int, str | None]], first: int, end: int
 ) -> None:
     ranges: RangeMap[str] = RangeMap()
@@ -69,7 +69,7 @@ def test_pieces_are_cut_to_what_was_asked_for(
     assert pieces == {o: v for o, v in singles(ranges).items() if first <= o < end}
 
 
-def test_a_range_over_another_one_is_a_defect() -> None:
+def test_overlapping_ranges_are_rejected() -> None:
     ranges: RangeMap[str] = RangeMap()
     ranges.put(0, 10, "a")
 
@@ -77,7 +77,7 @@ def test_a_range_over_another_one_is_a_defect() -> None:
         ranges.put(5, 12, "b")
 
 
-def test_a_range_is_found_by_where_it_begins() -> None:
+def test_a_range_is_found_by_its_first_offset() -> None:
     ranges: RangeMap[str] = RangeMap()
     ranges.insert(3, 5, "a")
 
@@ -87,7 +87,7 @@ def test_a_range_is_found_by_where_it_begins() -> None:
     assert len(ranges) == 0
 
 
-def test_ranges_are_replaced_at_once() -> None:
+def test_fill_replaces_all_ranges() -> None:
     ranges: RangeMap[str] = RangeMap()
     ranges.put(5, 6, "old")
 

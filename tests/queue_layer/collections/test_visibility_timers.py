@@ -1,4 +1,4 @@
-"""VisibilityTimers come in order, once, and what is obsolete does not pile up."""
+"""Visibility timers: returned in order and once; obsolete timers do not accumulate."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tidelog.queue_layer.collections.visibility_timers import VisibilityTimers
 
 
 class Current:
-    """Says which deadlines count, and lets them all be asked for."""
+    """Set of current timers, and the answers of `is_current`."""
 
     def __init__(self) -> None:
         self.kept: set[tuple[int, int]] = set()
@@ -21,7 +21,7 @@ class Current:
         self.deadlines.add(time_ms, first)
 
 
-def test_what_is_due_comes_in_order_and_once() -> None:
+def test_due_timers_are_returned_in_order_and_once() -> None:
     current = Current()
     for time_ms, first in [(30, 1), (10, 2), (20, 3), (10, 2)]:
         current.add(time_ms, first)
@@ -32,7 +32,7 @@ def test_what_is_due_comes_in_order_and_once() -> None:
     assert current.deadlines.pop_due(29) == []
 
 
-def test_what_does_not_count_any_more_is_passed_over() -> None:
+def test_obsolete_timers_are_skipped() -> None:
     current = Current()
     current.add(10, 1)
     current.add(20, 2)
@@ -43,7 +43,7 @@ def test_what_does_not_count_any_more_is_passed_over() -> None:
     assert current.deadlines.next_ms() is None
 
 
-def test_obsolete_deadlines_do_not_pile_up() -> None:
+def test_obsolete_timers_do_not_accumulate() -> None:
     current = Current()
     for number in range(100_000):
         current.add(number, number)
@@ -53,7 +53,7 @@ def test_obsolete_deadlines_do_not_pile_up() -> None:
     assert len(current.deadlines.pop_due(10**9)) == 50
 
 
-def test_all_can_be_forgotten() -> None:
+def test_clear_removes_all_timers() -> None:
     current = Current()
     current.add(10, 1)
 
@@ -62,7 +62,7 @@ def test_all_can_be_forgotten() -> None:
     assert current.deadlines.next_ms() is None
 
 
-def test_deadlines_that_are_filled_in_come_in_order() -> None:
+def test_filled_timers_are_returned_in_order() -> None:
     current = Current()
     current.add(5, 9)
     current.kept = {(30, 1), (10, 2), (20, 3)}
@@ -72,7 +72,7 @@ def test_deadlines_that_are_filled_in_come_in_order() -> None:
     assert current.deadlines.pop_due(100) == [(10, 2), (20, 3), (30, 1)]
 
 
-def test_a_part_of_what_is_due_ends_where_so_many_of_it_count() -> None:
+def test_time_of_counts_current_timers_only() -> None:
     current = Current()
     for first in range(5):
         current.add(10 * first, first)
@@ -87,7 +87,7 @@ def test_a_part_of_what_is_due_ends_where_so_many_of_it_count() -> None:
     assert deadlines.pop_due(100) == [(0, 0), (10, 1), (30, 3), (40, 4)]
 
 
-def test_who_may_choose_gets_a_time_that_is_not_crowded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_time_avoids_crowded_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visibility_timers, "CROWD", 3)
     current = Current()
 
@@ -103,7 +103,7 @@ def test_who_may_choose_gets_a_time_that_is_not_crowded(monkeypatch: pytest.Monk
     assert current.deadlines.free_time(10) == 10
 
 
-def test_only_times_that_are_crowded_are_remembered_of_very_many(
+def test_only_crowded_times_are_kept_of_very_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(visibility_timers, "CROWD", 3)
@@ -119,5 +119,5 @@ def test_only_times_that_are_crowded_are_remembered_of_very_many(
 
 
 def vars_of(deadlines: VisibilityTimers) -> dict[str, dict[int, int]]:
-    """Return what it remembers."""
+    """Return the counters of the timers."""
     return {name: getattr(deadlines, name) for name in ("_counts", "_later")}

@@ -1,4 +1,4 @@
-"""Duplicates among what was sent. Numbers in docstrings: docs/queue-statements.md."""
+"""Deduplication of sends. Numbers in docstrings: docs/queue-statements.md."""
 
 from hashlib import sha256
 from random import Random
@@ -54,13 +54,13 @@ def test_the_window_begins_with_the_first_accepted_send_and_duplicates_do_not_ex
 
 
 @pytest.mark.statement("b42")
-def test_with_the_scope_of_the_queue_the_group_does_not_matter() -> None:
+def test_queue_scope_ignores_the_message_group() -> None:
     """Statement 42."""
     assert key_of("x", QUEUE, b"g1") == key_of("x", QUEUE, b"g2") == key_of("x", QUEUE, None)
 
 
 @pytest.mark.statement("b42")
-def test_with_the_scope_of_a_group_the_same_id_in_another_group_is_another_message() -> None:
+def test_group_scope_separates_equal_ids_of_different_groups() -> None:
     """Statement 42."""
     keys = {key_of("x", GROUP, b"g1"), key_of("x", GROUP, b"g2"), key_of("x", GROUP, None)}
     assert len(keys) == 3
@@ -84,7 +84,7 @@ def test_the_end_of_a_group_is_not_the_beginning_of_an_id() -> None:
 
 
 @pytest.mark.statement("b45")
-def test_content_is_told_by_the_sha_256_of_the_value_and_by_nothing_else() -> None:
+def test_content_based_deduplication_uses_the_sha_256_of_the_value() -> None:
     """Statement 45."""
     by_content = CONTENT.key_of(b"g1", None, b"value")
 
@@ -100,8 +100,8 @@ def test_an_explicit_id_wins_over_the_content() -> None:
     assert CONTENT.key_of(b"g", b"x", b"value") != CONTENT.key_of(b"g", b"y", b"value")
 
 
-def test_a_message_with_no_id_that_is_not_told_by_its_content_has_no_key() -> None:
-    """Statement 46: who takes sends refuses it then."""
+def test_without_id_and_content_based_deduplication_a_message_has_no_key() -> None:
+    """Statement 46: a send refuses it then."""
     assert QUEUE.key_of(b"g", None, b"value") is None
 
 
@@ -125,7 +125,7 @@ def test_a_purge_clears_the_window() -> None:
 
 
 @pytest.mark.statement("b47")
-def test_a_window_made_from_the_log_after_a_purge_does_not_bring_ids_back() -> None:
+def test_a_window_rebuilt_from_the_log_after_a_purge_has_no_purged_ids() -> None:
     window = DeduplicationWindow(WINDOW_MS)
     window.forget_below(5)
     window.appended(key_of("x"), 4, accepted_ms=0)
@@ -136,7 +136,7 @@ def test_a_window_made_from_the_log_after_a_purge_does_not_bring_ids_back() -> N
     assert window.original_of(key_of("y"), now_ms=1) == 5
 
 
-def test_a_clock_that_is_set_back_opens_no_window_again() -> None:
+def test_a_clock_set_back_does_not_reopen_a_deduplication_window() -> None:
     window = DeduplicationWindow(window_ms=100)
     window.appended(key_of("x"), 1, accepted_ms=1000)
     window.appended(key_of("y"), 2, accepted_ms=1100)
@@ -148,7 +148,7 @@ def test_a_clock_that_is_set_back_opens_no_window_again() -> None:
     assert window.original_of(key_of("z"), now_ms=1200) is None
 
 
-def test_what_is_too_old_is_dropped_a_generation_at_a_time() -> None:
+def test_expired_ids_are_dropped_by_generation() -> None:
     window = DeduplicationWindow(window_ms=100)
     for time in range(0, 10_000, 10):
         window.appended(key_of(str(time)), time, accepted_ms=time)
@@ -177,10 +177,10 @@ def test_the_longest_window_and_the_widest_generation_fit_into_an_entry() -> Non
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), max_size=120),
     st.integers(1, 150),
 )
-def test_whatever_is_sent_each_id_is_accepted_once_in_a_window_that_begins_with_it(
+def test_each_id_is_accepted_once_within_its_window(
     steps: list[tuple[int, int]], window_ms: int
 ) -> None:
-    """Against a list of all that was ever accepted."""
+    """Against a list of all accepted messages."""
     window, accepted = DeduplicationWindow(window_ms=window_ms), list[tuple[int, int, int]]()
     now_ms = 0
     for offset, (pause_ms, name) in enumerate(steps):
@@ -194,7 +194,7 @@ def test_whatever_is_sent_each_id_is_accepted_once_in_a_window_that_begins_with_
 
 
 @pytest.mark.statement("b41")
-def test_a_window_that_is_made_again_from_the_young_part_of_the_log_answers_the_same() -> None:
+def test_a_window_rebuilt_from_the_recent_log_gives_the_same_answers() -> None:
     random, window_ms = Random(3), 200
     window, log = DeduplicationWindow(window_ms=window_ms), list[tuple[int, int, int]]()
     now_ms = 0

@@ -1,4 +1,4 @@
-"""Sends that look at each message. Numbers in docstrings: docs/queue-statements.md."""
+"""Sends to FIFO queues. Numbers in docstrings: docs/queue-statements.md."""
 
 from itertools import count
 from typing import NamedTuple
@@ -67,14 +67,14 @@ def append(
 
 
 @pytest.mark.statement("b38")
-def test_a_fifo_queue_takes_no_message_without_a_group() -> None:
+def test_a_fifo_queue_rejects_a_message_without_a_group() -> None:
     """Statement 38."""
     with pytest.raises(InvalidRequestError, match="needs a group"):
         sent_messages().decide([message(b"id"), message(b"id", group=None)], now_ms=0)
 
 
 @pytest.mark.statement("b33")
-def test_a_fifo_queue_takes_no_message_with_a_delay_or_priority_of_its_own() -> None:
+def test_a_fifo_queue_rejects_a_message_with_its_own_delay_or_priority() -> None:
     """Statement 33."""
     with pytest.raises(InvalidRequestError, match="delays of their own"):
         sent_messages().decide([message(**{DELIVER_AT_HEADER: b"5"})], now_ms=0)
@@ -83,26 +83,26 @@ def test_a_fifo_queue_takes_no_message_with_a_delay_or_priority_of_its_own() -> 
 
 
 @pytest.mark.parametrize("queue_id", [b"", OTHER_ID])
-def test_a_message_says_to_which_queue_it_is_sent(queue_id: bytes) -> None:
+def test_a_message_to_a_fifo_queue_names_its_queue(queue_id: bytes) -> None:
     with pytest.raises(InvalidRequestError, match="says so in its header"):
         sent_messages().decide([message(queue_id=queue_id)], now_ms=0)
 
 
 @pytest.mark.statement("b46")
-def test_a_message_without_an_id_is_no_duplicate_unless_the_content_makes_one() -> None:
+def test_a_message_without_an_id_is_a_duplicate_only_by_its_content() -> None:
     """Statement 46."""
     for rule, kept in ((BY_ID, [0, 1]), (BY_CONTENT, [0])):
         assert append(sent_messages(rule), message(), message()).kept == kept
 
 
 @pytest.mark.parametrize("size", [0, DEDUPLICATION_ID_BYTES_MAX + 1])
-def test_an_id_is_neither_empty_nor_long(size: int) -> None:
+def test_a_deduplication_id_is_neither_empty_nor_too_long(size: int) -> None:
     with pytest.raises(InvalidRequestError, match="1 to 128 bytes"):
         sent_messages().decide([message(b"x" * size)], now_ms=0)
 
 
 @pytest.mark.statement("b48")
-def test_a_standard_queue_takes_groups_but_no_ids() -> None:
+def test_a_standard_queue_accepts_groups_but_no_deduplication_ids() -> None:
     """Statement 48."""
     check_standard([SentMessage(b"value", b"group"), SentMessage(b"value")])
     with pytest.raises(InvalidRequestError, match="only FIFO queues"):
@@ -125,8 +125,8 @@ def test_duplicates_are_found_in_the_log_and_in_the_same_send() -> None:
 
 
 @pytest.mark.statement("b40")
-def test_what_was_received_and_deleted_is_still_known_to_the_window() -> None:
-    """Statement 40: the window is a memory of the log, and no queue tells it anything."""
+def test_a_deleted_message_stays_in_the_deduplication_window() -> None:
+    """Statement 40: the window is derived from the log, not from the queue."""
     messages = sent_messages()
     append(messages, message(b"id"))
 
@@ -134,8 +134,8 @@ def test_what_was_received_and_deleted_is_still_known_to_the_window() -> None:
     assert messages.decide([message(b"id")], now_ms=1000 + WINDOW_MS).kept == [0]
 
 
-def test_a_window_is_that_of_one_queue() -> None:
-    """Records of the same topic that were sent to others, or produced, have no duplicates."""
+def test_a_deduplication_window_belongs_to_one_queue() -> None:
+    """Records of the same topic sent to other queues, or produced, have no duplicates."""
     messages = sent_messages()
     messages.read(
         [message(b"a", queue_id=OTHER_ID), SentMessage(b"b", b"group")], [0, 1], time_ms=1000
@@ -149,7 +149,7 @@ def test_a_window_is_that_of_one_queue() -> None:
 
 
 @pytest.mark.statement("b47")
-def test_a_purge_lets_everything_be_sent_again() -> None:
+def test_after_a_purge_all_ids_are_accepted_again() -> None:
     """Statement 47."""
     messages = sent_messages()
     append(messages, message(b"a"), message(b"b"))
@@ -161,10 +161,10 @@ def test_a_purge_lets_everything_be_sent_again() -> None:
     assert messages.original_of(message(), now_ms=1000) is None
 
 
-def test_when_no_more_ids_can_be_remembered_nothing_is_sent(
+def test_a_full_deduplication_window_rejects_sends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Better not sent than sent twice."""
+    """A refused send is better than a duplicate."""
     monkeypatch.setattr(deduplication, "IDS_MAX", 2)
     messages = sent_messages()
     append(messages, message(b"a"), message(b"b"))
@@ -175,7 +175,7 @@ def test_when_no_more_ids_can_be_remembered_nothing_is_sent(
     assert messages.decide([message(b"c")], now_ms=1000 + 2 * WINDOW_MS).kept == [0]
 
 
-def test_some_records_of_a_batch_keep_what_they_say() -> None:
+def test_chosen_records_of_a_batch_keep_their_fields() -> None:
     headers = ((SENT_TO_HEADER, QUEUE_ID), ("trace", b"1"))
     columns = Columns(3, keys=[b"k", b"l", None], values=[b"a", b"b", b"c"], headers=[headers] * 3)
 
@@ -186,7 +186,7 @@ def test_some_records_of_a_batch_keep_what_they_say() -> None:
     assert messages_of(chosen(Columns(2, values=[b"a", b"b"]), [1])) == [SentMessage(b"b")]
 
 
-def test_a_repeated_send_knows_which_of_its_messages_were_stored() -> None:
+def test_a_retried_send_finds_its_stored_messages() -> None:
     sent = [message(b"1"), message(b"2"), message(b"2"), message(b"3")]
 
     assert places_in(sent, sent) == [0, 1, 2, 3]
@@ -194,7 +194,7 @@ def test_a_repeated_send_knows_which_of_its_messages_were_stored() -> None:
     assert places_in(sent, []) == [None, None, None, None]
 
 
-def test_what_another_send_stored_is_not_taken_for_its_own() -> None:
+def test_messages_of_another_send_are_not_taken_for_stored_ones() -> None:
     sent = [message(b"1"), message(b"2")]
 
     assert places_in(sent, [message(b"3")]) is None
@@ -209,7 +209,7 @@ class _Accepted(NamedTuple):
 
 
 class _Model:
-    """A queue that looks through all that it ever accepted."""
+    """A queue that searches all messages that it ever accepted."""
 
     def __init__(self, rule: DeduplicationRule) -> None:
         self.rule = rule
@@ -263,10 +263,10 @@ _STEPS = st.lists(
 
 @pytest.mark.statement("b39", "q8")
 @given(_STEPS, st.sampled_from([BY_ID, BY_CONTENT, BY_GROUP]))
-def test_whatever_is_sent_and_whoever_leads_the_answers_are_those_of_a_naive_queue(
+def test_fifo_sends_across_failovers_match_a_naive_model(
     steps: list[tuple[int, list[SentMessage], str]], rule: DeduplicationRule
 ) -> None:
-    """Statements 39 to 47, against a list of all that was ever sent."""
+    """Statements 39 to 47, against a list of all sent messages."""
     model, messages = _Model(rule), sent_messages(rule)
     log: list[tuple[int, int, list[SentMessage]]] = []
     now_ms = 1000

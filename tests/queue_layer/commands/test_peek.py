@@ -1,4 +1,4 @@
-"""Looking at messages takes and changes nothing, and shows every one in its state."""
+"""Peek: messages in all states, without changes."""
 
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from tidelog.queue_layer.commands import peek
@@ -19,7 +19,7 @@ def all_states() -> Driver:
     return driver
 
 
-def test_who_looks_sees_every_message_in_its_state() -> None:
+def test_a_peek_returns_every_message_in_its_state() -> None:
     driver = all_states()
 
     seen, next_offset = driver.queue.peek([], 0, 100)
@@ -35,7 +35,7 @@ def test_who_looks_sees_every_message_in_its_state() -> None:
     ]
 
 
-def test_looking_changes_nothing() -> None:
+def test_a_peek_changes_nothing() -> None:
     driver = all_states()
     entries = len(driver.journal)
     before = driver.counts()
@@ -46,7 +46,7 @@ def test_looking_changes_nothing() -> None:
     assert len(driver.journal) == entries
 
 
-def test_who_looks_goes_on_where_the_last_look_ended() -> None:
+def test_a_peek_continues_at_the_next_offset() -> None:
     driver = all_states()
     everything, _ = driver.queue.peek([], 0, 100)
 
@@ -61,7 +61,7 @@ def test_who_looks_goes_on_where_the_last_look_ended() -> None:
     assert found[0] == everything[0].first_offset
 
 
-def test_states_that_are_not_wanted_are_left_out() -> None:
+def test_a_peek_filters_by_state() -> None:
     driver = all_states()
 
     seen, _ = driver.queue.peek([MessageState.IN_FLIGHT, MessageState.DEAD], 0, 100)
@@ -69,7 +69,7 @@ def test_states_that_are_not_wanted_are_left_out() -> None:
     assert [run.first_offset for run in seen] == [1, 4]
 
 
-def test_a_look_at_very_many_other_messages_is_cut() -> None:
+def test_a_peek_over_very_many_other_messages_is_cut() -> None:
     count = 2 * peek.RUNS_BROWSED_MAX + 10
     driver = Driver(records=count)
     for _ in range(0, count, 1000):
@@ -83,7 +83,7 @@ def test_a_look_at_very_many_other_messages_is_cut() -> None:
     assert (seen, next_offset) == ([], 2 * peek.RUNS_BROWSED_MAX)
 
 
-def test_the_status_of_messages_that_nobody_received_is_known_too() -> None:
+def test_a_peek_returns_the_status_of_unreceived_messages() -> None:
     driver = Driver(records=5)
     driver.offsets(2)
 

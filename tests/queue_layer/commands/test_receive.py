@@ -1,4 +1,4 @@
-"""Handing messages out: visibility, counts, limits and last chances."""
+"""Receive: visibility, counts, limits and last deliveries."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_a_received_message_is_invisible_until_its_deadline() -> None:
 
 
 @pytest.mark.statement("b2", "b3")
-def test_a_receive_without_timeout_shows_the_message_and_counts() -> None:
+def test_a_receive_with_visibility_timeout_0_counts_but_leaves_the_message_visible() -> None:
     """Statements 2 and 3."""
     driver = Driver(records=1)
 
@@ -41,7 +41,7 @@ def test_a_receive_without_timeout_shows_the_message_and_counts() -> None:
 
 
 @pytest.mark.statement("b4")
-def test_a_timeout_of_one_receive_is_of_no_effect_on_the_next() -> None:
+def test_the_visibility_timeout_of_a_receive_does_not_affect_the_next() -> None:
     """Statement 4."""
     driver = Driver(records=1)
     received = driver.take(timeout_ms=5 * SECOND)
@@ -63,7 +63,7 @@ def test_the_receive_count_grows_by_one_with_each_delivery() -> None:
 
 
 @pytest.mark.statement("b51", "b52")
-def test_a_message_is_delivered_as_often_as_it_may_and_then_is_dead() -> None:
+def test_a_message_is_a_dead_letter_after_max_receive_count_deliveries() -> None:
     """Statement 51."""
     driver = Driver(DYING, records=1)
     for _ in range(2):
@@ -79,8 +79,8 @@ def test_a_message_is_delivered_as_often_as_it_may_and_then_is_dead() -> None:
 
 
 @pytest.mark.statement("b57")
-def test_a_message_over_its_limit_stays_visible_until_somebody_asks_for_it() -> None:
-    """Statement 57: the limit is looked at when a message would be delivered again."""
+def test_an_exhausted_message_stays_visible_until_the_next_receive() -> None:
+    """Statement 57: the limit is checked when a message would be delivered again."""
     driver = Driver(DYING, records=1)
     for _ in range(2):
         driver.offsets()
@@ -90,7 +90,7 @@ def test_a_message_over_its_limit_stays_visible_until_somebody_asks_for_it() -> 
 
 
 @pytest.mark.statement("b56")
-def test_a_lower_limit_applies_to_messages_that_are_there() -> None:
+def test_a_lower_max_receive_count_applies_to_existing_messages() -> None:
     """Statement 56."""
     driver = Driver(QueueConfig(max_receive_count=5, dead_letter_target=TARGET), records=1)
     for _ in range(2):
@@ -104,7 +104,7 @@ def test_a_lower_limit_applies_to_messages_that_are_there() -> None:
 
 
 @pytest.mark.statement("b88")
-def test_without_a_dead_letter_queue_messages_are_delivered_on_and_on() -> None:
+def test_without_a_dead_letter_queue_deliveries_are_unlimited() -> None:
     """Statement 88."""
     driver = Driver(QueueConfig(max_receive_count=2), records=1)
 
@@ -114,8 +114,8 @@ def test_without_a_dead_letter_queue_messages_are_delivered_on_and_on() -> None:
 
 
 @pytest.mark.statement("b87")
-def test_the_last_chance_of_a_message_is_its_own() -> None:
-    """Statement 87: nobody dies of what another message does."""
+def test_the_last_delivery_of_a_message_is_a_receive_of_its_own() -> None:
+    """Statement 87: a poison message does not exhaust other messages."""
     driver = Driver(DYING, records=4)
     assert driver.offsets() == [0, 1, 2, 3]
     driver.wait(30 * SECOND)
@@ -124,7 +124,7 @@ def test_the_last_chance_of_a_message_is_its_own() -> None:
 
 
 @pytest.mark.statement("b87")
-def test_a_fresh_message_does_not_come_with_one_that_has_its_last_chance() -> None:
+def test_a_new_message_is_not_received_with_one_on_its_last_delivery() -> None:
     """Statement 87."""
     driver = Driver(DYING, records=1)
     driver.offsets()
@@ -143,7 +143,7 @@ def test_a_queue_of_single_deliveries_still_hands_out_batches() -> None:
 
 
 @pytest.mark.statement("b19", "b83")
-def test_messages_that_are_leased_are_limited_in_number_and_not_in_span() -> None:
+def test_in_flight_messages_are_limited_in_number_and_not_in_span() -> None:
     """Statements 19 and 83."""
     driver = Driver(QueueConfig(max_in_flight=3), records=1000)
     slow = driver.take(1, timeout_ms=3600 * SECOND)
@@ -160,7 +160,7 @@ def test_messages_that_are_leased_are_limited_in_number_and_not_in_span() -> Non
 
 
 @pytest.mark.statement("q9")
-def test_nobody_gets_a_message_before_its_time() -> None:
+def test_a_delayed_message_is_not_received_before_its_time() -> None:
     """I9."""
     driver = Driver()
     later = RecordFields(deliver_at_ms=START_MS + 10 * SECOND)
@@ -176,7 +176,7 @@ def test_nobody_gets_a_message_before_its_time() -> None:
 
 
 @pytest.mark.statement("b74")
-def test_a_delay_is_kept_when_another_broker_takes_over() -> None:
+def test_a_delay_survives_a_failover() -> None:
     driver = Driver()
     later = RecordFields(deliver_at_ms=START_MS + 10 * SECOND)
     driver.came(3, fields=[RecordFields(), later, RecordFields()])
@@ -198,7 +198,7 @@ def test_a_stretch_of_records_has_one_delay() -> None:
     assert driver.offsets() == [0, 1, 2, 3, 4]
 
 
-def test_whoever_reads_records_may_stop_when_they_are_enough() -> None:
+def test_a_receive_may_take_a_part_of_its_plan() -> None:
     driver = Driver(records=100)
     plan = driver.queue.plan(ReceiveCommand(max_messages=50), now_ms=driver.now_ms)
     (offered,) = plan
@@ -211,7 +211,7 @@ def test_whoever_reads_records_may_stop_when_they_are_enough() -> None:
 
 
 @pytest.mark.statement("b80")
-def test_of_an_old_plan_only_what_is_still_visible_is_handed_out() -> None:
+def test_a_stale_plan_delivers_only_messages_that_are_still_visible() -> None:
     driver = Driver(records=10)
     plan = driver.queue.plan(ReceiveCommand(max_messages=10), now_ms=driver.now_ms)
     taken = [(run.first_offset, run.count) for run in plan]
@@ -223,7 +223,7 @@ def test_of_an_old_plan_only_what_is_still_visible_is_handed_out() -> None:
     assert [(run.first_offset, run.count) for run in reply.runs] == [(4, 6)]
 
 
-def test_of_an_old_plan_nothing_is_handed_out_more_often_than_it_may_be() -> None:
+def test_a_stale_plan_respects_max_receive_count() -> None:
     """Statement 51, while records are read slowly."""
     driver = Driver(DYING, records=1)
     driver.offsets(timeout_ms=0)
@@ -237,7 +237,7 @@ def test_of_an_old_plan_nothing_is_handed_out_more_often_than_it_may_be() -> Non
     assert outcome.reply.runs == []
 
 
-def test_of_an_old_plan_of_a_fifo_queue_nothing_is_handed_out() -> None:
+def test_a_stale_plan_of_a_fifo_queue_delivers_nothing() -> None:
     driver = Driver(QueueConfig(is_fifo=True), records=10)
     plan = driver.queue.plan(ReceiveCommand(max_messages=10), now_ms=driver.now_ms)
     taken = [(run.first_offset, run.count) for run in plan]
@@ -296,13 +296,15 @@ def test_dead_letters_are_cut_into_batches() -> None:
     ]
 
 
-def test_runs_that_touch_are_joined() -> None:
+def test_adjacent_runs_are_joined() -> None:
     assert joined([(5, 2), (0, 3), (3, 2), (9, 1)]) == [(0, 7), (9, 1)]
 
 
 @pytest.mark.statement("b76")
 @pytest.mark.parametrize("fails_over", [False, True])
-def test_a_receive_whose_answer_is_lost_costs_one_count_and_one_timeout(fails_over: bool) -> None:
+def test_a_receive_with_a_lost_reply_costs_one_count_and_one_visibility_timeout(
+    fails_over: bool,
+) -> None:
     """Statement 76."""
     driver = Driver(records=2)
     driver.take(timeout_ms=5 * SECOND)
@@ -318,8 +320,8 @@ def test_a_receive_whose_answer_is_lost_costs_one_count_and_one_timeout(fails_ov
 
 
 @pytest.mark.statement("b76")
-def test_a_receive_that_was_never_written_costs_nothing() -> None:
-    """Statement 76: the broker died before it was."""
+def test_a_receive_that_was_not_committed_costs_nothing() -> None:
+    """Statement 76: the broker died before the commit."""
     driver = Driver(records=2)
     plan = driver.queue.plan(ReceiveCommand(max_messages=2), now_ms=driver.now_ms)
     driver.queue.receive(plan, [(0, 2)], now_ms=driver.now_ms)

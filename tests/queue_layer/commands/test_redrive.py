@@ -1,4 +1,4 @@
-"""A redrive moves what was there when it began, and goes on wherever it was."""
+"""Redrive: moves the messages that exist at its start, and continues after a failover."""
 
 import pytest
 
@@ -34,8 +34,8 @@ def status(driver: Driver) -> tuple[RedriveStatus, int, int]:
 
 
 @pytest.mark.statement("b59", "b60")
-def test_messages_go_where_each_of_them_came_from() -> None:
-    """Statements 59 and 60: the oldest first, and what came after it began stays."""
+def test_a_redrive_moves_messages_to_their_sources() -> None:
+    """Statements 59 and 60: the oldest first, and messages that come after its start stay."""
     driver = Driver(records=6)
 
     assert start(driver) == 6
@@ -58,7 +58,7 @@ def test_messages_go_where_each_of_them_came_from() -> None:
 
 
 @pytest.mark.statement("b61")
-def test_a_redrive_goes_on_where_another_broker_left_it() -> None:
+def test_a_redrive_continues_after_a_failover() -> None:
     driver = Driver(records=6)
     start(driver)
     progress(driver, [(ORDERS, [(0, 2)])], 2)
@@ -73,7 +73,7 @@ def test_a_redrive_goes_on_where_another_broker_left_it() -> None:
 
 
 @pytest.mark.statement("b61")
-def test_a_cancelled_redrive_leaves_the_rest_where_it_is() -> None:
+def test_a_cancelled_redrive_leaves_the_rest_in_the_queue() -> None:
     """Statement 61."""
     driver = Driver(records=6)
     start(driver)
@@ -102,7 +102,7 @@ def test_there_is_one_redrive_at_a_time() -> None:
     start(driver)
 
 
-def test_the_same_redrive_again_changes_nothing_while_it_runs() -> None:
+def test_starting_the_same_redrive_again_changes_nothing() -> None:
     driver = Driver(records=3)
     start(driver)
     progress(driver, [(ORDERS, [(0, 1)])], 1)
@@ -112,7 +112,7 @@ def test_the_same_redrive_again_changes_nothing_while_it_runs() -> None:
     assert len(driver.journal) == entries
 
 
-def test_a_message_that_somebody_got_meanwhile_stays() -> None:
+def test_a_redrive_skips_messages_received_meanwhile() -> None:
     driver = Driver(records=4)
     start(driver)
     runs, next_offset = driver.queue.redrive_candidates(4)
@@ -123,7 +123,7 @@ def test_a_message_that_somebody_got_meanwhile_stays() -> None:
     assert driver.counts() == {"in_flight": 2, "dead": 2}
 
 
-def test_messages_of_a_redrive_go_in_batches() -> None:
+def test_a_redrive_moves_messages_in_batches() -> None:
     driver = Driver(records=250)
     start(driver)
     runs, next_offset = driver.queue.redrive_candidates(1000)
@@ -141,7 +141,7 @@ def test_messages_of_a_redrive_go_in_batches() -> None:
     assert (batch.runs, batch.sequence) == ([(100, 100)], 100)
 
 
-def test_a_redrive_counts_what_becomes_of_its_messages() -> None:
+def test_a_redrive_counts_the_outcomes_of_its_messages() -> None:
     driver = Driver(records=10)
     start(driver)
     outcome = driver.queue.redrive_progressed(
@@ -170,7 +170,7 @@ def test_a_redrive_counts_what_becomes_of_its_messages() -> None:
     assert (redrive.left, redrive.ended_ms) == (0, driver.now_ms)
 
 
-def test_what_an_earlier_redrive_took_out_is_not_counted_by_the_next_one() -> None:
+def test_a_redrive_does_not_count_moves_of_an_earlier_one() -> None:
     driver = Driver(records=4)
     start(driver)
     progress(driver, [(ORDERS, [(0, 2)])], 2)
@@ -186,7 +186,7 @@ def test_what_an_earlier_redrive_took_out_is_not_counted_by_the_next_one() -> No
     assert (redrive.to_move, redrive.taken, redrive.moved) == (2, 0, 0)
 
 
-def test_a_queue_says_whether_it_has_something_to_do_by_itself() -> None:
+def test_a_queue_reports_its_background_work() -> None:
     driver = Driver(records=2)
     assert work_of(driver) is BackgroundWork.NOTHING
 

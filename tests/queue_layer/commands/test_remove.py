@@ -1,4 +1,4 @@
-"""Messages that are too old, and those that are not wanted any more."""
+"""Removal of messages: expiry, cancellation, purge and trim."""
 
 import pytest
 
@@ -16,7 +16,7 @@ SHORT = QueueConfig(retention_ms=MINUTE_MS, dead_letter_target=TARGET)
 
 
 @pytest.mark.statement("b13", "b14")
-def test_what_is_too_old_is_gone_leased_or_not() -> None:
+def test_messages_past_retention_expire_even_in_flight() -> None:
     """Statements 13 and 14: neither receives nor extensions make a message younger."""
     driver = Driver(SHORT, records=10)
     received = driver.take(4)
@@ -34,7 +34,7 @@ def test_what_is_too_old_is_gone_leased_or_not() -> None:
 
 
 @pytest.mark.statement("b14")
-def test_a_scheduled_message_is_kept_for_as_long_as_others_from_its_time_on() -> None:
+def test_retention_of_a_scheduled_message_starts_at_its_delivery_time() -> None:
     driver = Driver(SHORT, records=1)
     driver.came(1, deliver_at_ms=START_MS + 2 * MINUTE_MS)
     driver.came(1)
@@ -52,7 +52,7 @@ def test_a_scheduled_message_is_kept_for_as_long_as_others_from_its_time_on() ->
 
 
 @pytest.mark.statement("b14")
-def test_a_scheduled_message_that_waits_behind_others_is_kept_too() -> None:
+def test_a_scheduled_message_behind_others_does_not_expire_early() -> None:
     driver = Driver(SHORT, records=1)
     driver.came(1, deliver_at_ms=START_MS + MINUTE_MS)
     driver.wait(MINUTE_MS)
@@ -76,7 +76,7 @@ def test_dead_letters_do_not_expire() -> None:
     assert driver.counts() == {"dead": 1}
 
 
-def test_when_nothing_is_too_old_nothing_is_written() -> None:
+def test_an_expiry_without_old_messages_writes_nothing() -> None:
     driver = Driver(SHORT, records=2)
 
     assert driver.queue.expire(0, now_ms=driver.now_ms).entries == []
@@ -137,7 +137,7 @@ def test_a_message_that_was_released_with_a_delay_can_be_cancelled() -> None:
 
 
 @pytest.mark.parametrize("runs", [[(0, 60)], [(n, 1) for n in range(0, 60, 3)], [(58, 1)], []])
-def test_very_many_messages_are_cancelled_in_parts_that_come_to_the_same(
+def test_cancelling_very_many_messages_in_parts_gives_the_same_result(
     monkeypatch: pytest.MonkeyPatch, runs: list[Run]
 ) -> None:
     def drivers() -> Driver:
@@ -171,7 +171,7 @@ def places(refused: list[Refused]) -> dict[int, set[int]]:
 
 
 @pytest.mark.parametrize("is_fifo", [False, True])
-def test_very_much_is_purged_and_trimmed_in_parts(
+def test_very_many_messages_are_purged_and_trimmed_in_parts(
     monkeypatch: pytest.MonkeyPatch, *, is_fifo: bool
 ) -> None:
     monkeypatch.setattr(remove, "PIECES_AT_ONCE", 3)
@@ -191,7 +191,7 @@ def test_very_much_is_purged_and_trimmed_in_parts(
     assert driver.counts() == {}
 
 
-def test_where_each_message_costs_something_a_part_has_so_many_of_them(
+def test_a_part_is_limited_in_messages_where_each_costs_something(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(remove, "MESSAGES_AT_ONCE", 4)
@@ -199,12 +199,12 @@ def test_where_each_message_costs_something_a_part_has_so_many_of_them(
 
     assert removal_end(driver.queue.state, 0, 19) == 4
     assert expiry_end(driver.queue.state, 0, 20) == 4
-    # All that it was told of can be forgotten at once.
+    # All known messages can be dropped at once.
     assert removal_end(driver.queue.state, 0, 20) == 20
 
 
 @pytest.mark.statement("b70")
-def test_a_purge_spares_what_comes_behind_its_end() -> None:
+def test_a_purge_keeps_messages_after_its_end() -> None:
     driver = Driver(records=10)
     driver.take(4)
 

@@ -1,4 +1,4 @@
-"""Who may settle a message, and what becomes of it."""
+"""Settlement: the rights of receipts, and the outcome for messages."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def refusals(settled: Settled) -> dict[int, ErrorCode]:
 
 @pytest.mark.statement("q1")
 @any_queue
-def test_a_deleted_message_never_comes_again(config: QueueConfig) -> None:
+def test_a_deleted_message_is_never_delivered_again(config: QueueConfig) -> None:
     driver = Driver(config, records=3)
     received = driver.take()
 
@@ -54,7 +54,7 @@ def test_deleting_twice_is_success(config: QueueConfig) -> None:
 
 
 @pytest.mark.statement("b77")
-def test_a_deletion_lasts_over_many_takeovers_and_holes() -> None:
+def test_a_delete_survives_many_failovers_with_many_holes() -> None:
     """Statement 77: any number of holes."""
     driver = Driver(records=25_000)
     for _ in range(25):
@@ -90,7 +90,7 @@ def test_extending_counts_from_now_on(config: QueueConfig) -> None:
 
 
 @pytest.mark.statement("b6")
-def test_nobody_hides_a_message_for_more_than_twelve_hours() -> None:
+def test_a_message_is_invisible_for_at_most_twelve_hours() -> None:
     """Statement 6."""
     driver = Driver(records=1)
     received = driver.take()
@@ -106,7 +106,9 @@ def test_nobody_hides_a_message_for_more_than_twelve_hours() -> None:
 
 @pytest.mark.statement("b7")
 @pytest.mark.parametrize("config", [QueueConfig(), FENCED], ids=["standard", "fenced"])
-def test_the_last_receipt_extends_a_message_that_nobody_received_since(config: QueueConfig) -> None:
+def test_the_last_receipt_extends_a_message_after_its_visibility_timeout(
+    config: QueueConfig,
+) -> None:
     """Statement 7."""
     driver = Driver(config, records=1)
     received = driver.take()
@@ -122,10 +124,10 @@ def test_the_last_receipt_extends_a_message_that_nobody_received_since(config: Q
 @pytest.mark.parametrize(
     "action", [SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT, SettleAction.RETURN]
 )
-def test_an_older_receipt_does_nothing_to_what_another_one_holds(
+def test_an_older_receipt_cannot_extend_or_release_a_message_received_again(
     config: QueueConfig, action: SettleAction
 ) -> None:
-    """Statement 8: other than SQS, which lets it."""
+    """Statement 8: unlike SQS, which allows it."""
     driver = Driver(config, records=1)
     old = driver.take()
     driver.wait(30 * SECOND)
@@ -139,7 +141,9 @@ def test_an_older_receipt_does_nothing_to_what_another_one_holds(
 
 @pytest.mark.statement("b9")
 @pytest.mark.parametrize("config", [QueueConfig(), FENCED], ids=["standard", "fenced"])
-def test_the_last_receipt_deletes_a_message_whose_time_is_over(config: QueueConfig) -> None:
+def test_the_last_receipt_deletes_a_message_after_its_visibility_timeout(
+    config: QueueConfig,
+) -> None:
     """Statement 9."""
     driver = Driver(config, records=1)
     received = driver.take()
@@ -150,7 +154,7 @@ def test_the_last_receipt_deletes_a_message_whose_time_is_over(config: QueueConf
 
 
 @pytest.mark.statement("b10")
-def test_an_older_receipt_deletes_a_message_of_a_queue_without_fencing() -> None:
+def test_an_older_receipt_deletes_a_message_without_fencing() -> None:
     """Statement 10."""
     driver = Driver(records=1)
     old = driver.take()
@@ -164,7 +168,7 @@ def test_an_older_receipt_deletes_a_message_of_a_queue_without_fencing() -> None
 
 @pytest.mark.statement("b10", "b91")
 @pytest.mark.parametrize("config", [FENCED, FIFO], ids=["fenced", "fifo"])
-def test_an_older_receipt_deletes_nothing_of_a_fenced_queue(config: QueueConfig) -> None:
+def test_an_older_receipt_deletes_nothing_with_fencing(config: QueueConfig) -> None:
     """Statements 10 and 91."""
     driver = Driver(config, records=1)
     old = driver.take()
@@ -175,7 +179,7 @@ def test_an_older_receipt_deletes_nothing_of_a_fenced_queue(config: QueueConfig)
     assert driver.counts() == {"in_flight": 1}
 
 
-def test_a_receipt_of_a_fifo_queue_is_good_while_its_lease_lasts() -> None:
+def test_a_receipt_of_a_fifo_queue_is_valid_during_its_lease() -> None:
     """Statement 28."""
     driver = Driver(FIFO, records=2)
     received = driver.take(2)
@@ -191,9 +195,7 @@ def test_a_receipt_of_a_fifo_queue_is_good_while_its_lease_lasts() -> None:
 @pytest.mark.parametrize(
     "action", [SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT, SettleAction.RETURN]
 )
-def test_nothing_but_deleting_can_be_done_to_what_is_gone(
-    config: QueueConfig, action: SettleAction
-) -> None:
+def test_a_deleted_message_accepts_only_a_delete(config: QueueConfig, action: SettleAction) -> None:
     """Statement 12."""
     driver = Driver(config, records=1)
     received = driver.take()
@@ -218,7 +220,7 @@ def test_bytes_that_are_no_receipt_are_refused() -> None:
 
 
 @pytest.mark.statement("b12")
-def test_a_receipt_is_good_for_its_own_messages_only() -> None:
+def test_a_receipt_settles_only_its_own_messages() -> None:
     driver = Driver(records=10)
     received = driver.take(3)
     driver.take(3)
@@ -232,7 +234,7 @@ def test_a_receipt_is_good_for_its_own_messages_only() -> None:
 
 
 @pytest.mark.statement("b80")
-def test_of_one_settlement_some_messages_may_be_refused() -> None:
+def test_a_settlement_is_refused_for_some_of_its_messages() -> None:
     driver = Driver(FENCED, records=4)
     received = driver.take(4)
     driver.settle(received, SettleAction.RELEASE, 1, delay_ms=0)
@@ -249,7 +251,7 @@ def test_of_one_settlement_some_messages_may_be_refused() -> None:
 @pytest.mark.statement("b85")
 @any_queue
 def test_a_released_message_is_visible_after_its_delay(config: QueueConfig) -> None:
-    """Statement 85: exactly then, whatever the visibility timeout and the backoff are."""
+    """Statement 85: exactly then, for any visibility timeout and backoff."""
     driver = Driver(config, records=2)
     received = driver.take()
 
@@ -264,7 +266,7 @@ def test_a_released_message_is_visible_after_its_delay(config: QueueConfig) -> N
 
 
 @pytest.mark.statement("b85")
-def test_a_message_released_without_a_delay_waits_as_long_as_the_queue_says() -> None:
+def test_a_message_released_without_a_delay_follows_the_retry_backoff() -> None:
     config = QueueConfig(retry_backoff=FixedBackoff((SECOND, 10 * SECOND)))
     driver = Driver(config, records=1)
 
@@ -276,7 +278,7 @@ def test_a_message_released_without_a_delay_waits_as_long_as_the_queue_says() ->
         assert driver.counts() == {"visible": 1}
 
 
-def test_messages_that_failed_together_do_not_come_back_together() -> None:
+def test_retry_backoff_jitter_spreads_messages_that_failed_together() -> None:
     config = QueueConfig(retry_backoff=ExponentialBackoff(base_ms=10 * SECOND, jitter=0.5))
     driver = Driver(config, records=50)
     driver.settle(driver.take(50), SettleAction.RELEASE)
@@ -292,7 +294,7 @@ def test_messages_that_failed_together_do_not_come_back_together() -> None:
 
 
 def test_a_release_can_be_repeated() -> None:
-    """A reply that was lost makes a client ask again."""
+    """A client retries after a lost reply."""
     driver = Driver(records=1)
     received = driver.take()
     driver.settle(received, SettleAction.RELEASE, delay_ms=SECOND)
@@ -304,10 +306,10 @@ def test_a_release_can_be_repeated() -> None:
 @pytest.mark.statement("b7")
 @any_queue
 @pytest.mark.parametrize("delay_ms", [0, 9 * SECOND])
-def test_an_extension_that_comes_after_the_release_does_not_hide_the_message(
+def test_a_late_extension_after_a_release_does_not_hide_the_message(
     config: QueueConfig, delay_ms: int
 ) -> None:
-    """Its first answer was lost, and it was made again."""
+    """The reply to the extension was lost, and the client retries it."""
     driver = Driver(config, records=1)
     received = driver.take()
     driver.settle(received, SettleAction.EXTEND, delay_ms=60 * SECOND)
@@ -333,7 +335,7 @@ def test_a_returned_message_was_not_delivered(config: QueueConfig) -> None:
 
 @pytest.mark.statement("b50")
 @any_queue
-def test_a_message_can_be_returned_once(config: QueueConfig) -> None:
+def test_a_second_return_of_a_message_is_refused(config: QueueConfig) -> None:
     driver = Driver(config, records=1)
     driver.take(timeout_ms=0)
     received = driver.take()
@@ -346,7 +348,7 @@ def test_a_message_can_be_returned_once(config: QueueConfig) -> None:
 
 
 @any_queue
-def test_a_rejected_message_is_dead_at_once(config: QueueConfig) -> None:
+def test_a_rejected_message_is_a_dead_letter_at_once(config: QueueConfig) -> None:
     driver = Driver(
         QueueConfig(
             is_fifo=config.is_fifo,
@@ -368,7 +370,7 @@ def test_a_rejected_message_is_dead_at_once(config: QueueConfig) -> None:
 
 
 @pytest.mark.statement("b88")
-def test_a_rejected_message_is_kept_where_there_is_no_dead_letter_queue() -> None:
+def test_a_rejected_message_is_kept_without_a_dead_letter_queue() -> None:
     driver = Driver(records=1)
 
     driver.settle(driver.take(), SettleAction.REJECT)
@@ -379,7 +381,7 @@ def test_a_rejected_message_is_kept_where_there_is_no_dead_letter_queue() -> Non
 
 
 @pytest.mark.statement("b73", "b74", "b75")
-def test_every_leader_knows_the_receipts_of_the_others() -> None:
+def test_every_leader_accepts_receipts_of_earlier_leaders() -> None:
     """Statements 74 and 75."""
     driver = Driver(records=2)
     received = driver.take(timeout_ms=10 * SECOND)
@@ -403,9 +405,7 @@ def test_every_leader_knows_the_receipts_of_the_others() -> None:
         (SettleAction.DELETE, {"runs": [(-1, 2)]}),
     ],
 )
-def test_a_settlement_that_makes_no_sense_is_refused(
-    action: int, settings: dict[str, object]
-) -> None:
+def test_an_invalid_settlement_is_refused(action: int, settings: dict[str, object]) -> None:
     driver = Driver(records=1)
     receipt = driver.take().receipt
     fields = {"runs": [(0, 1)], **settings}
@@ -420,7 +420,7 @@ def test_a_settlement_that_makes_no_sense_is_refused(
 @pytest.mark.statement("b80")
 @any_queue
 @pytest.mark.parametrize("first", [SettleAction.DELETE, SettleAction.REJECT])
-def test_of_two_endings_of_one_message_the_first_wins_and_the_other_is_told(
+def test_of_two_settlements_of_a_message_the_first_wins_and_the_second_is_refused(
     config: QueueConfig, first: SettleAction
 ) -> None:
     """Statement 80."""
@@ -436,7 +436,7 @@ def test_of_two_endings_of_one_message_the_first_wins_and_the_other_is_told(
 
 @pytest.mark.statement("b81")
 @any_queue
-def test_a_deletion_that_is_on_its_way_to_the_replicas_holds_though_the_lease_ends_meanwhile(
+def test_a_delete_in_replication_succeeds_although_the_lease_ends_meanwhile(
     config: QueueConfig,
 ) -> None:
     """Statement 81: what is committed counts, in its order."""
@@ -456,8 +456,8 @@ def test_a_deletion_that_is_on_its_way_to_the_replicas_holds_though_the_lease_en
 
 
 @pytest.mark.statement("b81")
-def test_a_deletion_whose_leader_is_lost_with_it_was_none() -> None:
-    """Statement 81: and what is not committed does not count, so the message comes again."""
+def test_an_uncommitted_delete_lost_with_its_leader_did_not_happen() -> None:
+    """Statement 81: an uncommitted entry does not count, so the message is delivered again."""
     driver = Driver(records=1)
     received = driver.take()
     settlement = Settlement(7, received.receipt, [(0, 1)], SettleAction.DELETE)

@@ -1,4 +1,4 @@
-"""The cursor passes messages, and whoever knows only the first frames of that knows it right."""
+"""Journal entries of passed messages: every prefix of their frames gives a valid state."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,7 +27,7 @@ CONFIG = QueueConfig(retention_ms=HOUR_MS)
 
 
 class Case(NamedTuple):
-    """Records, and which of them something is decided about."""
+    """Records, and those that a decision is about."""
 
     fields: list[RecordFields]
     chosen: set[int]
@@ -94,7 +94,9 @@ def states(driver: Driver) -> dict[int, MessageState]:
 
 
 @given(case=cases, decide=st.sampled_from([received, cancelled, expired, redriven]))
-def test_each_beginning_of_the_frames_leaves_all_else_as_it_was(case: Case, decide: Decide) -> None:
+def test_each_prefix_of_the_frames_leaves_other_messages_unchanged(
+    case: Case, decide: Decide
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(unreceived_entries, "RUNS_PER_ENTRY", 2)
         patch.setattr(frames, "FRAME_BYTES_MAX", 80)
@@ -138,7 +140,7 @@ def test_delivery_times_are_kept_across_the_frames_of_one_decision() -> None:
 
 
 def keeps_times(driver: Driver, case: Case) -> None:
-    """Check that what had a time of its own, and was never received, is kept from then on."""
+    """Check that unreceived messages with their own delivery time keep it."""
     before = states(driver)
 
     driver.do(driver.queue.expire(len(case.fields), now_ms=START_MS))
@@ -149,7 +151,7 @@ def keeps_times(driver: Driver, case: Case) -> None:
             assert after[offset] is MessageState.VISIBLE
 
 
-def test_what_is_passed_is_written_in_the_order_of_offsets() -> None:
+def test_entries_of_passed_messages_are_in_offset_order() -> None:
     driver = told(Case([PART, LATER, PART, PART, PLAIN, LATER, PLAIN], set()))
     plan = driver.queue.plan(ReceiveCommand(max_messages=1), now_ms=START_MS)
 

@@ -1,4 +1,4 @@
-"""Nobody's messages keep those of others waiting. Numbers: docs/queue-statements.md."""
+"""Fair order: noisy groups do not starve others. Numbers: docs/queue-statements.md."""
 
 import pytest
 from hypothesis import given
@@ -40,7 +40,7 @@ def test_a_noisy_group_waits_behind_quiet_ones() -> None:
 
 
 @pytest.mark.statement("b90")
-def test_a_group_with_few_leased_messages_is_not_noisy() -> None:
+def test_a_group_with_few_in_flight_messages_is_not_noisy() -> None:
     """Statement 90: 30 at least."""
     made = order("a" * 100 + "bc")
     made.on_invisible(0, NOISY_IN_FLIGHT_MIN - 1, is_in_flight=True)
@@ -49,7 +49,7 @@ def test_a_group_with_few_leased_messages_is_not_noisy() -> None:
 
 
 @pytest.mark.statement("b90")
-def test_a_group_with_a_small_part_of_the_leased_messages_is_not_noisy() -> None:
+def test_a_group_with_a_small_share_of_in_flight_messages_is_not_noisy() -> None:
     """Statement 90: more than a tenth."""
     made = order("." * 270 + "a" * 100 + "b")
     made.on_invisible(0, 300, is_in_flight=True)
@@ -61,7 +61,7 @@ def test_a_group_with_a_small_part_of_the_leased_messages_is_not_noisy() -> None
 
 
 @pytest.mark.statement("b90")
-def test_of_noisy_groups_the_one_with_the_fewest_leased_messages_is_the_first() -> None:
+def test_the_noisy_group_with_the_fewest_in_flight_messages_comes_first() -> None:
     """Statement 90."""
     made = order("a" * 60 + "b" * 60)
     made.on_invisible(0, 50, is_in_flight=True)
@@ -89,7 +89,7 @@ def test_messages_without_a_group_are_never_noisy() -> None:
     assert chosen(made, 2) == [50, 51]
 
 
-def test_messages_of_a_noisy_group_are_handed_out_when_there_is_nothing_else() -> None:
+def test_messages_of_a_noisy_group_are_delivered_when_no_others_are_left() -> None:
     driver = fair("a" * 100)
 
     assert [len(driver.offsets(40)) for _ in range(4)] == [40, 40, 20, 0]
@@ -108,7 +108,7 @@ def test_a_noisy_backlog_delays_a_quiet_message_by_a_few_receives_only() -> None
     assert receives <= backlog / SET_ASIDE_MAX
 
 
-def test_what_is_done_is_forgotten() -> None:
+def test_the_fair_order_drops_done_messages() -> None:
     driver = fair("ab" * 10_000)
     for _ in range(20):
         received = driver.take(1000)
@@ -135,7 +135,7 @@ def test_all_visible_messages_are_offered_once(
     check_order(FairOrder(0), fields("".join(groups)), told, limit=limit)
 
 
-def test_all_messages_come_again_when_their_time_is_over() -> None:
+def test_all_messages_are_redelivered_after_their_visibility_timeout() -> None:
     driver = fair("a" * 90 + "b" * 10)
     first = [offset for _ in range(10) for offset in driver.offsets(10)]
     driver.wait(30 * SECOND)

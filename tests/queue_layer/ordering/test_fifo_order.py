@@ -1,4 +1,4 @@
-"""The order of message groups. Numbers in docstrings: docs/queue-statements.md."""
+"""FIFO order of message groups. Numbers in docstrings: docs/queue-statements.md."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -16,7 +16,7 @@ from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 
 
 def order_of(groups: str, start: int = 0) -> FifoOrder:
-    """Return an order to which one message of each of these groups came; `-` has no group."""
+    """Return an order with one message of each of these groups; `-` has no group."""
     order = FifoOrder(start)
     come(order, start, groups)
     return order
@@ -56,7 +56,7 @@ def blocked(order: DeliveryOrder, first: int, end: int) -> list[int]:
     return [o for start, stop in order.blocked(first, end) for o in range(start, stop)]
 
 
-def test_a_receive_takes_all_it_can_of_one_group_and_goes_on_with_others() -> None:
+def test_a_receive_takes_all_messages_of_a_group_before_the_next_group() -> None:
     """Statement 25."""
     order = order_of("ababa")
 
@@ -66,7 +66,7 @@ def test_a_receive_takes_all_it_can_of_one_group_and_goes_on_with_others() -> No
 
 
 @pytest.mark.statement("b20")
-def test_what_stands_behind_a_leased_message_of_its_group_is_blocked() -> None:
+def test_messages_behind_an_in_flight_message_of_their_group_are_blocked() -> None:
     """Statement 20."""
     order = order_of("aaabb")
     lease(order, 0)
@@ -76,7 +76,7 @@ def test_what_stands_behind_a_leased_message_of_its_group_is_blocked() -> None:
 
 
 @pytest.mark.statement("b20")
-def test_the_longest_visible_beginning_of_a_group_is_handed_out() -> None:
+def test_the_longest_visible_prefix_of_a_group_is_delivered() -> None:
     """Statement 20."""
     order = order_of("aaaa")
     lease(order, 0, 1, 2, 3)
@@ -86,7 +86,7 @@ def test_the_longest_visible_beginning_of_a_group_is_handed_out() -> None:
     assert blocked(order, 0, 4) == [3]
 
 
-def test_a_released_first_message_is_handed_out_alone_while_the_second_is_leased() -> None:
+def test_a_released_first_message_is_delivered_alone_while_the_second_is_in_flight() -> None:
     """Statement 21."""
     order = order_of("aaa")
     lease(order, 0, 1)
@@ -96,7 +96,7 @@ def test_a_released_first_message_is_handed_out_alone_while_the_second_is_leased
     assert blocked(order, 0, 3) == [2]
 
 
-def test_the_second_message_still_leased_holds_back_the_third_when_the_first_is_deleted() -> None:
+def test_the_second_message_in_flight_blocks_the_third_after_the_first_is_deleted() -> None:
     """Statement 22."""
     order = order_of("aaa")
     lease(order, 0, 1)
@@ -105,7 +105,7 @@ def test_the_second_message_still_leased_holds_back_the_third_when_the_first_is_
     assert deliverable(order) == []
 
 
-def test_deleting_all_leased_messages_of_a_group_unlocks_it() -> None:
+def test_deleting_all_in_flight_messages_of_a_group_unblocks_it() -> None:
     """Statement 23."""
     order = order_of("aaa")
     lease(order, 0, 1)
@@ -114,7 +114,7 @@ def test_deleting_all_leased_messages_of_a_group_unlocks_it() -> None:
     assert deliverable(order) == [2]
 
 
-def test_a_message_that_comes_to_a_locked_group_does_not_unlock_it() -> None:
+def test_a_send_does_not_unblock_a_blocked_group() -> None:
     """Statement 24."""
     order = order_of("a")
     lease(order, 0)
@@ -124,7 +124,7 @@ def test_a_message_that_comes_to_a_locked_group_does_not_unlock_it() -> None:
     assert blocked(order, 0, 2) == [1]
 
 
-def test_messages_whose_leases_ended_come_back_in_the_order_of_their_group() -> None:
+def test_expired_leases_return_messages_in_group_order() -> None:
     """Statement 26."""
     order = order_of("aaaa")
     lease(order, 0, 1, 2)
@@ -133,8 +133,8 @@ def test_messages_whose_leases_ended_come_back_in_the_order_of_their_group() -> 
     assert deliverable(order) == [0, 1, 2, 3]
 
 
-def test_a_group_that_was_served_goes_behind_the_others_even_if_it_was_only_shown() -> None:
-    """Statement 27: g1 twice, g2 twice, g3; the last one was looked at without being leased."""
+def test_a_served_group_goes_behind_others_even_with_visibility_timeout_0() -> None:
+    """Statement 27: g1 twice, g2 twice, g3; the last one with visibility timeout 0."""
     order = order_of("11223")
     lease(order, 0, 1)
     release(order, 0, 1)
@@ -143,7 +143,7 @@ def test_a_group_that_was_served_goes_behind_the_others_even_if_it_was_only_show
 
 
 @pytest.mark.statement("b29")
-def test_a_group_that_became_empty_works_again_when_something_comes() -> None:
+def test_an_emptied_group_works_again_after_the_next_message() -> None:
     """Statement 29."""
     order = order_of("ab")
     lease(order, 0)
@@ -155,7 +155,7 @@ def test_a_group_that_became_empty_works_again_when_something_comes() -> None:
     assert deliverable(order) == [1, 3, 2]
 
 
-def test_a_group_goes_on_behind_a_dead_letter() -> None:
+def test_a_dead_letter_does_not_block_its_group() -> None:
     """Statement 30."""
     order = order_of("aaa")
     bury(order, 0)
@@ -166,7 +166,7 @@ def test_a_group_goes_on_behind_a_dead_letter() -> None:
     assert deliverable(order) == [1, 2]
 
 
-def test_a_group_of_dead_letters_only_works_again_when_something_comes() -> None:
+def test_a_group_of_only_dead_letters_delivers_a_new_message() -> None:
     """Statement 30."""
     order = order_of("aa")
     bury(order, 0, 1)
@@ -180,7 +180,7 @@ def test_a_group_of_dead_letters_only_works_again_when_something_comes() -> None
     assert deliverable(order) == [3]
 
 
-def test_a_dead_letter_that_could_not_be_moved_comes_back_to_its_place() -> None:
+def test_a_dead_letter_that_could_not_be_moved_returns_to_its_place() -> None:
     order = order_of("aaaa")
     bury(order, 0, 1)
     lease(order, 2)
@@ -191,7 +191,7 @@ def test_a_dead_letter_that_could_not_be_moved_comes_back_to_its_place() -> None
     assert deliverable(order) == [0, 1, 3]
 
 
-def test_a_dead_letter_behind_the_head_comes_back_to_its_place() -> None:
+def test_a_dead_letter_behind_the_head_returns_to_its_place() -> None:
     order = order_of("aaaa")
     bury(order, 1, 2)
     assert deliverable(order) == [0, 3]
@@ -201,7 +201,7 @@ def test_a_dead_letter_behind_the_head_comes_back_to_its_place() -> None:
     assert deliverable(order) == [0, 1, 3]
 
 
-def test_a_dead_letter_that_comes_back_delayed_blocks_its_group() -> None:
+def test_a_dead_letter_that_returns_delayed_blocks_its_group() -> None:
     order = order_of("aa")
     bury(order, 0)
     lease(order, 0)
@@ -209,7 +209,7 @@ def test_a_dead_letter_that_comes_back_delayed_blocks_its_group() -> None:
     assert deliverable(order) == []
 
 
-def test_an_invisible_message_of_one_group_holds_back_no_other_group() -> None:
+def test_an_invisible_message_blocks_no_other_group() -> None:
     """Statement 31."""
     order = order_of("abab")
     lease(order, 0, 1)
@@ -218,7 +218,7 @@ def test_an_invisible_message_of_one_group_holds_back_no_other_group() -> None:
     assert deliverable(order) == [1, 3]
 
 
-def test_a_delayed_message_holds_back_what_is_behind_it_in_its_group() -> None:
+def test_a_delayed_message_blocks_later_messages_of_its_group() -> None:
     order = order_of("aab")
     order.on_invisible(0, 1, is_in_flight=False)
 
@@ -226,7 +226,7 @@ def test_a_delayed_message_holds_back_what_is_behind_it_in_its_group() -> None:
 
 
 @pytest.mark.statement("b38")
-def test_messages_without_a_key_are_groups_of_their_own() -> None:
+def test_each_message_without_a_key_is_its_own_group() -> None:
     order = order_of("---")
     lease(order, 0)
     assert deliverable(order) == [1, 2]
@@ -249,28 +249,28 @@ def test_an_empty_key_is_a_group() -> None:
     assert deliverable(order) == []
 
 
-def test_more_than_was_wanted_is_yielded_if_somebody_goes_on_asking() -> None:
-    """The first ones may be about to become dead letters."""
+def test_candidates_continue_past_the_limit() -> None:
+    """The first ones may become dead letters."""
     order = order_of("aaab")
 
     assert list(order.candidates(1, 0)) == [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 
-def test_an_order_may_begin_anywhere_and_ignores_what_lies_before() -> None:
+def test_an_order_may_start_at_any_offset() -> None:
     order = order_of("ab", start=10 * BLOCK_OFFSETS + 5)
     delete(order, 7)
 
     assert deliverable(order) == [10 * BLOCK_OFFSETS + 5, 10 * BLOCK_OFFSETS + 6]
 
 
-def test_records_come_once_and_in_order() -> None:
+def test_records_are_reported_once_and_in_order() -> None:
     order = order_of("ab")
 
     with pytest.raises(AssertionError):
         come(order, 1, "a")
 
 
-def test_links_of_what_is_done_are_dropped_up_to_the_first_message_that_is_left() -> None:
+def test_links_of_done_messages_are_dropped_up_to_the_low_water_mark() -> None:
     links = InMemoryGroupLinks()
     order = FifoOrder(0, links)
     come(order, 0, "ab" * (2 * BLOCK_OFFSETS))
@@ -286,7 +286,7 @@ def test_links_of_what_is_done_are_dropped_up_to_the_first_message_that_is_left(
     assert deliverable(order, 2) == [3 * BLOCK_OFFSETS, 3 * BLOCK_OFFSETS + 2]
 
 
-def test_a_group_is_forgotten_with_its_last_message() -> None:
+def test_a_group_is_removed_with_its_last_message() -> None:
     order = FifoOrder(0)
     for offset in range(5_000):
         order.on_records(offset, offset + 1, [RecordFields(group=b"%d" % offset)])
@@ -350,7 +350,7 @@ Step = tuple[int, int]
 
 
 def follow(steps: Iterable[Step], names: Sequence[str]) -> None:
-    """Do the same to both; compare them after each step."""
+    """Apply the steps to both; compare them after each step."""
     order, model = FifoOrder(0), NaiveOrder()
     tellers = {VISIBLE: release, INVISIBLE: lease, DEAD: bury, DONE: delete}
     for action, place in steps:
@@ -373,18 +373,18 @@ def follow(steps: Iterable[Step], names: Sequence[str]) -> None:
 
 @pytest.mark.statement("b20")
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 30)), max_size=80))
-def test_whatever_is_told_the_order_is_what_lists_say(steps: list[Step]) -> None:
+def test_the_fifo_order_matches_a_list_model(steps: list[Step]) -> None:
     follow(steps, "aab-")
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_long_stories_are_what_lists_say(seed: int) -> None:
+def test_long_runs_of_the_fifo_order_match_a_list_model(seed: int) -> None:
     random = Random(seed)
     follow(((random.randrange(8), random.randrange(10**6)) for _ in range(300)), "abcd-")
 
 
 def looks_of_a_thousand_receives(order: FifoOrder, links: CountingLinks) -> int:
-    """Receive and delete one message, a thousand times; return how many links were looked at."""
+    """Receive and delete one message, a thousand times; return the number of lookups."""
     before = links.count
     for _ in range(1000):
         (offset,) = deliverable(order, 1)
@@ -426,8 +426,8 @@ def test_a_blocked_group_of_any_length_costs_a_receive_nothing() -> None:
     assert looks_of_a_thousand_receives(order, links) == alone
 
 
-def test_what_is_done_in_the_middle_of_a_group_is_passed_once() -> None:
-    """Its first message comes back again and again; all behind it, but the last, is done."""
+def test_done_messages_in_the_middle_of_a_group_are_passed_once() -> None:
+    """Its first message is redelivered again and again; all after it, except the last, are done."""
     links = CountingLinks()
     order = FifoOrder(0, links)
     order.on_records(0, 10_000, [RecordFields(group=b"a")] * 10_000)

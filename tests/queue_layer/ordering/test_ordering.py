@@ -1,4 +1,4 @@
-"""Which order a queue has, and how sources take turns."""
+"""Choice of the delivery order, and turns of sources."""
 
 import pytest
 
@@ -20,11 +20,11 @@ from tidelog.wire.config.queue_config import QueueConfig
         (QueueConfig(is_fifo=True), FifoOrder),
     ],
 )
-def test_the_order_follows_from_the_settings(config: QueueConfig, order: type) -> None:
+def test_the_settings_choose_the_delivery_order(config: QueueConfig, order: type) -> None:
     assert isinstance(order_for(config)(0), order)
 
 
-def test_each_source_gives_its_share_and_then_what_is_left() -> None:
+def test_each_source_yields_its_share_and_then_the_rest() -> None:
     one, other = iter([(0, 10)]), iter([(20, 21), (30, 40)])
 
     assert list(take_turns([(one, 3), (other, 4)])) == [

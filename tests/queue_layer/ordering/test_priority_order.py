@@ -23,7 +23,7 @@ def test_an_urgent_message_overtakes_those_before_it() -> None:
     assert chosen(order(1, 1, 1, 0), 2) == [3, 0]
 
 
-def test_each_lane_gets_its_weight() -> None:
+def test_each_priority_gets_its_weight() -> None:
     made = order(*[0, 1] * 100)
 
     taken = chosen(made, 40)
@@ -32,7 +32,7 @@ def test_each_lane_gets_its_weight() -> None:
     assert taken == sorted(taken, key=lambda offset: (offset % 2, offset))
 
 
-def test_each_lane_gets_its_weight_of_single_receives_too() -> None:
+def test_each_priority_gets_its_weight_of_single_receives() -> None:
     made = order(*[0, 1] * 100)
     firsts: list[int] = []
     for turn in range(40):
@@ -43,23 +43,23 @@ def test_each_lane_gets_its_weight_of_single_receives_too() -> None:
     assert sum(offset % 2 == 0 for offset in firsts) == 30
 
 
-def test_what_a_lane_cannot_use_goes_to_the_others() -> None:
+def test_an_unused_share_of_a_priority_goes_to_the_others() -> None:
     assert chosen(order(1, 1, 1), 3) == [0, 1, 2]
     assert chosen(order(0, 0, 0), 3) == [0, 1, 2]
 
 
-def test_a_priority_beyond_the_last_lane_is_in_the_last_lane() -> None:
+def test_a_priority_beyond_the_last_is_the_last_priority() -> None:
     assert chosen(order(7, 0), 2) == [1, 0]
 
 
-def test_messages_that_say_nothing_are_in_the_first_lane() -> None:
+def test_messages_without_a_priority_have_the_first_priority() -> None:
     made = order(1, 1)
     made.on_records(2, 4, None)
 
     assert chosen(made, 4) == [2, 3, 0, 1]
 
 
-def test_messages_that_are_back_share_their_lane_with_fresh_ones() -> None:
+def test_redelivered_messages_share_their_priority_with_new_ones() -> None:
     made = order(*[0] * 8)
     made.on_invisible(0, 4, is_in_flight=True)
     made.on_visible(0, 4, 10)
@@ -84,7 +84,7 @@ def test_all_visible_messages_are_offered_once(
     )
 
 
-def test_a_queue_with_lanes_forgets_nothing_when_another_broker_takes_over() -> None:
+def test_a_priority_queue_keeps_all_messages_after_a_failover() -> None:
     config = QueueConfig(priority_weights=(3, 1))
     driver = Driver(config, make_order=order_for(config))
     driver.came(6, fields=[RecordFields(priority=priority) for priority in (1, 1, 1, 0, 1, 0)])

@@ -1,4 +1,4 @@
-"""Messages in the order of the log, and those that are back, without anybody starving."""
+"""Standard order: log order, and redeliverable messages, without starvation."""
 
 from itertools import islice
 
@@ -28,7 +28,7 @@ def test_a_backlog_is_one_range() -> None:
     assert list(order(10**9).candidates(10, ODD)) == [(0, 10**9)]
 
 
-def test_messages_that_are_invisible_are_no_candidates() -> None:
+def test_invisible_messages_are_no_candidates() -> None:
     made = order(10)
     made.on_invisible(0, 2, is_in_flight=True)
     made.on_invisible(5, 7, is_in_flight=False)
@@ -38,7 +38,7 @@ def test_messages_that_are_invisible_are_no_candidates() -> None:
 
 
 @pytest.mark.statement("b62")
-def test_messages_that_are_back_come_in_the_order_of_their_time() -> None:
+def test_redeliverable_messages_are_ordered_by_time() -> None:
     made = order(3)
     made.on_invisible(0, 3, is_in_flight=True)
     made.on_visible(2, 3, 100)
@@ -49,7 +49,7 @@ def test_messages_that_are_back_come_in_the_order_of_their_time() -> None:
 
 
 @pytest.mark.statement("b62")
-def test_messages_that_are_back_and_fresh_ones_share_a_receive() -> None:
+def test_redeliverable_and_new_messages_share_a_receive() -> None:
     made = order(100)
     made.on_invisible(0, 10, is_in_flight=True)
     made.on_visible(0, 10, 100)
@@ -78,7 +78,7 @@ def test_receives_of_one_message_take_turns() -> None:
     assert chosen(made, 1, EVEN) == [10]
 
 
-def test_what_was_back_before_the_first_record_came_is_known() -> None:
+def test_messages_visible_before_the_first_record_are_known() -> None:
     made = StandardOrder(10)
     made.on_visible(3, 5, 100)
     made.on_records(10, 12, None)

@@ -13,7 +13,7 @@ from tidelog.queue_layer.state.message_state import (
 from tidelog.wire.messages.queues import MessageState
 
 
-def test_what_is_not_spoken_of_stays() -> None:
+def test_unset_fields_of_a_status_are_kept() -> None:
     status = MessageStatus(
         SnapshotState.IN_FLIGHT, 30, 2, 10, 20, 7, "worker-1", "no route to host"
     )
@@ -92,7 +92,7 @@ def test_time_never_runs_backwards() -> None:
     assert runs.counts == [17, 0, 5, 1]
 
 
-def test_what_is_left_of_a_run_becomes_visible_too() -> None:
+def test_the_rest_of_a_cut_run_becomes_visible() -> None:
     runs = all_kinds()
 
     assert runs.cut(3, 5) == [(3, 5, IN_FLIGHT)]
@@ -101,7 +101,7 @@ def test_what_is_left_of_a_run_becomes_visible_too() -> None:
     assert runs.advance(100) == [(0, 3, IN_FLIGHT), (5, 10, IN_FLIGHT)]
 
 
-def test_parts_that_are_put_back_become_visible_once() -> None:
+def test_pieces_put_back_become_visible_once() -> None:
     runs = all_kinds()
     for first, end, status in runs.cut(3, 5):
         runs.put(first, end, status)
@@ -110,7 +110,7 @@ def test_parts_that_are_put_back_become_visible_once() -> None:
     assert runs.counts == [17, 0, 5, 1]
 
 
-def test_nothing_is_left_after_all_is_cleared() -> None:
+def test_clear_removes_all_runs() -> None:
     runs = all_kinds()
 
     runs.clear()
@@ -120,7 +120,7 @@ def test_nothing_is_left_after_all_is_cleared() -> None:
     assert list(runs) == []
 
 
-def test_runs_that_are_filled_in_at_once_are_as_if_put_one_by_one() -> None:
+def test_fill_equals_single_puts() -> None:
     one_by_one, filled = all_kinds(), MessageRuns()
     filled.put(3, 4, DEAD)
 

@@ -1,4 +1,4 @@
-"""Moves happen in order, in batches that can be repeated, and a gap begins a new epoch."""
+"""Pending dead letters: moved in order, in repeatable batches; a gap starts a new epoch."""
 
 import pytest
 
@@ -10,7 +10,7 @@ OTHER = (b"other", 1)
 
 
 @pytest.mark.statement("b55")
-def test_a_batch_is_what_one_entry_gave() -> None:
+def test_a_batch_has_the_messages_of_one_entry() -> None:
     moves = PendingDeadLetters()
     moves.add(DEAD, [(5, 2), (9, 1)])
     moves.add(DEAD, [(2, 1)])
@@ -22,7 +22,7 @@ def test_a_batch_is_what_one_entry_gave() -> None:
     assert moves.next_batch(NO_TARGET) is None
 
 
-def test_what_was_moved_leaves_the_rest_of_its_batch() -> None:
+def test_a_partial_move_leaves_the_rest_of_its_batch() -> None:
     moves = PendingDeadLetters()
     moves.add(DEAD, [(5, 2), (9, 1)])
     moves.add(DEAD, [(2, 1)])
@@ -33,7 +33,7 @@ def test_what_was_moved_leaves_the_rest_of_its_batch() -> None:
     assert moves.next_batch(DEAD) == DeadLetterBatch(DEAD, 0, 3, [(2, 1)])
 
 
-def test_only_what_is_next_can_be_moved() -> None:
+def test_only_the_next_messages_can_be_moved() -> None:
     moves = PendingDeadLetters()
     moves.add(DEAD, [(5, 2)])
 
@@ -46,7 +46,7 @@ def test_only_what_is_next_can_be_moved() -> None:
 
 
 @pytest.mark.statement("b55")
-def test_the_rest_begins_anew_when_something_cannot_be_moved() -> None:
+def test_a_failed_move_starts_a_new_epoch_for_the_rest() -> None:
     moves = PendingDeadLetters()
     moves.add(DEAD, [(5, 3)])
     moves.pop(DEAD, 1)
@@ -55,7 +55,7 @@ def test_the_rest_begins_anew_when_something_cannot_be_moved() -> None:
     assert moves.next_batch(DEAD) == DeadLetterBatch(DEAD, 1, 0, [(7, 1)])
 
 
-def test_the_rest_begins_anew_when_something_is_gone() -> None:
+def test_a_dropped_message_starts_a_new_epoch_for_the_rest() -> None:
     moves = PendingDeadLetters()
     moves.add(DEAD, [(5, 3), (20, 1)])
     moves.add(DEAD, [(6, 0 + 1)])
@@ -69,7 +69,7 @@ def test_the_rest_begins_anew_when_something_is_gone() -> None:
     assert moves.targets() == []
 
 
-def test_what_had_no_target_can_be_given_one() -> None:
+def test_kept_dead_letters_can_be_retargeted() -> None:
     moves = PendingDeadLetters()
     moves.add(NO_TARGET, [(5, 1)])
     moves.add(DEAD, [(1, 1)])

@@ -1,4 +1,4 @@
-"""Messages that cannot be read for a while."""
+"""Quarantine of messages that cannot be read for a while."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def of_groups(*groups: bytes) -> Driver:
     return driver
 
 
-def test_a_group_waits_for_its_message_that_is_held_and_others_do_not() -> None:
+def test_a_quarantined_message_blocks_only_its_group() -> None:
     driver = of_groups(b"a", b"b", b"a", b"b")
 
     driver.queue.state.quarantine(0, 1)
@@ -31,7 +31,7 @@ def test_a_group_waits_for_its_message_that_is_held_and_others_do_not() -> None:
 
 
 @pytest.mark.parametrize("make_order", [StandardOrder, FifoOrder])
-def test_what_is_held_changes_nothing_that_is_decided(make_order: MakeOrder) -> None:
+def test_a_quarantine_changes_no_decided_state(make_order: MakeOrder) -> None:
     driver = Driver(records=4, make_order=make_order)
     size = len(driver.journal)
     leased = driver.take(1)
@@ -46,7 +46,7 @@ def test_what_is_held_changes_nothing_that_is_decided(make_order: MakeOrder) -> 
     assert sorted(driver.offsets()) == [0, 1, 2]
 
 
-def test_delayed_and_deleted_messages_stay_what_they_are() -> None:
+def test_a_quarantine_keeps_delayed_and_deleted_messages() -> None:
     driver = Driver()
     driver.came(3, fields=[RecordFields(driver.now_ms + SECOND), RecordFields(), RecordFields()])
     driver.queue.state.quarantine(0, 3)
@@ -60,7 +60,9 @@ def test_delayed_and_deleted_messages_stay_what_they_are() -> None:
 @pytest.mark.parametrize(
     "make_order", [StandardOrder, FifoOrder, priority_order([3, 1]), FairOrder]
 )
-def test_what_became_visible_after_it_was_held_is_handed_out_once(make_order: MakeOrder) -> None:
+def test_a_message_that_becomes_visible_in_quarantine_is_delivered_once(
+    make_order: MakeOrder,
+) -> None:
     driver = Driver(records=5, make_order=make_order)
     driver.take(2, timeout_ms=SECOND)
     driver.queue.state.quarantine(0, 4)
@@ -76,7 +78,9 @@ def test_what_became_visible_after_it_was_held_is_handed_out_once(make_order: Ma
 @pytest.mark.parametrize(
     "make_order", [StandardOrder, FifoOrder, priority_order([3, 1]), FairOrder]
 )
-def test_what_became_visible_after_it_was_held_can_be_held_again(make_order: MakeOrder) -> None:
+def test_a_message_that_becomes_visible_in_quarantine_can_be_quarantined_again(
+    make_order: MakeOrder,
+) -> None:
     driver = Driver(records=5, make_order=make_order)
     driver.take(2, timeout_ms=SECOND)
     driver.queue.state.quarantine(0, 4)

@@ -1,4 +1,4 @@
-"""The same entries give the same state, however they came; time and records change what they do."""
+"""Queue state: determined by the journal entries; time and records change only derived state."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def with_dead_letters(count: int, make_order: MakeOrder = StandardOrder) -> Driv
     return driver
 
 
-def test_the_low_water_mark_is_where_the_first_message_is_that_is_not_done() -> None:
+def test_the_low_water_mark_is_the_first_message_that_is_not_done() -> None:
     driver = Driver(records=5)
     received = driver.take(3)
     driver.delete(received, 0, 2)
@@ -54,7 +54,7 @@ def test_a_dead_letter_holds_the_low_water_mark_until_it_is_moved() -> None:
 
 
 @pytest.mark.statement("b55", "b80")
-def test_a_move_that_was_told_twice_happens_once() -> None:
+def test_a_move_reported_twice_happens_once() -> None:
     """Statement 80."""
     driver = with_dead_letters(3)
     batch = driver.queue.state.moves.next_batch(TARGET)
@@ -81,7 +81,7 @@ def test_a_message_that_cannot_be_moved_is_visible_again() -> None:
 
 
 @pytest.mark.parametrize("make_order", [StandardOrder, FifoOrder, FairOrder])
-def test_a_message_that_cannot_be_moved_may_wait_before_it_is_tried_again(
+def test_a_message_that_cannot_be_moved_is_retried_after_a_delay(
     make_order: MakeOrder,
 ) -> None:
     driver = with_dead_letters(1, make_order)
@@ -98,7 +98,7 @@ def test_a_message_that_cannot_be_moved_may_wait_before_it_is_tried_again(
 
 
 @pytest.mark.statement("b55")
-def test_a_pending_move_is_the_same_after_a_takeover() -> None:
+def test_a_pending_move_survives_a_failover() -> None:
     driver = with_dead_letters(3)
     batch = driver.queue.state.moves.next_batch(TARGET)
 
@@ -126,7 +126,7 @@ def test_a_purge_stops_pending_moves() -> None:
 
 
 @pytest.mark.statement("b88")
-def test_dead_letters_that_were_kept_go_where_the_queue_says_now() -> None:
+def test_kept_dead_letters_move_to_a_new_dead_letter_queue() -> None:
     driver = Driver(records=1)
     driver.settle(driver.take(), SettleAction.REJECT)
     assert driver.queue.adopt_kept(now_ms=driver.now_ms).entries == []
@@ -138,7 +138,7 @@ def test_dead_letters_that_were_kept_go_where_the_queue_says_now() -> None:
     assert driver.queue.adopt_kept(now_ms=driver.now_ms).entries == []
 
 
-def test_the_time_of_a_message_is_that_of_its_first_receive() -> None:
+def test_first_received_ms_is_the_time_of_the_first_receive() -> None:
     driver = Driver(records=1)
     driver.wait(SECOND)
     driver.take(timeout_ms=SECOND)
@@ -162,7 +162,7 @@ def busy(config: QueueConfig) -> Driver:
 @pytest.mark.statement("b86")
 @pytest.mark.parametrize("config", [QueueConfig(), QueueConfig(is_fifo=True)])
 @pytest.mark.parametrize("ended_max", [1, 2, 5])
-def test_the_order_is_the_same_however_many_parts_there_are(
+def test_advancing_in_parts_gives_the_same_order(
     monkeypatch: pytest.MonkeyPatch, config: QueueConfig, ended_max: int
 ) -> None:
     at_once, in_parts = busy(config), busy(config)
@@ -180,7 +180,7 @@ def test_the_order_is_the_same_however_many_parts_there_are(
     assert [in_parts.offsets(1) for _ in range(12)] == [at_once.offsets(1) for _ in range(12)]
 
 
-def test_who_asks_before_all_has_passed_is_answered_as_of_now() -> None:
+def test_a_command_between_parts_sees_the_current_time() -> None:
     driver = busy(QueueConfig())
     before = driver.queue.state.counts()
 
@@ -191,7 +191,7 @@ def test_who_asks_before_all_has_passed_is_answered_as_of_now() -> None:
 
 
 @pytest.mark.statement("b86")
-def test_what_ends_in_one_millisecond_ends_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leases_of_one_millisecond_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_state, "TIMERS_PER_STEP", 2)
     driver = Driver(QueueConfig(is_fifo=True), records=5, make_order=FifoOrder)
     for _ in range(5):
@@ -203,7 +203,7 @@ def test_what_ends_in_one_millisecond_ends_together(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.statement("b86")
-def test_where_the_clock_stands_still_not_all_leases_end_in_one_millisecond(
+def test_with_a_frozen_clock_leases_end_in_different_milliseconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(visibility_timers, "CROWD", 2)
@@ -223,7 +223,7 @@ def test_where_the_clock_stands_still_not_all_leases_end_in_one_millisecond(
     assert visible == [3, 5, 7]
 
 
-def test_no_lease_is_longer_than_any_may_be_because_many_end_then(
+def test_spreading_lease_ends_respects_the_maximum_visibility_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(visibility_timers, "CROWD", 1)
@@ -237,7 +237,7 @@ def test_no_lease_is_longer_than_any_may_be_because_many_end_then(
     assert driver.queue.state.counts() == (3, 0, 0, 0)
 
 
-def test_what_has_waited_enough_is_not_delayed_any_more() -> None:
+def test_a_message_past_its_delivery_time_is_not_delayed() -> None:
     fresh = UnreceivedRecords(5, 0)
     fresh.on_records(20)
     fresh.delay(6, 8, 100)
@@ -252,7 +252,7 @@ def test_what_has_waited_enough_is_not_delayed_any_more() -> None:
     assert (fresh.delayed_count, fresh.next_deadline_ms()) == (0, None)
 
 
-def test_what_is_not_fresh_any_more_is_not_waited_for() -> None:
+def test_removed_records_have_no_delivery_time() -> None:
     fresh = UnreceivedRecords(0, 0)
     fresh.on_records(20)
     fresh.remove(0, 1)
@@ -267,15 +267,15 @@ def test_what_is_not_fresh_any_more_is_not_waited_for() -> None:
 RUNNING = Redrive(end=100, next_offset=40, to_move=50, started_ms=1, taken=20, skipped=5)
 
 
-def test_what_it_has_not_looked_at_is_left() -> None:
+def test_messages_not_looked_at_are_left_in_a_redrive() -> None:
     assert RUNNING.left == 25
     assert replace(RUNNING, status=RedriveStatus.CANCELLED).left == 25
 
 
-def test_nothing_is_left_when_it_has_looked_at_all_whoever_received_some_meanwhile() -> None:
+def test_a_completed_redrive_has_nothing_left() -> None:
     assert replace(RUNNING, status=RedriveStatus.COMPLETED).left == 0
 
 
-def test_there_may_be_more_than_there_were() -> None:
-    """Messages that were leased when it began, and are visible by now."""
+def test_a_redrive_may_take_more_messages_than_at_its_start() -> None:
+    """Messages that were in flight at its start, and are visible by now."""
     assert replace(RUNNING, taken=60).left == 0

@@ -1,4 +1,4 @@
-"""Receives that are repeated. Numbers in docstrings: docs/queue-statements.md."""
+"""Receive attempts. Numbers in docstrings: docs/queue-statements.md."""
 
 import pytest
 
@@ -31,15 +31,15 @@ def test_a_repeated_attempt_finds_the_same_messages_and_the_same_lease() -> None
     assert attempts.find(b"b", now_ms=0) is None
 
 
-def test_when_the_leases_are_over_a_repeated_attempt_chooses_anew() -> None:
-    """Statement 36: expiry is something that happened."""
+def test_after_the_leases_ended_a_repeated_attempt_receives_new_messages() -> None:
+    """Statement 36: an expired lease counts as a change."""
     attempts = ReceiveAttempts()
     attempts.received(attempt("a"))
 
     assert attempts.find(b"a", now_ms=DEADLINE_MS) is None
 
 
-def test_when_something_happened_to_a_message_of_it_a_repeated_attempt_chooses_anew() -> None:
+def test_after_a_settlement_a_repeated_attempt_receives_new_messages() -> None:
     """Statement 36: a delete, an extension, a release."""
     attempts = ReceiveAttempts()
     attempts.received(attempt("a", 1))
@@ -52,8 +52,8 @@ def test_when_something_happened_to_a_message_of_it_a_repeated_attempt_chooses_a
     assert attempts.find(b"b", now_ms=1) is not None
 
 
-def test_a_repetition_gives_the_messages_new_time_but_the_attempt_none() -> None:
-    """Statement 36: five minutes from the first time on."""
+def test_a_repetition_renews_the_leases_but_not_the_attempt() -> None:
+    """Statement 36: five minutes from the first receive on."""
     attempts = ReceiveAttempts()
     attempts.received(attempt("a"))
 
@@ -65,7 +65,7 @@ def test_a_repetition_gives_the_messages_new_time_but_the_attempt_none() -> None
     assert attempts.find(b"a", now_ms=ATTEMPT_WINDOW_MS) is None
 
 
-def test_an_empty_answer_is_never_remembered() -> None:
+def test_an_empty_receive_is_not_stored_as_an_attempt() -> None:
     """Statement 36."""
     attempts = ReceiveAttempts()
     attempts.received(Attempt(b"a", 1, (), 0, DEADLINE_MS))
@@ -74,7 +74,7 @@ def test_an_empty_answer_is_never_remembered() -> None:
     assert len(attempts) == 0
 
 
-def test_an_id_that_is_used_again_stands_for_the_later_receive() -> None:
+def test_a_reused_attempt_id_names_the_later_receive() -> None:
     attempts = ReceiveAttempts()
     attempts.received(attempt("a", 1))
     attempts.received(attempt("a", 2, received_ms=DEADLINE_MS, deadline_ms=2 * DEADLINE_MS))
@@ -86,7 +86,7 @@ def test_an_id_that_is_used_again_stands_for_the_later_receive() -> None:
     assert found.lease_id == 2
 
 
-def test_attempts_that_cannot_be_repeated_any_more_are_forgotten() -> None:
+def test_expired_attempts_are_removed() -> None:
     attempts = ReceiveAttempts()
     for second in range(1_000):
         attempts.received(attempt(str(second), second, received_ms=second * 1000))
@@ -94,7 +94,7 @@ def test_attempts_that_cannot_be_repeated_any_more_are_forgotten() -> None:
         assert len(attempts) <= ATTEMPT_WINDOW_MS // 1000
 
 
-def test_there_are_never_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_attempts_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.queue_layer.state.receive_attempts.ATTEMPTS_MAX", 3)
     attempts = ReceiveAttempts()
     for number in range(5):
@@ -104,7 +104,7 @@ def test_there_are_never_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> N
     assert ATTEMPTS_MAX > 3
 
 
-def test_what_is_read_out_makes_the_same_memory_again() -> None:
+def test_iterated_attempts_restore_the_same_state() -> None:
     attempts, again = ReceiveAttempts(), ReceiveAttempts()
     for number in range(5):
         attempts.received(attempt(str(number), number, received_ms=number))

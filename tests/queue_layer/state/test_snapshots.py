@@ -1,4 +1,4 @@
-"""A snapshot is the state, in parts, and counts when it is whole."""
+"""Snapshots: the state in parts, valid when complete."""
 
 import pytest
 
@@ -34,7 +34,7 @@ NOW_MS = 1_700_000_000_000
 MIB = 1024 * 1024
 
 
-def test_runs_are_read_as_they_were() -> None:
+def test_runs_survive_a_snapshot_round_trip() -> None:
     runs = [
         (
             3,
@@ -96,7 +96,7 @@ def test_a_snapshot_has_as_many_parts_as_its_texts_need() -> None:
 
 
 def started_with(batches: int, attempts: int) -> SnapshotStarted:
-    """Return a beginning with messages to be moved to two places, and receives."""
+    """Return a snapshot start with messages to be moved to two targets, and receive attempts."""
     runs: list[Run] = [(1 << 40, 1)]
     return SnapshotStarted(
         20,
@@ -113,11 +113,11 @@ def started_with(batches: int, attempts: int) -> SnapshotStarted:
     )
 
 
-def test_a_small_beginning_is_one_entry() -> None:
+def test_a_small_snapshot_start_is_one_entry() -> None:
     assert len(list(started_in_parts(started_with(100, 100)))) == 1
 
 
-def test_a_beginning_has_as_many_parts_as_it_needs_and_is_read_as_it_was() -> None:
+def test_a_large_snapshot_start_survives_a_round_trip_in_parts() -> None:
     whole = started_with(4000, 4000)
 
     started, *more = started_in_parts(whole)
@@ -134,7 +134,7 @@ def test_a_beginning_has_as_many_parts_as_it_needs_and_is_read_as_it_was() -> No
     assert PendingDeadLetters(reader.moves).snapshot() == PendingDeadLetters(whole.moves).snapshot()
 
 
-def test_a_beginning_that_is_one_entry_is_read_whatever_its_size() -> None:
+def test_a_snapshot_start_in_one_entry_of_any_size_is_read() -> None:
     whole = started_with(4000, 4000)
     state = QueueState(StandardOrder)
 
@@ -145,7 +145,7 @@ def test_a_beginning_that_is_one_entry_is_read_whatever_its_size() -> None:
     assert state.moves.snapshot() == PendingDeadLetters(whole.moves).snapshot()
 
 
-def test_a_snapshot_that_stops_between_its_parts_is_none() -> None:
+def test_an_incomplete_snapshot_is_ignored() -> None:
     started, *more = started_in_parts(started_with(4000, 4000))
     state = QueueState(StandardOrder)
     for entry in (Seeked(7), started, *more[:2], Purged(9), *more[2:], SnapshotEnded(0)):
@@ -166,13 +166,13 @@ def test_a_snapshot_that_stops_between_its_parts_is_none() -> None:
         (MIB + 1, 2 * MIB, True),
     ],
 )
-def test_a_snapshot_is_due_when_it_is_a_small_part_of_what_was_written(
+def test_a_snapshot_is_due_when_the_journal_has_grown_enough(
     since: int, size: int, is_due: bool
 ) -> None:
     assert is_snapshot_due(bytes_since=since, snapshot_bytes=size) is is_due
 
 
-def test_a_redrive_is_kept() -> None:
+def test_a_snapshot_keeps_a_redrive() -> None:
     redrive = Redrive(
         end=100,
         next_offset=50,

@@ -1,4 +1,4 @@
-"""What a consumer reads: positions, fetches under way, and what was fetched ahead."""
+"""Fetch state: positions, fetches in flight, and prefetched batches."""
 
 from random import Random
 
@@ -39,7 +39,7 @@ def land(made: FetchState, fetch: Fetch, content: bytes, *, high_watermark: int 
     made.on_complete(fetch, [result], memoryview(content), now=0.0)
 
 
-def test_a_partition_without_a_position_asks_for_one() -> None:
+def test_a_partition_without_a_position_raises_no_position_error() -> None:
     made = FetchState(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
     made.assign({AT: ID})
 
@@ -58,7 +58,7 @@ def test_a_partition_is_in_one_fetch_at_a_time() -> None:
     assert plan(made) == []
 
 
-def test_what_was_fetched_is_handed_out_once_and_the_position_is_behind_it() -> None:
+def test_fetched_records_are_handed_out_once_and_advance_the_position() -> None:
     made = subscription(AT)
     (fetch,) = plan(made)
     land(made, fetch, encoded(10) + encoded(12))
@@ -73,7 +73,7 @@ def test_what_was_fetched_is_handed_out_once_and_the_position_is_behind_it() -> 
     assert made.buffered_bytes == 0
 
 
-def test_the_next_fetch_begins_behind_what_is_in_memory() -> None:
+def test_the_next_fetch_starts_after_the_prefetched_records() -> None:
     made = subscription(AT)
     (fetch,) = plan(made)
     land(made, fetch, encoded(10))
@@ -83,7 +83,7 @@ def test_the_next_fetch_begins_behind_what_is_in_memory() -> None:
     assert [part.fetch_offset for part in following.request.partitions] == [12]
 
 
-def test_a_seek_drops_what_was_fetched_ahead_and_late_replies() -> None:
+def test_a_seek_drops_prefetched_records_and_late_replies() -> None:
     made = subscription(AT)
     (fetch,) = plan(made)
     land(made, fetch, encoded(10))
@@ -112,7 +112,7 @@ def test_reading_until_an_end_stops_in_the_middle_of_a_batch_and_keeps_the_rest(
     assert list(rest.offsets) == [11]
 
 
-def test_what_is_given_back_is_handed_out_first() -> None:
+def test_a_returned_batch_is_handed_out_first() -> None:
     made = subscription(AT)
     (fetch,) = plan(made)
     land(made, fetch, encoded(10) + encoded(12))
@@ -126,7 +126,7 @@ def test_what_is_given_back_is_handed_out_first() -> None:
     assert list(again.offsets) == [11]
 
 
-def test_a_lost_connection_is_waited_out_and_metadata_is_asked_for() -> None:
+def test_a_lost_connection_backs_off_and_refreshes_metadata() -> None:
     made = subscription(AT)
     (fetch,) = plan(made)
 
@@ -138,7 +138,7 @@ def test_a_lost_connection_is_waited_out_and_metadata_is_asked_for() -> None:
     assert len(plan(made, 10.0)) == 1
 
 
-def test_an_error_that_no_retry_cures_is_raised_and_leaves_the_position() -> None:
+def test_a_fatal_fetch_error_is_raised_and_keeps_the_position() -> None:
     made = subscription(AT)
     (fetch,) = plan(made)
     error = OffsetOutOfRangeError("out", log_start_offset=20, log_end_offset=30)
@@ -169,7 +169,7 @@ def test_partitions_that_stay_assigned_keep_their_position() -> None:
     assert made.unplaced == [OTHER]
 
 
-def test_a_topic_made_again_begins_without_a_position() -> None:
+def test_a_recreated_topic_starts_without_a_position() -> None:
     made = subscription(AT)
 
     made.assign({AT: b"j" * 16})
@@ -177,6 +177,6 @@ def test_a_topic_made_again_begins_without_a_position() -> None:
     assert made.position(AT) is None
 
 
-def test_what_is_not_assigned_cannot_be_sought() -> None:
+def test_an_unassigned_partition_cannot_be_sought() -> None:
     with pytest.raises(ValueError, match="orders/1 is not assigned"):
         subscription(AT).seek(OTHER, 0)

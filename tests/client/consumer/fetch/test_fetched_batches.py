@@ -1,4 +1,4 @@
-"""A fetch's bytes: nothing is believed before its checksums are right."""
+"""Bytes of a fetch: used only after their checksums were verified."""
 
 import pytest
 
@@ -50,13 +50,13 @@ def test_records_below_the_position_are_left_out(position: int, offsets: list[in
     assert chunk.passed_offset == 14
 
 
-def test_the_offset_behind_the_chunk_is_known_before_it_is_read() -> None:
+def test_the_next_offset_of_a_chunk_is_known_before_it_is_read() -> None:
     assert chunk_of(FIRST + SECOND).next_offset() == 14
     assert chunk_of(FIRST + SECOND[:-1]).next_offset() is None
 
 
 @pytest.mark.parametrize("at", range(8, HEADER_SIZE))
-def test_a_flipped_bit_in_a_header_is_found_and_the_next_batch_named(at: int) -> None:
+def test_a_flipped_bit_in_a_header_is_detected_with_the_next_offset(at: int) -> None:
     content = bytearray(FIRST + SECOND)
     content[at] ^= 1
 
@@ -67,7 +67,7 @@ def test_a_flipped_bit_in_a_header_is_found_and_the_next_batch_named(at: int) ->
 
 
 @pytest.mark.parametrize("at", range(HEADER_SIZE, len(FIRST)))
-def test_a_flipped_bit_in_a_payload_is_found_and_the_next_batch_named(at: int) -> None:
+def test_a_flipped_bit_in_a_payload_is_detected_with_the_next_offset(at: int) -> None:
     content = bytearray(FIRST + SECOND)
     content[at] ^= 1
 
@@ -77,7 +77,7 @@ def test_a_flipped_bit_in_a_payload_is_found_and_the_next_batch_named(at: int) -
     assert caught.value.detail("next_offset") == 12
 
 
-def test_good_batches_before_damage_are_handed_out() -> None:
+def test_valid_batches_before_a_corrupt_one_are_handed_out() -> None:
     chunk = chunk_of(FIRST + SECOND[:-1])
 
     batch = chunk.take(10, uncompressed_bytes_max=LIMIT)

@@ -1,4 +1,4 @@
-"""What is read of partitions that come and go; the rest is shown by consumers and members."""
+"""Fetcher with partitions that are assigned and revoked; see also the consumer and member tests."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ async def a_reader(time: MockClock) -> AsyncGenerator[Fetcher, None]:
         reader.close()
 
 
-async def test_what_is_staged_is_not_read_yet_but_can_be_sought(
+async def test_a_staged_partition_is_not_read_but_can_be_sought(
     autojump_clock: MockClock,
 ) -> None:
     async with a_reader(autojump_clock) as reader:
@@ -50,7 +50,7 @@ async def test_what_is_staged_is_not_read_yet_but_can_be_sought(
         assert (record.partition, record.offset) == (0, 2)
 
 
-async def test_of_what_is_stopped_nothing_more_is_handed_out_and_its_position_is_known(
+async def test_a_stopped_partition_hands_out_nothing_and_keeps_its_position(
     autojump_clock: MockClock,
 ) -> None:
     async with a_reader(autojump_clock) as reader:
@@ -71,7 +71,7 @@ async def test_of_what_is_stopped_nothing_more_is_handed_out_and_its_position_is
             reader.position(FIRST)
 
 
-async def test_what_was_lost_while_it_was_in_hand_cannot_be_vouched_for(
+async def test_a_batch_of_a_lost_partition_cannot_be_acknowledged(
     autojump_clock: MockClock,
 ) -> None:
     async with a_reader(autojump_clock) as reader:
@@ -84,7 +84,7 @@ async def test_what_was_lost_while_it_was_in_hand_cannot_be_vouched_for(
             reader.ack()
 
 
-async def test_what_is_in_hand_is_handed_out_again_after_a_rewind(
+async def test_a_rewind_hands_out_the_batch_in_flight_again(
     autojump_clock: MockClock,
 ) -> None:
     async with a_reader(autojump_clock) as reader:
@@ -99,7 +99,7 @@ async def test_what_is_in_hand_is_handed_out_again_after_a_rewind(
         assert (await anext(records)).offset == 1
 
 
-async def test_an_interruption_costs_no_record(autojump_clock: MockClock) -> None:
+async def test_an_interrupt_loses_no_record(autojump_clock: MockClock) -> None:
     async with a_reader(autojump_clock) as reader:
         reader.begin([SECOND])
         found: list[int] = []
@@ -111,7 +111,7 @@ async def test_an_interruption_costs_no_record(autojump_clock: MockClock) -> Non
         assert found == [0, 1, 2]
 
 
-async def test_records_are_held_back_while_they_may_not_be_handed_out(
+async def test_records_wait_while_may_hand_out_is_false(
     autojump_clock: MockClock,
 ) -> None:
     async with a_reader(autojump_clock) as reader:
@@ -128,7 +128,7 @@ async def test_records_are_held_back_while_they_may_not_be_handed_out(
         assert await reader.take(None) is not None
 
 
-async def test_an_error_that_was_left_for_the_application_is_raised(
+async def test_a_stored_failure_is_raised_by_the_next_read(
     autojump_clock: MockClock,
 ) -> None:
     async with a_reader(autojump_clock) as reader:
@@ -139,7 +139,7 @@ async def test_an_error_that_was_left_for_the_application_is_raised(
             await reader.take(None)
 
 
-async def test_a_member_reads_until_the_ends_of_what_it_still_has(
+async def test_a_member_reads_until_the_ends_of_its_current_partitions(
     autojump_clock: MockClock,
 ) -> None:
     async with a_reader(autojump_clock) as reader:
@@ -150,7 +150,7 @@ async def test_a_member_reads_until_the_ends_of_what_it_still_has(
         assert [record.partition async for record in records] == [1, 1, 1]
 
 
-async def test_a_member_that_has_nothing_yet_waits_for_its_share(
+async def test_a_member_without_partitions_waits_for_an_assignment(
     autojump_clock: MockClock,
 ) -> None:
     async with a_reader(autojump_clock) as reader, trio.open_nursery() as nursery:
@@ -168,7 +168,9 @@ async def test_a_member_that_has_nothing_yet_waits_for_its_share(
         assert len(found) == 5
 
 
-async def test_whoever_waits_for_hands_to_be_free_is_told(autojump_clock: MockClock) -> None:
+async def test_wait_finished_returns_when_the_batch_in_flight_is_processed(
+    autojump_clock: MockClock,
+) -> None:
     async with a_reader(autojump_clock) as reader, trio.open_nursery() as nursery:
         reader.begin([FIRST])
         records = reader.records(None)

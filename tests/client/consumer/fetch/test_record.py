@@ -48,7 +48,7 @@ FULL = Columns(
 VALUES_ONLY = Columns(3, values=[b"1", b"2", b"3"])
 
 
-def test_every_record_has_its_place_its_time_and_what_was_sent() -> None:
+def test_every_record_has_its_offset_timestamp_and_content() -> None:
     records = batch_of(FULL).records()
 
     assert records == [
@@ -58,7 +58,7 @@ def test_every_record_has_its_place_its_time_and_what_was_sent() -> None:
     ]
 
 
-def test_columns_that_were_not_sent_are_there_all_the_same() -> None:
+def test_absent_columns_have_default_values() -> None:
     batch = batch_of(VALUES_ONLY)
 
     assert len(batch) == 3
@@ -70,7 +70,7 @@ def test_columns_that_were_not_sent_are_there_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("likely", [(), ("values",), ("keys", "headers")])
-def test_a_column_that_nobody_was_likely_to_ask_for_is_there_all_the_same(
+def test_a_column_outside_of_the_decoder_is_decoded_on_access(
     likely: tuple[str, ...],
 ) -> None:
     batch = batch_of(FULL, decoder=ColumnDecoder(likely))
@@ -97,7 +97,7 @@ def test_a_part_that_is_everything_is_the_batch_itself() -> None:
     assert batch.between(10, 13) is batch
 
 
-def test_a_part_behind_the_end_is_empty() -> None:
+def test_a_part_after_the_end_is_empty() -> None:
     part = batch_of(FULL).between(13, None)
 
     assert (len(part), part.records()) == (0, [])
@@ -111,7 +111,7 @@ def test_gaps_left_by_compaction_are_no_records() -> None:
     assert list(batch.between(11, 19).values) == [b"2"]
 
 
-def test_a_batch_of_which_nothing_is_left_has_no_records_and_tells_where_to_go_on() -> None:
+def test_a_batch_emptied_by_compaction_has_the_next_offset() -> None:
     encoded = encode_empty(base_offset=10, end_offset=1_000_000, leader_epoch=0)
     header = parse_header(encoded)
     assert header is not None
@@ -131,7 +131,7 @@ def test_a_payload_larger_than_the_limit_is_not_unpacked() -> None:
         batch.records()
 
 
-def test_only_a_whole_batch_tells_that_its_values_are_equally_long() -> None:
+def test_only_a_whole_batch_has_even_bytes() -> None:
     batch = batch_of(VALUES_ONLY)
 
     even = batch.even_bytes("values")
@@ -146,7 +146,7 @@ def size_of_values(batch: RecordBatch) -> int | None:
 
 
 @pytest.mark.parametrize("ask", [RecordBatch.records, size_of_values])
-def test_what_cannot_be_read_says_where_it_is_whoever_asks(
+def test_an_undecodable_batch_raises_its_offset_on_every_access(
     ask: Callable[[RecordBatch], object],
 ) -> None:
     with pytest.raises(CorruptRecordError, match="orders/2: the batch at offset 10") as caught:

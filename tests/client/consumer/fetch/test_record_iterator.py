@@ -1,4 +1,4 @@
-"""Reading one by one from a source of batches."""
+"""Iteration over records and batches from a source of batches."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tidelog.wire.errors import CorruptRecordError
 
 
 class Source:
-    """Batches, and what was given back."""
+    """Source of batches, and the returned batches."""
 
     def __init__(self, *batches: RecordBatch) -> None:
         self.batches = list(batches)
@@ -34,7 +34,7 @@ def records_of(source: Source, cursor: RecordCursor) -> RecordIterator:
     return RecordIterator(source, source.given_back.append, cursor)
 
 
-async def test_records_come_batch_after_batch_until_there_are_no_more() -> None:
+async def test_records_are_iterated_batch_by_batch() -> None:
     source = Source(two_records(10), two_records(12))
 
     found = [record.offset async for record in records_of(source, RecordCursor())]
@@ -42,7 +42,7 @@ async def test_records_come_batch_after_batch_until_there_are_no_more() -> None:
     assert found == [10, 11, 12, 13]
 
 
-async def test_batches_come_until_there_are_no_more() -> None:
+async def test_batches_are_iterated_to_the_end() -> None:
     source = Source(two_records(10), two_records(12))
 
     found = [batch.base_offset async for batch in BatchIterator(source)]
@@ -50,7 +50,7 @@ async def test_batches_come_until_there_are_no_more() -> None:
     assert found == [10, 12]
 
 
-async def test_empty_batches_are_passed_over() -> None:
+async def test_empty_batches_are_skipped() -> None:
     source = Source(two_records(10).between(12, None), two_records(12))
 
     found = [record.offset async for record in records_of(source, RecordCursor())]
@@ -58,7 +58,7 @@ async def test_empty_batches_are_passed_over() -> None:
     assert found == [12, 13]
 
 
-async def test_what_was_not_handed_out_is_the_rest() -> None:
+async def test_the_rest_has_the_records_not_handed_out() -> None:
     cursor = RecordCursor()
     records = records_of(Source(two_records(10)), cursor)
 
@@ -82,7 +82,7 @@ async def test_a_stopped_cursor_hands_out_no_more_of_its_batch() -> None:
     assert (await anext(records)).offset == 12
 
 
-async def test_each_record_is_handed_out_or_given_back_whoever_holds_the_iterator() -> None:
+async def test_each_record_is_either_handed_out_or_returned() -> None:
     cursor = RecordCursor()
     cursor.begin(two_records(10))
     held = cursor.unread
@@ -94,7 +94,7 @@ async def test_each_record_is_handed_out_or_given_back_whoever_holds_the_iterato
     assert (list(rest.offsets), list(held)) == ([11], [])
 
 
-async def test_a_cursor_knows_what_it_handed_out_last() -> None:
+async def test_a_cursor_has_the_last_offset() -> None:
     cursor = RecordCursor()
     cursor.begin(two_records(10))
     assert (cursor.last_offset, cursor.unread_count) == (10, 2)
@@ -113,7 +113,7 @@ async def test_a_cursor_without_a_batch_has_no_rest() -> None:
     assert RecordCursor().rest() is None
 
 
-async def test_a_batch_that_cannot_be_unpacked_is_given_back() -> None:
+async def test_an_undecodable_batch_is_returned() -> None:
     bad = batch_of(Columns(2, values=[b"a", b"b"]), limit=1)
     source = Source(bad)
 
@@ -123,7 +123,7 @@ async def test_a_batch_that_cannot_be_unpacked_is_given_back() -> None:
     assert source.given_back == [bad]
 
 
-async def test_what_a_pause_returns_is_awaited_before_the_next_record() -> None:
+async def test_a_pause_is_awaited_before_the_next_record() -> None:
     waited: list[int] = []
 
     async def wait() -> None:
@@ -140,13 +140,13 @@ async def test_what_a_pause_returns_is_awaited_before_the_next_record() -> None:
 
 
 def in_hand(base_offset: int = 10) -> InFlightBatch:
-    """Return what a batch of two records leaves in hand."""
+    """Return the batch in flight after handing out a batch of two records."""
     held = InFlightBatch()
     held.take(batch_of(Columns(2, values=[b"a", b"b"]), base_offset=base_offset))
     return held
 
 
-def test_at_first_nothing_is_in_hand() -> None:
+def test_initially_no_batch_is_in_flight() -> None:
     assert (InFlightBatch().at, InFlightBatch().offset) == (None, None)
 
 
@@ -157,7 +157,7 @@ def test_a_batch_is_processed_as_a_whole() -> None:
     assert held.offset == 10
 
 
-def test_of_a_batch_that_is_read_record_by_record_all_but_the_last_are_processed() -> None:
+def test_record_by_record_all_but_the_last_record_are_processed() -> None:
     held = InFlightBatch()
     batch = batch_of(Columns(2, values=[b"a", b"b"]), base_offset=10)
     held.take(batch)
@@ -172,7 +172,7 @@ def test_of_a_batch_that_is_read_record_by_record_all_but_the_last_are_processed
     assert held.offset == 11
 
 
-def test_what_is_vouched_for_is_processed_until_the_next_is_taken() -> None:
+def test_an_acknowledged_batch_counts_as_processed() -> None:
     held = in_hand()
     held.ack(12)
     assert held.offset == 12
@@ -181,7 +181,7 @@ def test_what_is_vouched_for_is_processed_until_the_next_is_taken() -> None:
     assert held.offset == 4
 
 
-def test_what_is_put_down_is_not_in_hand() -> None:
+def test_a_finished_batch_is_not_in_flight() -> None:
     held = in_hand()
     held.revoke()
     assert held.is_revoked

@@ -1,4 +1,4 @@
-"""Which replica a consumer reads: the leader, a follower in sync, or one that is near."""
+"""Choice of the replica to fetch from: the leader, an in-sync follower, or the nearest."""
 
 import pytest
 
@@ -20,7 +20,7 @@ FOLLOWERS = ConsumerConfig(read_from="followers")
 def metadata(
     leader_id: int | None, in_sync: list[int] | None, *, without: int = 0
 ) -> MetadataCache:
-    """Return what is known of a topic with four such partitions."""
+    """Return metadata of a topic with four such partitions."""
     cache = MetadataCache()
     brokers = [
         BrokerAddress(node_id, f"host-{node_id}", 8433, domain)
@@ -44,34 +44,34 @@ def nearest(domain: str) -> ConsumerConfig:
     return ConsumerConfig(read_from="nearest", client_rack=domain)
 
 
-def test_the_leader_is_read_unless_something_else_is_said() -> None:
+def test_the_leader_is_read_by_default() -> None:
     assert chosen(metadata(1, [1, 2, 3]), ConsumerConfig()) == [None] * 4
 
 
-def test_partitions_are_spread_over_the_followers_that_are_in_sync() -> None:
+def test_partitions_are_spread_over_in_sync_followers() -> None:
     assert chosen(metadata(1, [1, 3, 2]), FOLLOWERS) == [2, 3, 2, 3]
     assert chosen(metadata(1, [1, 3]), FOLLOWERS) == [3] * 4
 
 
 @pytest.mark.parametrize("in_sync", [[1], [], None])
-def test_without_a_follower_in_sync_the_leader_is_read(in_sync: list[int] | None) -> None:
+def test_without_an_in_sync_follower_the_leader_is_read(in_sync: list[int] | None) -> None:
     assert chosen(metadata(1, in_sync), FOLLOWERS) == [None] * 4
 
 
-def test_a_broker_that_nobody_knows_is_not_chosen() -> None:
+def test_an_unknown_broker_is_not_chosen() -> None:
     assert chosen(metadata(1, [1, 2, 3], without=2), FOLLOWERS) == [3] * 4
 
 
-def test_the_nearest_is_in_the_same_failure_domain() -> None:
+def test_the_nearest_replica_is_in_the_same_rack() -> None:
     assert chosen(metadata(1, [1, 2, 3]), nearest("b")) == [2] * 4
     assert chosen(metadata(1, [1, 2, 3, 4]), nearest("b")) == [2, 4, 2, 4]
 
 
-def test_a_leader_that_is_near_is_read_itself() -> None:
+def test_a_leader_in_the_same_rack_is_read() -> None:
     assert chosen(metadata(2, [1, 2, 3, 4]), nearest("b")) == [None] * 4
 
 
-def test_where_nobody_is_near_the_leader_is_read() -> None:
+def test_without_a_replica_in_the_rack_the_leader_is_read() -> None:
     assert chosen(metadata(1, [1, 3]), nearest("b")) == [None] * 4
 
 
@@ -79,6 +79,6 @@ def test_without_a_leader_a_follower_can_still_be_read() -> None:
     assert chosen(metadata(None, [2]), FOLLOWERS) == [2] * 4
 
 
-def test_of_a_topic_that_is_not_known_nothing_is_known() -> None:
+def test_an_unknown_topic_has_no_follower() -> None:
     assert chosen(MetadataCache(), FOLLOWERS) == [None] * 4
     assert chosen(metadata(1, [1, 2]), FOLLOWERS, partitions=5)[4] is None

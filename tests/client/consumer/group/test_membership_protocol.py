@@ -1,6 +1,6 @@
-"""A member's side of a group: what it says, and what follows from what it hears.
+"""Membership protocol of a group member: its heartbeats, and the effects of replies.
 
-How it gets along with a coordinator in a bad world is shown in `tests/coordinator/groups`.
+`tests/coordinator/groups` tests it together with a coordinator and faults.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ def partitions(*numbers: int) -> tuple[GroupPartition, ...]:
 
 
 class Conversation:
-    """A member that talks to a test."""
+    """A member, with a test in the role of the coordinator."""
 
     def __init__(self, *, instance_id: str | None = None) -> None:
         settings = MemberSettings(group_id="billing", instance_id=instance_id, incarnation=7)
@@ -57,7 +57,7 @@ class Conversation:
         self.epoch = 0
 
     def heartbeat(self) -> HeartbeatDue:
-        """Wait until the member sends a heartbeat."""
+        """Return the next heartbeat of the member."""
         self.now = max(self.now, self.member.next_heartbeat_at())
         heartbeat = self.member.next_heartbeat(self.now)
         assert heartbeat is not None
@@ -84,7 +84,7 @@ class Conversation:
 
 
 def a_member(*numbers: int, instance_id: str | None = None) -> Conversation:
-    """Return a member that reads these partitions, and has said so."""
+    """Return a member that owns these partitions and has reported them."""
     talk = Conversation(instance_id=instance_id)
     talk.exchange([])
     talk.exchange(numbers, epoch=2)
@@ -92,7 +92,7 @@ def a_member(*numbers: int, instance_id: str | None = None) -> Conversation:
     return talk
 
 
-def test_the_first_heartbeat_joins_and_says_what_is_wanted() -> None:
+def test_the_first_heartbeat_joins_with_the_subscription() -> None:
     talk = Conversation()
 
     request, effects = talk.exchange([])
@@ -103,7 +103,7 @@ def test_the_first_heartbeat_joins_and_says_what_is_wanted() -> None:
     assert talk.member.may_process(talk.now)
 
 
-def test_what_is_assigned_is_taken_up_and_told() -> None:
+def test_an_assignment_is_acknowledged_in_the_next_heartbeat() -> None:
     talk = Conversation()
     talk.exchange([])
 
@@ -115,7 +115,7 @@ def test_what_is_assigned_is_taken_up_and_told() -> None:
     assert (request.member_epoch, request.assignment_revision) == (2, 2)
 
 
-def test_a_settled_member_says_nothing_that_the_group_knows() -> None:
+def test_a_stable_member_sends_no_known_fields() -> None:
     talk = a_member(0, 1)
 
     request, _ = talk.exchange(epoch=2)
@@ -123,7 +123,7 @@ def test_a_settled_member_says_nothing_that_the_group_knows() -> None:
     assert (request.owned, request.subscription) == (None, None)
 
 
-def test_heartbeats_come_in_their_interval_and_a_bit_early() -> None:
+def test_heartbeats_are_sent_slightly_before_their_interval() -> None:
     talk = a_member(0)
     before = talk.now
 
@@ -132,7 +132,7 @@ def test_heartbeats_come_in_their_interval_and_a_bit_early() -> None:
     assert 4.5 <= talk.now - before <= 5.0
 
 
-def test_one_heartbeat_is_under_way_at_a_time() -> None:
+def test_one_heartbeat_is_in_flight_at_a_time() -> None:
     talk = a_member(0)
     talk.heartbeat()
 
@@ -140,7 +140,7 @@ def test_one_heartbeat_is_under_way_at_a_time() -> None:
     assert talk.member.next_heartbeat_at() == float("inf")
 
 
-def test_what_is_taken_away_is_finished_first_and_left_out_at_once() -> None:
+def test_revoked_partitions_stay_owned_until_released() -> None:
     talk = a_member(0, 1, 2)
 
     _, effects = talk.exchange([0], epoch=2)
@@ -158,7 +158,7 @@ def test_what_is_taken_away_is_finished_first_and_left_out_at_once() -> None:
     assert request.owned == [TopicPartitions(ORDERS, [0])]
 
 
-def test_what_is_let_go_of_one_by_one_is_told_one_by_one() -> None:
+def test_partitions_released_one_by_one_are_reported_one_by_one() -> None:
     talk = a_member(0, 1, 2)
     talk.exchange([0], epoch=2)
 
@@ -168,7 +168,7 @@ def test_what_is_let_go_of_one_by_one_is_told_one_by_one() -> None:
     assert request.owned == [TopicPartitions(ORDERS, [0, 1])]
 
 
-def test_nothing_new_is_taken_up_before_the_old_is_let_go_of() -> None:
+def test_new_partitions_are_assigned_after_revoked_ones_are_released() -> None:
     talk = a_member(0)
 
     _, effects = talk.exchange([5], epoch=2)
@@ -177,7 +177,7 @@ def test_nothing_new_is_taken_up_before_the_old_is_let_go_of() -> None:
     assert talk.member.released(partitions(0), talk.now) == [PartitionsAssigned(partitions(5))]
 
 
-def test_what_was_let_go_of_while_a_heartbeat_was_under_way_is_told_right_after() -> None:
+def test_a_release_during_a_heartbeat_is_reported_right_after() -> None:
     talk = a_member(0, 1)
     talk.exchange([0], epoch=2)
     heartbeat = talk.heartbeat()
@@ -201,7 +201,7 @@ def test_a_reply_that_comes_too_late_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("error", [ConnectionLostError("gone"), NotLeaderError("not here")])
-def test_a_coordinator_that_cannot_be_reached_is_asked_again_soon_and_told_everything(
+def test_after_a_failed_heartbeat_the_next_one_is_full(
     error: TidelogError,
 ) -> None:
     talk = a_member(0)
@@ -215,7 +215,7 @@ def test_a_coordinator_that_cannot_be_reached_is_asked_again_soon_and_told_every
     assert talk.member.owned == set(partitions(0))
 
 
-def test_waits_grow_while_it_fails_and_end_when_it_does_not() -> None:
+def test_heartbeat_backoff_grows_and_is_reset() -> None:
     talk = a_member(0)
     waits: list[float] = []
     for _ in range(8):
@@ -226,7 +226,7 @@ def test_waits_grow_while_it_fails_and_end_when_it_does_not() -> None:
     assert max(waits) <= 3.0
 
 
-def test_a_member_that_is_not_answered_stops_before_others_may_begin() -> None:
+def test_an_unanswered_member_stops_before_its_partitions_are_reassigned() -> None:
     talk = a_member(0)
     sent_at = talk.now
     talk.fail(ConnectionLostError("gone"))
@@ -235,7 +235,7 @@ def test_a_member_that_is_not_answered_stops_before_others_may_begin() -> None:
     assert not talk.member.may_process(sent_at + 40.0)
 
 
-def test_a_member_that_is_answered_again_goes_on_with_what_it_has() -> None:
+def test_a_member_resumes_its_partitions_after_a_reply() -> None:
     talk = a_member(0)
     talk.now += 100
     assert not talk.member.may_process(talk.now)
@@ -247,7 +247,7 @@ def test_a_member_that_is_answered_again_goes_on_with_what_it_has() -> None:
     assert talk.member.owned == set(partitions(0))
 
 
-def test_who_is_fenced_loses_everything_and_joins_under_another_name() -> None:
+def test_a_fenced_member_loses_its_partitions_and_rejoins_with_a_new_id() -> None:
     talk = a_member(0, 1)
     old_id = talk.member.member_id
 
@@ -261,7 +261,7 @@ def test_who_is_fenced_loses_everything_and_joins_under_another_name() -> None:
     assert request.subscription == WANTED
 
 
-def test_a_static_member_that_was_fenced_comes_back_as_a_newer_one() -> None:
+def test_a_fenced_static_member_rejoins_with_a_higher_incarnation() -> None:
     talk = a_member(0, instance_id="one")
     before = talk.fail(UnknownMemberError("fenced"))
 
@@ -271,7 +271,7 @@ def test_a_static_member_that_was_fenced_comes_back_as_a_newer_one() -> None:
     assert (request.instance_id, request.incarnation) == ("one", 8)
 
 
-def test_what_was_being_let_go_of_by_a_fenced_member_is_nothing_any_more() -> None:
+def test_a_release_by_a_fenced_member_is_ignored() -> None:
     talk = a_member(0, 1)
     talk.exchange([0], epoch=2)
     talk.fail(UnknownMemberError("fenced"))
@@ -283,7 +283,7 @@ def test_what_was_being_let_go_of_by_a_fenced_member_is_nothing_any_more() -> No
 @pytest.mark.parametrize(
     "error", [FencedInstanceError("a newer one"), InvalidRequestError("no such assignor")]
 )
-def test_what_trying_again_does_not_cure_stops_the_member(error: TidelogError) -> None:
+def test_a_fatal_error_ends_the_membership(error: TidelogError) -> None:
     talk = a_member(0)
 
     assert talk.fail(error) == [PartitionsLost(partitions(0)), MembershipEnded(error)]
@@ -291,7 +291,7 @@ def test_what_trying_again_does_not_cure_stops_the_member(error: TidelogError) -
     assert talk.member.next_heartbeat(talk.now + 1000) is None
 
 
-def test_who_leaves_lets_go_of_everything_and_says_goodbye() -> None:
+def test_a_leaving_member_releases_its_partitions_and_leaves() -> None:
     talk = a_member(0, 1)
 
     assert talk.member.leave(talk.now) == [PartitionsRevoked(partitions(0, 1))]
@@ -303,7 +303,7 @@ def test_who_leaves_lets_go_of_everything_and_says_goodbye() -> None:
     assert effects == [MembershipEnded(None)]
 
 
-def test_a_static_member_that_restarts_goes_away_only() -> None:
+def test_a_restarting_static_member_leaves_temporarily() -> None:
     talk = a_member(instance_id="one")
 
     assert talk.member.leave(talk.now, is_restart=True) == []
@@ -313,21 +313,21 @@ def test_a_static_member_that_restarts_goes_away_only() -> None:
     assert (request.instance_id, request.incarnation) == ("one", 7)
 
 
-def test_a_goodbye_that_is_lost_is_not_waited_for() -> None:
+def test_a_lost_leave_request_is_not_retried() -> None:
     talk = a_member()
     talk.member.leave(talk.now)
 
     assert talk.fail(ConnectionLostError("gone")) == [MembershipEnded(None)]
 
 
-def test_who_never_joined_leaves_without_a_word() -> None:
+def test_a_member_that_never_joined_sends_no_leave_request() -> None:
     talk = Conversation()
 
     assert talk.member.leave(talk.now) == [MembershipEnded(None)]
     assert talk.member.is_over
 
 
-def test_who_is_fenced_while_leaving_has_left() -> None:
+def test_a_member_fenced_while_leaving_has_left() -> None:
     talk = a_member(0)
     talk.member.leave(talk.now)
 
@@ -337,7 +337,7 @@ def test_who_is_fenced_while_leaving_has_left() -> None:
     ]
 
 
-def test_nothing_is_taken_up_while_leaving() -> None:
+def test_a_leaving_member_gets_no_assignment() -> None:
     talk = a_member(0)
     talk.member.leave(talk.now)
 
@@ -345,7 +345,7 @@ def test_nothing_is_taken_up_while_leaving() -> None:
     assert talk.member.released(partitions(0), talk.now) == []
 
 
-def test_a_new_subscription_is_told_at_once_and_until_it_is_heard() -> None:
+def test_a_new_subscription_is_sent_at_once_until_it_is_acknowledged() -> None:
     talk = a_member(0)
     heartbeat = talk.heartbeat()
     wanted = Subscription(pattern="ord*")
@@ -361,7 +361,7 @@ def test_a_new_subscription_is_told_at_once_and_until_it_is_heard() -> None:
     assert talk.exchange(epoch=2)[0].subscription is None
 
 
-def test_an_application_at_work_says_how_long() -> None:
+def test_a_busy_application_announces_its_poll_interval() -> None:
     talk = a_member(0)
     talk.member.busy(talk.now + 60.0)
 
@@ -376,7 +376,7 @@ def test_commits_of_one_membership_are_numbered() -> None:
     assert [talk.member.next_commit_sequence() for _ in range(3)] == [1, 2, 3]
 
 
-def test_who_takes_time_to_let_go_while_leaving_does_not_hurry() -> None:
+def test_a_slow_release_while_leaving_keeps_the_heartbeat_interval() -> None:
     talk = a_member(0)
     talk.member.leave(talk.now)
 
@@ -385,7 +385,7 @@ def test_who_takes_time_to_let_go_while_leaving_does_not_hurry() -> None:
     assert talk.member.next_heartbeat_at() > talk.now + 4.0
 
 
-def test_a_heartbeat_is_hurried_when_something_is_to_be_told() -> None:
+def test_hurry_sends_the_next_heartbeat_at_once() -> None:
     talk = a_member(0)
 
     talk.member.hurry(talk.now)
@@ -393,7 +393,7 @@ def test_a_heartbeat_is_hurried_when_something_is_to_be_told() -> None:
     assert talk.member.next_heartbeat_at() == talk.now
 
 
-def test_the_lease_ends_when_records_may_not_be_handed_out_any_more() -> None:
+def test_records_are_not_handed_out_after_the_lease_end() -> None:
     member = a_member(0).member
 
     assert member.may_process(member.lease_end - 0.001)
@@ -401,7 +401,9 @@ def test_the_lease_ends_when_records_may_not_be_handed_out_any_more() -> None:
 
 
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, LEAVE_EPOCH), ("a", STATIC_LEAVE_EPOCH)])
-def test_who_has_no_time_leaves_with_a_word(instance_id: str | None, epoch: int) -> None:
+def test_an_abandoned_membership_returns_a_leave_request(
+    instance_id: str | None, epoch: int
+) -> None:
     talk = Conversation(instance_id=instance_id)
     talk.exchange([0])
 
@@ -413,5 +415,5 @@ def test_who_has_no_time_leaves_with_a_word(instance_id: str | None, epoch: int)
     assert talk.member.abandon() is None
 
 
-def test_who_never_spoke_has_no_goodbye_to_say() -> None:
+def test_an_abandoned_membership_without_heartbeats_has_no_leave_request() -> None:
     assert Conversation().member.abandon() is None

@@ -1,4 +1,4 @@
-"""Cancelling scheduled messages, also when the answer is lost."""
+"""Cancellation of scheduled messages, with lost replies."""
 
 import pytest
 from trio.testing import MockClock
@@ -36,7 +36,7 @@ async def test_a_scheduled_message_is_cancelled_while_it_is_delayed_and_not_afte
             await queue.cancel(message.message_id)
 
 
-async def test_of_several_messages_it_is_said_which_could_not_be_cancelled(
+async def test_a_batch_cancellation_reports_each_failed_message(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1, 2)) as (queue, _):
@@ -61,7 +61,7 @@ async def test_of_several_messages_it_is_said_which_could_not_be_cancelled(
                 await queue.cancel(wrong)
 
 
-async def test_that_it_is_cancelled_already_is_success_when_the_answer_was_lost(
+async def test_cancelling_again_after_a_lost_reply_succeeds(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):

@@ -1,4 +1,4 @@
-"""A journal is told as what happened to each message."""
+"""History of messages, from the entries of a journal."""
 
 from tests.golden.queue_journal import FRAMES
 from tidelog.client.queue.inspect.history import EventKind, HistoryEvent, QueueHistory
@@ -56,7 +56,7 @@ def test_each_message_of_a_receive_is_an_event_with_its_holder_and_count() -> No
     assert second.offset == 12
 
 
-def test_what_follows_a_receive_says_who_had_the_message_and_how_often_it_was_received() -> None:
+def test_events_after_a_receive_have_its_holder_and_count() -> None:
     history = QueueHistory()
     told(history, Received(1, [(10, 2)], NOW_MS, "w-1"))
     told(history, Received(2, [(10, 1)], NOW_MS, "w-2"))
@@ -79,7 +79,7 @@ def test_what_follows_a_receive_says_who_had_the_message_and_how_often_it_was_re
     assert events[0].lease_id == 2
 
 
-def test_a_message_that_was_given_back_was_not_received() -> None:
+def test_a_returned_message_does_not_count_as_received() -> None:
     history = QueueHistory()
     told(history, Received(1, [(10, 1)], NOW_MS, "w-1"))
     told(history, Received(2, [(10, 1)], NOW_MS, "w-2"))
@@ -91,7 +91,7 @@ def test_a_message_that_was_given_back_was_not_received() -> None:
     assert history.received(10) == (0, "")
 
 
-def test_a_receive_that_is_repeated_is_told_of_its_messages_and_not_counted() -> None:
+def test_a_repeated_receive_is_an_event_that_does_not_count() -> None:
     history = QueueHistory()
     told(history, Received(1, [(10, 2)], NOW_MS, "w-1", b"attempt"))
 
@@ -101,7 +101,7 @@ def test_a_receive_that_is_repeated_is_told_of_its_messages_and_not_counted() ->
     assert told(history, ReceiveRepeated(b"unknown", NOW_MS)) == []
 
 
-def test_a_dead_letter_keeps_its_count_until_it_is_moved_or_comes_back() -> None:
+def test_a_dead_letter_keeps_its_count_until_it_is_moved_or_returns() -> None:
     history = QueueHistory()
     told(history, Received(1, [(10, 1)], NOW_MS, "w-1"))
 
@@ -120,7 +120,7 @@ def test_a_dead_letter_keeps_its_count_until_it_is_moved_or_comes_back() -> None
     assert (events[1].reason, events[1].message_count) == ("too large", 1)
 
 
-def test_what_names_no_messages_is_one_event() -> None:
+def test_an_entry_about_many_messages_is_one_event() -> None:
     history = QueueHistory()
     told(history, Received(1, [(10, 2)], NOW_MS, "w-1"))
 
@@ -148,7 +148,7 @@ def test_what_names_no_messages_is_one_event() -> None:
     assert all(each.offset is None for each in events)
 
 
-def test_what_is_purged_or_sought_away_from_begins_anew() -> None:
+def test_a_purge_or_seek_resets_the_history_of_messages() -> None:
     history = QueueHistory()
     told(history, Received(1, [(10, 2)], NOW_MS, "w-1"), Purged(11))
     assert [history.received(offset)[0] for offset in (10, 11)] == [0, 1]
@@ -158,7 +158,7 @@ def test_what_is_purged_or_sought_away_from_begins_anew() -> None:
     assert history.received(11) == (0, "")
 
 
-def test_messages_that_nobody_received_have_events_too() -> None:
+def test_unreceived_messages_have_events() -> None:
     history = QueueHistory()
 
     events = told(
@@ -178,7 +178,7 @@ def test_messages_that_nobody_received_have_events_too() -> None:
     assert all(each.lease_id is None for each in events)
 
 
-def test_a_snapshot_tells_nothing_and_says_what_had_happened() -> None:
+def test_a_snapshot_restores_state_without_events() -> None:
     history = QueueHistory()
     began = SnapshotStarted(
         20, 9, 1, [], None, [Attempt(b"one", 8, ((12, 1),), NOW_MS - 5, NOW_MS + 30)]
@@ -203,7 +203,7 @@ def test_a_snapshot_tells_nothing_and_says_what_had_happened() -> None:
     assert shown(told(history, ReceiveRepeated(b"two", NOW_MS))) == [("repeat", 10, 3, "w-8")]
 
 
-def test_a_snapshot_that_was_not_ended_says_nothing() -> None:
+def test_an_incomplete_snapshot_is_ignored() -> None:
     history = QueueHistory()
     told(history, Received(1, [(10, 1)], NOW_MS, "w-1"))
     told(history, SnapshotStarted(20, 9, 1, []))
@@ -224,7 +224,7 @@ def test_every_kind_of_entry_is_understood() -> None:
     assert kinds == set(EventKind)
 
 
-def test_receives_that_cannot_be_repeated_any_more_are_forgotten() -> None:
+def test_expired_attempts_are_removed() -> None:
     history = QueueHistory()
     told(history, Received(1, [(10, 1)], NOW_MS, "", b"old"))
 

@@ -1,4 +1,4 @@
-"""The history of a queue is read where its journals are led."""
+"""History reader: fetches from the leaders of the journals."""
 
 import pytest
 from trio.testing import MockClock
@@ -40,7 +40,7 @@ async def test_a_message_is_followed_from_its_first_receive_to_its_end(
         assert [each.kind for each in await queue.history(2)] == [EventKind.DELETE] * 2
 
 
-async def test_events_of_all_partitions_come_by_time(autojump_clock: MockClock) -> None:
+async def test_events_of_all_partitions_are_sorted_by_time(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock, partitions=3) as (_, queue):
         await fill(queue, 30)
         while messages := await queue.receive(4):
@@ -58,7 +58,7 @@ async def test_events_of_all_partitions_come_by_time(autojump_clock: MockClock) 
         assert {each.partition for each in events} == {0, 1, 2}
 
 
-async def test_who_begins_in_the_middle_knows_what_came_before(
+async def test_a_history_from_the_middle_knows_earlier_receives(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 500)
@@ -75,7 +75,7 @@ async def test_who_begins_in_the_middle_knows_what_came_before(
         assert await queue.history(since_ms=whole[-1].time_ms + 60_000) == []
 
 
-async def test_a_new_leader_that_does_not_know_yet_what_is_committed_is_asked_again(
+async def test_a_new_leader_without_high_watermark_is_asked_again(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):

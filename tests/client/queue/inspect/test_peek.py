@@ -1,4 +1,4 @@
-"""Looking at messages of a queue takes none of them, and does not count."""
+"""Peek: returns messages without receiving them, and does not count."""
 
 import pytest
 import trio
@@ -10,7 +10,7 @@ from tidelog.wire.errors import UnknownQueueError, UnknownTopicError
 from tidelog.wire.messages.queues import MessageState
 
 
-async def test_messages_are_seen_with_their_states(autojump_clock: MockClock) -> None:
+async def test_a_peek_returns_messages_with_their_states(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock, partitions=2) as (client, queue):
         await fill(queue, 10)
         await queue.send(b"later", key=b"key 1", delay=60)
@@ -38,7 +38,7 @@ async def test_messages_are_seen_with_their_states(autojump_clock: MockClock) ->
         assert len(await queue.receive(100)) == 7, "looking took nothing"
 
 
-async def test_partitions_are_looked_at_where_they_are_served(autojump_clock: MockClock) -> None:
+async def test_a_peek_asks_the_leader_of_each_partition(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
         await fill(queue, 2500)
         assert len(await queue.peek(10_000)) == 2500, "page by page"
@@ -47,7 +47,7 @@ async def test_partitions_are_looked_at_where_they_are_served(autojump_clock: Mo
         assert len(await queue.peek(10_000)) == 2500
 
 
-async def test_dead_letters_that_have_nowhere_to_go_are_seen_here(
+async def test_dead_letters_without_a_target_are_listed(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -58,11 +58,11 @@ async def test_dead_letters_that_have_nowhere_to_go_are_seen_here(
         assert (dead.record.value, dead.reason) == (messages[0].value, "no such flight")
 
 
-async def test_letters_of_other_queues_are_not_ours(autojump_clock: MockClock) -> None:
+async def test_dead_letters_of_other_queues_are_not_listed(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock) as (client, queue):
         dead = await made(client, "dead")
         await client.admin.alter_queue("work", set={"dead_letter_queue": "dead"})
-        await dead.send(b"somebody wrote this here")
+        await dead.send(b"written here")
         fresh = client.queue("work")
         assert await fresh.dead_letters() == []
         with pytest.raises(UnknownQueueError):
@@ -70,7 +70,7 @@ async def test_letters_of_other_queues_are_not_ours(autojump_clock: MockClock) -
         assert await queue.peek() == []
 
 
-async def test_a_dead_letter_tells_where_it_comes_from_and_goes_back_there(
+async def test_a_dead_letter_has_its_origin_and_is_redriven_there(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (client, queue):
@@ -108,7 +108,7 @@ async def test_a_dead_letter_tells_where_it_comes_from_and_goes_back_there(
 
 
 @pytest.mark.statement("b55")
-async def test_a_dead_letter_that_moves_meanwhile_is_seen_once(
+async def test_a_dead_letter_moved_between_peeks_is_listed_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with work_queue(autojump_clock) as (client, queue):

@@ -1,4 +1,4 @@
-"""Of a FIFO group one message is at work at a time, and none overtakes."""
+"""FIFO dispatch: one message of a group at a time, and none overtakes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,18 +18,18 @@ def begun(order: FifoDispatch[str]) -> list[str]:
     return [order.begin() for _ in range(order.ready_count)]
 
 
-def test_items_without_a_group_may_all_begin() -> None:
+def test_items_without_a_group_are_all_ready() -> None:
     assert begun(order_of("-1", "-2", "-3")) == ["-1", "-2", "-3"]
 
 
-def test_of_each_group_the_first_one_may_begin() -> None:
+def test_the_first_item_of_each_group_is_ready() -> None:
     order = order_of("a1", "a2", "b1", "a3", "b2")
 
     assert begun(order) == ["a1", "b1"]
     assert order.behind_count == 3
 
 
-def test_the_next_one_may_begin_when_the_first_one_is_done() -> None:
+def test_the_next_item_of_a_group_is_ready_after_the_first_is_done() -> None:
     order = order_of("a1", "a2", "b1", "a3")
     begun(order)
 
@@ -38,7 +38,7 @@ def test_the_next_one_may_begin_when_the_first_one_is_done() -> None:
     assert begun(order) == ["a2"]
 
 
-def test_what_comes_while_one_of_its_group_is_at_work_waits() -> None:
+def test_a_later_item_waits_for_its_group() -> None:
     order = order_of("a1")
     begun(order)
     order.put("a2", "a")
@@ -49,7 +49,7 @@ def test_what_comes_while_one_of_its_group_is_at_work_waits() -> None:
     assert begun(order) == ["a2"]
 
 
-def test_a_group_of_which_all_is_done_begins_anew() -> None:
+def test_a_finished_group_starts_again() -> None:
     order = order_of("a1")
     begun(order)
     order.go_on("a")
@@ -59,7 +59,7 @@ def test_a_group_of_which_all_is_done_begins_anew() -> None:
     assert begun(order) == ["a2"]
 
 
-def test_what_stands_behind_one_that_is_not_done_is_taken_out() -> None:
+def test_items_behind_a_failed_one_are_removed() -> None:
     order = order_of("a1", "a2", "b1", "a3", "b2")
     begun(order)
 
@@ -70,7 +70,7 @@ def test_what_stands_behind_one_that_is_not_done_is_taken_out() -> None:
     assert order.behind_count == 1
 
 
-def test_what_has_no_group_holds_up_nobody() -> None:
+def test_items_without_a_group_block_no_others() -> None:
     order = order_of("-1", "-2")
     order.begin()
 
@@ -80,7 +80,7 @@ def test_what_has_no_group_holds_up_nobody() -> None:
     assert begun(order) == ["-2"]
 
 
-def test_all_that_has_not_begun_can_be_taken_out() -> None:
+def test_clear_returns_all_items_not_started() -> None:
     order = order_of("a1", "-1", "a2", "a3", "b1")
     order.begin()
 
@@ -89,7 +89,7 @@ def test_all_that_has_not_begun_can_be_taken_out() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["put", "done", "failed"]))))
-def test_nothing_overtakes_whatever_happens(steps: list[tuple[str, str]]) -> None:
+def test_no_item_overtakes_in_its_group(steps: list[tuple[str, str]]) -> None:
     order: FifoDispatch[tuple[str, int]] = FifoDispatch()
     waiting: dict[str, list[int]] = {"a": [], "b": [], "c": []}
     at_work: dict[str, int] = {}
@@ -110,4 +110,4 @@ def test_nothing_overtakes_whatever_happens(steps: list[tuple[str, str]]) -> Non
             assert waiting[name].pop(0) == found, "in order"
             at_work[name] = found
         assert order.behind_count == sum(map(len, waiting.values()))
-        assert all(name in at_work for name, found in waiting.items() if found), "nobody is stuck"
+        assert all(name in at_work for name, found in waiting.items() if found), "no group is stuck"

@@ -1,4 +1,4 @@
-"""Messages of a worker are extended in good time, whatever happens to those of others."""
+"""Lease extender: extends messages in time, independently of other brokers."""
 
 import pytest
 import trio
@@ -14,13 +14,13 @@ from tidelog.wire.protocol import api
 
 
 class Settling:
-    """What brokers are asked to settle."""
+    """Settlement requests at the brokers."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.hanging: set[int] = set()
         """Nodes that do not answer."""
         self.extensions: list[tuple[int, int | None]] = []
-        """Nodes that were asked to extend messages, and for how many milliseconds."""
+        """Nodes that were asked to extend messages, with the milliseconds."""
         self._cluster = cluster
         cluster.answers[api.SETTLE] = self._answer  # type: ignore[index]
 
@@ -37,7 +37,7 @@ class Settling:
 
 
 def delay_next(queue: Queue, seconds: float) -> None:
-    """Let the next messages take so long on their way to whoever receives them."""
+    """Delay the delivery of the next messages to their receiver."""
     receiver = vars(queue)["_receiver"]
     receive = receiver.receive
 
@@ -52,7 +52,7 @@ def delay_next(queue: Queue, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("visibility_timeout", [None, 10.0])
-async def test_a_broker_that_hangs_costs_nobody_the_messages_of_another_one(
+async def test_a_hanging_broker_does_not_lose_leases_of_another(
     autojump_clock: MockClock, visibility_timeout: float | None
 ) -> None:
     async with queue_of(autojump_clock, visibility_timeout=10) as (queue, cluster):
@@ -75,7 +75,7 @@ async def test_a_broker_that_hangs_costs_nobody_the_messages_of_another_one(
             nursery.cancel_scope.cancel()
 
 
-async def test_a_lease_is_extended_by_what_is_left_of_it_when_it_arrives(
+async def test_a_lease_is_extended_at_half_of_its_remaining_time(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -99,7 +99,7 @@ async def test_a_lease_is_extended_by_what_is_left_of_it_when_it_arrives(
         assert await left(queue) == (0, 0)
 
 
-async def test_no_handler_begins_with_a_message_whose_lease_is_over(
+async def test_no_handler_starts_a_message_with_an_expired_lease(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -120,7 +120,7 @@ async def test_no_handler_begins_with_a_message_whose_lease_is_over(
         assert counts == [2]
 
 
-async def test_a_worker_that_says_nothing_extends_by_what_the_queue_says(
+async def test_a_worker_extends_by_the_visibility_timeout_of_the_queue(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,), visibility_timeout=10) as (queue, cluster):
@@ -142,7 +142,7 @@ async def test_a_worker_that_says_nothing_extends_by_what_the_queue_says(
         assert set(settling.extensions) == {(1, 10_000)}
 
 
-async def test_an_extension_that_fails_is_tried_again_before_the_lease_is_over(
+async def test_a_failed_extension_is_retried_before_the_lease_ends(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):

@@ -1,4 +1,4 @@
-"""Messages of queues: names, origins, receipt handles, and what a receive brought."""
+"""Messages of queues: ids, origins, receipt handles, and decoding of receives."""
 
 from collections.abc import Sequence
 
@@ -35,16 +35,16 @@ ORIGIN = (
 )
 
 
-def test_a_dead_letter_says_where_it_comes_from_and_why() -> None:
+def test_a_dead_letter_has_its_origin_and_reason() -> None:
     origin = origin_of(ORIGIN)
     assert origin == ("work", "orders", 3, 17, 5, 1000, 2000, "käse", 500)
 
 
-def test_other_messages_come_from_nowhere() -> None:
+def test_other_messages_have_no_origin() -> None:
     assert origin_of([("trace", b"1")]) is None
 
 
-def test_an_origin_that_somebody_else_wrote_does_no_harm() -> None:
+def test_forged_origin_headers_are_tolerated() -> None:
     origin = origin_of([("tidelog.origin.queue", b"\xff"), ("tidelog.receive_count", b"many")])
     assert origin is not None
     assert (origin.queue, origin.receive_count, origin.reason) == ("\ufffd", 0, "")
@@ -53,7 +53,7 @@ def test_an_origin_that_somebody_else_wrote_does_no_harm() -> None:
     assert origin.receive_count == 0
 
 
-async def test_what_is_done_with_a_message_is_told_by_its_lease() -> None:
+async def test_settlements_of_a_message_go_through_its_lease() -> None:
     asked: list[tuple[Sequence[ReceivedPlace], Disposition]] = []
 
     async def settle(places: Sequence[ReceivedPlace], verdict: Disposition) -> None:
@@ -72,7 +72,7 @@ async def test_what_is_done_with_a_message_is_told_by_its_lease() -> None:
     ]
 
 
-def test_a_release_without_a_delay_leaves_it_to_the_queue() -> None:
+def test_a_release_without_a_delay_uses_the_queue_backoff() -> None:
     assert giving_up(None, "").delay_ms is None
     assert giving_up(0, "").delay_ms == 0
     assert extension(0.0004).delay_ms == 0
@@ -82,11 +82,11 @@ PLACE = ReceivedPlace(3, 1_000_000, b"receipt \x00\xff\xfe")
 HANDLE = handle_of(PLACE)
 
 
-def test_a_handle_says_again_what_it_was_made_of() -> None:
+def test_a_receipt_handle_round_trips() -> None:
     assert place_of(HANDLE) == PLACE
 
 
-def test_a_handle_can_stand_in_an_address_and_in_a_shell() -> None:
+def test_a_receipt_handle_is_url_safe() -> None:
     assert HANDLE.replace("-", "").replace("_", "").isalnum()
 
 
@@ -94,18 +94,18 @@ def test_a_handle_can_stand_in_an_address_and_in_a_shell() -> None:
     "text",
     ["", "garbage", "käse", "=", HANDLE + "=", " " + HANDLE, HANDLE + "!", "a" * 100, "gA"],
 )
-def test_what_is_no_handle_is_refused_and_shown(text: str) -> None:
+def test_an_invalid_receipt_handle_is_refused_and_shown(text: str) -> None:
     with pytest.raises(InvalidReceiptError, match="is no receipt handle; use one from a receive"):
         place_of(text)
 
 
-def test_a_handle_that_was_cut_off_is_refused() -> None:
+def test_a_truncated_receipt_handle_is_refused() -> None:
     for length in range(len(HANDLE)):
         with pytest.raises(InvalidReceiptError):
             place_of(HANDLE[:length])
 
 
-def test_a_changed_character_is_refused_or_means_something_else() -> None:
+def test_a_changed_receipt_handle_is_refused_or_differs() -> None:
     for position in range(len(HANDLE)):
         for letter in "Aa0-_":
             changed = HANDLE[:position] + letter + HANDLE[position + 1 :]
@@ -143,7 +143,7 @@ def seen(messages: list[Message]) -> list[tuple[int, bytes | None, int]]:
     return [(each.offset, each.value, each.receive_count) for each in messages]
 
 
-def test_only_what_was_received_is_taken_from_whole_batches() -> None:
+def test_only_received_records_are_taken_from_batches() -> None:
     content = batch(0, 10) + batch(10, 10)
     runs = received((3, 2, 1), (8, 4, 2), (19, 1, 1))
 
@@ -156,7 +156,7 @@ def test_only_what_was_received_is_taken_from_whole_batches() -> None:
     assert missing_places(runs, messages) == []
 
 
-def test_records_that_did_not_come_are_known_as_missing() -> None:
+def test_missing_records_of_a_receive_are_detected() -> None:
     runs = received((3, 2, 1), (18, 4, 1))
 
     messages = messages_of(AT, runs, batch(0, 20), lease=LEASE)
@@ -166,7 +166,7 @@ def test_records_that_did_not_come_are_known_as_missing() -> None:
     assert len(places_of(runs)) == 6
 
 
-def test_a_batch_that_is_damaged_is_not_believed() -> None:
+def test_a_corrupt_batch_of_a_receive_is_detected() -> None:
     content = bytearray(batch(0, 10))
     content[-1] ^= 1
     with pytest.raises(CorruptRecordError):

@@ -1,4 +1,4 @@
-"""Joining large messages, as far as there is memory for them."""
+"""Reassembler: joins large messages within a limit of memory."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from tidelog.wire.errors import (
 )
 
 
-async def test_a_receive_joins_no_more_than_is_allowed_for_and_gives_back_the_rest(
+async def test_a_receive_joins_up_to_max_value_bytes_and_returns_the_rest(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -35,7 +35,7 @@ async def test_a_receive_joins_no_more_than_is_allowed_for_and_gives_back_the_re
 
 
 @pytest.mark.parametrize("is_fifo", [False, True])
-async def test_whoever_is_cancelled_while_a_message_is_joined_gives_it_back(
+async def test_cancelling_a_join_returns_the_message(
     autojump_clock: MockClock, *, is_fifo: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hang(*_: object, **__: object) -> bytes:
@@ -55,8 +55,10 @@ async def test_whoever_is_cancelled_while_a_message_is_joined_gives_it_back(
         assert (message.value, message.receive_count) == (LONG, 1)
 
 
-@pytest.mark.parametrize("failure", [None, ConnectError("nobody"), CorruptRecordError("damaged")])
-async def test_whoever_is_cancelled_while_others_are_given_back_gives_back_all(
+@pytest.mark.parametrize(
+    "failure", [None, ConnectError("no broker"), CorruptRecordError("damaged")]
+)
+async def test_cancelling_while_messages_are_returned_returns_all(
     autojump_clock: MockClock, failure: TidelogError | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object, **__: object) -> bytes:
@@ -83,7 +85,7 @@ async def test_whoever_is_cancelled_while_others_are_given_back_gives_back_all(
 
 
 @pytest.mark.parametrize("first", [LONG, b"short"])
-async def test_messages_that_were_joined_do_not_lose_their_lease_to_one_that_cannot_be_read(
+async def test_joined_messages_keep_their_lease_beside_an_unreadable_one(
     autojump_clock: MockClock, first: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     join = ChunkReader.join
@@ -109,7 +111,7 @@ async def test_messages_that_were_joined_do_not_lose_their_lease_to_one_that_can
         assert {each.receive_count for each in rest} == {1}
 
 
-async def test_a_message_is_read_as_a_stream_by_whoever_does_not_want_it_in_memory(
+async def test_a_large_message_is_read_as_a_stream(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -129,7 +131,7 @@ async def test_a_message_is_read_as_a_stream_by_whoever_does_not_want_it_in_memo
         assert await parts(short) == [5]
 
 
-async def test_a_message_whose_chunks_the_topic_has_deleted_says_so(
+async def test_a_message_with_deleted_chunks_raises_message_body_lost(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (client, queue):

@@ -1,4 +1,4 @@
-"""Receives that begin at the same time: as one request, and each with what it asked for."""
+"""Receive coalescer: one request for concurrent receives, and the share of each."""
 
 from collections import Counter
 from functools import partial
@@ -19,7 +19,7 @@ from tidelog.wire.protocol import api
 async def _received(
     queue: Queue, calls: int, max_messages: int, *, wait_s: float = 20
 ) -> list[list[Message]]:
-    """Return what calls get that begin at the same time."""
+    """Return the messages of receives that start at the same time."""
     found: list[list[Message]] = []
 
     async def receive() -> None:
@@ -31,7 +31,7 @@ async def _received(
     return found
 
 
-async def test_receives_that_begin_together_are_one_request(autojump_clock: MockClock) -> None:
+async def test_concurrent_receives_are_one_request(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):
         await fill(queue, 40)
         cluster.fronts[1].asked.clear()
@@ -44,7 +44,7 @@ async def test_receives_that_begin_together_are_one_request(autojump_clock: Mock
         assert everything == Counter(b"%d" % n for n in range(40))
 
 
-async def test_what_is_settled_of_one_receive_at_the_same_time_is_one_settlement(
+async def test_concurrent_settlements_of_one_receive_are_one_settlement(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):
@@ -67,7 +67,7 @@ async def test_what_is_settled_of_one_receive_at_the_same_time_is_one_settlement
         assert await left(queue) == (0, 0)
 
 
-async def test_what_those_do_next_who_were_served_together_goes_together(
+async def test_receives_answered_together_are_coalesced_again(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):
@@ -87,7 +87,9 @@ async def test_what_those_do_next_who_were_served_together_goes_together(
         assert await left(queue) == (0, 0)
 
 
-async def test_who_gets_nothing_of_what_came_goes_on_waiting(autojump_clock: MockClock) -> None:
+async def test_a_coalesced_receive_without_messages_keeps_waiting(
+    autojump_clock: MockClock,
+) -> None:
     async with queue_of(autojump_clock, (1,), visibility_timeout=600) as (queue, _):
         found: list[bytes | None] = []
         ends: list[float] = []
@@ -110,7 +112,9 @@ async def test_who_gets_nothing_of_what_came_goes_on_waiting(autojump_clock: Moc
         assert await left(queue) == (0, 4)
 
 
-async def test_an_empty_queue_is_empty_for_all_who_ask_at_once(autojump_clock: MockClock) -> None:
+async def test_an_empty_queue_returns_nothing_to_all_coalesced_receives(
+    autojump_clock: MockClock,
+) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
         await queue.receive(wait=0)
         before = {node_id: len(front.asked) for node_id, front in cluster.fronts.items()}
@@ -121,7 +125,7 @@ async def test_an_empty_queue_is_empty_for_all_who_ask_at_once(autojump_clock: M
             assert len(front.asked) - before[node_id] <= 3
 
 
-async def test_receives_that_want_different_things_go_alone(autojump_clock: MockClock) -> None:
+async def test_receives_with_different_options_are_not_coalesced(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):
         await fill(queue, 40)
         asked = cluster.receives
@@ -135,7 +139,7 @@ async def test_receives_that_want_different_things_go_alone(autojump_clock: Mock
         assert wanted == [(60_000, 6), (70_000, 6)]
 
 
-async def test_no_request_is_for_more_than_some_messages_unless_one_call_wants_more(
+async def test_a_coalesced_request_is_limited_in_messages(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):
@@ -147,7 +151,7 @@ async def test_no_request_is_for_more_than_some_messages_unless_one_call_wants_m
         assert sum(map(len, await _received(queue, 1, 300))) == 300
 
 
-async def test_each_attempt_of_a_fifo_queue_goes_alone(autojump_clock: MockClock) -> None:
+async def test_fifo_receive_attempts_are_not_coalesced(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock, (1,), fifo=True) as (queue, cluster):
         await fill(queue, 10)
         asked = cluster.receives
@@ -158,7 +162,7 @@ async def test_each_attempt_of_a_fifo_queue_goes_alone(autojump_clock: MockClock
 
 
 @pytest.mark.parametrize("number", [0, 2])
-async def test_a_call_that_is_cancelled_takes_nothing_from_the_others(
+async def test_a_cancelled_coalesced_receive_does_not_affect_others(
     autojump_clock: MockClock, number: int
 ) -> None:
     async with queue_of(autojump_clock, (1,), visibility_timeout=600) as (queue, _):
@@ -184,7 +188,7 @@ async def test_a_call_that_is_cancelled_takes_nothing_from_the_others(
         assert {message.receive_count for message in rest} == {1}
 
 
-async def test_when_all_are_cancelled_before_they_ask_the_next_call_is_served(
+async def test_after_all_coalesced_receives_are_cancelled_the_next_is_served(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,), visibility_timeout=600) as (queue, _):
@@ -200,7 +204,7 @@ async def test_when_all_are_cancelled_before_they_ask_the_next_call_is_served(
         assert len(await drain(queue)) == 4
 
 
-async def test_a_caller_that_is_cancelled_when_its_messages_come_gives_them_back(
+async def test_a_receive_cancelled_on_arrival_returns_its_messages(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with queue_of(autojump_clock, (1,), visibility_timeout=600) as (queue, _):
@@ -217,7 +221,7 @@ async def test_a_caller_that_is_cancelled_when_its_messages_come_gives_them_back
                 found.extend(await queue.receive(1, wait=20))
 
         monkeypatch.setattr(receiver, "on_complete", land_and_cancel)
-        # Who of them asks, and who goes on first then, is a matter of luck.
+        # The scheduler decides which of them asks, and which continues first.
         for _ in range(20):
             found: list[Message] = []
             scope = trio.CancelScope()
@@ -231,7 +235,7 @@ async def test_a_caller_that_is_cancelled_when_its_messages_come_gives_them_back
             await queue.purge()
 
 
-async def test_an_error_is_told_to_all_who_asked_and_to_each_its_own(
+async def test_each_coalesced_receive_raises_its_own_copy_of_an_error(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):

@@ -1,4 +1,4 @@
-"""Receiving from queues that several brokers serve: leaders that move, brokers that die or stop."""
+"""Receiver with several brokers: leader changes, crashes and shutdowns."""
 
 from typing import cast
 
@@ -23,7 +23,7 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import AnyApi
 
 
-async def test_messages_of_several_brokers_are_received_and_settled_at_theirs(
+async def test_messages_are_received_and_settled_at_their_brokers(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1, 2, 3)) as (queue, cluster):
@@ -38,7 +38,7 @@ async def test_messages_of_several_brokers_are_received_and_settled_at_theirs(
             assert front.asked.count(api.SETTLE) == 1  # type: ignore[arg-type]
 
 
-async def test_a_receive_takes_no_more_than_is_wanted_from_all_together(
+async def test_a_receive_takes_at_most_max_messages_from_all_brokers(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, _):
@@ -50,7 +50,7 @@ async def test_a_receive_takes_no_more_than_is_wanted_from_all_together(
         assert sum(each.in_flight for each in counts) == 35
 
 
-async def test_waiting_at_an_idle_queue_costs_one_request_to_each_broker(
+async def test_a_long_poll_costs_one_request_per_broker(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
@@ -64,7 +64,7 @@ async def test_waiting_at_an_idle_queue_costs_one_request_to_each_broker(
             assert [each.key.name for each in front.asked] == ["RECEIVE"]
 
 
-async def test_a_broker_that_stops_while_a_long_receive_waits_is_doubted_in_good_time(
+async def test_a_broker_that_stops_during_a_long_poll_is_detected_early(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
@@ -86,14 +86,14 @@ async def test_a_broker_that_stops_while_a_long_receive_waits_is_doubted_in_good
         assert trio.current_time() < 40
 
 
-async def test_another_broker_is_first_each_time(autojump_clock: MockClock) -> None:
+async def test_receives_rotate_the_first_broker(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock) as (queue, _):
         await fill(queue, 40)
         firsts = [(await queue.receive(1))[0].partition for _ in range(4)]
         assert firsts in ([0, 1, 0, 1], [1, 0, 1, 0])
 
 
-async def test_a_broker_is_asked_for_another_partition_first_each_time(
+async def test_receives_rotate_the_first_partition(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1, 2, 3)) as (queue, cluster):
@@ -113,7 +113,7 @@ async def test_a_broker_is_asked_for_another_partition_first_each_time(
         assert sorted(asked) == [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
 
 
-async def test_what_comes_too_late_from_another_broker_is_given_back_and_does_not_count(
+async def test_late_messages_are_returned_and_do_not_count(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, visibility_timeout=600) as (queue, _):
@@ -135,7 +135,7 @@ async def test_what_comes_too_late_from_another_broker_is_given_back_and_does_no
         assert {message.receive_count for message in rest} == {1}
 
 
-async def test_a_receive_that_is_cancelled_gives_back_what_it_has(
+async def test_a_cancelled_receive_returns_its_messages(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, visibility_timeout=600) as (queue, cluster):
@@ -153,7 +153,7 @@ async def test_a_receive_that_is_cancelled_gives_back_what_it_has(
 
 
 @pytest.mark.parametrize("silent", [1, 2])
-async def test_what_one_broker_has_does_not_wait_for_another_one_that_is_silent(
+async def test_messages_do_not_wait_for_a_silent_broker(
     autojump_clock: MockClock, silent: int
 ) -> None:
     async with queue_of(autojump_clock, visibility_timeout=600) as (queue, cluster):
@@ -167,7 +167,7 @@ async def test_what_one_broker_has_does_not_wait_for_another_one_that_is_silent(
             assert trio.current_time() - began < 3
 
 
-async def test_a_leader_that_changes_is_followed_without_an_error(
+async def test_a_leader_change_is_followed_without_an_error(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
@@ -182,7 +182,7 @@ async def test_a_leader_that_changes_is_followed_without_an_error(
 
 
 @pytest.mark.parametrize("trouble", ["killed", "refusing", "frozen"])
-async def test_a_broker_in_trouble_is_replaced_while_somebody_waits(
+async def test_a_failed_broker_is_replaced_during_a_long_poll(
     autojump_clock: MockClock, trouble: str
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
@@ -215,7 +215,7 @@ async def test_a_broker_in_trouble_is_replaced_while_somebody_waits(
         assert await drain(queue) == []
 
 
-async def test_nobody_hears_of_brokers_that_are_away_for_a_moment(
+async def test_short_broker_outages_raise_no_error(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):
@@ -239,7 +239,7 @@ async def test_nobody_hears_of_brokers_that_are_away_for_a_moment(
         assert await drain(queue) == []
 
 
-async def test_a_queue_that_nobody_serves_is_an_error_after_a_while_and_not_nothing(
+async def test_a_queue_without_a_leader_raises_an_error_after_request_timeout(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
@@ -257,7 +257,7 @@ async def test_a_queue_that_nobody_serves_is_an_error_after_a_while_and_not_noth
         assert await queue.receive(wait=0), "what the others have is handed out"
 
 
-async def test_a_broker_that_has_not_heard_of_a_partition_is_asked_again(
+async def test_a_broker_that_does_not_know_a_partition_yet_is_asked_again(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster), trio.open_nursery() as nursery:
@@ -278,7 +278,7 @@ async def test_a_broker_that_has_not_heard_of_a_partition_is_asked_again(
         await queue.delete_batch(messages)
 
 
-async def test_what_waiting_does_not_cure_is_raised_at_once(autojump_clock: MockClock) -> None:
+async def test_a_fatal_error_is_raised_at_once(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
         await queue.counts()
         cluster.fronts[2].refusal = LogOfflineError("its disk failed")
@@ -287,14 +287,14 @@ async def test_what_waiting_does_not_cure_is_raised_at_once(autojump_clock: Mock
         assert trio.current_time() < 1
 
 
-async def test_a_queue_that_is_found_again_too_late_is_an_error_and_no_defect(
+async def test_a_queue_described_too_late_raises_an_error(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
         await queue.counts()
 
         async def refuse(_: int, message: object) -> object:
-            raise NotLeaderError(f"somebody else is to be asked {message}")
+            raise NotLeaderError(f"another node leads {message}")
 
         async def describe_late(_: int, message: object) -> object:
             await trio.sleep(29.99)
@@ -304,12 +304,12 @@ async def test_a_queue_that_is_found_again_too_late_is_an_error_and_no_defect(
 
         cluster.answers[api.RECEIVE] = refuse  # type: ignore[index]
         cluster.answers[api.DESCRIBE_QUEUES] = describe_late  # type: ignore[index]
-        with pytest.raises(NotLeaderError, match="somebody else"):
+        with pytest.raises(NotLeaderError, match="another node"):
             await queue.receive(wait=0)
 
 
 @pytest.mark.parametrize("wait_s", [0, 3])
-async def test_a_silent_broker_lets_nobody_ask_the_others_again_and_again(
+async def test_a_silent_broker_causes_no_busy_polling_of_others(
     autojump_clock: MockClock, wait_s: int
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
@@ -324,7 +324,7 @@ async def test_a_silent_broker_lets_nobody_ask_the_others_again_and_again(
         assert cluster.fronts[1].asked.count(api.RECEIVE) == 1  # type: ignore[arg-type]
 
 
-async def test_what_was_in_the_way_and_is_not_any_more_is_no_error_of_a_long_receive(
+async def test_a_recovered_failure_is_no_error_of_a_long_poll(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
@@ -340,14 +340,14 @@ async def test_what_was_in_the_way_and_is_not_any_more_is_no_error_of_a_long_rec
             assert await queue.receive(wait=60) == []
 
 
-async def test_what_arrives_while_others_are_looked_for_is_not_asked_for_again_and_given_back(
+async def test_messages_arriving_during_a_lookup_are_not_requested_again(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, fifo=True) as (queue, cluster):
         assert await queue.receive(wait=1) == []
         group = next(each for each in map(str.encode, "abcd") if partition_for_key(each, 2) == 0)
         cluster.fronts[2].refused = {api.ApiKey.RECEIVE}
-        cluster.fronts[2].refusal = NotLeaderError("somebody else leads now")
+        cluster.fronts[2].refusal = NotLeaderError("another node leads now")
 
         async def describe_late(_: int, message: object) -> object:
             await trio.sleep(1)
@@ -364,7 +364,7 @@ async def test_what_arrives_while_others_are_looked_for_is_not_asked_for_again_a
             cluster.answers[api.DESCRIBE_QUEUES] = describe_late  # type: ignore[index]
             nursery.start_soon(receive)
             await trio.sleep(0.5)
-            await queue.send(b"while it is asked who leads", group=group)
+            await queue.send(b"during the lookup", group=group)
         cluster.fronts[2].refusal = None
         await trio.sleep(2)
 

@@ -1,4 +1,4 @@
-"""Settling messages at several brokers, also when answers are lost."""
+"""Settler with several brokers, with lost replies."""
 
 import pytest
 import trio
@@ -26,7 +26,7 @@ from tidelog.wire.messages.queues import SettleAction, SettleRequest
 from tidelog.wire.protocol import api
 
 
-async def test_a_message_is_deleted_although_the_answer_was_lost(
+async def test_a_delete_with_a_lost_reply_succeeds(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,), require_latest_receipt="on") as (queue, cluster):
@@ -50,7 +50,7 @@ async def test_a_message_is_deleted_although_the_answer_was_lost(
         assert [message.value for message in await queue.receive()] == [b"1"]
 
 
-async def test_a_deletion_that_is_repeated_is_no_success_if_the_message_is_dead_by_then(
+async def test_a_retried_delete_of_a_dead_letter_fails(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):
@@ -74,7 +74,7 @@ async def test_a_deletion_that_is_repeated_is_no_success_if_the_message_is_dead_
         assert asked == 2
 
 
-async def test_what_many_tasks_settle_at_the_same_time_goes_together(
+async def test_concurrent_settlements_share_requests(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):
@@ -87,7 +87,7 @@ async def test_what_many_tasks_settle_at_the_same_time_goes_together(
         assert await drain(queue) == []
 
 
-async def test_a_partition_that_nobody_leads_holds_up_no_other(autojump_clock: MockClock) -> None:
+async def test_a_partition_without_a_leader_delays_no_other(autojump_clock: MockClock) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
         await fill(queue, 10)
         messages = await queue.receive(100)
@@ -107,7 +107,7 @@ async def test_a_partition_that_nobody_leads_holds_up_no_other(autojump_clock: M
         assert done == [0, 1]
 
 
-async def test_what_is_given_up_at_once_does_not_hide_what_becomes_of_the_rest(
+async def test_a_failed_operation_does_not_hide_the_others(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
@@ -128,7 +128,7 @@ async def test_what_is_given_up_at_once_does_not_hide_what_becomes_of_the_rest(
         assert kinds == [NotLeaderError] * 5 + [InvalidReceiptError] * 5
 
 
-async def test_nobody_waits_for_ever_for_a_broker_that_does_not_come_back(
+async def test_a_settlement_at_a_dead_broker_fails_after_request_timeout(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
@@ -144,7 +144,7 @@ async def test_nobody_waits_for_ever_for_a_broker_that_does_not_come_back(
         assert all(isinstance(e, ConnectionLostError) for e in caught.value.errors.values())
 
 
-async def test_no_request_settles_more_than_some_messages_unless_they_are_of_one_receive(
+async def test_a_settle_request_is_limited_in_messages(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_settler, "_MESSAGES_MAX", 5)
@@ -162,11 +162,11 @@ async def test_no_request_settles_more_than_some_messages_unless_they_are_of_one
         messages = [each for size in (2, 7, 3, 2, 3) for each in await queue.receive(size)]
         await queue.delete_batch(messages)
 
-        assert sorted(counts) == [2, 3, 5, 7]  # Two requests are under way at a time.
+        assert sorted(counts) == [2, 3, 5, 7]  # Two requests are in flight at a time.
         assert await drain(queue) == []
 
 
-async def test_a_settlement_says_the_messages_of_a_receive_in_runs(
+async def test_a_settlement_encodes_offsets_as_runs(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):
@@ -185,7 +185,7 @@ async def test_a_settlement_says_the_messages_of_a_receive_in_runs(
         assert [each.runs for each in asked[0].settlements] == [[(0, 2), (4, 2)]]
 
 
-async def test_a_handle_of_a_partition_that_is_not_there_is_refused(
+async def test_a_receipt_handle_of_an_unknown_partition_is_refused(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, _):
@@ -226,16 +226,16 @@ async def cancel_all_but_the_last(queue: Queue) -> bool:
     return is_cancelled
 
 
-async def test_when_who_sends_for_all_is_cancelled_the_others_are_served(
+async def test_cancelling_the_sending_call_does_not_affect_other_settlements(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, _):
-        # Tasks may run in an order in which the requests are never seen to wait.
+        # Tasks may run in an order in which requests are never seen to wait.
         while not await cancel_all_but_the_last(queue):
             pass
 
 
-async def test_a_broker_that_does_not_answer_is_called_so_and_each_caller_has_its_own_error(
+async def test_an_unanswered_settle_request_raises_a_timeout_for_each_caller(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,)) as (queue, cluster):
@@ -265,7 +265,7 @@ async def test_a_broker_that_does_not_answer_is_called_so_and_each_caller_has_it
 PLACE = ReceivedPlace(1, 7, b"receipt")
 
 
-def test_what_is_watched_is_remembered_when_it_is_settled() -> None:
+def test_a_watched_message_records_its_settlement() -> None:
     settled = SettledMessages()
     settled.watch(PLACE)
     assert settled.action_of(PLACE) is None
@@ -284,7 +284,7 @@ def test_an_extension_settles_nothing() -> None:
     assert settled.action_of(PLACE) is None
 
 
-def test_another_delivery_of_a_message_is_another_one() -> None:
+def test_another_delivery_of_a_message_is_not_watched() -> None:
     settled = SettledMessages()
     settled.watch(PLACE)
 
@@ -294,7 +294,7 @@ def test_another_delivery_of_a_message_is_another_one() -> None:
     assert settled.action_of(PLACE) is None
 
 
-def test_nothing_is_remembered_that_nobody_watches() -> None:
+def test_an_unwatched_message_records_nothing() -> None:
     settled = SettledMessages()
     settled.note(1, b"receipt", [7], action=SettleAction.DELETE)
     settled.watch(PLACE)

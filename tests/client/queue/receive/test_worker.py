@@ -1,4 +1,4 @@
-"""Workers hand messages to a function, keep them while it runs, and settle them by its outcome."""
+"""Worker: calls a handler with messages, extends their leases, and settles them."""
 
 from itertools import pairwise
 
@@ -35,7 +35,7 @@ async def test_every_message_is_handled_once_and_deleted(autojump_clock: MockClo
         assert await left(queue) == (0, 0)
 
 
-async def test_no_more_handlers_run_at_a_time_than_were_asked_for(
+async def test_concurrency_limits_running_handlers(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -60,7 +60,7 @@ async def test_no_more_handlers_run_at_a_time_than_were_asked_for(
         assert 10 <= trio.current_time() < 12
 
 
-async def test_a_message_is_kept_while_its_handler_runs_for_long(
+async def test_a_message_stays_in_flight_during_a_long_handler(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, visibility_timeout=10) as (_, queue):
@@ -78,7 +78,7 @@ async def test_a_message_is_kept_while_its_handler_runs_for_long(
         assert await left(queue) == (0, 0)
 
 
-async def test_a_handler_that_fails_has_its_message_released_with_the_reason(
+async def test_a_failing_handler_releases_its_message_with_the_reason(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, retry_backoff="7s") as (_, queue):
@@ -103,7 +103,7 @@ async def test_a_handler_that_fails_has_its_message_released_with_the_reason(
         assert await left(queue) == (0, 0)
 
 
-async def test_an_error_that_no_repetition_cures_makes_a_dead_letter_at_once(
+async def test_an_error_in_reject_on_makes_a_dead_letter_at_once(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (client, queue):
@@ -127,7 +127,7 @@ async def test_an_error_that_no_repetition_cures_makes_a_dead_letter_at_once(
         assert await left(queue) == (0, 0)
 
 
-async def test_what_a_handler_settles_itself_is_left_as_it_is(autojump_clock: MockClock) -> None:
+async def test_a_message_settled_by_its_handler_is_left_as_it_is(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock) as (_, queue):
         await fill(queue, 2)
         handled = 0
@@ -145,7 +145,7 @@ async def test_what_a_handler_settles_itself_is_left_as_it_is(autojump_clock: Mo
         assert await left(queue) == (1, 0)
 
 
-async def test_a_worker_that_is_stopped_finishes_and_gives_back_what_it_has_not_begun(
+async def test_a_stopped_worker_finishes_and_returns_messages_not_started(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, visibility_timeout=600) as (_, queue):
@@ -165,7 +165,7 @@ async def test_a_worker_that_is_stopped_finishes_and_gives_back_what_it_has_not_
         assert {message.receive_count for message in messages} == {1}
 
 
-async def test_a_worker_that_is_cancelled_gives_everything_back_at_once(
+async def test_a_cancelled_worker_returns_all_messages_at_once(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, visibility_timeout=600) as (_, queue):
@@ -178,7 +178,7 @@ async def test_a_worker_that_is_cancelled_gives_everything_back_at_once(
         assert counts == [1] * 18 + [2] * 2, "only what was begun counts"
 
 
-async def test_a_handler_whose_message_was_lost_is_cancelled(autojump_clock: MockClock) -> None:
+async def test_a_handler_with_a_lost_lease_is_cancelled(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock, visibility_timeout=60) as (_, queue):
         await fill(queue, 1)
         seen: list[bytes | None] = []
@@ -204,7 +204,7 @@ async def test_a_worker_ends_when_its_queue_is_deleted(autojump_clock: MockClock
         await client.admin.delete_queue("work")
 
 
-async def test_an_idle_worker_starts_with_a_message_as_soon_as_it_comes(
+async def test_an_idle_worker_starts_a_new_message_at_once(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, partitions=2) as (_, queue):
@@ -220,7 +220,7 @@ async def test_an_idle_worker_starts_with_a_message_as_soon_as_it_comes(
             worker.stop()
 
 
-def test_settings_that_make_no_sense_are_refused_together() -> None:
+def test_invalid_worker_settings_are_refused_together() -> None:
     with pytest.raises(ConfigError, match="worker: concurrency is from 1 to 1000; wait must be"):
         WorkerConfig(concurrency=0, wait=0)
 
@@ -244,7 +244,7 @@ def test_a_reason_has_type_message_and_traceback_and_is_not_too_long() -> None:
     assert "list[int]().pop()" in reason
 
 
-async def test_an_error_whose_text_is_no_unicode_does_not_end_the_worker(
+async def test_an_error_text_with_surrogates_does_not_end_the_worker(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -267,7 +267,7 @@ async def test_an_error_whose_text_is_no_unicode_does_not_end_the_worker(
         assert dead.reason.startswith("FileNotFoundError: [Errno 2] No such file: 'caf\\udce9.txt'")
 
 
-async def test_a_handler_that_is_not_async_ends_the_worker_instead_of_killing_all_messages(
+async def test_a_handler_that_is_not_async_ends_the_worker_without_dead_letters(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
@@ -285,7 +285,7 @@ def test_only_exceptions_can_be_rejected_on(classes: object) -> None:
         WorkerConfig(reject_on=classes)  # type: ignore[arg-type]
 
 
-async def test_what_a_handler_settles_by_its_handle_is_left_as_it_is(
+async def test_a_message_settled_by_its_receipt_handle_is_left_as_it_is(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (client, queue):

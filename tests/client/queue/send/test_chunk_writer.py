@@ -1,4 +1,4 @@
-"""Sending what is longer than a record may be, from wherever it comes."""
+"""Chunk writer: large messages from bytes, files and streams."""
 
 import io
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ async def pieces(value: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-async def test_what_is_long_may_come_from_files_and_from_streams(
+async def test_a_large_message_may_be_a_file_or_a_stream(
     autojump_clock: MockClock, partitions: int
 ) -> None:
     async with work_queue(autojump_clock, partitions=partitions) as (_, queue):
@@ -37,7 +37,7 @@ async def test_what_is_long_may_come_from_files_and_from_streams(
         assert {message.value for (message,) in found} == {LONG, b"short", b""}
 
 
-async def test_what_is_no_source_of_bytes_is_refused(autojump_clock: MockClock) -> None:
+async def test_an_invalid_source_of_bytes_is_refused(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock) as (_, queue):
         for value in ("text", 7, [b"a"]):
             with pytest.raises(TypeError):
@@ -47,7 +47,7 @@ async def test_what_is_no_source_of_bytes_is_refused(autojump_clock: MockClock) 
         assert await left(queue) == (0, 0)
 
 
-async def test_a_topic_that_takes_short_records_only_takes_long_messages_all_the_same(
+async def test_a_topic_with_a_low_max_message_bytes_accepts_large_messages(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (client, _):
@@ -63,7 +63,7 @@ async def test_a_topic_that_takes_short_records_only_takes_long_messages_all_the
         assert (first.value, second.value) == (value, LONG)
 
 
-async def test_what_is_too_long_for_its_topic_goes_in_chunks_among_others(
+async def test_a_value_above_max_message_bytes_of_a_batch_is_sent_in_chunks(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (client, _):
@@ -80,7 +80,7 @@ async def test_what_is_too_long_for_its_topic_goes_in_chunks_among_others(
         assert sorted(received) == sorted([*mixed, mixed[1], b"two"])
 
 
-async def test_a_sender_that_is_cancelled_leaves_no_message(autojump_clock: MockClock) -> None:
+async def test_a_cancelled_sender_of_chunks_leaves_no_message(autojump_clock: MockClock) -> None:
     async def for_ever() -> AsyncIterator[bytes]:
         while True:
             await trio.sleep(1)
@@ -99,7 +99,7 @@ async def test_a_sender_that_is_cancelled_leaves_no_message(autojump_clock: Mock
         assert await left(queue) == (0, 0)
 
 
-async def test_what_is_longer_than_a_message_may_be_is_refused(
+async def test_a_message_above_the_maximum_length_is_refused(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidelog.client.queue.send.chunk_writer.LARGE_MESSAGE_BYTES_MAX", 2 * MiB)
@@ -109,7 +109,7 @@ async def test_what_is_longer_than_a_message_may_be_is_refused(
         assert await queue.receive(wait=0) == []
 
 
-async def test_a_large_message_that_nobody_takes_does_not_keep_others_of_its_batch(
+async def test_a_failed_large_message_does_not_fail_others_of_its_batch(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock) as (queue, cluster):
@@ -131,7 +131,7 @@ async def test_a_large_message_that_nobody_takes_does_not_keep_others_of_its_bat
         assert values(await queue.receive(visibility_timeout=600)) == [b"first", b"third"]
 
 
-async def test_what_is_acknowledged_stays_so_when_others_cannot_be_cut_after_all(
+async def test_acknowledged_messages_stay_so_when_others_cannot_be_chunked(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""What may be sent to a queue, and as which record."""
+"""Fields of outgoing messages, and their records."""
 
 import pytest
 import trio
@@ -18,7 +18,7 @@ from tidelog.client.queue.send.message_fields import (
 from tidelog.wire.errors import InvalidRequestError
 
 
-def test_what_concerns_queues_is_in_headers_behind_those_of_the_sender() -> None:
+def test_queue_headers_follow_the_headers_of_the_sender() -> None:
     message = OutgoingMessage(
         value=b"v", key=b"k", headers=[("trace", b"1")], delay=1.5, priority=2, deduplication_id="ä"
     )
@@ -34,21 +34,24 @@ def test_what_concerns_queues_is_in_headers_behind_those_of_the_sender() -> None
     )
 
 
-def test_a_message_that_asks_for_nothing_is_a_record_like_any_other() -> None:
+def test_a_message_without_fields_is_a_plain_record() -> None:
     assert record_of(OutgoingMessage(value=b"v"), "orders", now_ms=1).headers == ()
 
 
 @pytest.mark.parametrize(
     ("message", "complaint"),
     [
-        (OutgoingMessage(value=b"v", delay=-1), "delay must be a number of seconds from 0 on, not -1"),
+        (
+            OutgoingMessage(value=b"v", delay=-1),
+            "delay must be a number of seconds from 0 on, not -1",
+        ),
         (OutgoingMessage(value=b"v", priority=-1), "a priority is a number from 0 on, not -1"),
         (OutgoingMessage(value=b"v", deduplication_id=""), "has 1 to 128 bytes, not 0"),
         (OutgoingMessage(value=b"v", deduplication_id="a" * 129), "has 1 to 128 bytes, not 129"),
         (OutgoingMessage(value=b"v", headers=[("tidelog.x", b"")]), "'tidelog.x' is one"),
     ],
 )
-def test_what_makes_no_sense_is_refused(message: OutgoingMessage, complaint: str) -> None:
+def test_invalid_values_are_refused(message: OutgoingMessage, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         record_of(message, "orders", now_ms=0)
 
@@ -67,14 +70,14 @@ def test_what_makes_no_sense_is_refused(message: OutgoingMessage, complaint: str
         (OutgoingMessage(value=b"v", key=b"k", priority=1), True, "and no priorities"),
     ],
 )
-def test_each_kind_of_queue_has_rules_of_its_own(
+def test_fifo_and_standard_queues_refuse_different_fields(
     message: OutgoingMessage, is_fifo: bool, complaint: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=complaint):
         check_for_kind(message, is_fifo=is_fifo)
 
 
-def test_both_kinds_take_what_is_right_for_them() -> None:
+def test_fifo_and_standard_queues_accept_their_fields() -> None:
     message = OutgoingMessage(value=b"v", delay=9.0, priority=1)
     check_for_kind(message, is_fifo=False, has_priorities=True)
     check_for_kind(OutgoingMessage(value=b"v", key=b"k", delay=0), is_fifo=True)
@@ -90,7 +93,7 @@ def test_group_and_key_are_the_same_thing() -> None:
 
 
 @pytest.mark.statement("b33")
-def test_a_message_of_a_fifo_queue_that_asks_for_no_delay_gets_that_of_the_queue() -> None:
+def test_a_fifo_message_with_delay_0_gets_the_delivery_delay_of_the_queue() -> None:
     """Statement 33."""
     message = OutgoingMessage(value=b"v", group=b"g", delay=0)
 
@@ -115,7 +118,7 @@ def test_values_alone_are_plain_unless_one_is_large(
     assert is_plain(messages) is expected
 
 
-async def test_a_queue_without_lanes_takes_no_priorities_and_nothing_is_sent(
+async def test_a_queue_without_priorities_refuses_a_priority(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (client, queue):

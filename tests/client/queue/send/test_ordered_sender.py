@@ -1,6 +1,6 @@
-"""Sending to queues whose brokers look at each message, also when answers are lost."""
+"""Ordered sender to queues whose brokers inspect messages, with lost replies."""
 
-# Looks into clients, which nobody else has to.
+# Uses private attributes of clients.
 # pyright: reportPrivateUsage=false
 
 from random import Random
@@ -41,7 +41,7 @@ async def all_of(queue: Queue) -> list[Message]:
     return found
 
 
-async def test_a_message_that_was_sent_before_is_told_where_it_is(
+async def test_a_duplicate_send_returns_the_receipt_of_the_original(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, fifo=True) as (_, queue):
@@ -55,7 +55,7 @@ async def test_a_message_that_was_sent_before_is_told_where_it_is(
         assert message.timestamp_ms == first.timestamp_ms == again.timestamp_ms
 
 
-async def test_in_one_batch_some_may_have_been_sent_before(autojump_clock: MockClock) -> None:
+async def test_a_batch_may_contain_duplicates(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock, fifo=True, content_based_deduplication="on") as (
         _,
         queue,
@@ -67,10 +67,10 @@ async def test_in_one_batch_some_may_have_been_sent_before(autojump_clock: MockC
         assert values(await drain(queue)) == [b"%d" % number for number in range(5)]
 
 
-async def test_a_message_is_sent_once_although_its_answer_was_lost(
+async def test_a_fifo_send_with_a_lost_reply_is_stored_once(
     autojump_clock: MockClock,
 ) -> None:
-    """With an id or without, and though leaders change meanwhile."""
+    """With an id or without, and with leader changes meanwhile."""
     async with queue_of(autojump_clock, (1, 2), fifo=True) as (queue, cluster):
         await queue.send(b"before", group=b"g")
         for number in range(6):
@@ -83,7 +83,7 @@ async def test_a_message_is_sent_once_although_its_answer_was_lost(
         assert values(await all_of(queue)) == [b"before"] + [b"%d" % n for n in range(6)]
 
 
-async def test_what_many_tasks_send_goes_together_in_a_few_requests(
+async def test_concurrent_fifo_sends_share_requests(
     autojump_clock: MockClock,
 ) -> None:
     random = Random(1)
@@ -105,10 +105,10 @@ async def test_what_many_tasks_send_goes_together_in_a_few_requests(
         assert cluster.fronts[1].asked.count(api.SEND) <= 20  # type: ignore[arg-type]
 
 
-async def test_batches_of_a_group_that_are_sent_one_behind_the_other_stay_in_order(
+async def test_consecutive_batches_of_a_group_stay_in_order(
     autojump_clock: MockClock,
 ) -> None:
-    """While several are under way, and answers are lost, and leaders change."""
+    """With several in flight, lost replies, and leader changes."""
     async with queue_of(autojump_clock, (1, 2), fifo=True) as (queue, cluster):
         async with trio.open_nursery() as nursery:
             for number in range(10):
@@ -125,7 +125,7 @@ async def test_batches_of_a_group_that_are_sent_one_behind_the_other_stay_in_ord
         assert [int(each or b"") for each in values(await all_of(queue))] == list(range(100))
 
 
-async def test_what_is_too_large_fails_alone(autojump_clock: MockClock) -> None:
+async def test_a_message_too_large_fails_alone_in_a_fifo_batch(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
         await client.admin.create_topic("work", 1, config={"max_message_bytes": "20kB"})
         queue = await made(client, "work", fifo=True, topic="work")
@@ -142,22 +142,22 @@ async def test_what_is_too_large_fails_alone(autojump_clock: MockClock) -> None:
         assert await queue.send_batch([]) == []
 
 
-async def test_a_sender_that_its_partition_has_forgotten_begins_anew(
+async def test_a_fifo_sender_recovers_from_a_forgotten_producer(
     autojump_clock: MockClock,
 ) -> None:
-    """As it does when nothing was sent for a day."""
+    """This happens after a day without sends."""
     async with work_queue(autojump_clock, fifo=True) as (_, queue):
         await queue.send(b"one", group=b"g")
-        (lane,) = queue._publisher._ordered_sender()._streams.values()
-        assert lane.identity is not None
-        lane.identity = msgspec.structs.replace(lane.identity, producer_id=1 << 40)
+        (stream,) = queue._publisher._ordered_sender()._streams.values()
+        assert stream.identity is not None
+        stream.identity = msgspec.structs.replace(stream.identity, producer_id=1 << 40)
 
         await queue.send_batch(numbered(2))
 
         assert values(await all_of(queue)) == [b"one", b"0", b"1"]
 
 
-async def test_what_a_queue_does_not_take_is_one_clear_line(autojump_clock: MockClock) -> None:
+async def test_a_refused_fifo_message_raises_one_line(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock, fifo=True) as (client, queue):
         with pytest.raises(InvalidRequestError, match="a message to a FIFO queue needs a group"):
             await queue.send(b"v", deduplication_id="1")
@@ -166,11 +166,11 @@ async def test_what_a_queue_does_not_take_is_one_clear_line(autojump_clock: Mock
             await plain.send(b"v", deduplication_id="1")
 
 
-async def test_who_sends_too_much_is_slowed_down_and_loses_nothing(
+async def test_a_throttled_sender_loses_no_messages(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, send_rate=100) as (client, queue):
-        other = Client(client._cluster).queue("work")  # Knows nothing of what `queue` was told.
+        other = Client(client._cluster).queue("work")  # Without the throttle state of `queue`.
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
             for number in range(400):
@@ -184,7 +184,7 @@ async def test_who_sends_too_much_is_slowed_down_and_loses_nothing(
         assert len(await all_of(queue)) == 401
 
 
-async def test_a_queue_that_is_deleted_is_sent_to_no_more(autojump_clock: MockClock) -> None:
+async def test_sends_to_a_deleted_queue_fail(autojump_clock: MockClock) -> None:
     async with work_queue(autojump_clock, fifo=True) as (client, queue):
         await queue.send(b"a", group=b"g")
         await client.admin.delete_queue("work")
@@ -194,7 +194,7 @@ async def test_a_queue_that_is_deleted_is_sent_to_no_more(autojump_clock: MockCl
         assert (await queue.send(b"c", group=b"g")).offset == 1
 
 
-async def test_what_nobody_takes_in_time_is_told_what_became_of_it(
+async def test_an_undeliverable_fifo_message_fails_with_its_outcome(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1,), fifo=True) as (queue, cluster):
@@ -212,7 +212,7 @@ async def test_what_nobody_takes_in_time_is_told_what_became_of_it(
         assert values(await all_of(queue)) == [b"a", b"c", b"d"]
 
 
-async def test_a_queue_of_several_partitions_is_sent_to_by_groups(
+async def test_groups_choose_the_partition_of_a_fifo_queue(
     autojump_clock: MockClock,
 ) -> None:
     async with queue_of(autojump_clock, (1, 2), fifo=True) as (queue, cluster):
