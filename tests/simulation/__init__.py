@@ -1,1 +1,1 @@
-"""Fakes of the world that keep its rules and show its worst."""
+"""Deterministic simulator: fakes of disk, clock, network and processes, with their faults."""

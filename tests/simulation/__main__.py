@@ -2,14 +2,14 @@
 
 python -m tests.simulation KIND                       many runs, on all cores: --seeds N, --first K,
                                                       --budget MINUTES
-python -m tests.simulation KIND --seed N              one run, with all that happens in it
+python -m tests.simulation KIND --seed N              one run, with each of its events
 python -m tests.simulation KIND --plan FILE           the run of a plan
-python -m tests.simulation KIND --mutations [NAME ..] how soon mutations are found
+python -m tests.simulation KIND --mutations [NAME ..] number of runs until each mutation is found
 
-Kinds: broker (one that is alone), compacted (one that compacts its topic), cluster, queues
-(clusters that serve queues), three_brokers and transactions (three brokers in trouble), raft,
-groups, metadata and isr (single cores); with `--mutations` also `all`. `--seconds` says how long
-the faults of a run go on.
+Kinds: broker (a single broker), compacted (a single broker with a compacted topic), cluster, queues
+(clusters that serve queues), three_brokers and transactions (three brokers under faults), raft,
+groups, metadata and isr (single cores); with `--mutations` also `all`. `--seconds` sets the
+duration of the faults of a run.
 """
 
 import argparse
@@ -39,7 +39,7 @@ _ALL = "all"
 
 
 def main() -> int:
-    """Do what the command line says; return the exit code."""
+    """Execute the command line; return the exit code."""
     arguments = _parse()
     if arguments.mutations is not None:
         return _find_mutations(arguments)
@@ -56,21 +56,23 @@ def _parse() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("kind", choices=[*KINDS, _ALL])
-    parser.add_argument("--seconds", type=float, help="of faults in each run")
+    parser.add_argument("--seconds", type=float, help="seconds with faults in each run")
     one = parser.add_argument_group("one run")
     one.add_argument("--seed", type=int)
-    one.add_argument("--plan", type=Path, help="a file with a plan, instead of a seed")
-    one.add_argument("--mutation", metavar="NAME", help="with this mutation")
-    one.add_argument("--quiet", action="store_true", help="show only what came of it")
+    one.add_argument("--plan", type=Path, help="file with a plan, instead of a seed")
+    one.add_argument("--mutation", metavar="NAME", help="apply this mutation")
+    one.add_argument("--quiet", action="store_true", help="show only the result")
     many = parser.add_argument_group("many runs")
-    many.add_argument("--seeds", type=int, help="how many, with --mutations at most")
+    many.add_argument("--seeds", type=int, help="number of runs; with --mutations the maximum")
     many.add_argument("--first", type=int, default=0, help="the first seed")
     many.add_argument("--budget", type=float, help="real minutes")
     many.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     mutations = parser.add_argument_group("mutations")
-    mutations.add_argument("--mutations", nargs="*", metavar="NAME", help="all without a name")
+    mutations.add_argument(
+        "--mutations", nargs="*", metavar="NAME", help="all, if no name is given"
+    )
     mutations.add_argument("--no-shrink", action="store_true")
-    mutations.add_argument("--plans", type=Path, help="a directory for the plans that are left")
+    mutations.add_argument("--plans", type=Path, help="directory for the shrunk plans")
     arguments = parser.parse_args()
     if arguments.kind == _ALL and arguments.mutations is None:
         parser.error("only --mutations takes all kinds")
@@ -130,9 +132,9 @@ def _swarm(kind: Kind[Any], arguments: argparse.Namespace) -> int:
         return 0
     missed = ", ".join(report.missed_probes)
     if report.run_count >= kind.runs_for_all_probes:
-        _say(f"never reached: {missed}; the runs are too tame")
+        _say(f"never reached: {missed}; the runs have too few faults")
         return 1
-    _say(f"never reached: {missed}; {kind.runs_for_all_probes} runs would have to")
+    _say(f"never reached: {missed}; {kind.runs_for_all_probes} runs should reach them")
     return 0
 
 
@@ -140,7 +142,7 @@ def _show_failure(kind: Kind[Any], failure: RunReport[Any], seconds: float) -> N
     sim = f"make sim KIND={kind.name}"
     _say(f"\nseed {failure.plan.seed} at {failure.simulated_s:.3f} s: {failure.problem}")
     _say(f"replay it: {sim} SEED={failure.plan.seed} SECONDS={seconds:g}")
-    _say(f"making its plan of {len(failure.plan.faults)} faults smaller ...")
+    _say(f"shrinking its plan of {len(failure.plan.faults)} faults ...")
     shrunk, path = keep_failure(kind, failure)
     _say(f"{len(shrunk.plan.faults)} faults are left: {shrunk.problem}")
     _say(f"replay it: {sim} PLAN={path}")

@@ -1,4 +1,4 @@
-"""A client that deletes records, alters settings and adds partitions, while others work."""
+"""Client that deletes records, alters settings and adds partitions while other clients work."""
 
 from collections.abc import Awaitable, Callable
 from typing import final
@@ -23,7 +23,7 @@ _DELETES_ALL = 0.25
 async def administer(
     process: Process, broker: str, work: Callable[[Admin], Awaitable[None]]
 ) -> None:
-    """Have work done that needs an administrator's client; with another one when that fails."""
+    """Run the work of an administrator's client; reconnect with another client if one fails."""
     while True:
         try:
             async with connect(broker, env=process.env, request_timeout=PATIENCE_S) as client:
@@ -35,9 +35,9 @@ async def administer(
 
 @final
 class Administrator:
-    """Does one command after the other, each once: what came of it, it sees when it looks again.
+    """Execute commands in order, each once, and read the state again after each.
 
-    Told to stop, it alters the topic once more until that is acknowledged.
+    When it is told to stop, it alters the topic until one alteration is acknowledged.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Administrator:
         *,
         growth: Growth,
     ) -> None:
-        """Do what is in `commands`, to which others append; `growth` knows of partitions."""
+        """Take commands from `commands`, to which the run appends; `growth` has the partitions."""
         self.should_stop = False
         self._commands = commands
         self._run_history = run_history
@@ -69,7 +69,7 @@ class Administrator:
         await self.look(admin)
 
     async def look(self, admin: Admin) -> None:
-        """Tell the run history the settings that are in force."""
+        """Add the settings in force to the run history."""
         asked_at = trio.current_time()
         (topic,) = await admin.describe_topics([TOPIC])
         self._run_history.settings_seen(topic.config, asked_at)
@@ -91,8 +91,8 @@ class Administrator:
             await admin.alter_topic(TOPIC, set=changes)
         except TidelogError:
             self._sometimes.reached("alteration unknown")
-            # It was sent again until now, and may be on the disk of a broker that does not show it
-            # before its next start.
+            # The request was repeated until now. It may be on the disk of a broker that shows it
+            # only after its next start.
             self._run_history.altering(changes, trio.current_time())
             raise
         self._sometimes.reached("topic altered")

@@ -1,7 +1,7 @@
-"""Damage to data at rest, where a log can prove that it is damage: bits and whole sectors.
+"""Damage to data at rest that a log can prove: bits and sectors.
 
-The last batches of a log are exempt: nothing on the disk says yet that they were on it, so bad
-bytes there cannot be told from a torn tail by anybody.
+The last batches of a log are exempt. The disk has no proof yet that they were durable, so a reader
+cannot tell bad bytes there from a torn tail.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _FRAME_BYTES = SEGMENT_HEADER_SIZE + SEGMENT_FOOTER_SIZE
 
 
 class StoredBatch(NamedTuple):
-    """A batch that was once durable, as later ones in its file say."""
+    """A batch that was once durable, as later batches in its file prove."""
 
     path: str
     partition: int
@@ -31,7 +31,7 @@ class StoredBatch(NamedTuple):
 
 
 def provable_batches(disk: FaultyDisk, topic: str) -> list[StoredBatch]:
-    """Return all batches of a topic whose damage could be proven."""
+    """Return all batches of a topic whose damage is provable."""
     found: list[StoredBatch] = []
     ends: dict[int, int] = {}
     for path in sorted(contents(disk)):
@@ -49,7 +49,7 @@ def provable_batches(disk: FaultyDisk, topic: str) -> list[StoredBatch]:
 
 
 class StoredSector(NamedTuple):
-    """A sector of a segment, and what it holds a part of."""
+    """A sector of a segment, with the offsets of its batches."""
 
     path: str
     partition: int
@@ -60,7 +60,7 @@ class StoredSector(NamedTuple):
 
 
 def provable_sectors(disk: FaultyDisk, topic: str) -> list[StoredSector]:
-    """Return all sectors of a topic that hold nothing but batches whose damage could be proven."""
+    """Return all sectors of a topic that contain only batches whose damage is provable."""
     found: dict[tuple[str, int], StoredSector] = {}
     ends: dict[str, int] = {}
     for path, partition, position, header in provable_batches(disk, topic):
@@ -88,15 +88,15 @@ def checkpoints(disk: FaultyDisk) -> list[str]:
 
 
 def first_base_offset(disk: FaultyDisk, directory: str) -> int:
-    """Return the offset below which no segment of a log is on the disk, nor can come back to it."""
+    """Return the offset below which the disk has no segment of a log, and cannot regain one."""
     names = disk.names_seen_or_durable(directory)
     return min((int(name[:-4]) for name in names if name.endswith(".log")), default=0)
 
 
 def visible_log_ends(disk: FaultyDisk, topic: str) -> dict[int, int]:
-    """Return the end of what a topic's partitions were given, on the disk or in its cache.
+    """Return the log end offsets of a topic's partitions, on the disk or in its cache.
 
-    Where something bad hides the end, it is one that no log ever has.
+    If damage hides the end, the result is an offset that no log ever reaches.
     """
     ends: dict[int, int] = {}
     for path in disk.paths():
@@ -116,9 +116,9 @@ def visible_log_ends(disk: FaultyDisk, topic: str) -> dict[int, int]:
 
 
 def rebuilt_bytes(disk: FaultyDisk, topic: str) -> list[tuple[str, int, int]]:
-    """Return path, start and end (exclusive) of all that a log of a topic can rebuild.
+    """Return path, start and end (exclusive) of all bytes that a log of a topic can rebuild.
 
-    These are headers and footers of segments, and indexes; no record is in any of them.
+    These are headers and footers of segments, and indexes. They contain no records.
     """
     found: list[tuple[str, int, int]] = []
     for path in sorted(contents(disk)):

@@ -1,4 +1,4 @@
-"""All clients of a run."""
+"""Clients of a broker's run."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _RESTART_S = 0.2
 
 @final
 class Role(Enum):
-    """What a client is there for."""
+    """The work that a client does in a run."""
 
     PRODUCER = "producer"
     READER = "reader"
@@ -42,22 +42,22 @@ class Role(Enum):
 @final
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """A machine and what runs on it."""
+    """A machine and its program."""
 
     role: Role
     node: Node
     program: Callable[[], Program]
-    """Makes what runs next, as somebody else than before."""
+    """Factory of the next program; each has a new client identity."""
 
     def start(self) -> None:
-        """Run it, unless it runs."""
+        """Start the program, unless it runs."""
         if self.node.process is None:
             self.node.start(self.program())
 
 
 @final
 class Clients:
-    """All clients of a run; each has a machine of its own, and is started again when it dies."""
+    """All clients of a run. Each has its own machine, and restarts after its process dies."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Clients:
         sometimes: Sometimes,
         rules: dict[str, ProducerRules],
     ) -> None:
-        """Have none yet; `rules` gets what each producer asks for, by its name."""
+        """Start without clients; `rules` gets the rules of each producer, by its name."""
         self.history: list[Operation] = []
         self.readers: list[RawReader] = []
         self._administrators: list[Administrator | TopicChurner] = []
@@ -90,7 +90,7 @@ class Clients:
         self._generations: Counter[str] = Counter()
 
     def begin(self, topic_id: bytes) -> None:
-        """Start them all."""
+        """Start all clients."""
         self._topic_id = topic_id
         for number, plan in enumerate(self._plan.producers):
             self._add(Role.PRODUCER, f"p{number}", partial(self._writer, f"p{number}", plan))
@@ -103,11 +103,11 @@ class Clients:
             self._add(Role.ADMINISTRATOR, "maker", partial(self._churner, self._plan.churn_pause_s))
 
     def administrate(self, command: Fault) -> None:
-        """Have the administrator do this as soon as it can."""
+        """Queue a command for the administrator."""
         self._commands.append(command)
 
     def trespass(self, dice: float) -> None:
-        """Have a client do what must be refused, where nothing may be lost that it refers to."""
+        """Send a request that must be refused, if no record that it refers to may be lost."""
         if self._plan.is_durable:
             name = f"t{len(self._invalid_producers)}"
             self._rules[name] = ProducerRules(acks=Acks.ALL, is_idempotent=True)
@@ -118,7 +118,7 @@ class Clients:
             self._add(Role.TRESPASSER, name, lambda: invalid_producer.run)
 
     def kill(self, dice: float) -> None:
-        """Kill one of them, and start it again a little later, as somebody else."""
+        """Kill a client, and restart it a little later with a new identity."""
         mortals = [
             client
             for client in self._clients.values()
@@ -131,11 +131,11 @@ class Clients:
             self._world.clock.call_later(_RESTART_S, client.start)
 
     def names(self, role: Role) -> list[str]:
-        """Return the machines of those who have this role."""
+        """Return the names of the machines of a role."""
         return [name for name, client in self._clients.items() if client.role is role]
 
     async def finish(self) -> None:
-        """Let all end their work; return when they have."""
+        """Stop all clients; return when they have ended."""
         self._should_stop = True
         for client in (
             *self._writers.values(),
@@ -144,17 +144,17 @@ class Clients:
             *self._invalid_producers,
         ):
             client.should_stop = True
-        await trio.sleep(_RESTART_S)  # Who was killed a moment ago is started again.
+        await trio.sleep(_RESTART_S)  # A client that was killed just now has restarted by then.
         for role in Role:
             if role is not Role.CONSUMER:
                 await self._ended(role)
-        # Nobody writes any more, so the end that they find now is the end.
+        # The writers have ended, so the readers find the final end of each log.
         for consumer in self._consumers.values():
             consumer.stop()
         await self._ended(Role.CONSUMER)
 
     def reader(self, name: str) -> RawReader:
-        """Return a new reader of everything."""
+        """Return a new reader of all partitions."""
         reader = RawReader(
             name,
             self._run_history,
@@ -167,7 +167,7 @@ class Clients:
         return reader
 
     def _grown(self, count: int) -> None:
-        """Tell those who do not find out by themselves."""
+        """Announce the number of partitions to clients that do not refresh their metadata."""
         for reader in self.readers:
             reader.grow(count)
         for values in self._raw_values:

@@ -1,7 +1,7 @@
 """Plans of runs of a broker whose topic is compacted; see `tests.simulation.broker.plans`.
 
-All that a plan has is drawn as there, and then made fit for compaction: segments are small, rounds
-come often, and records have keys.
+The plan is drawn as there and then made fit for compaction: segments are small, rounds are
+frequent, and records have keys.
 """
 
 from random import Random

@@ -1,6 +1,6 @@
-"""What a plan's faults do to the world.
+"""Faults of a plan, and their injector.
 
-Some are aimed: they wait for a moment that lasts microseconds, and strike in it.
+Some faults are aimed: they wait for a moment that lasts microseconds, and strike in it.
 """
 
 import errno
@@ -41,18 +41,18 @@ _NAMING = (
 _ROOMY_BYTES = 1 << 50
 _CUTS_AFTER_STOP = 0.5
 _WAITS_S = 0.1
-"""When to look again whether there is anybody for a fault to strike."""
+"""Seconds until a fault checks again for a target, if it has none yet."""
 _SURVIVABLE = ("topics/", "metadata/", "deleted")
 _SHORT_S = 0.002
-"""How long after the moment that it is aimed at a crash comes, at most."""
+"""Maximum delay of a crash after the moment that it is aimed at, in seconds."""
 
 Aim = Callable[[str, str], bool]
-"""Told of a call to the disk before it takes effect; returns whether this was the moment."""
+"""Receives a disk call before it takes effect; returns whether this is the moment to strike."""
 
 
 @final
 class FaultInjector:
-    """Carries out the faults of one plan."""
+    """Injects the faults of one plan."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class FaultInjector:
         sometimes: Sometimes,
         clients: Clients,
     ) -> None:
-        """Be after `host`, and after the clients."""
+        """Attack `host` and the clients."""
         self._world = world
         self._host = host
         self._run_history = run_history
@@ -113,7 +113,7 @@ class FaultInjector:
         }
 
     def begin(self, plan: Plan) -> None:
-        """Make the world a bad place, and have all faults come at their times."""
+        """Degrade network, disks and clocks, and schedule all faults."""
         network = plan.network
         self._world.network.set_quality(
             LinkQuality(
@@ -139,7 +139,7 @@ class FaultInjector:
             node.wall_clock.drift(1 + random.uniform(-1, 1) * plan.clock_drift)
 
     def end(self) -> None:
-        """Make everything good that was made bad, but for what is corrupt."""
+        """Revert all faults except corrupt bytes."""
         self._world.trace.note("fault injector", "ends")
         self._is_over = True
         self._aims.clear()
@@ -155,7 +155,7 @@ class FaultInjector:
             self._effects[fault.kind](fault)
 
     def _strike_later(self, seconds: float, strike: Callable[[], None]) -> None:
-        """Strike after a while, unless the faults are over by then."""
+        """Strike after a delay, unless the faults are over by then."""
 
         def strike_in_time() -> None:
             if not self._is_over:
@@ -174,7 +174,7 @@ class FaultInjector:
                 self._aims.remove(aim)
 
     def _later(self, seconds: float, heal: Callable[[], None]) -> None:
-        """Heal after a while, and at the end in any case; healing twice does no harm."""
+        """Heal after a delay, and at the end in any case; a second healing is harmless."""
         self._heals.append(heal)
         self._world.clock.call_later(seconds, heal)
 
@@ -210,7 +210,7 @@ class FaultInjector:
         self._aims.append(aim)
 
     def _crash_in_swap(self, fault: Fault) -> None:
-        """Crash while a cleaned segment is written, or in the few calls that put it in place."""
+        """Crash during the write of a cleaned segment, or in the few calls that swap it in."""
         wanted = "write_at" if fault.dice < 0.2 else "sync" if fault.dice < 0.4 else "rename"
 
         def aim(operation: str, path: str) -> bool:
@@ -252,7 +252,7 @@ class FaultInjector:
         self._aims.append(aim)
 
     def _stop(self, fault: Fault) -> None:
-        """Let the broker stop in good order a moment after an append."""
+        """Stop the broker cleanly a moment after an append."""
 
         def aim(operation: str, path: str) -> bool:
             if operation != "write_at" or not _is_of_topic(path, ".log"):
@@ -323,7 +323,7 @@ class FaultInjector:
         self._aims.append(aim)
 
     def _fail_names(self, fault: Fault) -> None:
-        """Let a call fail that changes names, or the length of a file."""
+        """Fail a call that changes names, or the length of a file."""
         wanted = Random(fault.dice).choice(_NAMING)
 
         def aim(operation: str, path: str) -> bool:
@@ -367,10 +367,10 @@ class FaultInjector:
         self._flip(disk, path, position * 8 + bit)
 
     def _lose_sector(self, fault: Fault) -> None:
-        """Let a sector that was written not hold what was written, while the broker is down.
+        """Replace a durable sector while the broker is down.
 
-        Either the write never reached the disk, so that there are zeros, or a write to an earlier
-        place of the file went there.
+        Either the write never reached the disk, and the sector has zeros; or a write to an earlier
+        position of the file went there.
         """
         self._host.kill()
         disk = self._host.node.disk
@@ -407,7 +407,7 @@ class FaultInjector:
             self._flip(disk, path, bit)
 
     def _rot_frame(self, fault: Fault) -> None:
-        """Flip a bit of what surrounds batches: headers and footers of segments, and indexes."""
+        """Flip a bit outside of batches: in headers and footers of segments, or in indexes."""
         self._host.kill()
         disk = self._host.node.disk
         random = Random(fault.dice)
@@ -428,7 +428,7 @@ class FaultInjector:
             if name != HOST and node.process is not None
         ]
         if self._host.node.process is None or not others:
-            # Nobody would notice.
+            # Without a running broker and a client, the cut of a link has no effect.
             self._world.clock.call_later(_WAITS_S, partial(self._strike, fault))
             return
         other = others[int(fault.dice * len(others))]
@@ -454,7 +454,7 @@ class FaultInjector:
         self._later(seconds, heal_once)
 
     def _lose_replies(self, fault: Fault) -> None:
-        """Let a producer hear nothing from an append on, until it has lost its patience."""
+        """Withhold all replies from a producer, from an append until its request times out."""
         names = self._clients.names(Role.PRODUCER)
         name = names[int(fault.dice * len(names))]
         seconds = 2.0 + fault.dice * 97 % 6
@@ -468,7 +468,7 @@ class FaultInjector:
         self._aims.append(aim)
 
     def _break_while_syncing(self, fault: Fault) -> None:
-        """Have clients send again what is not durable yet, and maybe never will be."""
+        """Make clients resend batches that are not durable yet, and may never become durable."""
 
         def aim(operation: str, path: str) -> bool:
             if operation != "sync" or not _is_of_topic(path, ".log"):

@@ -1,4 +1,4 @@
-"""A client that sends what a broker must refuse: behind a gap, or under an epoch that is over."""
+"""Client that sends invalid batches: behind a sequence gap, or with an old producer epoch."""
 
 from typing import final
 
@@ -29,7 +29,7 @@ _FAR_SEQUENCE = 1_000_000
 
 @final
 class InvalidProducer:
-    """Appends a record as it should be done, and then one as it should not."""
+    """Appends a valid record, and then an invalid one."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class InvalidProducer:
         topic_id: bytes,
         dice: float,
     ) -> None:
-        """Write to partition 0; `dice` chooses what is wrong."""
+        """Write to partition 0; `dice` chooses the kind of error."""
         self.should_stop = False
         self._name = name
         self._run_history = run_history
@@ -56,7 +56,7 @@ class InvalidProducer:
         self._record: SentRecord | None = None
 
     async def run(self, process: Process) -> None:
-        """Do it, or give up when told to stop."""
+        """Send both records, or stop early when told to."""
         await with_connection(process, self._trespass)
 
     async def _trespass(self, connection: RpcConnection) -> None:

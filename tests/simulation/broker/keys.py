@@ -1,8 +1,8 @@
 """Keys of records in runs of topics that are compacted, and records that delete their keys.
 
-The key of a record follows from its value, so that whoever has read or sent one knows its key; and
-so does whether it deletes its key. One that does is sent without its value, which is in a header
-instead: so it can be told from others, like all that is sent.
+The key of a record follows from its value, so each reader and each sender knows the key. The value
+also determines whether the record is a tombstone. A tombstone carries its value in a header, so
+that it can be identified like all other records.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,39 +20,39 @@ from tidelog.wire.batch.record_batch import Headers
 
 _KEYS = 6
 _DELETES = 5
-"""One record of so many that have a key deletes it."""
+"""One of so many records with a key is a tombstone."""
 _KEYLESS = (b"t", b"v")
-"""What the values of those begin with who give no keys: invalid producers and stray clients."""
+"""Prefixes of the values of clients that set no keys: invalid producers and stray clients."""
 _INSTEAD = "instead of a value"
 
 
 def key_of(value: bytes) -> bytes | None:
-    """Return the key under which a value is sent, `None` for one record of seven."""
+    """Return the key of a value, `None` for one record of seven."""
     number = crc32(value) % (_KEYS + 1)
     return b"key %d" % number if number < _KEYS and not value.startswith(_KEYLESS) else None
 
 
 def is_tombstone(value: bytes) -> bool:
-    """Return whether what stands for this value deletes its key, where anything does."""
+    """Return whether the record of this value is a tombstone, in a topic with tombstones."""
     return key_of(value) is not None and crc32(value, _KEYS) % _DELETES == 0
 
 
 def as_tombstone(value: bytes) -> Headers:
-    """Return the headers of what is sent without its value."""
+    """Return the headers of a tombstone with this value."""
     return ((_INSTEAD, value),)
 
 
 def value_sent(value: bytes | None, headers: Headers) -> bytes | None:
-    """Return what a record that was read stands for; `None` if it is none of these runs."""
+    """Return the value that a record stands for; `None` if it is of no client of these runs."""
     return dict(headers).get(_INSTEAD) if value is None else value
 
 
 @final
 class Superseded:
-    """Which records may be gone, for the last reader has found a later one of the same key.
+    """Decides which records may be gone because the last reader found a later one of the same key.
 
-    What is damaged may have been one. Where a record that deletes its key may be gone as well, one
-    that was sent, and for all that is known stood behind, counts like one that is found.
+    A damaged record may have been such a later one. Where a tombstone may be gone as well, a
+    tombstone that was sent, and may be behind the record, counts like one that is found.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Superseded:
         loses_tombstones: bool = False,
         rules: Mapping[str, ProducerRules] | None = None,
     ) -> None:
-        """Know what is compacted.
+        """Set which partitions are compacted.
 
         Args:
             partitions: By their numbers in the run.
-            has_tombstones: Whether some records delete their keys.
-            loses_tombstones: Whether what deletes a key goes itself within a run.
-            rules: What each producer asked for.
+            has_tombstones: Whether some records are tombstones.
+            loses_tombstones: Whether compaction may remove a tombstone within a run.
+            rules: Rules of each producer, by its name.
         """
         self.partitions = set(partitions)
         self.has_tombstones = has_tombstones
@@ -77,23 +77,23 @@ class Superseded:
         self._rules = rules or {}
         self._newest: dict[tuple[int, bytes], int] = {}
         self._damage_ends: dict[int, int] = {}
-        """By partition: the end of the last damage."""
+        """By partition, the end of the last damage."""
         self._tombstones: dict[tuple[int, bytes], dict[bytes, int | None]] = {}
-        """By partition and key: what was sent to delete it, and the offset if that is the only one
-        at which it may be."""
+        """By partition and key: values of the tombstones that were sent, each with its offset if
+        that is its only possible place."""
 
     def sent(self, record: SentRecord) -> None:
-        """Take note of what may delete a key."""
+        """Record a tombstone that is sent."""
         if self._loses_tombstones and is_tombstone(record.value):
             self._those_like(record)[record.value] = None
 
     def refused(self, record: SentRecord) -> None:
-        """Take note of what will never delete a key."""
+        """Remove a tombstone that was refused."""
         if self._loses_tombstones:
             self._those_like(record).pop(record.value, None)
 
     def acknowledged(self, ack: Acknowledged) -> None:
-        """Take note of where something is that deletes a key."""
+        """Record the offset of a tombstone."""
         record = ack.record
         rules = self._rules.get(record.producer)
         if rules is not None and rules.is_idempotent and record.value in self._those_like(record):
@@ -105,7 +105,7 @@ class Superseded:
         )
 
     def learn(self, logs: Mapping[int, FinalLog]) -> None:
-        """Take note of what was found at the end."""
+        """Record the final logs."""
         for partition in sorted(self.partitions):
             ends = [damage.next_offset for damage in logs[partition].damage]
             self._damage_ends[partition] = max(ends, default=0)
@@ -115,7 +115,7 @@ class Superseded:
                     self._newest[partition, key] = offset
 
     def covers(self, place: Place, value: bytes) -> bool:
-        """Return whether what was there may be gone."""
+        """Return whether the record at this place may be gone."""
         key = key_of(value)
         if key is None:
             return False

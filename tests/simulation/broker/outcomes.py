@@ -1,13 +1,13 @@
-"""What an error of the library says of the records that it is about."""
+"""Outcome of a send, derived from the client library's error."""
 
 from tests.simulation.checkers.history import Outcome
 from tidelog.wire.errors import BrokerError, DeliveryTimeoutError, TidelogError
 
 
 def outcome_of(error: TidelogError) -> Outcome:
-    """Return what a producer knows of records for which it was told `error`.
+    """Return the outcome of the records for which a producer received `error`.
 
-    It is told that they are not in the log, and never will be, or that they may be.
+    Either they are not in the log and never will be, or they may be in it.
     """
     if isinstance(error, DeliveryTimeoutError) and "are not in the log" in str(error):
         return Outcome.FAILED

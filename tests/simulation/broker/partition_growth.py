@@ -1,4 +1,4 @@
-"""A topic that gets more partitions in the middle of all that goes on."""
+"""Growth of a topic to more partitions during a run."""
 
 from collections.abc import Callable
 from typing import Final, Protocol, final
@@ -15,32 +15,32 @@ _ADDS_TWO: Final = 0.3
 
 
 class Promise(Protocol):
-    """Who checks that it is so."""
+    """Checker of the partition count."""
 
     def growing(self, count: int) -> None:
-        """Somebody is about to ask for so many."""
+        """Record that a client is about to ask for this partition count."""
         ...
 
     def seen(self, count: int, asked_at: float) -> None:
-        """Somebody was told of so many who asked then."""
+        """Record a partition count that a client received for its request at `asked_at`."""
         ...
 
 
 @final
 class Growth:
-    """How many partitions there are, for all that anybody was told; it never becomes less."""
+    """The largest partition count that any client has received; it never decreases."""
 
     def __init__(self, count: int, promise: Promise, sometimes: Sometimes) -> None:
-        """Begin with `count` partitions; `promise` is told of all that is asked for and seen."""
+        """Start with `count` partitions; `promise` receives all requests and observations."""
         self.count = count
         self.listeners: list[Callable[[int], None]] = []
-        """Told how many there are now."""
+        """Callbacks for a new partition count."""
         self._promise = promise
         self._sometimes = sometimes
         promise.growing(count)
 
     async def add(self, admin: Admin, dice: float) -> None:
-        """Have one or two more."""
+        """Add one or two partitions."""
         count = self.count + (2 if dice < _ADDS_TWO else 1)
         if count > PARTITIONS_MAX:
             return
@@ -49,7 +49,7 @@ class Growth:
         try:
             await admin.add_partitions(TOPIC, count)
         except InvalidTopicError:
-            return  # An earlier request had its effect meanwhile, and was for more.
+            return  # An earlier request has taken effect, and asked for more.
         except TidelogError:
             self._sometimes.reached("growth unknown")
             raise
@@ -57,7 +57,7 @@ class Growth:
         self.seen(count, asked_at)
 
     def seen(self, count: int, asked_at: float) -> None:
-        """Take note of what somebody was told who asked then."""
+        """Record a partition count that a client received for its request at `asked_at`."""
         self._promise.seen(count, asked_at)
         if count > self.count:
             self.count = count

@@ -1,7 +1,7 @@
-"""Numbers for the partitions of all topics of a run, so that no two are mistaken for each other.
+"""Unique numbers for the partitions of all topics of a run.
 
-The topic that was seen first has 0, 1, 2 and so on, the next one 1000, 1001, ...; a topic that got
-the name of another one has numbers of its own.
+The first topic has 0, 1, 2 and so on, the next one 1000, 1001, ...; a topic that reuses a name has
+numbers of its own.
 """
 
 import re
@@ -13,10 +13,10 @@ _PARTITION_DIRECTORY = re.compile(r"topics/.+\.([0-9a-f]{32})/([0-9]+)")
 
 @final
 class PartitionNumbers:
-    """The numbers given so far."""
+    """The numbers assigned so far."""
 
     def __init__(self) -> None:
-        """Have given none."""
+        """Start without numbers."""
         self._firsts: dict[str, int] = {}
 
     def first(self, topic_id: bytes) -> int:
@@ -24,7 +24,7 @@ class PartitionNumbers:
         return self._first(topic_id.hex())
 
     def of_directory(self, path: str) -> int | None:
-        """Return the number of the partition whose log is there, `None` where no log is."""
+        """Return the number of the partition whose log is at `path`, `None` if no log is there."""
         match = _PARTITION_DIRECTORY.fullmatch(path)
         return None if match is None else self._first(match[1]) + int(match[2])
 

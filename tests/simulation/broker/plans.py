@@ -1,8 +1,8 @@
-"""Plans: what one run will be, as plain data.
+"""Plans: the parameters and faults of one run, as plain data.
 
-A seed expands to a plan, and a plan is all that a run depends on, besides the code. So what is
-kept of a failure is its plan: it says what matters, it can be shrunk, and it still replays when
-the dice of seeds have changed.
+A seed expands to a plan, and a run depends only on its plan and the code. So a failure is kept as
+its plan: the plan shows the relevant faults, it can be shrunk, and it still replays after the
+expansion of seeds has changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,10 +52,10 @@ FAULT_GAPS_S: Final = {
     "add_partitions": 8.0,
     "trespass": 10.0,
 }
-"""The kinds of faults, and how far apart they are on average in a run that has them."""
+"""Mean seconds between two faults of a kind, in a run that has the kind."""
 
 ENDLESS: Final = {"retention_bytes": "unlimited", "retention_ms": "7d"}
-"""Settings under which nothing is deleted in any run."""
+"""Topic settings without any retention within a run."""
 
 _ALTERATIONS: Final = (
     (0.20, {"segment_bytes": "4096"}),
@@ -70,144 +70,144 @@ _ALTERATIONS: Final = (
     (0.97, {"durability": "replicated"}),
     (1.00, {"durability": "fsync"}),
 )
-"""What `alter_topic` sets, and below which dice."""
+"""Settings of each `alter_topic`, with the upper bound of its dice."""
 
 _ACKS_ALL = 2
 _HAS_FAULT = 0.5
 _HAS_ROT = 0.3
-"""Less, as some promises can be checked only where nothing was damaged."""
+"""Probability of damage in a run; below 1, as damage disables the check of some promises."""
 _ROTS = {"rot", "rot_checkpoint", "lose_sector"}
 
 ALWAYS_SET: Final = ("log_flush_interval_ms", "maintenance_interval_ms")
-"""Settings of the broker that every plan gives, because their defaults are too long for a run."""
+"""Broker settings in every plan, because their defaults are too long for a run."""
 
 _CHURNS = 0.4
 _KILLED_AT_END = 0.25
 _LONG_POLLS_MAX = 8
-"""Of one consumer at a time: one for each partition of a topic that has grown."""
+"""Long polls of one consumer at a time: one for each partition of a topic that has grown."""
 _DEEDS = {"delete_records", "alter_topic", "add_partitions"}
 
 
 class PlannedFault(msgspec.Struct, frozen=True):
-    """What the faults of all kinds of runs have."""
+    """Fields of the faults of all kinds of runs."""
 
     at: float
-    """When, in seconds from the beginning of the faults. An aimed one waits from then on for the
-    moment that it is aimed at."""
+    """Seconds from the beginning of the faults. An aimed fault waits from then on for its
+    moment."""
     kind: str
     duration: float
-    """For how long, in seconds, where that means anything."""
+    """Seconds that the fault lasts, for faults that last."""
 
 
 FaultType = TypeVar("FaultType", bound=PlannedFault)
 
 
 class Fault(PlannedFault, frozen=True):
-    """One thing that goes wrong."""
+    """One fault of a run."""
 
     dice: float
-    """From 0 to 1; what else is to be chosen: which one, how much, on which side."""
+    """From 0 to 1; chooses the target, the amount and the direction of the fault."""
 
 
 class RunPlan(msgspec.Struct, Generic[FaultType], frozen=True):
-    """What the plans of all kinds of runs have."""
+    """Fields of the plans of all kinds of runs."""
 
     seed: str
-    """Of all dice that are thrown while it goes on."""
+    """Seed of all random streams of the run."""
     seconds: float
-    """How long the faults go on; a tail without faults follows."""
+    """Duration of the faults in seconds; a tail without faults follows."""
     faults: list[FaultType]
 
 
 class ProducerPlan(msgspec.Struct, frozen=True):
-    """One client that writes."""
+    """One producer."""
 
     kind: str
-    """`library`, or `raw`: by hand, with batches that are sent again without need."""
+    """`library`, or `raw`: without the library, with batches that it repeats without need."""
     acks: int
     is_idempotent: bool
     compression: str
     pause_s: float
-    """Mean time between two bursts."""
+    """Mean seconds between two bursts."""
     burst_max: int
-    """Records handed over at once, at most."""
+    """Maximum records per burst."""
     max_value_bytes: int
     delivery_timeout_s: float
     linger_s: float = 0.0
     batch_size: int = 256 << 10
     max_in_flight: int = 5
-    """Batches of one partition that are under way at once."""
+    """Maximum batches of one partition in flight."""
     request_timeout_s: float = 4.0
-    """How long the client waits for any reply."""
+    """Request timeout of the client, in seconds."""
     ack_timeout_ms: int = 1000
-    """How long a broker may let a `raw` one wait for an acknowledgement."""
+    """Maximum wait for an acknowledgement in a `raw` produce request, in milliseconds."""
     is_scattered: bool = False
-    """Whether the records of a burst go to any partitions, by the library, and not all to one."""
+    """Whether the library spreads the records of a burst over partitions, instead of one."""
     last_attempts: int = 2
-    """How often its last few records may be late. A broker whose disk had failed may be started
-    anew in between, once; before that, none counts."""
+    """Attempts for the last few records of a producer. A broker whose disk has failed may be
+    restarted in between, once; attempts before that restart do not count."""
     has_keys: bool = False
     """Whether records have the keys that follow from their values."""
     has_tombstones: bool = False
-    """Whether some of those that have a key delete it."""
+    """Whether some of the records with a key are tombstones."""
     believes_leader: bool = True
-    """Whether what the leader alone has acknowledged counts. With several replicas another one may
-    lead soon that lacks it."""
+    """Whether an acknowledgement of the leader alone counts. With several replicas, a replica that
+    lacks the record may become leader."""
 
     @property
     def is_told(self) -> bool:
-        """Whether it is told what becomes of its records."""
+        """Whether the producer receives the outcome of its records."""
         return self.acks == _ACKS_ALL or (self.acks != 0 and self.believes_leader)
 
 
 class ReadingPlan(msgspec.Struct, frozen=True):
-    """How much is read at a time."""
+    """Sizes and waits of fetches."""
 
     raw_fetch_bytes: int = 4096
-    """From one partition, by the readers that work by hand."""
+    """Maximum bytes from one partition, for readers without the library."""
     max_partition_fetch_bytes: int = 1 << 20
-    """From one partition, by those that use the library, as what follows."""
+    """Maximum bytes from one partition, for readers with the library; so are the fields below."""
     prefetch_bytes: int = 16 << 20
     fetch_min_bytes: int = 1
     max_wait_s: float = 0.5
     read_from: Literal["leader", "followers"] = "leader"
-    """Which replicas those of a cluster read that use the library."""
+    """Replicas that library readers of a cluster read from."""
 
 
 class KeyedPlan(Protocol):
-    """A plan of a run in which a topic may be compacted."""
+    """Plan of a run in which a topic may be compacted."""
 
     @property
     def topic_settings(self) -> dict[str, str]:
-        """Of the topic."""
+        """Settings of the topic."""
         ...
 
     @property
     def producers(self) -> list[ProducerPlan]:
-        """Who writes to it."""
+        """Producers of the topic."""
         ...
 
     @property
     def is_compacted(self) -> bool:
-        """Whether records are taken out of which there is a later one of the same key."""
+        """Whether compaction removes records that have a later record of the same key."""
         ...
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
-    """What the network is like while there are faults."""
+    """Network conditions during the faults."""
 
     delay_mean_s: float
     loss: float
     split: float
     reset: float
     bytes_per_s: float | None = None
-    """`None` for a link that is never the bottleneck."""
+    """`None` if the link is never the bottleneck."""
     window_bytes: int = 64 << 10
-    """How much may be under way on a connection that nobody reads from."""
+    """Maximum bytes in flight on a connection whose receiver does not read."""
 
 
 class Plan(RunPlan[Fault], frozen=True):
-    """One run of a broker that is alone."""
+    """One run of a single broker."""
 
     broker_count: int
     partition_count: int
@@ -220,19 +220,19 @@ class Plan(RunPlan[Fault], frozen=True):
     producers: list[ProducerPlan]
     library_consumer_count: int
     churn_pause_s: float | None = None
-    """Mean time between two commands of a client that creates and deletes topics of its own."""
+    """Mean seconds between two commands of a client that creates and deletes its own topics."""
     is_killed_at_end: bool = True
-    """Whether the broker is killed when the faults are over. If not, it must get over by itself
-    what they have left behind."""
+    """Whether the broker is killed when the faults are over. If not, it must recover from them
+    without a restart."""
     reading: ReadingPlan = ReadingPlan()
     clock_error_s: float = 0.0
-    """How far the clock of each machine is off, at most."""
+    """Maximum error of the clock of each machine, in seconds."""
     clock_drift: float = 0.0
-    """By which part of the time it gains or loses, at most."""
+    """Maximum fraction of time that a clock gains or loses."""
 
     @property
     def is_durable(self) -> bool:
-        """Whether what is committed is on the disk, all the time."""
+        """Whether committed records are always on the disk."""
         return all(
             settings.get("durability") != "replicated"
             for settings in (self.topic_settings, *self._alterations)
@@ -240,7 +240,7 @@ class Plan(RunPlan[Fault], frozen=True):
 
     @property
     def has_retention(self) -> bool:
-        """Whether anything is ever deleted by itself.
+        """Return whether retention deletes segments.
 
         A segment of which compaction left nothing is older than any limit on time.
         """
@@ -252,7 +252,7 @@ class Plan(RunPlan[Fault], frozen=True):
 
     @property
     def is_compacted(self) -> bool:
-        """Whether records are taken out of which there is a later one of the same key."""
+        """Whether compaction removes records that have a later record of the same key."""
         return is_compacted(self.topic_settings, self.producers)
 
     @property
@@ -266,7 +266,7 @@ class Plan(RunPlan[Fault], frozen=True):
 
 
 def is_compacted(topic_settings: Mapping[str, str], producers: Sequence[ProducerPlan]) -> bool:
-    """Return whether records are taken out of which there is a later one of the same key."""
+    """Return whether compaction removes records that have a later record of the same key."""
     has_keys = any(producer.has_keys for producer in producers)
     return has_keys and "compact" in topic_settings.get("cleanup_policy", "")
 
@@ -274,7 +274,7 @@ def is_compacted(topic_settings: Mapping[str, str], producers: Sequence[Producer
 def superseded_of(
     plan: "KeyedPlan", partitions: range, rules: Mapping[str, ProducerRules]
 ) -> Superseded:
-    """Return what knows which records may be gone in a run; in none a clock jumps for a day."""
+    """Return the rules for superseded records of a run; no clock jumps for a day in it."""
     return Superseded(
         partitions if plan.is_compacted else (),
         has_tombstones=any(producer.has_tombstones for producer in plan.producers),
@@ -284,12 +284,12 @@ def superseded_of(
 
 
 def alteration(fault: Fault) -> dict[str, str]:
-    """Return the settings that an `alter_topic` sets."""
+    """Return the settings of an `alter_topic`."""
     return next(settings for below, settings in _ALTERATIONS if fault.dice <= below)
 
 
 def draw_plan(seed: int, seconds: float) -> Plan:
-    """Return the plan of a seed; each part of it has dice of its own."""
+    """Return the plan of a seed; each part of it has its own random stream."""
     streams = RandomStreams(f"plan {seed}")
     random = streams.stream("network")
     network = NetworkPlan(
@@ -357,9 +357,9 @@ def _draw_topic_settings(random: Random) -> dict[str, str]:
 
 
 def draw_cleanup(random: Random) -> dict[str, str]:
-    """Return settings by which a topic is compacted, in some runs.
+    """Return settings that enable compaction, in some runs.
 
-    Records have no keys there, so none of them goes; but segments are written anew and swapped.
+    Records have no keys there, so none is removed; but segments are rewritten and swapped.
     """
     if random.random() < 0.5:
         return {}
@@ -371,7 +371,7 @@ def draw_cleanup(random: Random) -> dict[str, str]:
 
 
 def draw_producer(random: Random) -> ProducerPlan:
-    """Return a producer, with limits that it never runs into."""
+    """Return a producer with limits that it never reaches."""
     kind = random.choice(["library", "library", "raw"])
     acks = 2 if kind == "raw" else random.choice([2, 2, 2, 1, 0])
     return ProducerPlan(
@@ -387,7 +387,7 @@ def draw_producer(random: Random) -> ProducerPlan:
 
 
 def tune_producer(plan: ProducerPlan, random: Random) -> ProducerPlan:
-    """Return a producer with limits that are far too low, in some runs."""
+    """Return the producer, in some runs with limits that are far too low."""
     return msgspec.structs.replace(
         plan,
         linger_s=random.choice([0.0, 0.0, 0.005, 0.05]),
@@ -408,8 +408,8 @@ def _draw_reading(random: Random) -> ReadingPlan:
         max_wait_s=random.choice([0.5, 0.5, 0.05, 2.0]),
     )
     if min(reading.max_partition_fetch_bytes, reading.prefetch_bytes) == 1:
-        # A client that may hold one batch asks for the next when the fetch that waits at its other
-        # partitions is over: with long waits it would come to no end.
+        # A client that may hold one batch fetches the next only after the long poll at its other
+        # partitions. With long waits it would not finish.
         return msgspec.structs.replace(reading, max_wait_s=0.01)
     return reading
 
@@ -417,8 +417,8 @@ def _draw_reading(random: Random) -> ReadingPlan:
 def _shorten_waits(reading: ReadingPlan, limits: Mapping[str, int]) -> ReadingPlan:
     """Return `reading` with waits that a consumer's request timeout can cover.
 
-    A consumer may have one long poll for each partition under way. A broker that reads one request
-    at a time answers them one after the other, and the last one is behind all the others' waits.
+    A consumer may have one long poll in flight for each partition. A broker that reads one request
+    at a time answers them in sequence, so the last one waits for all others.
     """
     if limits["max_in_flight_requests_per_connection"] > _LONG_POLLS_MAX:
         return reading
@@ -426,7 +426,7 @@ def _shorten_waits(reading: ReadingPlan, limits: Mapping[str, int]) -> ReadingPl
 
 
 def _draw_limits(random: Random) -> dict[str, int]:
-    """Return limits of a broker: those that it comes with, or low ones that a run reaches."""
+    """Return limits of a broker: the defaults, or low ones that a run reaches."""
     drawn = {
         "max_open_files": random.choice([512, 16]),
         "max_in_flight_requests_per_connection": random.choice([4096, 4096, 2, 1]),
@@ -456,12 +456,12 @@ def _draw_faults(streams: RandomStreams, seconds: float) -> list[Fault]:
 
 
 def throw(random: Random) -> float:
-    """Return dice that are short to read, and never 1."""
+    """Return a random number below 1 with few digits."""
     return min(round(random.random(), 4), 0.9999)
 
 
 def to_json(plan: RunPlan[Any]) -> str:
-    """Return a plan as text for people."""
+    """Return a plan as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode() + "\n"
 
 
@@ -470,6 +470,6 @@ def load_plan(path: Path) -> Plan:
 
     Raises:
         OSError: The file cannot be read.
-        msgspec.MsgspecError: It holds no plan.
+        msgspec.MsgspecError: The file has no valid plan.
     """
     return msgspec.json.decode(path.read_bytes(), type=Plan)

@@ -1,4 +1,4 @@
-"""Clients that read: one by hand, which sees all that a broker says, and one with the library."""
+"""Reading clients: one on the wire protocol, which sees each reply, and one on the library."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from math import inf
@@ -53,7 +53,7 @@ _UNPACKED_MAX = 1 << 24
 async def with_connection(
     process: Process, use: Callable[[RpcConnection], Awaitable[None]]
 ) -> None:
-    """Connect to the broker, and call `use`; again and again, until `use` returns."""
+    """Connect to the broker and call `use`; retry until `use` returns."""
     while True:
         try:
             with trio.fail_after(PATIENCE_S) as patience:
@@ -68,7 +68,7 @@ async def with_connection(
 
 
 def values_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
-    """Return offsets and values of the records of these runs, also of those that delete keys."""
+    """Return offsets and values of the records of these runs, including tombstones."""
     return [
         (record.offset, value)
         for record in batch.records()
@@ -78,7 +78,7 @@ def values_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
 
 @final
 class RawReader:
-    """Reads all partitions from their start, follows them, and tells the run history everything."""
+    """Reads all partitions from their start and adds each reply to the run history."""
 
     def __init__(
         self,
@@ -90,12 +90,12 @@ class RawReader:
         partition_count: int,
         fetch_bytes: int = 4096,
     ) -> None:
-        """Begin at the start; ask each partition for `fetch_bytes` at a time."""
+        """Begin at the start; fetch `fetch_bytes` from each partition at a time."""
         self.should_stop = False
         self._fetch_bytes = fetch_bytes
         self._first = run_history.numbers.first(topic_id)
         self.logs: dict[int, FinalLog] = {}
-        """What was read since the beginning, by number of the partition."""
+        """Everything that was read since the beginning, by the number of the partition."""
         self._name = name
         self._run_history = run_history
         self._sometimes = sometimes
@@ -104,17 +104,17 @@ class RawReader:
         self.grow(partition_count)
 
     def grow(self, partition_count: int) -> None:
-        """Read so many partitions from now on."""
+        """Set the number of partitions to read."""
         for partition in range(len(self._next_offsets), partition_count):
             self.logs[self._first + partition] = FinalLog()
             self._next_offsets.append(0)
 
     async def run(self, process: Process) -> None:
-        """Read until told to stop, and then to the end."""
+        """Read until told to stop, and then to the end of the log."""
         await with_connection(process, self.read)
 
     async def read(self, connection: RpcConnection) -> None:
-        """Read until told to stop, and then to the end, or until the connection fails."""
+        """Read until told to stop and then to the end, or until the connection fails."""
         is_at_end = False
         while not (is_at_end and self.should_stop):
             partitions = [
@@ -222,7 +222,7 @@ class RawReader:
 class LibraryReader:
     """Reads all partitions with the client library, for the history.
 
-    Told to stop, it reads to the end, and tells the run history what it has read.
+    When it is told to stop, it reads to the end and adds its records to the run history.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class LibraryReader:
         reading: ReadingPlan,
         addresses: str = f"{HOST}:{PORT}",
     ) -> None:
-        """Write what is read from the brokers at `addresses` to `history`."""
+        """Add the records of the brokers at `addresses` to `history`."""
         self._config = ConsumerConfig(
             auto_offset_reset="earliest",
             fetch_min_bytes=reading.fetch_min_bytes,
@@ -256,12 +256,12 @@ class LibraryReader:
         self._has_sought = True
 
     def stop(self) -> None:
-        """Have it read what is there now, and then return."""
+        """Read up to the current ends of the logs, and then return."""
         self._should_stop = True
         self._following.cancel()
 
     async def run(self, process: Process) -> None:
-        """Read until told to stop, and then to the end."""
+        """Read until told to stop, and then to the end of the log."""
         while True:
             try:
                 await self._read(process)
@@ -291,7 +291,7 @@ class LibraryReader:
             await self._follow(consumer, await consumer.end_offsets())
 
     async def _follow(self, consumer: Consumer, until: Mapping[TopicPartition, int] | None) -> None:
-        """Read up to there, past everything that cannot be read."""
+        """Read up to `until`; skip offsets that are unreadable."""
         while True:
             try:
                 async for batch in consumer.batches(until):
@@ -318,7 +318,7 @@ class LibraryReader:
         assert error.log_end_offset is not None
         partition, start, end = error.at[1], error.log_start_offset, error.log_end_offset
         position = self._positions[partition]
-        # It may have been told before it looked, but not before it came there.
+        # The stop may have been set before the check, but not before the reader was here.
         asked_at = self._moved_at[partition]
         self._run_history.out_of_range(
             OutOfRange(self._name, partition, position, start, end, asked_at)

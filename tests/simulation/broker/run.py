@@ -1,8 +1,8 @@
-"""One run by a plan: a broker, its clients, the faults, and a tail in which all must be well.
+"""One run by a plan: a broker, its clients, the faults, and a tail without faults.
 
-In the tail all faults end. Every producer must get one more record acknowledged and every reader
-must reach the end, in bounded time. Then the power is cut once more, and what the last reader
-finds is compared with everything that was ever said.
+In the tail, every producer must get one more record acknowledged and every reader must reach the
+end, in bounded time. Then the power is cut once more, and the records that the last reader finds
+are compared with the run history.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,7 +73,8 @@ _PATIENCE_S = 20.0
 _SLOW_PATIENCE_S = 60.0
 _FEW_BYTES = 1024
 _EVENTS_PER_S_MAX = 20_000
-"""The busiest second of 60 runs had 7,213, half of them had none above 1,242."""
+"""Maximum events per second; the busiest second of 60 runs had 7,213, and half of the runs had
+no second above 1,242."""
 
 
 @final
@@ -131,7 +132,7 @@ class _Run:
         self._check_history(last)
 
     async def _read_everything(self) -> RawReader:
-        """Return who has read all there is; where it is compacted, while nothing was taken out."""
+        """Return a reader that has read everything, without a compaction round meanwhile."""
         node = self._world.add_node("last reader")
         known: dict[int, dict[int, bytes]] | None = None
         while True:
@@ -166,7 +167,7 @@ class _Run:
         return ids[0]
 
     async def _audit(self, process: Process) -> None:
-        """See which topics there are at the end, and what is in those that come and go."""
+        """Check which topics exist at the end, and the contents of the churned topics."""
         topics: list[TopicDescription] = []
 
         async def look(connection: RpcConnection) -> None:
@@ -206,7 +207,7 @@ class _Run:
             damaged = (range(damage.offset, damage.next_offset) for damage in log.damage)
             void.setdefault(key, []).extend(damaged)
             if number in self.superseded.partitions:
-                # What lay below the log start may have been taken out before it was deleted.
+                # Compaction may have removed records below the log start before they were deleted.
                 gone = self.run_history.checker(OnlySupersededGoes).gone[number]
                 void[key] += [range(log.log_start_offset), *ranges_of(gone)]
         forgotten = self.run_history.checker(NoDuplicates).unknown_below
@@ -253,9 +254,9 @@ def _checkers(
 
 
 def _patience_s(plan: Plan) -> float:
-    """Return how long the tail may take.
+    """Return the maximum duration of the tail in seconds.
 
-    Whoever fetches batch by batch, and was killed at the last moment, reads for longer.
+    A reader that fetches batch by batch, and was killed at the last moment, needs longer.
     """
     reading = plan.reading
     fewest = min(reading.raw_fetch_bytes, reading.max_partition_fetch_bytes, reading.prefetch_bytes)
@@ -269,13 +270,13 @@ def run(
     shows_steps: bool = False,
     goes_on: bool = False,
 ) -> RunReport[Plan]:
-    """Do one run and return what there is to say of it; the same for the same plan.
+    """Execute one run and return its report; the same plan gives the same report.
 
     Args:
-        plan: What it is to be.
-        show: Is given a line for each event.
-        shows_steps: Whether these are also the steps of tasks.
-        goes_on: Whether it goes on when a checker has objected, to see which others will.
+        plan: The plan of the run.
+        show: Receives a line for each event.
+        shows_steps: Whether these lines include the steps of tasks.
+        goes_on: Whether the run continues after a violation, so that other checkers can object.
     """
     simulation = Simulation(
         plan.seed, show=show, shows_steps=shows_steps, events_per_s_max=_EVENTS_PER_S_MAX

@@ -1,4 +1,4 @@
-"""Stories to tell a run history: what clients and brokers do and say, for tests of checkers."""
+"""Sample run histories: events of clients and brokers, for tests of checkers."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -92,7 +92,7 @@ def ended(*entries: tuple[int, int], start: int = 0, acks: tuple[Acknowledged, .
 
 
 def repeated_behind(*, start: int) -> Story:
-    """Find record 1 of a producer without idempotence behind record 2, in what is left of a log."""
+    """Find record 1 of a non-idempotent producer behind record 2, in the rest of a log."""
 
     def tell(run_history: RunHistory) -> None:
         told(acked(1, 3, "q"), acked(2, 2, "q"))(run_history)
@@ -103,7 +103,7 @@ def repeated_behind(*, start: int) -> Story:
 
 
 def compacted(superseded: Superseded, *, has_key: bool, left: int) -> Story:
-    """Keep two records, of one key or both of none; in the end only the one at `left` is there."""
+    """Keep two records, with one key or without keys; at the end only `left` is in the log."""
     alike = [
         number for number in range(60) if (key_of(record(number).value) is not None) is has_key
     ]
@@ -140,7 +140,7 @@ def refused_and_read(run_history: RunHistory) -> None:
 
 
 def trespassed(*, is_read: bool = True, has_rot: bool = False, start: int = 0) -> Story:
-    """Keep a good record at offset 3; open the log anew at `start`; then keep a bad one."""
+    """Keep a valid record at offset 3; reopen the log at `start`; then keep an invalid record."""
     good = SentRecord("t0", 0, 0, b"t0/0/0/as it should be")
     bad = SentRecord("t0", 0, 1, b"t0/0/1" + TRESPASS)
 
@@ -191,7 +191,7 @@ def opened_after_a_clean_stop_at(end: int) -> Story:
 
 
 def refused(*offsets: int, has_loss: bool = False, read_at: float | None = 1.0) -> Story:
-    """Lose all at second 2, if anything, and be refused; having read before or behind that."""
+    """Lose all records at second 2, if `has_loss`; then refuse offsets to a reader."""
 
     def tell(run_history: RunHistory) -> None:
         if read_at == 1.0:
@@ -207,7 +207,7 @@ def refused(*offsets: int, has_loss: bool = False, read_at: float | None = 1.0) 
 
 
 def high_watermark_after_a_loss(high_watermark: int, *, acknowledged: bool) -> Story:
-    """Have it known to be 6; lose what is above 4; then see it."""
+    """See a high watermark of 6; lose the records above 4; then see `high_watermark`."""
 
     def tell(run_history: RunHistory) -> None:
         told(acked(1, 5) if acknowledged else fetched(high_watermark=6))(run_history)
@@ -228,7 +228,7 @@ def deleted_then_start_at(start: int, *, asked: int | None = 5, is_told: bool = 
 
 
 def corrupted_while_deleted(run_history: RunHistory) -> None:
-    """The checkpoint becomes corrupt when the deletion is done, and before its reply arrives."""
+    """Corrupt the checkpoint after a deletion is done, and before its reply arrives."""
     run_history.deleting(0, 5)
     run_history.checkpoint_corrupted(0, 3)
     run_history.deleted(0, 5, 1.0)
@@ -236,7 +236,7 @@ def corrupted_while_deleted(run_history: RunHistory) -> None:
 
 
 def repeated_after_deletion(*, has_rot: bool, start: int) -> Story:
-    """Retention takes the segments below `start`; then a record of offset 0 comes again."""
+    """Delete the segments below `start` by retention; then repeat a record of offset 0."""
 
     def tell(run_history: RunHistory) -> None:
         told(acked(1, 0))(run_history)
@@ -249,7 +249,7 @@ def repeated_after_deletion(*, has_rot: bool, start: int) -> Story:
 
 
 def deleted_and_corrupted(start: int) -> Story:
-    """Delete up to 5, from a log whose first segment begins at 3; rot its checkpoint; open it."""
+    """Delete up to 5, in a log whose first segment begins at 3; corrupt its checkpoint; reopen."""
 
     def tell(run_history: RunHistory) -> None:
         deleted_then_start_at(5)(run_history)
@@ -260,7 +260,7 @@ def deleted_and_corrupted(start: int) -> Story:
 
 
 def altered(*seen: str, is_told: bool, has_restart: bool = False) -> Story:
-    """Alter a setting from `1` to `2`, and then see it to be as it is said."""
+    """Alter a setting from `1` to `2`, and then see the values `seen`."""
 
     def tell(run_history: RunHistory) -> None:
         run_history.settings_seen({"s": "1"}, 0.5)
@@ -276,7 +276,7 @@ def altered(*seen: str, is_told: bool, has_restart: bool = False) -> Story:
 
 
 def topics(*steps: str) -> Story:
-    """Tell of the topic `n`: `create`, `created A`, `delete`, `deleted`, `start`, `sees A`."""
+    """Replay steps of topic `n`: `create`, `created A`, `delete`, `deleted`, `start`, `sees A`."""
 
     def tell(run_history: RunHistory) -> None:
         for step in steps:
@@ -296,7 +296,7 @@ def topics(*steps: str) -> Story:
 
 
 def grown(*steps: tuple[str, int], asked_at: float = 3.0) -> Story:
-    """Tell of the number of partitions: `growing` or `seen`, and how many."""
+    """Replay partition counts: `growing` or `seen`, and the count."""
 
     def tell(run_history: RunHistory) -> None:
         promise = run_history.checker(PartitionsStay)
@@ -312,7 +312,7 @@ def grown(*steps: tuple[str, int], asked_at: float = 3.0) -> Story:
 def complained(
     status: str, *, fault: str | None = None, is_over: bool = False, path: str = DIRECTORY
 ) -> Story:
-    """Let the disk have a fault, or let it be over; then a log says what it is."""
+    """Begin or end a disk fault; then a log reports its status."""
 
     def tell(run_history: RunHistory) -> None:
         if fault == "full":
@@ -329,7 +329,7 @@ def complained(
 
 
 def told_of(error: BrokerError, *faults: str) -> Story:
-    """Let these things happen at second 2, and a client that asked at second 1 be told."""
+    """Have these faults at second 2, and an error for a client that asked at second 1."""
 
     def tell(run_history: RunHistory) -> None:
         for fault in faults:
@@ -346,7 +346,7 @@ def told_of(error: BrokerError, *faults: str) -> Story:
                     run_history.probed("broker_stopping", {})
                 case "start":
                     run_history.process_began()
-                case _:  # a client asks only much later
+                case _:  # the client asks much later
                     run_history.told(0, error, 3.0)
                     return
         run_history.told(0, error, 1.0)
@@ -355,7 +355,7 @@ def told_of(error: BrokerError, *faults: str) -> Story:
 
 
 def stopped_then_start_falls(*, is_clean: bool, has_rot: bool = False) -> Story:
-    """Have the log start seen at 3; stop; open the log; then have it seen at 2."""
+    """See log start 3; stop; reopen the log; then see log start 2."""
 
     def tell(run_history: RunHistory) -> None:
         run_history.fetched(fetched(log_start_offset=3))
@@ -373,7 +373,7 @@ def corrupted(run_history: RunHistory) -> None:
 
 
 def repeated_after_rot(offset: int) -> Story:
-    """Offsets 3 and 4 become corrupt; then the record of that offset comes again, behind them."""
+    """Corrupt offsets 3 and 4; then find the record of `offset` again behind them."""
 
     def tell(run_history: RunHistory) -> None:
         told(acked(1, offset))(run_history)
@@ -409,7 +409,7 @@ def consumed(
     left_out: tuple[DamageReported, ...] = (),
     has_loss: bool = False,
 ) -> Story:
-    """Let a consumer read this, where records 1 and 2 are at 0 and 1, and 2 was acknowledged."""
+    """Have a consumer read this; records 1 and 2 are at 0 and 1, and 2 was acknowledged."""
     values = {(0, offset): record(number).value for offset, number in entries}
 
     def tell(run_history: RunHistory) -> None:
@@ -431,7 +431,7 @@ def consumed_and_corrupted(run_history: RunHistory) -> None:
 def lost(
     offset: int, *, level: AckLevel = AckLevel.REPLICATED, hold: float = 0.0, after: float = 9.0
 ) -> Story:
-    """Lose what is at 5 and above, so long after this record was acknowledged."""
+    """Lose the records at 5 and above, so long after this record was acknowledged."""
 
     def tell(run_history: RunHistory) -> None:
         clock = [1.0]

@@ -1,4 +1,4 @@
-"""What makes the plan of a failure simpler, besides fewer faults and less time."""
+"""Simplifications of a failing plan, besides fewer faults and less time."""
 
 from functools import partial
 from typing import Final
@@ -9,11 +9,11 @@ from tests.simulation.broker.plans import ALWAYS_SET, NetworkPlan, Plan, Reading
 from tests.simulation.shrink import Simplification
 
 CALM: Final = NetworkPlan(delay_mean_s=0.0005, loss=0.0, split=0.0, reset=0.0)
-"""A network on which nothing goes wrong by itself."""
+"""A network without faults of its own."""
 
 
 def _with_default_limits(plan: Plan) -> Plan:
-    """Leave the broker those limits that every plan has."""
+    """Leave only the limits that every plan sets."""
     settings = {name: value for name, value in plan.broker_settings.items() if name in ALWAYS_SET}
     return replace(plan, broker_settings=settings)
 
@@ -34,4 +34,4 @@ SIMPLIFICATIONS: Final[tuple[Simplification[Plan], ...]] = (
     lambda plan: replace(plan, partition_count=1),
     *(partial(_with_one_producer, number) for number in range(3)),
 )
-"""Tried one after the other, for a broker that is alone."""
+"""Simplifications of a single broker's plan, in the order in which they are tried."""

@@ -1,7 +1,7 @@
-"""States that a good swarm must reach.
+"""Probes: rare states that a swarm must reach (FoundationDB: sometimes assertions).
 
-A probe that no run reaches shows that the runs are too tame: then the swarm has failed, though
-nothing was broken.
+If no run reaches a probe, the runs have too few faults; the swarm fails although no checker has
+objected.
 """
 
 from collections import Counter
@@ -15,77 +15,77 @@ FORCED: Final = {
     "flush late": "a flush began a little after it was asked for",
     "roll early": "maintenance rolled a segment that was neither old nor full",
     "files dropped": "all open files and indexes were dropped",
-    "few bytes received": "a broker received less than there was",
+    "few bytes received": "a broker received less than was available",
     "buffer given back early": "a connection gave its memory back as soon as it was idle",
     "fetch cut short": "a fetch was answered as if it had asked for one byte",
     "poll without waiting": "a long poll was answered at once",
     "snapshot early": "a node took a snapshot of the metadata after a few entries",
-    "no entries kept": "and kept none of the entries that it covers",
-    "cold fetch": "what was in the page cache was read and checked in a thread",
+    "no entries kept": "a node kept no entries below its snapshot",
+    "cold fetch": "bytes in the page cache were read and checked in a thread",
     "small piece from its file": "few bytes were sent from the file, without a copy",
     "produce without waiting": "a produce timed out at once",
-    "producer wakes late": "a producer was late for what was due",
-    "one batch in a request": "a producer sent what fits into one request in two",
-    "connection abandoned": "a producer abandoned a connection with requests in flight",
-    "fetch abandoned": "a consumer did",
+    "producer wakes late": "a producer sent due batches late",
+    "one batch in a request": "a producer sent two requests where one was enough",
+    "connection given up": "a producer closed a connection with requests in flight",
+    "fetch given up": "a consumer abandoned a fetch",
 }
-"""The rare branches in the code under test (`wire.env.env.Buggify`), and what taking each means."""
+"""Rare branches in the code under test (`wire.env.env.Buggify`), and their effects."""
 
 PROBES: Final = {
     "torn tail": "a start cut off a torn tail",
     "clean tail": "a start after a crash found nothing to cut off",
     "damage at start": "a start found damage",
-    "damage read": "a reader was told of damage",
+    "damage read": "a reader got an error about damage",
     "cut: nothing": "a power cut lost all unsynced changes of a segment",
     "cut: prefix": "a power cut kept the first few, and tore one",
     "cut: sectors": "a power cut kept any sectors in any order",
     "cut: size": "a power cut kept the length and zeros",
-    "lost in memory": "a power cut took what was only promised in memory",
+    "lost in memory": "a power cut lost records that were acknowledged in memory only",
     "resent batch": "a batch that was sent again got its old offset",
-    "resent after crash": "so did one that was sent again to a broker that was started since",
+    "resent after crash": "a batch that was resent after a restart got its old offset",
     "disk full": "a log became read-only",
-    "disk has room": "and writable again",
+    "disk has room": "a read-only log became writable again",
     "sync failed": "a log went offline because a sync failed",
     "write failed": "a log went offline because a write failed",
     "read failed": "a log went offline because a read failed",
     "name failed": "a call failed that changes names or the length of a file",
-    "frame corrupted": "a header or footer of a segment, or an index, holds another bit",
-    "sector lost": "a sector that was durable holds zeros, or what belongs elsewhere",
+    "frame corrupted": "a header or footer of a segment, or an index, has a flipped bit",
+    "sector lost": "a durable sector has zeros, or bytes of another position",
     "crash in roll": "a crash came while a segment was being rolled",
     "crash in checkpoint": "a crash came while a checkpoint was being written",
-    "crash in swap": "a crash came while compaction put a file in the place of others",
-    "log compacted": "a round of compaction came to its end",
+    "crash in swap": "a crash came while compaction swapped in a cleaned segment",
+    "log compacted": "a round of compaction completed",
     "crash in metadata": "a crash came while the catalog was being written",
-    "crash in creation": "a crash came while a topic was being made",
-    "crash in deletion": "a crash came while a topic was being removed",
+    "crash in creation": "a crash came while a topic was being created",
+    "crash in deletion": "a crash came while a topic was being deleted",
     "topic created": "a topic was created among the faults",
-    "creation unknown": "who asked for it was not told what came of it",
+    "creation unknown": "the creation of a topic had an unknown outcome",
     "topic deleted": "a topic was deleted among the faults",
-    "deletion of a topic unknown": "who asked for it was not told what came of it",
-    "ghost refused": "who still wrote to a deleted topic was refused",
+    "deletion of a topic unknown": "the deletion of a topic had an unknown outcome",
+    "ghost refused": "a write to a deleted topic was refused",
     "crash after append": "a crash came between an append and its sync",
     "poll woken": "a long poll was woken by new records",
-    "poll expired": "a long poll ended without any",
-    "produce timed out": "the broker answered that it was not acknowledged in time",
-    "outcome unknown": "a producer gave up a record and does not know whether it is kept",
-    "send refused": "a producer was told that a record is not in the log, and never will be",
+    "poll expired": "a long poll ended without records",
+    "produce timed out": "a produce request timed out at the broker",
+    "outcome unknown": "a send had an unknown outcome",
+    "send refused": "a send failed with a record that is not in the log",
     "segments deleted": "retention deleted segments",
-    "records deleted": "records were deleted as somebody asked for",
-    "deletion unknown": "who asked for records to be deleted was not told what came of it",
-    "topic altered": "settings were altered while records were under way",
-    "alteration unknown": "who altered settings was not told what came of it",
-    "partitions added": "a topic got more partitions while records were under way",
-    "growth unknown": "who asked for that was not told what came of it",
-    "reader overtaken": "a reader was told that its offset is deleted",
+    "records deleted": "records were deleted on request",
+    "deletion unknown": "a deletion of records had an unknown outcome",
+    "topic altered": "settings were altered while records were in flight",
+    "alteration unknown": "an alteration of settings had an unknown outcome",
+    "partitions added": "a topic got more partitions while records were in flight",
+    "growth unknown": "a partition growth had an unknown outcome",
+    "reader overtaken": "a reader asked for a deleted offset",
     "clean stop": "a broker stopped cleanly",
-    "stop owes": "it began to stop when acknowledged records were in memory only",
+    "stop owes": "a broker began to stop while acknowledged records were in memory only",
     "cut after stop": "the power was cut as soon as a broker had stopped cleanly",
     "start refused": "a broker could not start because of its disk",
     "clock went back": "the wall clock jumped back",
     "one-way partition": "one direction of a link was cut",
     "client died": "a client died in the middle of its work",
     "gap refused": "a batch behind a gap was refused",
-    "old epoch refused": "so was one of a producer's epoch that was over",
+    "old epoch refused": "a batch with an old producer epoch was refused",
     "accept failed": "the broker had no file descriptors left",
     **{f"forced: {site}": meaning for site, meaning in FORCED.items()},
 }
@@ -101,39 +101,39 @@ _SURVIVALS = {
 
 @final
 class Sometimes:
-    """What one run has reached."""
+    """The probes that one run has reached."""
 
     def __init__(self, probes: Mapping[str, str] = PROBES) -> None:
-        """Have reached nothing of what there is to reach."""
+        """Start with no probe reached."""
         self.counts: Counter[str] = Counter()
         self._probes = probes
         self._is_after_crash = False
 
     def reached(self, probe: str) -> None:
-        """Take note that the state was reached."""
+        """Count a probe."""
         assert probe in self._probes, f"there is no probe {probe!r}"
         self.counts[probe] += 1
 
     def forced(self, site: str) -> None:
-        """Take note that the rare branch at `site` of the code under test was taken."""
+        """Count the rare branch at `site` of the code under test."""
         self.reached(f"forced: {site}")
 
     def crashed(self) -> None:
-        """Take note that a broker came to an end that was not clean."""
+        """Record an unclean end of a broker."""
         self._is_after_crash = True
 
     def cut(self, survivals: Mapping[str, Survival]) -> None:
-        """Take note of what a power cut has left of files."""
+        """Count the survivals of files after a power cut."""
         for path, survival in survivals.items():
             if path.endswith(".log"):
                 self.reached(_SURVIVALS[survival])
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
-        """Take note of what a broker says of itself."""
+        """Count probes from a broker's event."""
         if event == "log_status_changed":
             self._status_changed(str(fields["status"]), str(fields["reason"]))
         elif event == "broker_started":
-            self._is_after_crash = False  # What is opened from now on is new.
+            self._is_after_crash = False  # A log that is opened after this is new.
         elif event == "log_opened" and self._is_after_crash:
             self.reached("torn tail" if fields["truncated_bytes"] else "clean tail")
         elif event == "broker_stopped" and fields["is_clean"]:

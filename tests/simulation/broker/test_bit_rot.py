@@ -1,4 +1,4 @@
-"""Where a log can prove that what it holds is damaged."""
+"""Tests of provable damage in a log."""
 
 from tests.simulation.broker.bit_rot import (
     provable_batches,
@@ -20,7 +20,7 @@ BATCH_COUNT = 9
 
 
 def disk_with_batches() -> FaultyDisk:
-    """Return a disk with batches of less than a sector, each written when all before it was."""
+    """Return a disk with batches smaller than a sector, each written after the one before."""
     disk = FaultyDisk()
     disk.make_directory(PATH.rpartition("/")[0])
     file = disk.open(PATH, create=True)
@@ -64,7 +64,7 @@ def test_a_sector_is_provable_if_it_holds_nothing_but_provable_batches() -> None
         assert sector.next_offset == touched[-1].next_offset
 
 
-def test_a_log_ends_behind_its_last_batch_that_processes_see() -> None:
+def test_a_log_ends_behind_its_last_batch_in_the_page_cache() -> None:
     disk = disk_with_batches()
 
     assert visible_log_ends(disk, "flights") == {1: BATCH_COUNT}
@@ -78,7 +78,7 @@ def test_a_log_whose_end_is_hidden_by_damage_may_end_anywhere() -> None:
     assert visible_log_ends(disk, "flights")[1] > 10**15
 
 
-def test_what_surrounds_batches_can_be_rebuilt() -> None:
+def test_segment_headers_footers_and_indexes_are_rebuilt_bytes() -> None:
     disk = disk_with_batches()
     index_path = PATH.replace(".log", ".index")
     disk.open(index_path, create=True).write_at(0, [b"unsynced"])

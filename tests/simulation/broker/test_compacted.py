@@ -1,4 +1,4 @@
-"""Runs of a broker that compacts its topic; `make swarm KIND=compacted` looks for others."""
+"""Runs of a broker that compacts its topic; `make swarm KIND=compacted` runs more of them."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ CRASHES = [Fault(at, "crash_in_swap", 1.0, dice) for at, dice in ((0.5, 0.5), (3
 GROWTH = [Fault(at, "add_partitions", 0.0, at / SECONDS) for at in (1.0, 4.0, 7.0)]
 
 
-def test_a_plan_is_drawn_as_others_are_but_compacts() -> None:
+def test_a_compacted_plan_is_drawn_like_a_broker_plan() -> None:
     plans = [draw_plan(seed, 60.0) for seed in range(20)]
     kinds = set[str]().union(*({fault.kind for fault in plan.faults} for plan in plans))
 
@@ -21,7 +21,7 @@ def test_a_plan_is_drawn_as_others_are_but_compacts() -> None:
     assert {"rot", "rot_frame", "rot_checkpoint", "lose_sector"} <= kinds
 
 
-def test_a_run_in_which_a_growing_topic_is_compacted_among_crashes_keeps_all_promises() -> None:
+def test_a_growing_compacted_topic_keeps_all_promises_across_crashes() -> None:
     plan = draw_plan(0, SECONDS)
 
     report = COMPACTED.run_plan(replace(plan, faults=[*CRASHES, *GROWTH, *plan.faults]))

@@ -1,4 +1,4 @@
-"""One seed is one run: in every process, under every hash seed, on every version of Python.
+"""Determinism of runs: one seed gives one run in every process, hash seed and Python version.
 
 Other interpreters that have the dependencies installed are named in `TIDELOG_PYTHONS`, as in
 `TIDELOG_PYTHONS=/venv312/bin/python:/venv313/bin/python make test ARGS=tests/simulation`.
@@ -61,7 +61,7 @@ def start(python: str, hash_seed: str, arguments: list[str]) -> "subprocess.Pope
 
 
 def outputs(arguments: list[str]) -> list[str]:
-    """Return what processes write which differ in everything that must not matter."""
+    """Return the output of processes that differ in everything that must not matter."""
     processes = [
         start(python, hash_seed, arguments)
         for number, python in enumerate(PYTHONS)
@@ -73,17 +73,17 @@ def outputs(arguments: list[str]) -> list[str]:
 
 
 def first_difference() -> str:
-    """Return the first event in which two of the processes part."""
+    """Return the first event that differs between two of the processes."""
     command = ["-c", RUN, *SEEDS, "steps"]
     first, *others = [output.splitlines() for output in outputs(command)]
     for other in others:
         for one, another in zip_longest(first, other):
             if one != another:
-                return f"they part at\n  {one}\n  {another}"
-    return "they part no more"
+                return f"they differ at\n  {one}\n  {another}"
+    return "they differ no more"
 
 
-def test_a_seed_is_one_run_in_every_process() -> None:
+def test_a_seed_gives_the_same_run_in_every_process() -> None:
     first, *others = outputs(["-c", RUN, *SEEDS])
     reports = [msgspec.json.decode(line, type=RunReport[Plan]) for line in first.splitlines()]
 
@@ -92,7 +92,7 @@ def test_a_seed_is_one_run_in_every_process() -> None:
     assert all(other == first for other in others), first_difference()
 
 
-def test_a_seed_is_one_run_whatever_was_before_it_in_this_process() -> None:
+def test_a_seed_gives_the_same_run_after_other_runs_in_the_process() -> None:
     reports = [run(draw_plan(seed, 2.0)) for seed in (4, 5, 4)]
 
     assert reports[0] == reports[2]

@@ -1,4 +1,4 @@
-"""Faults come when they should, and are over when they should be."""
+"""Tests of the times of faults."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.simulation.report import RunReport
 
 
 def run_with(*faults: Fault, lines: list[str] | None = None) -> RunReport[Plan]:
-    """Do two seconds in which nothing is wrong but these faults."""
+    """Execute two seconds with only these faults."""
     producer = ProducerPlan(
         kind="library",
         acks=2,
@@ -39,7 +39,7 @@ def run_with(*faults: Fault, lines: list[str] | None = None) -> RunReport[Plan]:
 
 
 @pytest.mark.parametrize("kind", ["pause", "stall_loop", "stall_disk"])
-def test_what_stands_still_goes_on_when_the_faults_are_over(kind: str) -> None:
+def test_a_paused_component_resumes_when_the_faults_end(kind: str) -> None:
     report = run_with(Fault(1.5, kind, 8.0, 0.5))
 
     assert report.checker is None, report.problem
@@ -56,7 +56,7 @@ def test_what_stands_still_goes_on_when_the_faults_are_over(kind: str) -> None:
     ],
     ids=lambda fault: fault.kind,
 )
-def test_a_fault_that_was_to_come_later_does_not_come_when_they_are_over(fault: Fault) -> None:
+def test_a_pending_fault_is_dropped_when_the_faults_end(fault: Fault) -> None:
     lines: list[str] = []
 
     report = run_with(fault, lines=lines)

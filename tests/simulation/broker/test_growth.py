@@ -1,4 +1,4 @@
-"""A topic that grows: what is asked for, what is seen, and who hears of it."""
+"""Tests of a topic's growth: requested and observed partition counts, and their listeners."""
 
 import pytest
 from trio.testing import MockClock
@@ -12,7 +12,7 @@ from tidelog.client.client import connect
 
 
 class Promise:
-    """Notes what it is told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int]] = []
@@ -26,7 +26,7 @@ class Promise:
 
 
 @pytest.mark.parametrize(("dice", "count"), [(0.1, 4), (0.9, 3)])
-async def test_one_or_two_partitions_are_added_and_whoever_listens_hears_of_them(
+async def test_growth_adds_one_or_two_partitions_and_calls_listeners(
     autojump_clock: MockClock, dice: float, count: int
 ) -> None:
     world = World(autojump_clock)
@@ -44,7 +44,7 @@ async def test_one_or_two_partitions_are_added_and_whoever_listens_hears_of_them
     assert promise.told == [("growing", 2), ("growing", count), ("seen", count)]
 
 
-async def test_there_is_an_end_to_it(autojump_clock: MockClock) -> None:
+async def test_growth_stops_at_the_maximum_partition_count(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     growth = Growth(PARTITIONS_MAX, Promise(), Sometimes())
     async with world.broker(), connect("broker:8433", env=world.env) as client:
@@ -56,7 +56,7 @@ async def test_there_is_an_end_to_it(autojump_clock: MockClock) -> None:
     assert len(topic.partitions) == growth.count == PARTITIONS_MAX
 
 
-def test_what_somebody_has_seen_counts_whoever_asked_for_it() -> None:
+def test_an_observed_partition_count_reaches_listeners() -> None:
     heard = list[int]()
     growth = Growth(2, Promise(), Sometimes())
     growth.listeners.append(heard.append)
@@ -81,6 +81,6 @@ def test_partitions_of_topics_of_one_name_have_different_numbers() -> None:
     assert (numbers.first(ONE), numbers.first(OTHER)) == (0, 1000)
 
 
-def test_where_no_log_is_there_is_no_number() -> None:
+def test_a_directory_without_a_log_has_no_partition_number() -> None:
     assert PartitionNumbers().of_directory("metadata") is None
     assert PartitionNumbers().of_directory(f"topics/flights.{ONE.hex()}") is None

@@ -1,4 +1,4 @@
-"""Which records of a compacted topic may be gone, where some delete their keys."""
+"""Tests of the records that compaction may remove in a topic with tombstones."""
 
 from itertools import count
 
@@ -20,7 +20,7 @@ RULES = {"p": ProducerRules(acks=2, is_idempotent=True)}
 
 
 def record(*, deletes: bool) -> SentRecord:
-    """Return a record of key 0, the first that there is."""
+    """Return the first record of key 0."""
     for number in count():
         value = b"p/0/%d/" % number
         if key_of(value) == b"key 0" and is_tombstone(value) is deletes:
@@ -38,7 +38,7 @@ def judged(
     loses_tombstones: bool = True,
     is_alone: bool = True,
 ) -> str:
-    """Return what is said of a log when `sent` was acknowledged, one after the other."""
+    """Return the verdict on a log when the `sent` records were acknowledged in order."""
     superseded = Superseded(
         [0], has_tombstones=True, loses_tombstones=loses_tombstones, rules=RULES
     )
@@ -55,36 +55,34 @@ def judged(
     return ""
 
 
-def test_what_is_sent_without_its_value_is_read_as_what_it_stands_for() -> None:
+def test_a_tombstone_is_read_as_its_value() -> None:
     assert value_sent(None, as_tombstone(DELETION.value)) == DELETION.value
     assert value_sent(PUT.value, ()) == PUT.value
     assert value_sent(None, (("other", b"x"),)) is None
 
 
 @pytest.mark.parametrize("loses_tombstones", [False, True])
-def test_what_was_deleted_may_be_gone_while_its_deletion_is_there(
-    *, loses_tombstones: bool
-) -> None:
+def test_a_deleted_record_may_be_gone_while_its_tombstone_exists(*, loses_tombstones: bool) -> None:
     assert not judged({1: DELETION}, loses_tombstones=loses_tombstones)
     assert not judged({0: PUT, 1: DELETION}, loses_tombstones=loses_tombstones)
 
 
-def test_a_deletion_goes_only_where_that_is_short() -> None:
+def test_a_tombstone_is_removed_only_with_a_short_retention() -> None:
     assert not judged({}, loses_tombstones=True)
     assert "no later one has its key" in judged({}, loses_tombstones=False)
 
 
-def test_what_was_deleted_never_comes_back() -> None:
+def test_a_deleted_record_never_comes_back() -> None:
     assert "whose deletion at (0, 1) is gone" in judged({0: PUT})
     assert not judged({0: PUT}, is_alone=False), "a replica that was away may have it still"
 
 
-def test_a_deletion_is_of_what_stands_before_it() -> None:
+def test_a_tombstone_deletes_only_earlier_records() -> None:
     assert "no later one has its key" in judged({}, sent=(DELETION, PUT))
     assert not judged({1: PUT}, sent=(DELETION, PUT))
 
 
-def test_a_deletion_that_was_refused_deletes_nothing() -> None:
+def test_a_refused_tombstone_deletes_nothing() -> None:
     superseded = Superseded([0], has_tombstones=True, loses_tombstones=True, rules=RULES)
     superseded.sent(DELETION)
     assert superseded.covers((0, 0), PUT.value)

@@ -1,4 +1,4 @@
-"""What the library says of records is understood: they are surely not in the log, or may be."""
+"""Tests of outcomes: records of a failed send are certainly not in the log, or may be."""
 
 import pytest
 
@@ -29,7 +29,7 @@ FATES: list[tuple[tuple[TidelogError, ...], Outcome]] = [
 
 
 @pytest.mark.parametrize(("errors", "outcome"), FATES)
-def test_what_attempts_have_come_to_is_what_the_last_error_says(
+def test_the_last_error_determines_the_outcome_of_a_send(
     errors: tuple[TidelogError, ...], outcome: Outcome
 ) -> None:
     settled: list[ProducerBatch] = []

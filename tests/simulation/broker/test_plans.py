@@ -1,4 +1,4 @@
-"""A seed expands to plain data, and plain data is all that a run depends on."""
+"""Tests of plans: a seed expands to plain data, and a run depends only on that data."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_a_seed_always_expands_to_the_same_plan() -> None:
     assert draw_plan(7, 30.0) != draw_plan(8, 30.0)
 
 
-def test_a_plan_survives_the_way_through_a_file(tmp_path: Path) -> None:
+def test_a_plan_survives_a_round_trip_through_a_file(tmp_path: Path) -> None:
     plan = draw_plan(7, 30.0)
     path = tmp_path / "plan.json"
     path.write_text(to_json(plan))
@@ -45,7 +45,7 @@ def test_all_kinds_of_faults_are_drawn_and_none_is_in_every_plan() -> None:
     assert not set(FAULT_GAPS_S).intersection(*kinds)
 
 
-def test_what_a_plan_was_kept_without_has_the_value_that_it_had_then(tmp_path: Path) -> None:
+def test_a_missing_field_of_a_kept_plan_has_its_old_value(tmp_path: Path) -> None:
     before = {field.name for field in fields(Plan) if field.required}
     old = {name: value for name, value in to_builtins(draw_plan(7, 30.0)).items() if name in before}
     newer = {field.name for field in fields(ProducerPlan) if not field.required}
@@ -77,15 +77,15 @@ def test_a_broker_can_be_configured_as_every_plan_says() -> None:
     }
 
 
-def test_dice_choose_among_what_there_is() -> None:
-    """What is chosen by dice is at their place among so many; 1 would be behind the last."""
+def test_dice_choose_a_valid_index() -> None:
+    """Dice choose the element at their fraction of the list; 1 would be behind the last."""
     faults = draw_plan(1_000_183, 60.0).faults
 
     assert max(fault.dice for fault in faults) == 0.9999
     assert min(fault.dice for fault in faults) >= 0
 
 
-def test_a_fault_that_is_taken_out_leaves_the_others_as_they_were() -> None:
+def test_the_removal_of_a_fault_leaves_the_others_unchanged() -> None:
     plan = draw_plan(3, 60.0)
     without = msgspec.structs.replace(plan, faults=plan.faults[1:])
 
@@ -103,7 +103,7 @@ def test_a_run_is_a_function_of_its_plan() -> None:
     assert one.sometimes.keys() <= PROBES.keys()
 
 
-def test_another_seed_gives_the_same_plan_another_run() -> None:
+def test_a_plan_with_another_seed_is_another_run() -> None:
     plan = draw_plan(4, 2.0)
 
     one, other = run(plan), run(msgspec.structs.replace(plan, seed="other"))

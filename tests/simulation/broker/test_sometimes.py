@@ -1,4 +1,4 @@
-"""What a swarm must reach, and which rare branches there are to be reached."""
+"""Tests of probes and of the rare branches that they count."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ PACKAGES = ("broker", "client", "coordinator", "isr", "logstore", "wire")
 SITE = re.compile(r'buggify\("([^"]+)"\)')
 
 
-def test_every_rare_branch_in_the_code_is_a_probe_and_stands_in_one_place() -> None:
+def test_every_buggify_site_is_a_probe_and_unique() -> None:
     sites = Counter(
         site
         for package in PACKAGES
@@ -25,7 +25,7 @@ def test_every_rare_branch_in_the_code_is_a_probe_and_stands_in_one_place() -> N
     assert {f"forced: {site}" for site in FORCED} <= PROBES.keys()
 
 
-def test_a_branch_that_is_taken_is_counted() -> None:
+def test_a_buggify_branch_is_counted() -> None:
     sometimes = Sometimes()
 
     sometimes.forced("roll early")
@@ -34,12 +34,12 @@ def test_a_branch_that_is_taken_is_counted() -> None:
     assert sometimes.counts == {"forced: roll early": 2}
 
 
-def test_what_is_no_probe_cannot_be_reached() -> None:
+def test_an_unknown_probe_is_an_error() -> None:
     with pytest.raises(AssertionError, match="there is no probe 'forced: nothing'"):
         Sometimes().forced("nothing")
 
 
-def test_only_a_start_after_a_crash_finds_a_tail() -> None:
+def test_only_a_start_after_a_crash_counts_a_tail() -> None:
     sometimes = Sometimes()
     clean, torn = {"truncated_bytes": 0}, {"truncated_bytes": 7}
     sometimes.probed("log_opened", clean)

@@ -1,4 +1,4 @@
-"""What a ledger of transactions takes for right at the end, and what not."""
+"""Tests of the ledger of transactions."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def task(contents: Contents, *, number: int = 7) -> Staged:
 
 
 def ledger(*, committed: bool = True) -> Ledger:
-    """Return one in which the first transaction was to be committed, in one of two ways."""
+    """Return a ledger whose first transaction asked for a commit, in one of two ways."""
     asked = Ledger()
     asked.asking(FIRST, [task({0: [b"job/0:1", b"job/0:2"], 1: [b"job/0:3"]})])
     asked.asking(FIRST, [task({1: [b"job/0:5"]}), task({1: [b"job/0:4"]})])
@@ -26,7 +26,7 @@ def ledger(*, committed: bool = True) -> Ledger:
 @pytest.mark.parametrize(
     "found", [{0: [b"job/0:1", b"job/0:2"], 1: [b"job/0:3"]}, {1: [b"job/0:5", b"job/0:4"]}]
 )
-def test_what_one_commit_has_named_is_right_whichever_it_was(found: Contents) -> None:
+def test_the_records_of_any_one_commit_are_valid(found: Contents) -> None:
     ledger().check(found)
 
 
@@ -34,31 +34,31 @@ def test_what_one_commit_has_named_is_right_whichever_it_was(found: Contents) ->
     ("found", "problem"),
     [
         ({}, "is lost"),
-        ({0: [b"job/0:1", b"job/0:2"]}, "not what any commit has named"),
-        ({1: [b"job/0:4", b"job/0:5"]}, "not what any commit has named"),
-        ({1: [b"job/0:5", b"job/0:4"] * 2}, "not what any commit has named"),
-        ({0: [b"job/0:1", b"job/0:2"], 1: [b"job/0:4"]}, "not what any commit has named"),
-        ({1: [b"job/0:5", b"job/1:9", b"job/0:4"]}, "mixed up in partition 1"),
+        ({0: [b"job/0:1", b"job/0:2"]}, "matches no commit"),
+        ({1: [b"job/0:4", b"job/0:5"]}, "matches no commit"),
+        ({1: [b"job/0:5", b"job/0:4"] * 2}, "matches no commit"),
+        ({0: [b"job/0:1", b"job/0:2"], 1: [b"job/0:4"]}, "matches no commit"),
+        ({1: [b"job/0:5", b"job/1:9", b"job/0:4"]}, "interleaved in partition 1"),
         ({1: [b"job/0:5", b"job/0:4", b"job/1:9"]}, "never committed"),
     ],
 )
-def test_a_transaction_that_is_lost_or_there_in_parts_or_twice_or_unasked_is_found(
+def test_a_lost_partial_repeated_or_unrequested_transaction_is_found(
     found: Contents, problem: str
 ) -> None:
     with pytest.raises(ViolationError, match=problem):
         ledger().check(found)
 
 
-def test_what_was_dropped_is_nowhere() -> None:
+def test_a_dropped_transaction_has_no_records() -> None:
     dropped = ledger(committed=False)
     dropped.dropped[SECOND] = None
 
     dropped.check({})
-    with pytest.raises(ViolationError, match="was dropped, and is there"):
+    with pytest.raises(ViolationError, match="was dropped, but exists"):
         dropped.check({0: [b"job/1:1"]})
 
 
-def test_tasks_that_find_their_transaction_committed_ask_for_nothing_new() -> None:
+def test_tasks_of_a_committed_transaction_request_nothing() -> None:
     again = ledger()
     again.asking(FIRST, [task({}, number=0)])
 
@@ -66,7 +66,7 @@ def test_tasks_that_find_their_transaction_committed_ask_for_nothing_new() -> No
         again.check({})
 
 
-def test_a_transaction_without_records_is_nowhere_even_if_it_is_committed() -> None:
+def test_a_committed_transaction_without_records_has_no_records() -> None:
     empty = Ledger()
     empty.asking(FIRST, [task({})])
     empty.committed[FIRST] = None

@@ -1,4 +1,4 @@
-"""A client that looks up times, when all else is done."""
+"""Client that looks up timestamps after all other clients have ended."""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import final
@@ -18,26 +18,26 @@ from tidelog.wire.errors import TidelogError
 
 _TIMES_MAX = 12
 _Times = dict[int, list[tuple[int, int]]]
-"""By partition: offset and time of every record."""
+"""By partition, offset and timestamp of every record."""
 
 
 @final
 class TimeLookupClient:
-    """Reads everything, and compares where a seek to a time leads to; nobody else may write.
+    """Reads all records and checks the offset of each time lookup; no other client may write.
 
-    First it sees to it that nothing is deleted meanwhile.
+    First it disables retention, so that no record is deleted meanwhile.
     """
 
     def __init__(self, run_history: RunHistory, *, is_compacted: bool = False) -> None:
-        """Tell `run_history` what was found."""
+        """Add the results to `run_history`."""
         self._run_history = run_history
         self._kept = ENDLESS | {"cleanup_policy": "delete"} if is_compacted else ENDLESS
         self._is_compacted = is_compacted
-        # Whoever reads twice must not wait long behind questions that wait for records.
+        # A second read must not wait long behind requests that wait for records.
         self._wait_s = 0.05 if is_compacted else 0.5
 
     async def run(self, process: Process) -> None:
-        """Look up some of the times that there are, and the moments behind them."""
+        """Look up some of the timestamps, and the moments after them."""
         while True:
             try:
                 async with connect(
@@ -63,7 +63,7 @@ class TimeLookupClient:
         times = await self._times(consumer)
         found = [each async for each in self._answers(consumer, times, ends)]
         while self._is_compacted:
-            # A round that was under way may have taken something in between.
+            # A compaction round that ran may have removed a record in between.
             await consumer.seek_to_beginning()
             again = await self._times(consumer)
             if again == times:

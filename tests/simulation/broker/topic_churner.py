@@ -42,10 +42,10 @@ _PRODUCER = ProducerPlan(
 
 @final
 class TopicChurner:
-    """Comes and goes with topics; nobody else uses their names.
+    """Creates and deletes topics under names that no other client uses.
 
-    What came of a change whose answer is lost it sees when it looks again. Told to stop, it makes
-    a topic anew once more, and writes to it.
+    If the reply of a change is lost, the client reads its outcome from the metadata. When it is
+    told to stop, it creates a topic once more, and writes to it.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class TopicChurner:
         run_history: RunHistory,
         sometimes: Sometimes,
     ) -> None:
-        """Rest for `pause_s` between two commands, on average."""
+        """Pause for `pause_s` between two commands, on average."""
         self.should_stop = False
         self._name = name
         self._pause_s = pause_s
@@ -107,7 +107,7 @@ class TopicChurner:
         try:
             reply = await admin.create_topic(name, partition_count, segment_bytes=4096)
         except TopicExistsError:
-            return  # An earlier request has come through.
+            return  # An earlier request has taken effect.
         except TidelogError:
             self._sometimes.reached("creation unknown")
             raise
@@ -128,7 +128,7 @@ class TopicChurner:
         self._run_history.topic_changed(change, None)
 
     async def _use(self, connection: RpcConnection, topic: TopicDescription) -> None:
-        """Write to a topic once, and read all of it."""
+        """Write to a topic once, and read all of its records."""
         writer = self._writers.get(topic.topic_id) or self._writer(topic)
         with trio.fail_after(PATIENCE_S):
             await writer.write(connection)
@@ -144,11 +144,11 @@ class TopicChurner:
             await reader.read(connection)
 
     async def _haunt(self, connection: RpcConnection, topic: TopicDescription) -> None:
-        """Write to a topic that was deleted."""
+        """Write to a deleted topic."""
         writer = self._writers[topic.topic_id]
         refusal = await writer.haunt(connection)
         if refusal is None:
-            raise ViolationError("TopicsStay", f"{topic.name} takes records, and was deleted")
+            raise ViolationError("TopicsStay", f"{topic.name} accepts records, but was deleted")
         if isinstance(refusal, UnknownTopicIdError):
             self._sometimes.reached("ghost refused")
 

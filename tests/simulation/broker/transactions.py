@@ -1,9 +1,9 @@
-"""Whoever stages transactions and commits them, and the ledger of what is to be there at the end.
+"""Writer of transactions, and the ledger of the contents that must exist at the end.
 
-A writer stages transactions by several tasks, does some of it twice, loses interest, aborts,
-dawdles until a transaction is too old, and commits until it knows what became of it, now and then
-with other tasks than before. At the end each committed transaction is there once: what one commit
-has named, in its order, in every partition; and nothing else is there.
+The writer stages transactions with several tasks and repeats some of that. It abandons, aborts or
+delays some of them until they expire. It retries a commit until it knows the outcome, sometimes
+with other tasks than before. At the end each committed transaction exists once: the records of one
+commit, in its order, in every partition; and no other records exist.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ _PATIENCE_S: Final = 15.0
 _BACKOFF_S: Final = 0.2
 _IS_COMMITTED: Final = 0.85
 _IS_LEFT: Final = 0.3
-"""How many of those that are not to be committed are left as they are, and not aborted."""
-_STAGES_ANEW: Final = 0.3
+"""Fraction of the uncommitted transactions that are left open instead of aborted."""
+_RESTAGES: Final = 0.3
 _TIMEOUTS_S: Final = (1.0, 2.0, 3600.0, 3600.0)
 _DAWDLES: Final = 0.2
 _DAWDLES_S: Final = 4.0
@@ -32,7 +32,7 @@ Contents = dict[int, list[bytes]]
 
 
 class Staged(NamedTuple):
-    """One task that has ended well."""
+    """One task that has staged its records."""
 
     result: TaskResult
     contents: Contents
@@ -40,22 +40,22 @@ class Staged(NamedTuple):
 
 @final
 class Ledger:
-    """What was asked for, and what was said to have become of it."""
+    """The requested transactions and their known outcomes."""
 
     def __init__(self) -> None:
-        """Know of nothing."""
+        """Start without transactions."""
         self.asked: dict[bytes, list[Contents]] = {}
-        """What each commit of a transaction has named; transactions by name and id."""
+        """By transaction (name and id), the contents that each commit request named."""
         self.committed: dict[bytes, None] = {}
         self.dropped: dict[bytes, None] = {}
-        """Those of which it was said that they will never be committed."""
+        """Transactions whose abort or expiry was reported."""
         self.gone_count = 0
-        """How often a commit was refused, as the transaction was not open any more."""
+        """Number of commits refused because the transaction was not open any more."""
 
     def asking(self, key: bytes, tasks: list[Staged]) -> None:
-        """Take note of what is about to be committed."""
+        """Record the contents of a commit request."""
         if not any(task.result.number for task in tasks):
-            return  # It is committed already, as was asked for before; these have staged nothing.
+            return  # An earlier commit has taken effect; these tasks have staged nothing.
         contents: Contents = {}
         for task in tasks:
             for partition, values in task.contents.items() if task.result.number else ():
@@ -65,10 +65,10 @@ class Ledger:
             asked.append(contents)
 
     def check(self, found: Contents) -> None:
-        """Compare with what is there at the end.
+        """Compare the ledger with the final contents.
 
         Raises:
-            ViolationError: A transaction is lost, there twice or in parts, or should not be there.
+            ViolationError: A transaction is lost, repeated, partial or unrequested.
         """
         for problem in self._problems(found):
             raise ViolationError("TransactionsOnce", problem)
@@ -85,7 +85,7 @@ class Ledger:
                 if at == 0 or transactions[at - 1] != each
             ]
             if len(begins) > len(set(begins)):
-                yield f"transactions are mixed up in partition {partition}: {begins}"
+                yield f"transactions are interleaved in partition {partition}: {begins}"
         for transaction in self.committed:
             if transaction not in seen and all(
                 any(each.values()) for each in self.asked[transaction]
@@ -97,24 +97,24 @@ class Ledger:
                 yield f"{transaction!r} {problem}"
 
     def _problem_of(self, transaction: bytes, contents: Contents) -> str:
-        """Return what is wrong with it that this is there of a transaction; empty if nothing is."""
+        """Return the error in these contents of a transaction; empty if they are valid."""
         if transaction in self.dropped:
-            return "was dropped, and is there"
+            return "was dropped, but exists"
         if transaction not in self.committed:
-            return "was never committed, and is there"
+            return "was never committed, but exists"
         if contents not in self.asked[transaction]:
-            return f"is not what any commit has named: {contents}"
+            return f"matches no commit: {contents}"
         return ""
 
 
 @final
 class TransactionWriter:
-    """Writes one transaction after the other; run again, it goes on with the last one."""
+    """Writes one transaction after the other; after a restart it resumes with the last one."""
 
     def __init__(
         self, name: str, random: Random, ledger: Ledger, *, topic: str, partition_count: int
     ) -> None:
-        """Write into a topic that is there."""
+        """Write into an existing topic."""
         self.should_stop = False
         self.count = 0
         self._name = name
@@ -125,9 +125,9 @@ class TransactionWriter:
         self._drawn = 0
 
     async def run(self, client: Client, *, pause_s: float = 0.0) -> None:
-        """Work until told to stop; rest for so long between two transactions, on the average.
+        """Write until told to stop; pause for so long between two transactions, on average.
 
-        The last transaction is committed: so none is left that would be kept for an hour.
+        The last transaction is committed, so that none stays open for an hour.
         """
         while not self.should_stop:
             await self._write(client)
@@ -136,7 +136,7 @@ class TransactionWriter:
         await self._write(client, is_last=True)
 
     async def _write(self, client: Client, *, is_last: bool = False) -> None:
-        """Do what it takes until it is known what became of a transaction."""
+        """Write one transaction and retry until its outcome is known."""
         timeout_s = self._random.choice(_TIMEOUTS_S)
         transaction = client.transaction(self._name, self.count, timeout=timeout_s)
         await self._end(transaction, is_wanted=is_last or self._random.random() < _IS_COMMITTED)
@@ -166,8 +166,8 @@ class TransactionWriter:
                     await trio.sleep(_BACKOFF_S)
                 else:
                     return
-            if self._random.random() < _STAGES_ANEW:
-                tasks = []  # As after a crash of whoever commits.
+            if self._random.random() < _RESTAGES:
+                tasks = []  # Like after a crash of the committing process.
 
     async def _commit(self, transaction: Transaction, key: bytes, tasks: list[Staged]) -> None:
         if self._random.random() < _DAWDLES:
@@ -179,12 +179,12 @@ class TransactionWriter:
     async def _abort(self, transaction: Transaction, key: bytes) -> None:
         if await transaction.abort():
             raise ViolationError(
-                "TransactionsOnce", f"{key!r} is committed, and nobody asked for it"
+                "TransactionsOnce", f"{key!r} is committed, but no commit was requested"
             )
         self._ledger.dropped[key] = None
 
     async def _stage(self, transaction: Transaction, key: bytes) -> list[Staged]:
-        """Stage with some tasks, of which some lose; return the winners in any order."""
+        """Stage with some tasks, some of which fail; return the successful tasks in any order."""
         staged: list[Staged] = []
         for _ in range(self._random.randint(1, 4)):
             contents: Contents = {}

@@ -1,6 +1,6 @@
-"""Clients that write, by hand or with the library, and note what they are told."""
+"""Writing clients, on the wire protocol or the library, that record each outcome."""
 
-# Looks into the client, which nobody else has to.
+# Reads private state of the client.
 # pyright: reportPrivateUsage=false
 
 from collections import Counter, defaultdict
@@ -53,18 +53,18 @@ from tidelog.wire.protocol.rpc import Outcome as RpcOutcome
 from tidelog.wire.protocol.rpc import RpcConnection
 
 _RESENT_MAX = 5
-"""As many batches of a producer a broker remembers."""
+"""Batches of a producer that a broker remembers for deduplication."""
 _METADATA_AGE_S = 2.0
-"""Five minutes, the default, are longer than any run: nobody would hear of new partitions."""
+"""The default, five minutes, exceeds any run: the client would see no new partitions."""
 _LAST_COUNT = 4
 _LAST_PATIENCE_S = 1.0
-"""A flush takes milliseconds when nothing is wrong."""
+"""A flush takes milliseconds without faults."""
 _ACKS_SETTINGS = {0: 0, 1: 1, 2: "all"}
 
 
 @final
 class Values:
-    """Makes the records of one producer."""
+    """Factory of the records of one producer."""
 
     def __init__(
         self,
@@ -75,20 +75,20 @@ class Values:
         partition_count: int,
         first_number: int = 0,
     ) -> None:
-        """Number them from 0 in each partition; the history knows partition 0 as `first_number`."""
+        """Number records from 0 in each partition; partition 0 is `first_number` to the history."""
         self.name = name
         self._first_number = first_number
         self.random = random
         self.leaves_last_alone = False
-        """Whether nothing goes to what was the last of several partitions in the beginning."""
+        """Whether the partition that was last at the beginning gets no records."""
         self.partition_count = partition_count
-        """How many partitions there are, for all that is known here."""
+        """Number of partitions that this producer knows of."""
         self._last = partition_count - 1
         self._plan = plan
         self._numbers: Counter[int] = Counter()
 
     def choose_partition(self) -> int:
-        """Return where the next burst goes."""
+        """Return the partition of the next burst."""
         chosen = self.random.randrange(max(self.partition_count - self.leaves_last_alone, 1))
         is_behind = self.leaves_last_alone and 0 < self._last <= chosen
         return chosen + is_behind
@@ -106,11 +106,12 @@ class Values:
 
 @final
 class LibraryWriter:
-    """Sends with the client library, in bursts that go on at the same time.
+    """Sends with the client library, in concurrent bursts.
 
-    Told to stop, it sends one more record until that is acknowledged: the proof of run. Then a few
-    more, each while the one before is being made durable; nothing is wrong any more, so all of them
-    must be acknowledged in time, though nobody writes after them.
+    When it is told to stop, it sends one more record until that is acknowledged: the proof of
+    liveness. Then it sends a few more, each while the one before is being synced. No fault is
+    active any more, so all of them must be acknowledged in time, though no other client writes
+    after them.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class LibraryWriter:
         history: list[Operation],
         addresses: str = f"{HOST}:{PORT}",
     ) -> None:
-        """Send what `values` makes to the brokers at `addresses`."""
+        """Send the records of `values` to the brokers at `addresses`."""
         self.should_stop = False
         self._plan = plan
         self._values = values
@@ -132,10 +133,10 @@ class LibraryWriter:
         self._history = history
         self._addresses = addresses
         self._was_told_why = False
-        """Whether a log is offline that nobody has started anew yet, or a partition has said that
-        records before these were lost, which each says once."""
+        """Whether a log is offline until the broker restarts, or a partition has reported that
+        earlier records were lost, which it reports once."""
         self._told: list[tuple[SentRecord, Outcome, int | None]] = []
-        """What became of the records of the operation that goes on, and at which offset."""
+        """Outcome and offset of each record of the current operation."""
 
     async def run(self, process: Process) -> None:
         """Write until told to stop."""
@@ -165,7 +166,7 @@ class LibraryWriter:
         )
         async with client.producer(config) as producer:
             await self._send_until_acknowledged(producer)
-            # The topic is known from now on, so that `send` appends at once.
+            # The metadata of the topic is cached from now on, so `send` appends at once.
             while not self.should_stop:
                 await trio.sleep(self._values.random.expovariate(1 / plan.pause_s))
                 self._values.partition_count = _known_count(client, self._values.partition_count)
@@ -186,7 +187,7 @@ class LibraryWriter:
                     return
                 attempt_count += not self._was_told_why
             raise ViolationError(
-                "Liveness", f"{self._values.name} is not answered in time, though nothing is wrong"
+                "Liveness", f"{self._values.name} is not answered in time without faults"
             )
 
     async def _send_until_acknowledged(self, producer: Producer) -> None:
@@ -196,7 +197,7 @@ class LibraryWriter:
                 is_acknowledged = await self._send(producer, self._values.choose_partition())
 
     async def _send_the_last(self, producer: Producer) -> bool:
-        """Send a few records on each other's heels; return whether all are answered soon."""
+        """Send a few records in quick succession; return whether all are acknowledged soon."""
         partition = self._values.choose_partition()
         gap_s = 10 ** self._values.random.uniform(-4, -2)
         outcomes: list[bool] = []
@@ -231,7 +232,7 @@ class LibraryWriter:
         except TidelogError as error:
             outcome = outcome_of(error)
             self._was_told_why |= isinstance(error, (LogOfflineError, OutOfOrderSequenceError))
-        finally:  # Who is killed knows nothing, and that is noted as well.
+        finally:  # A killed client has an unknown outcome, which the history needs as well.
             self._told.append((record, outcome, offset))
         if outcome is Outcome.OK:
             self._run_history.acknowledged(Acknowledged(record, offset, level, asked_at))
@@ -246,7 +247,7 @@ class LibraryWriter:
 
     @contextmanager
     def _operation(self) -> Generator[None]:
-        """Take what is sent in the block for one operation, with a part for each outcome."""
+        """Record all sends of the block as one operation, with a part for each outcome."""
         self._told.clear()
         began_at = trio.current_time()
         try:
@@ -266,23 +267,23 @@ class LibraryWriter:
 
 
 def _as_sent(value: bytes, plan: ProducerPlan) -> tuple[bytes | None, Headers]:
-    """Return value and headers of the record that stands for a value."""
+    """Return value and headers of the record of a value."""
     if plan.has_tombstones and is_tombstone(value):
         return None, as_tombstone(value)
     return value, ()
 
 
 def _known_count(client: Client, known_before: int) -> int:
-    """Return how many partitions a client knows of, which asks now and then for more."""
+    """Return the number of partitions that a client knows; the client refreshes its metadata."""
     topic = client._cluster.metadata.topic(TOPIC)
     return known_before if topic is None else len(topic.partitions)
 
 
 @final
 class RawWriter:
-    """Writes batch by batch by hand, and now and then one again that was acknowledged before.
+    """Writes batch by batch without the library, and sometimes repeats an acknowledged batch.
 
-    Invariant: the batch that is under way is repeated until it is acknowledged.
+    Invariant: the batch in flight is repeated until it is acknowledged.
     """
 
     def __init__(
@@ -295,9 +296,9 @@ class RawWriter:
         topic_id: bytes,
         may_resend: bool = True,
     ) -> None:
-        """Send what `values` makes.
+        """Send the records of `values`.
 
-        `may_resend` says whether what was acknowledged can be trusted to be there.
+        `may_resend` is whether acknowledged records are certain to be in the log.
         """
         self.should_stop = False
         self._may_resend = may_resend
@@ -307,7 +308,7 @@ class RawWriter:
         self._sometimes = sometimes
         self._topic_id = topic_id
         self.producer_id = 0
-        """What the broker knows it by; 0 to have one given."""
+        """Producer id; 0 before the broker has assigned one."""
         self._sequences: Counter[int] = Counter()
         self._under_way: _Batch | None = None
         self._acknowledged: defaultdict[int, list[_Batch]] = defaultdict(list)
@@ -333,7 +334,7 @@ class RawWriter:
             await trio.sleep(random.expovariate(1 / self._plan.pause_s))
 
     async def haunt(self, connection: RpcConnection) -> BrokerError | None:
-        """Send what nobody shall ever see; return the refusal, `None` if there was none."""
+        """Send to a deleted topic; return the refusal, `None` if the broker accepted the batch."""
         ghost = SentRecord(self._values.name, 0, 0, b"ghost")
         batch = _Batch(0, [ghost], self._sequences[0], asked_at=trio.current_time())
         with trio.fail_after(PATIENCE_S):
@@ -360,10 +361,10 @@ class RawWriter:
             if isinstance(error, RequestTimedOutError):
                 self._sometimes.reached("produce timed out")
             if isinstance(error, OutOfOrderSequenceError):
-                self._begin_anew(batch)
+                self._reset_producer_id(batch)
                 return False
             if isinstance(error, DuplicateSequenceError):
-                self._under_way = None  # It is there, and nobody knows where.
+                self._under_way = None  # The batch is in the log at an unknown offset.
                 return True
             self._run_history.told(batch.records[0].partition, error, asked_at)
             await trio.sleep(BACKOFF_S)
@@ -375,10 +376,10 @@ class RawWriter:
         self._acknowledged[batch.partition].append(batch)
         return True
 
-    def _begin_anew(self, batch: "_Batch") -> None:
-        """Take another identity: batches before this one were lost, as they may be.
+    def _reset_producer_id(self, batch: "_Batch") -> None:
+        """Request a new producer id, because batches before this one were lost, as they may be.
 
-        If this one was sent before, it may have been in the log, and may have been read.
+        If this batch was sent before, it may have been in the log, and may have been read.
         """
         self.producer_id = 0
         self._sequences.clear()
@@ -420,7 +421,7 @@ class RawWriter:
 
 @final
 class _Batch:
-    """What a raw writer is about to write, or has written."""
+    """A batch that a raw writer writes or has written."""
 
     def __init__(
         self, partition: int, records: Sequence[SentRecord], base_sequence: int, *, asked_at: float
@@ -431,7 +432,7 @@ class _Batch:
         self.asked_at = asked_at
         self.base_offset = 0
         self.start_count = 0
-        """How often a broker had started when it was acknowledged."""
+        """Number of starts of the broker when the batch was acknowledged."""
         self.send_count = 0
 
     def encode(self, plan: ProducerPlan, producer_id: int) -> bytes:

@@ -1,1 +1,1 @@
-"""What must hold of a run, as named classes with exact definitions."""
+"""Checkers: the invariants of a run, as classes with exact definitions."""

@@ -1,7 +1,7 @@
-"""What a broker promises to those who administrate it.
+"""Checkers of deletions, settings, topics and partition counts.
 
-Who is told nothing knows nothing: the change may have happened, or happen later, as long as the
-broker runs that it was asked of. After the next start it has happened or it never will.
+After a lost reply the outcome is unknown: the change may have happened, or happen later, while the
+same broker process runs. After the next start it has happened or it never will.
 """
 
 from collections.abc import Mapping
@@ -14,23 +14,23 @@ from tests.simulation.checkers.run_history import Checker, Fetched, FinalLog, To
 
 @final
 class DeletedStays(Checker):
-    """What was deleted stays deleted, and nothing else goes.
+    """Deleted records stay deleted, and no other records go.
 
-    Definition: whoever asks after a deletion was acknowledged finds the log start at its end or
-    above it, across crashes. Where there is no retention, the log start is never above the end of
-    all deletions that were asked for. A checkpoint that is corrupt is excused within a segment:
-    nothing else says where in it the log began. Segments that have gone from the disk stay away.
+    Definition: a fetch after an acknowledged deletion finds the log start at the end of the
+    deletion or above it, across crashes. Without retention, the log start is never above the end of
+    all requested deletions. A corrupt checkpoint is excused within a segment: the position of the
+    log start in it is on no other place of the disk. Deleted segments never come back.
     """
 
     def __init__(self, *, has_retention: bool) -> None:
-        """Know whether anything may be deleted unasked."""
+        """Set whether retention may delete records."""
         self._has_retention = has_retention
         self._asked_ends: dict[int, float] = {}
         self._ends: dict[int, list[tuple[float, int]]] = {}
-        """By partition: when deletions were acknowledged, and up to where; both rise."""
+        """By partition: times of acknowledged deletions, and their ends; both rise."""
         self._overtaken: dict[int, int] = {}
-        """By partition: what a checkpoint that became corrupt after the last deletion request
-        has left of the log start."""
+        """By partition: the log start that remains after a checkpoint became corrupt behind the
+        last deletion request."""
 
     def deleting(self, partition: int, before_offset: int | None) -> None:
         """See `Checker`."""
@@ -49,7 +49,7 @@ class DeletedStays(Checker):
         """See `Checker`."""
         known = self._ends.get(partition, [])
         self._ends[partition] = [(at, min(end, start_min)) for at, end in known]
-        self._overtaken[partition] = start_min  # News of a deletion may be on its way still.
+        self._overtaken[partition] = start_min  # A reply may be in flight.
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
@@ -72,8 +72,8 @@ class DeletedStays(Checker):
         asked_end = self._asked_ends.get(partition, 0)
         if not self._has_retention and log_start_offset > asked_end:
             self.fail(
-                f"partition {partition} starts at {log_start_offset}, and nobody asked for more"
-                f" than {asked_end} to be deleted"
+                f"partition {partition} starts at {log_start_offset}, but only deletions up to"
+                f" {asked_end} were requested"
             )
 
 
@@ -86,13 +86,13 @@ class _Alteration(NamedTuple):
 class SettingsStay(Checker):
     """A setting has the value that was acknowledged last, across crashes.
 
-    Definition: whoever asks for a setting is told the value that was acknowledged or seen last, or
-    one that was asked for since then. What was asked for before the start of a broker counts no
-    more once a later value was acknowledged or seen behind that start.
+    Definition: a reply has the value that was acknowledged or seen last, or a value that was
+    requested since then. Requests from before a start of the broker no longer count after a later
+    value was acknowledged or seen behind that start.
     """
 
     def __init__(self) -> None:
-        """Know nothing; what is seen first is right."""
+        """Start without settings; the first value seen is valid."""
         self._values: dict[str, str] = {}
         self._asked: dict[str, list[_Alteration]] = {}
         self._started_at = 0.0
@@ -123,7 +123,7 @@ class SettingsStay(Checker):
             self._started_at = self.now()
 
     def _settle(self, name: str, value: str, asked_at: float) -> None:
-        """Take `value` for the one in force after `asked_at`."""
+        """Set `value` as the one in force after `asked_at`."""
         self._values[name] = value
         if asked_at > self._started_at:
             self._asked[name] = [
@@ -136,26 +136,27 @@ class SettingsStay(Checker):
 @final
 @dataclass(slots=True)
 class _Name:
-    """What is known of the topic of one name."""
+    """Known state of the topic of one name."""
 
     topic_id: bytes | None = None
     creations: list[float] = field(default_factory=list[float])
-    """When creations were asked for whose effect nobody has seen."""
+    """Times of requested creations whose effect was not seen yet."""
     deletions: list[float] = field(default_factory=list[float])
 
 
 @final
 class TopicsStay(Checker):
-    """A topic is there from its creation until its deletion, across crashes, and then never again.
+    """A topic exists from its creation until its deletion, across crashes, and never again after
+    it.
 
-    Definition: a topic is seen to come only if its creation was asked for, and to go only if a
-    deletion of its name was; each request explains one coming or going, and one from before the
-    start of a broker none that happens behind it. An id that has gone never comes back. A broker
-    never finds files of a topic that it knows nothing of.
+    Definition: a topic appears only after a request to create it, and disappears only after a
+    request to delete its name. Each request explains one change; a request from before the start of
+    a broker explains no change behind that start. A deleted id never comes back. A broker never
+    finds files of a topic that its catalog does not have.
     """
 
     def __init__(self) -> None:
-        """Know of no topic."""
+        """Start without topics."""
         self._names: dict[str, _Name] = {}
         self._gone: set[bytes] = set()
         self._started_at = 0.0
@@ -168,7 +169,7 @@ class TopicsStay(Checker):
     def topic_changed(self, change: TopicChange, topic_id: bytes | None) -> None:
         """See `Checker`."""
         if change.is_creation:
-            assert topic_id is not None, "who creates a topic is told its id"
+            assert topic_id is not None, "the reply to a creation has the topic id"
             if topic_id == self._names[change.name].topic_id or topic_id in self._gone:
                 self.fail(f"{change.name} was created with the id of an earlier topic")
         self._see(change.name, topic_id if change.is_creation else None, change.asked_at)
@@ -183,21 +184,21 @@ class TopicsStay(Checker):
         if event == "broker_started":
             self._started_at = self.now()
         elif event == "topic_without_metadata":
-            self.fail(f"nothing is known of the topic in {fields['directory']}")
+            self.fail(f"the catalog has no topic for {fields['directory']}")
 
     def _see(self, name: str, topic_id: bytes | None, asked_at: float) -> None:
         known = self._names.setdefault(name, _Name())
         if topic_id != known.topic_id:
             if known.topic_id is not None:
                 if not known.deletions:
-                    self.fail(f"{name} has gone, and nobody has asked for that")
+                    self.fail(f"{name} is gone without a request")
                 known.deletions.pop()
                 self._gone.add(known.topic_id)
             if topic_id is not None:
                 if topic_id in self._gone:
                     self.fail(f"{name} is back, {topic_id.hex()}, which was deleted")
                 if not known.creations:
-                    self.fail(f"{name} is there, and nobody has asked for that")
+                    self.fail(f"{name} exists without a request")
                 known.creations.pop()
             known.topic_id = topic_id
         if asked_at > self._started_at:
@@ -207,24 +208,24 @@ class TopicsStay(Checker):
 
 @final
 class PartitionsStay(Checker):
-    """A topic never gets fewer partitions, across crashes, and none that nobody has asked for.
+    """A topic never gets fewer partitions, across crashes, and only partitions that were requested.
 
-    Definition: whoever asks after somebody was told of a number of partitions is told of no fewer;
-    and nobody is told of more than were asked for.
+    Definition: a reply to a request that was sent after another reply has no smaller partition
+    count, and no reply has a larger count than was requested.
     """
 
     def __init__(self) -> None:
-        """Know of none."""
+        """Start without partition counts."""
         self._seen: list[tuple[float, int]] = []
-        """When somebody was told of how many; both rise."""
+        """Times and partition counts of replies; both rise."""
         self._asked_max = 0
 
     def growing(self, count: int) -> None:
-        """Somebody is about to ask for so many."""
+        """Record that a client is about to request this partition count."""
         self._asked_max = max(count, self._asked_max)
 
     def seen(self, count: int, asked_at: float) -> None:
-        """Somebody was told of so many who asked then."""
+        """Check a partition count in the reply to a request sent at `asked_at`."""
         known = max((count for at, count in self._seen if at <= asked_at), default=0)
         if not known <= count <= self._asked_max:
             self.fail(

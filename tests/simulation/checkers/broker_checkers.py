@@ -1,4 +1,4 @@
-"""What a broker says of itself must agree with what the world did to it."""
+"""Checkers that compare a broker's own events with the faults of the run."""
 
 from collections.abc import Mapping
 from math import inf
@@ -31,7 +31,7 @@ from tidelog.wire.errors import (
 @pytest.mark.invariant("I15")
 @final
 class DurableStays(Checker):
-    """A log that is opened has everything that was once said to be on its disk.
+    """A log that is opened has everything that was once announced as durable.
 
     Definition: at every start of a broker, for every partition, the log end offset is at least
     the largest durable end offset that any earlier flush of it has announced.
@@ -40,7 +40,7 @@ class DurableStays(Checker):
     def __init__(self) -> None:
         """Know nothing."""
         self.durable_ends: dict[int, int] = {}
-        """By partition: what was announced so far."""
+        """By partition: the largest announced durable end offset."""
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
         """See `Checker`."""
@@ -60,22 +60,22 @@ class DurableStays(Checker):
 @pytest.mark.invariant("I16")
 @final
 class CleanStopKeeps(Checker):
-    """A clean stop loses nothing, however little a topic asks for: not even if the power goes.
+    """A clean stop loses no records, at any durability, even if the power fails after it.
 
-    Definition: when a broker says that it has stopped cleanly, all that was acknowledged before,
-    or seen below a high watermark, lies below the durable end of its partition, and the next
+    Definition: when a broker reports a clean stop, all records that were acknowledged before,
+    or seen below a high watermark, lie below the durable end of their partition, and the next
     start finds the log no shorter.
     """
 
     def __init__(self) -> None:
         """Know nothing."""
         self._known_ends: dict[int, int] = {}
-        """By partition: the end of what somebody knows to be there."""
+        """By partition: the end of the records that any client knows of."""
         self._durable_ends: dict[int, int] = {}
         self._was_clean = False
 
     def is_owed(self) -> bool:
-        """Return whether anything that somebody knows of is in memory only."""
+        """Return whether a record that a client knows of is in memory only."""
         return any(
             end > self._durable_ends.get(partition, 0)
             for partition, end in self._known_ends.items()
@@ -113,12 +113,12 @@ class CleanStopKeeps(Checker):
     def _know(self, partition: int, end: int) -> None:
         self._known_ends[partition] = max(end, self._known_ends.get(partition, 0))
 
-    def _check(self, ends: Mapping[int, int], who: str) -> None:
+    def _check(self, ends: Mapping[int, int], what: str) -> None:
         for partition, known_end in self._known_ends.items():
             end = ends.get(partition, 0)
             if end < known_end:
                 self.fail(
-                    f"{who} partition {partition} up to {end}; up to {known_end} it was"
+                    f"{what} partition {partition} up to {end}; up to {known_end} it was"
                     " acknowledged or could be read"
                 )
 
@@ -126,10 +126,10 @@ class CleanStopKeeps(Checker):
 @pytest.mark.invariant("I19")
 @final
 class LogStartRises(Checker):
-    """No reader sees the log start fall as long as a broker runs.
+    """No reader sees the log start fall while a broker runs.
 
-    Nor does it fall at a start after a clean stop, unless the checkpoint is corrupt since. A crash
-    may bring back what was about to be deleted.
+    Nor does it fall at a start after a clean stop, unless the checkpoint became corrupt since. A
+    crash may bring back records whose deletion was in progress.
     """
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class LogStartRises(Checker):
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
         if fetched.asked_at <= self._opened_at.get(fetched.partition, 0.0):
-            return  # The answer may be that of the broker before.
+            return  # The reply may be from the broker before.
         seen = self._seen.setdefault(fetched.partition, {})
         if fetched.log_start_offset < seen.get(fetched.reader, 0):
             self.fail(
@@ -176,7 +176,7 @@ class LogStartRises(Checker):
 @pytest.mark.invariant("I9")
 @final
 class DamageIsReal(Checker):
-    """Damage is reported only where the world has damaged something."""
+    """Damage is reported only where a fault has damaged bytes."""
 
     def __init__(self) -> None:
         """Know nothing."""
@@ -202,7 +202,7 @@ class DamageIsReal(Checker):
 
 @final
 class CorruptionIsFound(Checker):
-    """What is corrupt is reported to who reads it, and never served."""
+    """Corrupt records are reported to their readers, and never served."""
 
     def __init__(self) -> None:
         """Know nothing."""
@@ -232,26 +232,27 @@ _NEVER = (
     NotEnoughReplicasError,
     NotLeaderError,
 )
-"""Errors for which a broker that is alone on an honest network has no reason at all."""
+"""Errors that a single broker on a reliable network never returns."""
 _LATE_S = 10.0
-"""A broker may stand still for so long before it says that there was no room."""
+"""A broker may pause for so long before it reports that there was no room."""
 
 
 @final
 class HonestStatus(Checker):
-    """A broker complains about its disk only if the disk gives it reason to.
+    """A broker reports disk errors only if the disk has a fault.
 
-    Definition: a log goes offline only if a call for one of its files has failed in this process,
-    and read-only only if the disk is full, or was a moment ago; only then does a broker not start,
-    too. A client is told that a log is offline or the disk full only if it was so at some time
-    after it had asked, and that the broker stops only if it did. It is told of no error that says
-    that the broker is broken, that the request was wrong, or that another one should be asked.
+    Definition: a log goes offline only if a call for one of its files has failed in this process.
+    It goes read-only only if the disk is full, or was a moment ago. A broker fails to start only
+    for these reasons, too. A client gets an error about an offline log or a full disk only if that
+    was so at some time after its request, and an error about a stop only if the broker stopped. It
+    never gets an error that says that the broker is broken, the request was invalid, or another
+    broker is in charge.
     """
 
     def __init__(self) -> None:
-        """Know of no faults."""
+        """Start without faults."""
         self._failed_until: dict[int | None, float] = {}
-        """By log: when the process ended in which a call for it had failed."""
+        """By log: end time of the process in which a call for it failed."""
         self._full_until = -inf
         self._stopping_until = -inf
 
@@ -296,7 +297,7 @@ class HonestStatus(Checker):
         else:
             is_honest = isinstance(error, RetriableError) and not isinstance(error, _NEVER)
         if not is_honest:
-            self.fail(f"who asked for partition {partition} was told: {error!r}")
+            self.fail(f"a request for partition {partition} got: {error!r}")
 
     def _status_changed(self, status: str, fields: Mapping[str, object]) -> None:
         log = fields.get("partition")

@@ -1,4 +1,4 @@
-"""What compaction may take of a topic, and what not."""
+"""Checker of the records that compaction removes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -20,26 +20,26 @@ from tests.simulation.checkers.run_history import (
 @pytest.mark.invariant("I3", "I27")
 @final
 class OnlySupersededGoes(Checker):
-    """Of a compacted topic a reader misses only what has a later record of the same key.
+    """In a compacted topic a reader misses only records that have a later record of the same key.
 
-    Definition: for every offset that some reader passed and got no record of, or that the last
-    reader did not find between the log start and the high watermark: what anybody ever knew to be
-    there has a key, and the last reader has found that key at a later offset, or it is known to
-    have been deleted there. What deletes a key goes only where that may be within a run, and, of a
-    broker that is alone, never before all that it deletes. What is damaged is not looked at, and
-    may have been a later record of any key.
+    Definition: take every offset that some reader passed without a record, or that the last reader
+    did not find between the log start and the high watermark. The record that was known there has a
+    key, and the last reader has found that key at a later offset, or a tombstone is known to have
+    deleted it there. A tombstone goes only where that may be within a run; in a single broker it
+    never goes before all records that it deletes. Damaged records are not checked, and may have
+    been a later record of any key.
     """
 
     def __init__(self, superseded: Superseded, *, is_alone: bool = True) -> None:
-        """Know which partitions are compacted.
+        """Set which partitions are compacted.
 
-        `is_alone` says whether no replica can have been away while others forgot a deletion.
+        `is_alone` is whether no replica can have been away while the others removed a tombstone.
         """
         self._superseded = superseded
         self._is_alone = is_alone
         self._values: dict[Place, bytes] = {}
         self.gone: defaultdict[int, set[int]] = defaultdict(set)
-        """By partition: the offsets at which somebody has missed a record."""
+        """By partition: the offsets at which a reader missed a record."""
 
     def sent(self, record: SentRecord) -> None:
         """See `Checker`."""
@@ -92,7 +92,7 @@ class OnlySupersededGoes(Checker):
                     self._check_deleted(place, value, log)
 
     def _check_deleted(self, place: Place, value: bytes, log: FinalLog) -> None:
-        """See to it that nothing is left of what was deleted when the deletion itself is gone."""
+        """Check that no deleted record is left once its tombstone is gone."""
         if self._superseded.has_tombstones and is_tombstone(value):
             key = key_of(value)
             for offset, older in log.values.items():
@@ -103,7 +103,7 @@ class OnlySupersededGoes(Checker):
 
 
 def ranges_of(offsets: Iterable[int]) -> list[range]:
-    """Return offsets as ranges, as few as there can be."""
+    """Return offsets as the smallest number of ranges."""
     ranges: list[range] = []
     for offset in sorted(offsets):
         if ranges and ranges[-1].stop == offset:

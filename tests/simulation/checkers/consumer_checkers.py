@@ -1,4 +1,4 @@
-"""What the client library hands to an application."""
+"""Checker of the records that the client library hands to an application."""
 
 from collections.abc import Mapping, Sequence
 from typing import final
@@ -16,18 +16,18 @@ from tests.simulation.checkers.run_history import (
 
 @final
 class ConsumersReadAll(Checker):
-    """A consumer that came to the end has read what is there, all of it and nothing else.
+    """A consumer that reached the end has read all records of the log, and no others.
 
-    Definition: for every offset from the log start to where it came, and at least to the end of
-    what was acknowledged, it has read the value that the last reader finds. Excused are what it was
-    told to be damaged or deleted, what became corrupt after it was read, what compaction may
-    have taken before one of them came there, and everything from the lowest offset on that a crash
-    was ever allowed to take: there it may have read what was lost and passed
-    what came instead. It is not to know of records that nobody waited for, and that came later.
+    Definition: for every offset from the log start to its position, and at least to the end of the
+    acknowledged records, it has read the value that the last reader finds. Excused are offsets that
+    it was told to be damaged or deleted, records that became corrupt after it read them, records
+    that compaction may have removed before a consumer reached them, and everything from the lowest
+    offset on that a crash was ever allowed to lose: there it may have read lost records and passed
+    their successors. It need not have records that were not acknowledged and came later.
     """
 
     def __init__(self, superseded: Superseded | None = None) -> None:
-        """Know what is compacted, which is nothing if not said."""
+        """Set the rules for superseded records; without them no partition is compacted."""
         self._superseded = superseded or Superseded()
         self._consumed: list[Consumed] = []
         self._corrupted: list[DamageReported] = []

@@ -1,8 +1,8 @@
-"""A history of clients, and the fifteen kinds of error that it can show.
+"""History of clients, and the checker of its fifteen anomalies.
 
-In the shape of Jepsen's workload for Kafka: what clients did, with what they were told, is all
-there is; nothing is known of the system. So histories of simulated runs and of real processes
-are checked alike. Offsets are given, so the order of values is known and every check is linear.
+It has the shape of Jepsen's workload for Kafka: it contains only operations and replies of
+clients, and no internals of the system. So histories of simulated runs and of real processes
+are checked alike. Offsets are known, so the order of values is known and every check is linear.
 """
 
 from bisect import bisect_right
@@ -17,36 +17,36 @@ from typing import NamedTuple, final
 import msgspec
 
 Key = str
-"""A topic and a partition."""
+"""Topic and partition."""
 Value = str
 
 
 class Outcome(Enum):
-    """What a client knows of its operation."""
+    """Outcome of an operation, as its client knows it."""
 
     OK = "ok"
     FAILED = "failed"
-    """It surely has not happened, and never will."""
+    """The operation has certainly not happened, and never will."""
     UNKNOWN = "unknown"
 
 
 class Send(msgspec.Struct, frozen=True, tag=True):
-    """A value was sent. All values are unique."""
+    """A sent value. All values are unique."""
 
     key: Key
     value: Value
     offset: int | None = None
-    """`None` when nobody said it."""
+    """`None` if no reply had it."""
 
 
 class Poll(msgspec.Struct, frozen=True, tag=True):
-    """Values were read: for each key, offsets and values in the order in which they came."""
+    """Values read: for each key, offsets and values in the order of reading."""
 
     values: dict[Key, list[tuple[int, Value]]]
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """What one process did at once: a step, or a transaction of several."""
+    """An operation of one process: a step, or a transaction of several steps."""
 
     process: str
     outcome: Outcome
@@ -55,33 +55,33 @@ class Operation(msgspec.Struct, frozen=True):
     ended_at: float = 0.0
     seeks: bool = False
     """Whether positions were set before it, by a seek or another assignment, so that its polls
-    need not follow on earlier ones."""
+    need not follow earlier ones."""
 
 
 class Anomaly(Enum):
     """The kinds of error."""
 
-    LOST_WRITE = "a value that was acknowledged lies below one that was read; nobody read it"
-    UNSEEN = "a value that was acknowledged was not read by the end"
+    LOST_WRITE = "an acknowledged value below a read value was never read"
+    UNSEEN = "an acknowledged value was not read by the end"
     INCONSISTENT_OFFSETS = "two values at one offset"
     DUPLICATE = "one value at two offsets"
-    ABORTED_READ = "G1a: a value was read whose sending has failed"
-    PRECOMMITTED_READ = "a transaction read what it had sent itself"
+    ABORTED_READ = "G1a: a value of a failed send was read"
+    PRECOMMITTED_READ = "a transaction read its own values"
     POLL_SKIP = "from one poll of a process to the next, values were left out"
     NONMONOTONIC_POLL = "from one poll of a process to the next, it went back"
-    INT_POLL_SKIP = "inside of one operation, polls left values out"
-    INT_NONMONOTONIC_POLL = "inside of one operation, polls went back"
-    INT_NONMONOTONIC_SEND = "inside of one operation, sends changed their order"
-    INT_SEND_SKIP = "between two sends of one operation stand values of others"
+    INT_POLL_SKIP = "within one operation, polls left values out"
+    INT_NONMONOTONIC_POLL = "within one operation, polls went back"
+    INT_NONMONOTONIC_SEND = "within one operation, sends changed their order"
+    INT_SEND_SKIP = "values of other operations lie between two sends of one operation"
     NONMONOTONIC_SEND = "from one operation of a process to the next, sends changed their order"
-    WRITE_CYCLE = "G0: transactions wrote before each other in a circle"
-    READ_CYCLE = "G1c: transactions read from each other in a circle"
+    WRITE_CYCLE = "G0: transactions form a cycle of writes"
+    READ_CYCLE = "G1c: transactions form a cycle of reads"
 
 
 ALWAYS_ALLOWED = frozenset({Anomaly.INT_SEND_SKIP, Anomaly.WRITE_CYCLE})
-"""Others may write in between, and no order of transactions is promised."""
+"""Other writers may write in between, and no order of transactions is promised."""
 ALLOWED_WITH_SUBSCRIBE = frozenset({Anomaly.POLL_SKIP, Anomaly.NONMONOTONIC_POLL})
-"""A rebalance takes partitions away and gives them back."""
+"""A rebalance revokes partitions and assigns them again."""
 
 
 class _Entry(NamedTuple):
@@ -92,21 +92,21 @@ class _Entry(NamedTuple):
 @final
 @dataclass(slots=True)
 class _KeyFacts:
-    """What all clients together say of one key."""
+    """Facts about one key from all clients."""
 
     values: dict[int, dict[Value, None]] = field(default_factory=dict[int, dict[Value, None]])
     read_offsets: set[int] = field(default_factory=set[int])
     order: list[int] = field(default_factory=list[int])
-    """All offsets at which anything is known, in order: gaps are no error."""
+    """All known offsets, in order: gaps are no error."""
 
     def rank(self, offset: int) -> int:
-        """Return the place of an offset among those that hold something."""
+        """Return the rank of an offset among the offsets with values."""
         return bisect_right(self.order, offset) - 1
 
 
 @final
 class HistoryChecker:
-    """Finds all errors of one history."""
+    """Finds all anomalies of one history."""
 
     def __init__(
         self,
@@ -117,17 +117,17 @@ class HistoryChecker:
         void: Mapping[Key, Sequence[range]] | None = None,
         unknown_below: Mapping[Key, int] | None = None,
     ) -> None:
-        """Look at `operations`, in the order of their ends.
+        """Take `operations` in the order of their ends.
 
         Args:
-            operations: What clients did.
+            operations: The operations of all clients.
             log_starts: By key, the offset below which values may have been deleted.
-            may_repeat: The processes whose values may stand in several places, and be told of any
-                of these: they send again, and are not idempotent.
+            may_repeat: Processes that resend without idempotence. Their values may be at several
+                offsets, and a reply may have any of these.
             void: By key, the offsets whose values may have been lost or damaged, and replaced by
-                others. What was told of them does not count.
-            unknown_below: By key, the offset below which the system may have forgotten who wrote:
-                a value there may stand once more above.
+                others. Replies about them do not count.
+            unknown_below: By key, the offset below which the system may have lost its producer
+                state: a value there may be once more above.
         """
         self._void = void or {}
         self._operations = [_without(operation, self._void) for operation in operations]
@@ -144,7 +144,7 @@ class HistoryChecker:
         self._collect()
 
     def check(self) -> dict[Anomaly, list[str]]:
-        """Return what is wrong, with a line for each case."""
+        """Return the anomalies, with a line for each case."""
         for key, facts in self._keys.items():
             self._check_places(key, facts)
         self._check_writes()
@@ -155,7 +155,7 @@ class HistoryChecker:
         return self._found
 
     def realtime_lags(self) -> dict[Key, float]:
-        """Return, for each key, for how long at most an acknowledged value had not been read."""
+        """Return, for each key, the longest time that an acknowledged value was unread."""
         acknowledged: dict[tuple[Key, Value], float] = {}
         read: set[tuple[Key, Value]] = set()
         lags: dict[Key, float] = defaultdict(float)
@@ -163,7 +163,7 @@ class HistoryChecker:
             if operation.outcome is not Outcome.OK:
                 continue
             for send in _sends(operation):
-                if (send.key, send.value) not in read:  # Readers may hear of it before its writer.
+                if (send.key, send.value) not in read:  # A reader may be faster than the ack.
                     acknowledged[send.key, send.value] = operation.ended_at
             for key, entry in _polled(operation):
                 read.add((key, entry.value))
@@ -222,7 +222,7 @@ class HistoryChecker:
                     self._add(Anomaly.UNSEEN, place)
 
     def _may_be_gone(self, send: Send) -> bool:
-        """Return whether it was deleted, or stood where nobody was told and may have been."""
+        """Return whether the value was deleted, or may have been at an unknown, deleted offset."""
         start = self._log_starts.get(send.key, 0)
         if send.offset is None:
             return start > 0 or bool(self._void.get(send.key))
@@ -262,7 +262,7 @@ class HistoryChecker:
                     self._compare_sends(operation.process, key, one, other=other)
 
     def _compare_polls(
-        self, kinds: tuple[Anomaly, Anomaly], who: str, step: tuple[Key, int, int]
+        self, kinds: tuple[Anomaly, Anomaly], actor: str, step: tuple[Key, int, int]
     ) -> None:
         skip, back = kinds
         key, one, other = step
@@ -270,9 +270,9 @@ class HistoryChecker:
         distance = facts.rank(other) - facts.rank(one)
         is_deleted = other <= self._log_starts.get(key, 0)
         if other <= one:
-            self._add(back, f"{who}: {one}, then {other}")
+            self._add(back, f"{actor}: {one}, then {other}")
         elif distance > 1 and not is_deleted:
-            self._add(skip, f"{who}: {one}, then {other}")
+            self._add(skip, f"{actor}: {one}, then {other}")
 
     def _compare_sends(self, process: str, key: Key, one: int, *, other: int) -> None:
         facts = self._keys[key]
@@ -354,7 +354,7 @@ class HistoryChecker:
 def unexpected(
     found: Mapping[Anomaly, list[str]], *, uses_subscribe: bool
 ) -> dict[Anomaly, list[str]]:
-    """Return those of the errors `found` that are not allowed."""
+    """Return the anomalies in `found` that are not allowed."""
     allowed = set(ALWAYS_ALLOWED)
     if uses_subscribe:
         allowed |= ALLOWED_WITH_SUBSCRIBE
@@ -362,7 +362,7 @@ def unexpected(
 
 
 def _without(operation: Operation, void: Mapping[Key, Sequence[range]]) -> Operation:
-    """Return an operation without what is told of offsets that are void."""
+    """Return an operation without steps at void offsets."""
 
     def counts(key: Key, offset: int | None) -> bool:
         return offset is None or not any(offset in offsets for offsets in void.get(key, ()))

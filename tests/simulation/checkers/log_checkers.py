@@ -1,4 +1,4 @@
-"""What a partition promises to those who write to it and read from it."""
+"""Checkers of a partition's promises to producers and consumers."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ from tests.simulation.checkers.run_history import (
 @pytest.mark.invariant("I1")
 @final
 class StableOffsets(Checker):
-    """One offset, one value: for all readers, for ever, across reboots.
+    """One offset, one value: for all readers, forever, across restarts.
 
-    The map from (partition, offset) to value is a function, over everything that was ever
-    acknowledged there or read there, except what a loss that is allowed has made void.
+    The map from (partition, offset) to value is a function, over all acknowledgements and reads,
+    except where an allowed loss has made them void.
     """
 
     def __init__(self) -> None:
@@ -62,22 +62,22 @@ class StableOffsets(Checker):
 @pytest.mark.invariant("I2")
 @final
 class NoDuplicates(Checker):
-    """A record stands at one offset at most, if its producer cannot have sent it twice unseen.
+    """A record has one offset at most, if its producer cannot have sent it twice unnoticed.
 
-    So it is for idempotent producers, and with acks 0, where nothing is ever sent again. An
-    acknowledgement that comes again names the same offset. What stood in deleted segments is
-    excused once the checkpoint is corrupt, for nothing else knows its producers. What is corrupt
-    stands nowhere any more, and nothing tells who had sent it: it may be taken again.
+    This holds for idempotent producers, and with acks 0, where a producer never resends. A repeated
+    acknowledgement has the same offset. Records in deleted segments are excused once the checkpoint
+    is corrupt, because the producer state below it is lost. A corrupt record has no offset any more
+    and no known producer: the log may accept it again.
     """
 
     def __init__(self, rules: Mapping[str, ProducerRules]) -> None:
-        """Know what each producer asked for."""
+        """Set the rules of each producer."""
         self._rules = rules
         self._places: dict[bytes, Place] = {}
         self._without_checkpoint: set[int] = set()
         self._corrupted: list[DamageReported] = []
         self.unknown_below: dict[int, int] = {}
-        """By partition: the offset below which nothing tells of producers any more."""
+        """By partition: the offset below which the producer state is lost."""
 
     def acknowledged(self, ack: Acknowledged) -> None:
         """See `Checker`."""
@@ -135,22 +135,22 @@ class NoDuplicates(Checker):
 
 
 TRESPASS = b"/must be refused"
-"""What the value of a record ends with that must never be kept."""
+"""Suffix of the values of records that a broker must refuse."""
 
 
 @pytest.mark.invariant("I64")
 @final
 class NoTrespass(Checker):
-    """What leaves a gap behind its producer's last batch, or is of an old epoch, is refused.
+    """A batch behind a sequence gap, or with an old producer epoch, is refused.
 
-    Such records are marked. Excused is what comes from a producer all of whose batches were deleted
-    when the checkpoint was corrupt: nothing told of it any more.
+    Such records are marked. Excused are records of a producer whose batches were all deleted
+    when the checkpoint was corrupt: its state is lost.
     """
 
     def __init__(self) -> None:
         """Know nothing."""
         self._good: dict[str, Place] = {}
-        """By producer: where the last record stands that it was right to send."""
+        """By producer: the place of its last valid record."""
         self._corrupted: set[int] = set()
         self._unknown_below: dict[int, int] = {}
 
@@ -191,7 +191,7 @@ class NoTrespass(Checker):
 
 @final
 class NothingPhantom(Checker):
-    """What is read was sent, to this partition, and its producer was not told that it failed."""
+    """Every record read was sent, to this partition, and its send has not failed."""
 
     def __init__(self) -> None:
         """Know nothing."""
@@ -226,15 +226,15 @@ class NothingPhantom(Checker):
 
 @final
 class AcknowledgedStays(Checker):
-    """What was acknowledged with an offset is there at the end, exactly there.
+    """An acknowledged record is at its offset at the end.
 
-    Excused are records below the log start, those that the world damaged, those that were in
-    memory only when a crash came that may take them, unless their producer was told that they are
-    on disk, those of topics that are no more, and those that compaction may take.
+    Excused are records below the log start, records that a fault damaged, records that were in
+    memory only when an allowed crash came, unless their producer was told that they are
+    on disk, records of deleted topics, and records that compaction may remove.
     """
 
     def __init__(self, superseded: Superseded | None = None) -> None:
-        """Know what is compacted, which is nothing if not said."""
+        """Set the rules for superseded records; without them no partition is compacted."""
         self._superseded = superseded or Superseded()
         self._acknowledged: dict[Place, bytes] = {}
         self._durable: set[Place] = set()
@@ -283,18 +283,18 @@ class AcknowledgedStays(Checker):
 
 @final
 class ProducerOrder(Checker):
-    """Records of one producer stand in a partition in the order in which they were handed over.
+    """Records of one producer are in a partition in the order in which they were sent.
 
-    For an idempotent producer, numbers rise strictly with offsets. Otherwise a repeated record
-    may stand behind later ones as well, so what counts is its first place, if nothing is missing in
-    which that may have been, and only if it was acknowledged: one that was given up may still
-    arrive late. With acks 0 nothing is promised.
+    For an idempotent producer, numbers rise strictly with offsets. Otherwise a repeated record may
+    be behind later ones as well. Then its first offset counts, if no record that may have been it
+    is missing, and only if it was acknowledged: an abandoned record may still arrive late. With
+    acks 0 nothing is promised.
     """
 
     def __init__(
         self, rules: Mapping[str, ProducerRules], superseded: Superseded | None = None
     ) -> None:
-        """Know what each producer asked for, and what is compacted."""
+        """Set the rules of each producer, and the rules for superseded records."""
         self._rules = rules
         self._superseded = superseded or Superseded()
         self._acknowledged: set[bytes] = set()
@@ -333,20 +333,21 @@ class ProducerOrder(Checker):
 @pytest.mark.invariant("I3")
 @final
 class Contiguous(Checker):
-    """A reader gets every offset: nothing is skipped but damage and what the log start passed.
+    """A reader gets every offset: it skips only damage and offsets below the log start.
 
-    A reader that is told that its offset is out of range was indeed below the log start; or above
-    an end that was lost, as it may be, which happens to those who read before, and once to each.
-    What is missing where a partition is compacted is for `OnlySupersededGoes` to judge.
+    A reader whose offset is out of range was indeed below the log start; or above an end that was
+    lost, as allowed. The latter happens to readers that read before the loss, and once to each.
+    `OnlySupersededGoes` checks missing records in compacted partitions.
     """
 
     def __init__(self, superseded: Superseded | None = None) -> None:
-        """Know of no loss, and what is compacted."""
+        """Start without losses; set the rules for superseded records."""
         self._superseded = superseded or Superseded()
         self._loss_counts: Counter[int] = Counter()
         """By partition."""
         self._known_losses: dict[tuple[str, int], int] = {}
-        """By reader and partition: how many losses it has been told of, or came after."""
+        """By reader and partition: the losses that the reader was told of, or that it began
+        after."""
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """See `Checker`."""
@@ -356,18 +357,18 @@ class Contiguous(Checker):
         """See `Checker`."""
         is_below = refusal.offset < refusal.log_start_offset
         is_above = refusal.offset > refusal.log_end_offset
-        who, loss_count = (refusal.reader, refusal.partition), self._loss_counts[refusal.partition]
-        if not is_below and not (is_above and loss_count > self._known_losses.get(who, 0)):
+        key, loss_count = (refusal.reader, refusal.partition), self._loss_counts[refusal.partition]
+        if not is_below and not (is_above and loss_count > self._known_losses.get(key, 0)):
             self.fail(
                 f"{refusal.reader} was refused {(refusal.partition, refusal.offset)}, and the log"
                 f" goes from {refusal.log_start_offset} to {refusal.log_end_offset}"
             )
-        self._known_losses[who] = loss_count
+        self._known_losses[key] = loss_count
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
-        who = (fetched.reader, fetched.partition)
-        self._known_losses.setdefault(who, self._loss_counts[fetched.partition])
+        key = (fetched.reader, fetched.partition)
+        self._known_losses.setdefault(key, self._loss_counts[fetched.partition])
         expected = max(fetched.fetch_offset, 0)
         for offset, _ in fetched.records:
             is_sparse = fetched.partition in self._superseded.partitions
@@ -382,10 +383,10 @@ class Contiguous(Checker):
 @pytest.mark.invariant("I24")
 @final
 class TimeIsFound(Checker):
-    """A time leads to the first record that is as young as it or younger.
+    """A timestamp leads to the first record with that timestamp or a later one.
 
-    First by offset, whatever the order of timestamps is. There may be none at the offset itself,
-    if the next one is the one that was looked for: compaction takes records out.
+    It is the first by offset, whatever the order of timestamps is. The offset itself may have no
+    record, if the next one is the record in question: compaction removes records.
     """
 
     def looked_up(self, looked_up: LookedUp) -> None:
@@ -405,7 +406,7 @@ class TimeIsFound(Checker):
 @pytest.mark.invariant("I37")
 @final
 class BelowHighWatermark(Checker):
-    """Nobody reads a record at or above the high watermark of the same reply."""
+    """No reader gets a record at or above the high watermark of the same reply."""
 
     def fetched(self, fetched: Fetched) -> None:
         """See `Checker`."""
@@ -419,9 +420,9 @@ class BelowHighWatermark(Checker):
 
 @final
 class HighWatermarkRises(Checker):
-    """No reader sees the high watermark fall, nor below what was acknowledged before it asked.
+    """No reader sees the high watermark fall, nor below a record acknowledged before its request.
 
-    Across reboots as well: what is void after a loss that is allowed was taken out before.
+    Also across restarts: records that are void after an allowed loss were excluded before.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""How much of what is only in memory may be lost."""
+"""Checker of the loss of records that are in memory only."""
 
 from collections.abc import Mapping
 from math import inf
@@ -7,24 +7,25 @@ from typing import final
 from tests.simulation.checkers.run_history import Acknowledged, Checker
 
 SYNC_S = 1.0
-"""A sync takes less when nothing is wrong with the disk, whatever else is to be synced with it."""
+"""Maximum seconds of a sync on a healthy disk, whatever else is synced with it."""
 
 
 @final
 class LossIsBounded(Checker):
-    """With a healthy disk, nothing is lost that was acknowledged longer ago than a flush takes.
+    """With a healthy disk, a crash loses only records that were acknowledged within a flush
+    interval.
 
-    Definition: when a crash may take what lies at or above an offset, every record there was
-    acknowledged less than the flush interval and a second before; or the broker was down, stood
-    still, or had a disk that failed or was slow, in that time.
+    Definition: when a crash may take the records at or above an offset, every record there was
+    acknowledged less than the flush interval and a second before; or the broker was down, paused,
+    or had a failed or slow disk in that time.
     """
 
     def __init__(self, flush_interval_s: float) -> None:
-        """Know nothing; the broker begins a flush at least that often."""
+        """Start without records; the broker begins a flush at least that often."""
         self._bound_s = flush_interval_s + SYNC_S
         self._held_up_until = inf
         self._acknowledged: dict[int, list[tuple[float, int]]] = {}
-        """By partition: when each record was acknowledged, and its offset."""
+        """By partition: time of acknowledgement and offset of each record."""
 
     def acknowledged(self, ack: Acknowledged) -> None:
         """See `Checker`."""

@@ -1,9 +1,8 @@
-"""The history of a run: what clients did and were told, and what brokers said of themselves.
+"""The history of a run: requests and replies of clients, and events of brokers.
 
-Every entry goes to every checker at the moment at which it happens, so a run ends at the very
-event that broke a promise. The run history knows what may be forgotten: a topic that is only
-`replicated` may lose its unsynced end with the power, and what was said of that end is void then.
-"""
+Every entry goes to every checker at the moment at which it happens, so a run ends at the event that
+broke a promise. The run history knows the allowed losses: a topic that is only `replicated` may
+lose its unsynced end with the power, and entries about that end are void then."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,79 +15,79 @@ from tidelog.wire.errors import BrokerError
 from tidelog.wire.messages.produce import AckLevel
 
 Place = tuple[int, int]
-"""A partition, by its number in the run, and an offset."""
+"""Number of a partition in the run, and offset."""
 
 DURABLE_LEVELS = (AckLevel.LEADER_DURABLE, AckLevel.DURABLE)
-"""What they say is on the disk."""
+"""Acknowledgement levels of records that are on the disk."""
 
 
 class ViolationError(Exception):
     """A promise was broken."""
 
     def __init__(self, checker: str, what: str) -> None:
-        """Name the checker that says so."""
+        """Name the checker that objects."""
         super().__init__(f"{checker}: {what}")
         self.checker = checker
 
 
 class ProducerRules(msgspec.Struct, frozen=True):
-    """What a producer asked for, and so may expect."""
+    """Settings of a producer that determine its guarantees."""
 
     acks: int
     is_idempotent: bool
 
     @property
     def may_repeat(self) -> bool:
-        """Whether a record may be sent again, and then be kept twice."""
+        """Whether a record may be sent again, and then be stored twice."""
         return not self.is_idempotent and self.acks != 0
 
 
 class SentRecord(msgspec.Struct, frozen=True):
-    """One record of one producer; its value says who sent it, and is never sent again by others."""
+    """One record of one producer; its value names the producer, and is unique."""
 
     producer: str
     partition: int
     number: int
-    """Grows by one with each record that this producer sends to this partition."""
+    """Grows by one with each record of this producer in this partition."""
     value: bytes
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """A record that its producer was told is kept."""
+    """A record whose producer received an acknowledgement."""
 
     record: SentRecord
     offset: int | None
-    """`None` when the broker did not say it."""
+    """`None` if the reply has no offset."""
     level: int
     """An `AckLevel`, 0 when the offset is `None`."""
     asked_at: float
-    """When it was sent first, in simulated seconds."""
+    """Time of the first attempt, in simulated seconds."""
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """What one fetch brought of one partition."""
+    """Reply of one fetch for one partition."""
 
     reader: str
     partition: int
     fetch_offset: int
     next_offset: int
-    """Where the reader goes on."""
+    """Next offset of the reader."""
     records: Sequence[tuple[int, bytes]]
-    """Offsets and values, the offset asked for or above."""
+    """Offsets and values, from the requested offset on."""
     high_watermark: int
     log_start_offset: int
     asked_at: float
 
 
 class Consumed(msgspec.Struct, frozen=True):
-    """All that one consumer has read, from its start until it was told to stop."""
+    """All records that one consumer has read, from its start until it was told to stop."""
 
     reader: str
     next_offsets: Mapping[int, int]
-    """How far it came in each partition that it was to read."""
+    """Position of the consumer in each of its partitions."""
     values: Mapping[Place, bytes]
     left_out: Sequence["DamageReported"]
-    """What it was told that it cannot read: damaged or deleted."""
+    """Damaged or deleted ranges that the consumer was told of."""
 
 
 class TopicChange(msgspec.Struct, frozen=True):
@@ -100,7 +99,7 @@ class TopicChange(msgspec.Struct, frozen=True):
 
 
 class OutOfRange(msgspec.Struct, frozen=True):
-    """A reader was told that there is nothing where it wanted to read."""
+    """An `OFFSET_OUT_OF_RANGE` error of a reader."""
 
     reader: str
     partition: int
@@ -111,19 +110,19 @@ class OutOfRange(msgspec.Struct, frozen=True):
 
 
 class LookedUp(msgspec.Struct, frozen=True):
-    """A reader has asked for the first record of a time or later."""
+    """Lookup of the first record with a timestamp or a later one."""
 
     partition: int
     timestamp_ms: int
     offset: int | None
-    """The answer; the end of the log if there is none."""
+    """Offset in the reply; the end of the log if there is no such record."""
     times: Sequence[tuple[int, int]]
-    """Offset and timestamp of every record that there is, in milliseconds."""
+    """Offset and timestamp of every record of the partition, in milliseconds."""
     end_offset: int
 
 
 class DamageReported(msgspec.Struct, frozen=True):
-    """Somebody says that stored records are damaged."""
+    """A report of damaged records, from a broker, a reader or a fault."""
 
     partition: int
     offset: int
@@ -143,13 +142,13 @@ class FinalLog:
 
 
 class Checker:
-    """One promise. What it is told it checks at once; what it does not care for it ignores."""
+    """One promise. A subclass checks the events that it needs at once, and ignores all others."""
 
     now: Callable[[], float]
     """Simulated time; set by the run history."""
 
     def fail(self, what: str) -> None:
-        """Say that the promise is broken.
+        """Report that the promise is broken.
 
         Raises:
             ViolationError: Always.
@@ -157,88 +156,88 @@ class Checker:
         raise ViolationError(type(self).__name__, what)
 
     def sent(self, record: SentRecord) -> None:
-        """A producer is about to send a record for the first time."""
+        """Handle a record that a producer is about to send for the first time."""
 
     def acknowledged(self, ack: Acknowledged) -> None:
-        """A producer was told that a record is kept."""
+        """Handle an acknowledgement."""
 
     def refused(self, record: SentRecord) -> None:
-        """A producer was told that a record was not appended, and surely never will be."""
+        """Handle a failed send of a record that was not appended and never will be."""
 
     def fetched(self, fetched: Fetched) -> None:
-        """A reader got a reply."""
+        """Handle the reply to a reader's fetch."""
 
     def consumed(self, consumed: Consumed) -> None:
-        """A consumer is at the end, and reads no more."""
+        """Handle the records of a consumer that is at the end and reads no more."""
 
     def out_of_range(self, refusal: OutOfRange) -> None:
-        """A reader was told the bounds of a log, and that it is outside of them."""
+        """Handle an `OFFSET_OUT_OF_RANGE` reply with the bounds of a log."""
 
     def looked_up(self, looked_up: LookedUp) -> None:
-        """A reader was told where a time is."""
+        """Handle the reply to a lookup by timestamp."""
 
     def deleting(self, partition: int, before_offset: int | None) -> None:
-        """Records below an offset are to be deleted; `None` means all there are."""
+        """Handle a request to delete records below an offset; `None` means all records."""
 
     def deleted(self, partition: int, before_offset: int) -> None:
-        """Somebody was told that records below an offset are deleted."""
+        """Handle an acknowledged deletion of the records below an offset."""
 
     def altering(self, settings: Mapping[str, str], asked_at: float) -> None:
-        """Settings of the topic are to be altered."""
+        """Handle a request to alter settings of the topic."""
 
     def altered(self, settings: Mapping[str, str], asked_at: float) -> None:
-        """Somebody was told that settings are altered, as asked for then."""
+        """Handle an acknowledged alteration of settings, requested at `asked_at`."""
 
     def settings_seen(self, settings: Mapping[str, str], asked_at: float) -> None:
-        """Somebody was told all settings of the topic."""
+        """Handle a reply with all settings of the topic."""
 
     def topic_changing(self, change: TopicChange) -> None:
-        """A topic is to be created or deleted."""
+        """Handle a request to create or delete a topic."""
 
     def topic_changed(self, change: TopicChange, topic_id: bytes | None) -> None:
-        """Somebody was told that it is; with its id, if that was said."""
+        """Handle an acknowledged creation or deletion; with the topic id, if the reply has it."""
 
     def topics_seen(self, ids: Mapping[str, bytes], asked_at: float) -> None:
-        """Somebody was told of all topics that there are."""
+        """Handle a reply with all topics."""
 
     def damage_reported(self, damage: DamageReported) -> None:
-        """A broker or a reader found damage."""
+        """Handle damage that a broker or a reader found."""
 
     def corrupted(self, damage: DamageReported) -> None:
-        """The world damaged these records on the disk."""
+        """Handle a fault that damaged these records on the disk."""
 
     def checkpoint_corrupted(self, partition: int, start_min: int) -> None:
-        """The world damaged what a broker has noted of a log apart from the log.
+        """Handle a fault that damaged the checkpoint of a log.
 
-        On the disk there is no segment of it that begins below `start_min`.
+        The disk has no segment of the log that begins below `start_min`.
         """
 
     def process_began(self) -> None:
-        """A broker is about to start, and knows nothing of what happened before."""
+        """Handle the start of a broker, which has no memory of earlier processes."""
 
     def disk_failed(self, partition: int | None) -> None:
-        """The world let a call to the disk fail, for a file of this log, or of none."""
+        """Handle a failed disk call for a file of this log, or of no log."""
 
     def disk_filled(self) -> None:
-        """The world left the disk no room."""
+        """Handle a disk that became full."""
 
     def disk_freed(self) -> None:
-        """The disk has room again."""
+        """Handle a disk that has room again."""
 
     def told(self, partition: int, error: BrokerError, asked_at: float) -> None:
-        """A client that asked then for something of a partition was told of an error."""
+        """Handle an error in the reply to a request about a partition, sent at `asked_at`."""
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
-        """What lay at or above these offsets, by partition, may be lost, and given again."""
+        """Handle an allowed loss: records at or above these offsets, by partition, are void."""
 
     def held_up(self, until: float) -> None:
-        """Nobody can expect the broker to be in time before then; `inf` for its next start."""
+        """Handle a pause: the broker may be late before `until`; `inf` for its next start."""
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
-        """The broker said something of itself."""
+        """Handle an event of the broker."""
 
     def ended(self, logs: Mapping[int, FinalLog]) -> None:
-        """Everything was read for the last time."""
+        """Handle the final logs."""
 
 
 AnyChecker = TypeVar("AnyChecker", bound=Checker)
@@ -248,23 +247,21 @@ AnyChecker = TypeVar("AnyChecker", bound=Checker)
 class RunHistory:
     """Passes entries on to checkers.
 
-    Invariant: no entry speaks of what a crash has made void since it was asked.
+    Invariant: no entry is about records that a crash has made void since the request.
     """
 
     def __init__(
         self, checkers: Sequence[Checker], now: Callable[[], float], *, goes_on: bool = False
     ) -> None:
-        """Begin with an empty run history.
+        """Start with an empty run history.
 
-        Args:
-            checkers: All that are to be told.
-            now: Says the simulated time.
-            goes_on: Whether the run goes on when a checker objects, so that others may, too.
+        Args: checkers: All checkers of the run. now: Returns the simulated time. goes_on: Whether
+        the run continues after an objection, so that other checkers can object.
         """
         self.checkers = checkers
         self.now = now
         self.objections: dict[str, ViolationError] = {}
-        """The first objection of each checker, if the run goes on."""
+        """The first objection of each checker, if the run continues."""
         self._goes_on = goes_on
         for checker in checkers:
             checker.now = now
@@ -272,11 +269,11 @@ class RunHistory:
         self.acknowledged_count = 0
         self.read_count = 0
         self.start_count = 0
-        """How often a broker has started."""
+        """Number of starts of the broker."""
         self._forgotten_at = -1.0
 
     def checker(self, kind: type[AnyChecker]) -> AnyChecker:
-        """Return the one checker of a kind, to ask what it knows."""
+        """Return the checker of a class, to read its state."""
         (found,) = (checker for checker in self.checkers if isinstance(checker, kind))
         return found
 
@@ -285,7 +282,7 @@ class RunHistory:
         self._tell(lambda checker: checker.sent(record))
 
     def acknowledged(self, ack: Acknowledged) -> None:
-        """See `Checker.acknowledged`; an acknowledgement in memory may come too late to count."""
+        """See `Checker.acknowledged`; an acknowledgement in memory may be void on arrival."""
         self.acknowledged_count += 1
         if ack.asked_at <= self._forgotten_at and ack.level not in DURABLE_LEVELS:
             return
@@ -296,7 +293,7 @@ class RunHistory:
         self._tell(lambda checker: checker.refused(record))
 
     def fetched(self, fetched: Fetched) -> None:
-        """See `Checker.fetched`; a reply from before a loss may be about what is lost."""
+        """See `Checker.fetched`; a reply from before a loss may be about lost records."""
         self.read_count += len(fetched.records)
         if fetched.asked_at <= self._forgotten_at:
             return
@@ -307,7 +304,7 @@ class RunHistory:
         self._tell(lambda checker: checker.consumed(consumed))
 
     def out_of_range(self, refusal: OutOfRange) -> None:
-        """See `Checker.out_of_range`; a reply from before a loss may be about what is lost."""
+        """See `Checker.out_of_range`; a reply from before a loss may be about lost records."""
         if refusal.asked_at <= self._forgotten_at:
             return
         self._tell(lambda checker: checker.out_of_range(refusal))
@@ -321,7 +318,7 @@ class RunHistory:
         self._tell(lambda checker: checker.deleting(partition, before_offset))
 
     def deleted(self, partition: int, before_offset: int, asked_at: float) -> None:
-        """See `Checker.deleted`; where the end was lost meanwhile, nobody knows what it was."""
+        """See `Checker.deleted`; if the end was lost meanwhile, it is unknown."""
         if asked_at <= self._forgotten_at:
             return
         self._tell(lambda checker: checker.deleted(partition, before_offset))
@@ -396,7 +393,7 @@ class RunHistory:
             checker.held_up(until)
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
-        """See `Checker.probed`; where the event is about a log, its number is with it."""
+        """See `Checker.probed`; an event about a log carries its partition number."""
         self.start_count += event == "broker_started"
         number = self.numbers.of_directory(str(fields.get("directory")))
         if number is not None:

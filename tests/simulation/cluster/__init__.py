@@ -1,1 +1,1 @@
-"""Runs of whole clusters: several brokers, their clients, and what goes wrong between them."""
+"""Runs of whole clusters: several brokers, their clients, and their faults."""

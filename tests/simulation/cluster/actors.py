@@ -1,4 +1,4 @@
-"""Actors of a run besides the clients that every cluster has."""
+"""Actors of a run, in addition to the clients of every cluster."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from tests.simulation.machine.world import World
 @final
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The run that they are actors of."""
+    """The run of the actors."""
 
     world: World
     machines: Machines
@@ -26,39 +26,39 @@ class Host:
 
 
 class Actors(Protocol):
-    """They start when the cluster stands, and stop last.
+    """Clients that start after the cluster has formed, and stop last.
 
-    Each call may object, by `ViolationError`.
+    Each call may raise `ViolationError`.
     """
 
     @property
     def objections(self) -> Mapping[str, ViolationError]:
-        """The first objection of each of their checkers, if the run was to go on."""
+        """The first objection of each of their checkers, if the run continues after objections."""
         ...
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What there is to count, by name."""
+        """Counters of the run's report, by name."""
         ...
 
     async def prepare(self) -> None:
-        """Do what has to be done before anything goes wrong."""
+        """Prepare the cluster before the faults begin."""
         ...
 
     def begin(self, clients: Clients) -> None:
-        """Come, among the other clients."""
+        """Start the actors, among the other clients."""
         ...
 
     def faults(self, injector: Injector) -> Mapping[str, Callable[[Fault], None]]:
-        """Return, by kind, what else may go wrong because of them, by means of `injector`."""
+        """Return the actors' faults by kind; they strike by means of `injector`."""
         ...
 
     async def finish(self) -> None:
-        """Come to an end: nothing is wrong any more, and the other clients are gone."""
+        """Stop the actors; no fault is active any more, and the other clients have ended."""
         ...
 
     async def look(self) -> None:
-        """See what is there when the power of all machines was cut a last time."""
+        """Check the state after the last power cut of all machines."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Asks every broker of a cluster what it knows; they all must know what was agreed on."""
+"""Audit of every broker's metadata against the committed metadata."""
 
 import trio
 
@@ -14,14 +14,16 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import open_rpc
 
 _LATE_S = 5.0
-"""A broker may be so far behind when all is well."""
+"""Maximum seconds that a broker may lag without faults."""
 
 
 async def audit(process: Process, plan: ClusterPlan, state: ClusterState) -> None:
-    """Ask all brokers for all topics, until they say what was agreed on; nobody may change that.
+    """Request all topics from all brokers, until they return the committed metadata.
+
+    No client may change the metadata meanwhile.
 
     Raises:
-        ViolationError: One of them says something else for long.
+        ViolationError: A broker returns other metadata for too long.
     """
     for node_id in plan.node_ids:
         late_at = trio.current_time() + _LATE_S
@@ -34,7 +36,7 @@ async def audit(process: Process, plan: ClusterPlan, state: ClusterState) -> Non
 
 
 def _difference(reply: MetadataReply, plan: ClusterPlan, state: ClusterState) -> str:
-    """Return in what an answer is wrong, empty if in nothing."""
+    """Return the error of a reply, empty if it has none."""
     expected = {
         topic.name: (
             topic.topic_id,
@@ -44,7 +46,7 @@ def _difference(reply: MetadataReply, plan: ClusterPlan, state: ClusterState) ->
             ],
         )
         for topic in state.catalog.topics
-        if not topic.is_internal  # Journals and staging logs are nobody's business.
+        if not topic.is_internal  # A reply omits journals and staging logs.
     }
     found = {
         topic.name: (
@@ -54,7 +56,7 @@ def _difference(reply: MetadataReply, plan: ClusterPlan, state: ClusterState) ->
         for topic in reply.topics
     }
     if found != expected:
-        return f"knows {found}; agreed on is {expected}"
+        return f"knows {found}; committed is {expected}"
     if {broker.node_id for broker in reply.brokers} != set(plan.node_ids):
         return f"knows {reply.brokers}"
     return ""

@@ -43,7 +43,7 @@ _VISITOR = ProducerPlan(
 
 
 class Worker(Protocol):
-    """Somebody who works until told to stop."""
+    """A program that works until it is told to stop."""
 
     should_stop: bool
 
@@ -51,21 +51,21 @@ class Worker(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """A machine and what runs on it."""
+    """A machine and its program."""
 
     node: Node
     program: Callable[[], Program]
-    """Makes what runs next, as somebody else than before."""
+    """Factory of the next program; each has a new client identity."""
 
     def start(self) -> None:
-        """Run it, unless it runs."""
+        """Start the program, unless it runs."""
         if self.node.process is None:
             self.node.start(self.program())
 
 
 @final
 class Clients:
-    """All clients; who dies is started again as somebody else."""
+    """All clients. A client that dies restarts with a new identity."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Clients:
         sometimes: Sometimes,
         rules: dict[str, ProducerRules],
     ) -> None:
-        """Have none yet; `rules` gets what each producer asks for, by its name."""
+        """Start without clients; `rules` gets the rules of each producer, by its name."""
         self.history: list[Operation] = []
         self._rules = rules
         self._world = world
@@ -97,9 +97,9 @@ class Clients:
         self._members: dict[str, Member] = {}
         self.growth = Growth(plan.partition_count, GrowthIsCommitted(cluster_history), sometimes)
         self.members = GroupMembers(b"")
-        """What the members of the group have done."""
+        """Work that the members of the group have done."""
         self.transaction_client: TransactionClient | None = None
-        """Who writes batches, if the plan has that."""
+        """The client of transactions, if the plan has one."""
 
     @property
     def names(self) -> list[str]:
@@ -107,7 +107,7 @@ class Clients:
         return list(self._clients)
 
     def begin(self, topic_id: bytes) -> None:
-        """Start them all."""
+        """Start all clients."""
         self._topic_id = topic_id
         self.members = GroupMembers(topic_id)
         if self._plan.quiet_after_s is not None:
@@ -130,7 +130,7 @@ class Clients:
             self.add("stager", self._staging(self._world.streams.stream("stager")))
 
     def kill(self, dice: float) -> None:
-        """Kill one of them, and start it again a little later."""
+        """Kill a client, and restart it a little later."""
         client = list(self._clients.values())[int(dice * len(self._clients))]
         if client.node.process is not None:
             self._sometimes.reached("client died")
@@ -138,14 +138,14 @@ class Clients:
             self._world.clock.call_later(_RESTART_S, client.start)
 
     def leave_group(self, dice: float) -> None:
-        """Have a member leave its group in good order, and another one come a little later."""
+        """Stop a member of the group cleanly, and start another one a little later."""
         if self._members:
             name = list(self._members)[int(dice * len(self._members))]
             self._members[name].stop()
             self._start_again(name, _RESTART_S + 2 * dice)
 
     def _start_again(self, name: str, after_s: float) -> None:
-        """Start a client that ends by itself, after so long, and when it has ended."""
+        """Restart a client that ends by itself, after so long, and when it has ended."""
 
         def start() -> None:
             if self._clients[name].node.process is None:
@@ -156,23 +156,23 @@ class Clients:
         self._world.clock.call_later(after_s, start)
 
     async def finish(self) -> None:
-        """Let all end their work; return when they have."""
+        """Stop all clients; return when they have ended."""
         self._should_stop = True
         for worker in self._workers.values():
             worker.should_stop = True
-        await trio.sleep(_RESTART_S)  # Who was killed a moment ago is started again.
+        await trio.sleep(_RESTART_S)  # A client that was killed just now has restarted by then.
         for name in self._clients:
             if name not in self._consumers and name not in self._members:
                 await self._ended(name)
-        # Nobody writes any more, so the end that they find now is the end.
+        # The writers have ended, so the readers find the final end of each log.
         for name, consumer in self._consumers.items():
             consumer.stop()
             await self._ended(name)
 
     async def dismiss(self, ends: dict[int, int]) -> None:
-        """Let the members of the group go when they have processed all up to these ends."""
+        """Stop the members of the group when they have processed all records below these ends."""
         self.members.is_hurried = True
-        while self._members and self._crew_is_behind(ends):  # noqa: ASYNC110  (nobody tells)
+        while self._members and self._crew_is_behind(ends):  # noqa: ASYNC110  (there is no event)
             await trio.sleep(0.1)
         self._is_dismissed = True
         for name, member in self._members.items():
@@ -188,18 +188,18 @@ class Clients:
             await process.ended.wait()
 
     def add(self, name: str, program: Callable[[], Program]) -> None:
-        """Have somebody come, on a machine of its own; `program` makes what runs there."""
+        """Start a client on a machine of its own; `program` makes its programs."""
         client = _Client(self._world.add_node(name), program)
         self._clients[name] = client
         client.start()
 
     def generation(self, name: str) -> str:
-        """Return another name for the next one to come under this name."""
+        """Return a new name for the next client of this machine."""
         self._generations[name] += 1
         return f"{name}.{self._generations[name]}"
 
     def employ(self, name: str, worker: Worker) -> None:
-        """Tell somebody, in the end, to stop."""
+        """Add a worker that must be told to stop at the end."""
         worker.should_stop = self._should_stop
         self._workers[name] = worker
 
@@ -212,7 +212,7 @@ class Clients:
         return values
 
     def _leave_last_alone(self) -> None:
-        """Let nobody write to the last partition any more: what is there does not move."""
+        """Stop writes to the last partition, so that its logs do not change."""
         self._is_last_alone = True
         for values in self._all_values:
             values.leaves_last_alone = True
@@ -268,7 +268,7 @@ class Clients:
         return grower.run
 
     def _staging(self, random: Random) -> Callable[[], Program]:
-        """Return what makes the same writer run again, so that it goes on where it was."""
+        """Return a factory that restarts the same writer, so that it resumes its work."""
         self.transaction_client = client = TransactionClient(self._plan, random, self._sometimes)
 
         def again() -> Program:

@@ -1,7 +1,7 @@
-"""The history of a cluster: what its nodes agreed on, and what clients were told of it.
+"""The history of a cluster: the committed metadata, and the replies to clients about it.
 
-It stands beside the run history, which is about records in partitions. Every entry goes to every
-checker at the moment at which it happens.
+The run history, beside it, is about records in partitions. Every entry goes to every checker at the
+moment at which it happens.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,16 +39,16 @@ from tidelog.coordinator.raft_node.node import RaftNode
 Partition = replica_log.Partition
 
 _STATE_EVERY = 8
-"""So many entries apart the states of nodes are compared; each costs as much as all metadata."""
+"""Entries between two comparisons of the nodes' states; each costs as much as all metadata."""
 
 
 class Elected(msgspec.Struct, frozen=True):
-    """A node begins to lead the nodes."""
+    """A node became leader of the Raft group."""
 
     node_id: int
     term: int
     has_entry: Callable[[int, int], bool]
-    """Whether its log has the entry of this index and term."""
+    """Returns whether its log has the entry of this index and term."""
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -60,11 +60,11 @@ class Applied(msgspec.Struct, frozen=True):
     content: bytes
     """The kind of the entry, in one byte, and its payload."""
     node_term: int
-    """In which term the node is: it was committed in that one, or before."""
+    """Term of the node: the entry was committed in that term or before."""
 
 
 class Voted(msgspec.Struct, frozen=True):
-    """A node says that it votes, for another one or for itself."""
+    """A vote of a node, for another node or for itself."""
 
     voter: str
     """The node and its disk."""
@@ -73,40 +73,40 @@ class Voted(msgspec.Struct, frozen=True):
 
 
 class Served(msgspec.Struct, frozen=True):
-    """A client was answered by a broker that acts as the leader of a partition."""
+    """A reply of a broker that acts as the leader of a partition."""
 
     node_id: int
     partition: Partition
     asked_at: float
-    """When the request left the client, in simulated seconds; the answer is there now."""
+    """Time at which the client sent the request, in simulated seconds; the reply arrives now."""
 
 
 class GroupCommit(msgspec.Struct, frozen=True):
-    """How far a consumer group is in a partition."""
+    """Committed offset of a consumer group in a partition."""
 
     group_id: str
     partition: Partition
     offset: int
-    """Of the next record to be processed."""
+    """Offset of the next record to process."""
 
 
 class Work(msgspec.Struct, frozen=True):
-    """A member of a group was handed records of a partition just now."""
+    """Records of a partition that a member of a group has just received."""
 
     group_id: str
     client_id: str
-    """Of its process."""
+    """Client id of its process."""
     partition: Partition
 
 
 class NodeChecker:
-    """One promise of nodes that form a cluster. What it does not care for it ignores."""
+    """One promise of a cluster's nodes. A subclass ignores events that it does not need."""
 
     now: Callable[[], float]
     """Simulated time; set by the history."""
 
     def fail(self, what: str) -> None:
-        """Say that the promise is broken.
+        """Report that the promise is broken.
 
         Raises:
             ViolationError: Always.
@@ -114,95 +114,95 @@ class NodeChecker:
         raise ViolationError(type(self).__name__, what)
 
     def began(self, node_id: int, applied_index: int) -> None:
-        """A process takes part, with the state up to an index that its disk has."""
+        """Handle the start of a node's process, with the state of its disk up to an index."""
 
     def elected(self, elected: Elected) -> None:
-        """A node begins to lead."""
+        """Handle a node that becomes leader."""
 
     def spoke(self, node: str, term: int) -> None:
-        """A node, with its disk, is about to say something in a term."""
+        """Handle a message that a node, with its disk, is about to send in a term."""
 
     def voted(self, voted: Voted) -> None:
-        """A node is about to say that it votes."""
+        """Handle a vote that a node is about to send."""
 
     def applied(self, applied: Applied) -> None:
-        """A node has applied an entry."""
+        """Handle an entry that a node has applied."""
 
     def restored(self, node_id: int, index: int, term: int) -> None:
-        """A node has got the state up to this entry as a snapshot."""
+        """Handle a snapshot, up to this entry, that a node has installed."""
 
     def state_seen(self, node_id: int, index: int, state: bytes, *, expected: bytes | None) -> None:
-        """A node has this state, with all entries up to `index`.
+        """Handle the state of a node with all entries up to `index`.
 
-        `expected` is what the entries come to; `None` if nobody knows any more.
+        `expected` is the state that the entries produce; `None` if it is unknown.
         """
 
     def committed(self, index: int, records: Sequence[object]) -> None:
-        """An entry with these records was applied for the first time anywhere."""
+        """Handle the records of an entry that was applied for the first time on any node."""
 
     def told_created(self, name: str, topic_id: bytes) -> None:
-        """A client was told that a topic is created, or is there."""
+        """Handle a reply that a topic is created, or exists."""
 
     def told_deleted(self, name: str, asked_at: float) -> None:
-        """A client that asked for it then was told that the topic of a name is deleted."""
+        """Handle a reply that the topic is deleted, to a request sent at `asked_at`."""
 
     def told_altered(self, name: str, settings: Mapping[str, str], asked_at: float) -> None:
-        """A client that asked for it then was told that the topic has these settings now."""
+        """Handle a reply that the topic has these settings, to a request sent at `asked_at`."""
 
     def told_partitions(self, name: str, count: int) -> None:
-        """A client was told that the topic of a name has so many partitions."""
+        """Handle a reply with the partition count of a topic."""
 
     def served(self, served: Served) -> None:
-        """A client was answered by whoever acts as the leader of a partition."""
+        """Handle a reply of a broker that acts as the leader of a partition."""
 
     def worked(self, work: Work) -> None:
-        """A member was handed records."""
+        """Handle records that a member received."""
 
     def told_committed(self, commit: GroupCommit) -> None:
-        """A member was told that its commit is done."""
+        """Handle a member's acknowledged commit."""
 
     def found_committed(self, found: GroupCommit, least: int) -> None:
-        """Somebody was told how far a group is, who knew before asking that it was at `least`."""
+        """Handle a committed offset in a reply; the client knew that it was at least `least`."""
 
     def opened(self, opened: Opened) -> None:
-        """A process has opened the log of a replica."""
+        """Handle a replica's log that a process has opened."""
 
     def shown(self, shown: Shown) -> None:
-        """A leader shows another high watermark, or the metadata of a partition have changed."""
+        """Handle a new high watermark of a leader, or new metadata of a partition."""
 
     def cut(self, cut: Cut) -> None:
-        """A follower is about to remove the end of its log."""
+        """Handle a follower that is about to truncate its log."""
 
     def lost(self, lost: Lost) -> None:
-        """Committed records are lost, and somebody has accepted that."""
+        """Handle an accepted loss of committed records."""
 
     def waits(self, waits: Waits) -> None:
-        """A leader has appended what all in sync must have before it is acknowledged."""
+        """Handle an append that waits for all in-sync replicas before it is acknowledged."""
 
     def joined(self, joined: Joined) -> None:
-        """A node is in sync from now on."""
+        """Handle a node that joins the ISR."""
 
     def asked(self, asked: Asked) -> None:
-        """A leader is about to ask for others in sync."""
+        """Handle an ISR change that a leader is about to request."""
 
     def told_end(self, told: ToldEnd) -> None:
-        """A client was told where a partition ends."""
+        """Handle a reply with the end offset of a partition."""
 
     def appended(self, appended: Appended) -> None:
-        """A client was told that what it has sent was appended."""
+        """Handle a reply that a client's records were appended."""
 
     def known_end(self, partition: Partition, end_offset: int) -> None:
-        """A client was told that all below an offset is committed."""
+        """Handle a reply that all records below an offset are committed."""
 
     def ended(self, states: Mapping[int, tuple[int, bytes]]) -> None:
-        """At the end every node, by its id, has applied so many entries and has this state."""
+        """Handle the final states: each node's id, its applied index and its state."""
 
 
 @final
 class ClusterHistory:
-    """Passes on to checkers what nodes do, and keeps what they agreed on.
+    """Passes events of nodes on to checkers, and keeps the committed state.
 
-    Invariant: `image` and `groups` are what the entries up to `end_index` come to.
+    Invariant: `image` and `groups` are the state after the entries up to `end_index`.
     """
 
     def __init__(
@@ -213,47 +213,46 @@ class ClusterHistory:
         *,
         goes_on: bool = False,
     ) -> None:
-        """Begin with nothing agreed on.
+        """Start without committed entries.
 
-        Args:
-            checkers: All that are to be told.
-            now: Says the simulated time.
-            fail: Is given an objection before it is raised, for it may be raised in the midst of a
-                broker, which gets over a lot.
-            goes_on: Whether the run goes on when a checker objects, so that others may, too.
+        Args: checkers: All checkers of the cluster. now: Returns the simulated time. fail: Receives
+        an objection before it is raised, because a broker catches many exceptions in which it may
+        be raised. goes_on: Whether the run continues after an objection, so that other checkers can
+        object.
         """
         self.checkers = checkers
         self.objections: dict[str, ViolationError] = {}
-        """The first objection of each checker, if the run goes on."""
+        """The first objection of each checker, if the run continues."""
         self._goes_on = goes_on
         self._fail = fail
         self.image = MetadataStateMachine()
-        """What is committed, as soon as the first node has applied it."""
+        """The committed metadata, as soon as the first node has applied them."""
         self.groups = ConsumerGroups()
-        """The same of consumer groups."""
+        """The committed consumer groups."""
         self.end_index = 0
         self.nodes: dict[int, RaftNode] = {}
-        """By node id: the process that was started last."""
+        """By node id: the latest process."""
         self.on_began: list[Callable[[int], None]] = []
-        """Called besides with the node when a process begins."""
+        """Callbacks with the node id when a process begins."""
         self.on_elected: list[Callable[[RaftNode], None]] = []
-        """Called besides when a node begins to lead; may end it."""
+        """Callbacks when a node becomes leader; they may end it."""
         self.on_applied: list[Callable[[RaftNode, Entry], None]] = []
-        """Called besides when a node has applied an entry; may end it."""
+        """Callbacks when a node has applied an entry; they may end it."""
         self.on_committed: list[Callable[[Sequence[object]], None]] = []
-        """Called besides with the records of each entry when it is applied for the first time."""
+        """Callbacks with the records of each entry when it is applied for the first time."""
         self.on_restored: list[Callable[[RaftNode], None]] = []
-        """Called besides when the state of a node was replaced by that of a snapshot."""
+        """Callbacks when a snapshot has replaced the state of a node."""
         self.on_asked: list[Callable[[Asked], None]] = []
-        """Called besides when a leader is about to ask for others in sync."""
+        """Callbacks when a leader is about to request an ISR change."""
         self.on_cut: list[Callable[[Cut], None]] = []
-        """Called besides when a follower is about to remove the end of its log."""
+        """Callbacks when a follower is about to truncate its log."""
         self.on_disk_damaged: list[Callable[[int], None]] = []
-        """Called with a node that may be counted on, when its files were lost while it is down."""
+        """Callbacks with a node that may be in an ISR, when its files were lost while it is
+        down."""
         self.on_disk_changed: list[Callable[[int], None]] = []
-        """Called with a node that nobody counts on, when what is on its disk is another thing."""
+        """Callbacks with a node that is in no ISR, when the contents of its disk were replaced."""
         self.on_lost: list[Callable[[Lost], None]] = []
-        """Called besides when committed records are lost."""
+        """Callbacks when committed records are lost."""
         self._lost_at: dict[Partition, float] = {}
         self._now = now
         self._states: dict[int, bytes] = {}
@@ -314,7 +313,7 @@ class ClusterHistory:
         for listener in self.on_restored:
             listener(node)
 
-    # What else happens.
+    # Other events.
 
     def told_created(self, name: str, topic_id: bytes) -> None:
         """See `NodeChecker`."""
@@ -348,7 +347,7 @@ class ClusterHistory:
             listener(lost)
 
     def told_end(self, told: ToldEnd) -> None:
-        """See `NodeChecker`; what was asked for before a loss may be what is lost."""
+        """See `NodeChecker`; a reply to a request from before a loss may be about lost records."""
         if told.asked_at > self._lost_at.get(told.partition, -1.0):
             self.tell(lambda checker: checker.told_end(told))
 
@@ -357,7 +356,7 @@ class ClusterHistory:
         self.tell(lambda checker: checker.appended(appended))
 
     def known_end(self, partition: Partition, end_offset: int, asked_at: float) -> None:
-        """See `NodeChecker`; somebody asked for it, as with `told_end`."""
+        """See `NodeChecker`; the reply is to a request of a client, as with `told_end`."""
         if asked_at > self._lost_at.get(partition, -1.0):
             self.tell(lambda checker: checker.known_end(partition, end_offset))
 
@@ -370,11 +369,11 @@ class ClusterHistory:
         self.tell(lambda checker: checker.found_committed(found, least))
 
     def are_level(self) -> bool:
-        """Return whether all nodes, which must be at work, have applied as many entries."""
+        """Return whether all nodes, which must run, have applied the same number of entries."""
         return len({node.applied_index for node in self.nodes.values()}) == 1
 
     def ended(self) -> None:
-        """See `NodeChecker`; all nodes must be at work."""
+        """See `NodeChecker`; all nodes must run."""
         states = {
             node_id: (node.applied_index, state_of(node)) for node_id, node in self.nodes.items()
         }
@@ -411,7 +410,7 @@ class ClusterHistory:
         return encode_snapshot(self.image.state, self.groups)
 
     def tell(self, tell: Callable[[NodeChecker], None]) -> None:
-        """Tell all checkers something."""
+        """Call all checkers."""
         for checker in self.checkers:
             try:
                 tell(checker)

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster promise each other: one log, and one state that follows from it."""
+"""Checkers of consensus: one log, and one state that follows from it."""
 
 from collections.abc import Mapping
 from typing import final
@@ -11,10 +11,10 @@ from tests.simulation.cluster.cluster_history import Applied, Elected, NodeCheck
 @pytest.mark.invariant("I68")
 @final
 class ElectionSafety(NodeChecker):
-    """A term has one leader at most."""
+    """A term has one leader at most (Raft: Election Safety)."""
 
     def __init__(self) -> None:
-        """Know of no leader."""
+        """Start without leaders."""
         self._leaders: dict[int, int] = {}
 
     def elected(self, elected: Elected) -> None:
@@ -28,18 +28,19 @@ class ElectionSafety(NodeChecker):
 @pytest.mark.invariant("I62")
 @final
 class LeaderCompleteness(NodeChecker):
-    """Whoever is elected has everything that was ever committed in earlier terms.
+    """A new leader has every entry that was ever committed in earlier terms.
 
     Definition: when a node begins to lead a term, its log has the last entry that any node had
-    applied in an earlier term by then. By log matching it then has those before; what it applies of
-    them `StateMachineSafety` compares. In a later term more may be committed already, also of what
-    was written earlier, for who wins an election may hear of it late (seed 7400065).
+    applied in an earlier term by then. By log matching it then has the entries before; their
+    contents are compared by `StateMachineSafety`. In a later term more may be committed already,
+    including entries of earlier terms, because a candidate may learn late that it won (seed
+    7400065).
     """
 
     def __init__(self) -> None:
-        """Know of no entry."""
+        """Start without entries."""
         self._last: dict[int, tuple[int, int]] = {}
-        """By the term of who applied it: index and term of the last entry."""
+        """By the term of the applying node: index and term of the last entry."""
 
     def applied(self, applied: Applied) -> None:
         """See `NodeChecker`."""
@@ -60,10 +61,10 @@ class LeaderCompleteness(NodeChecker):
 @pytest.mark.invariant("I68")
 @final
 class StateMachineSafety(NodeChecker):
-    """What one node has applied at an index, no node ever applies another entry at."""
+    """No two nodes apply different entries at one index."""
 
     def __init__(self) -> None:
-        """Know of no entry."""
+        """Start without entries."""
         self._entries: dict[int, tuple[int, bytes]] = {}
 
     def applied(self, applied: Applied) -> None:
@@ -81,17 +82,17 @@ class StateMachineSafety(NodeChecker):
         known = self._entries.get(index)
         if known is not None and known[0] != term:
             self.fail(
-                f"entry {index} is of term {known[0]}, and node {node_id} has a snapshot that"
-                f" ends with one of term {term}"
+                f"entry {index} is of term {known[0]}, but node {node_id} has a snapshot that"
+                f" ends with an entry of term {term}"
             )
 
 
 @final
 class AppliedInOrder(NodeChecker):
-    """A process applies each entry once, in order, from the state on that it began with."""
+    """A process applies each entry once, in order, from its initial state on."""
 
     def __init__(self) -> None:
-        """Know of no process."""
+        """Start without processes."""
         self._last: dict[int, int] = {}
 
     def began(self, node_id: int, applied_index: int) -> None:
@@ -116,29 +117,29 @@ class AppliedInOrder(NodeChecker):
 @pytest.mark.invariant("I66")
 @final
 class TermNeverFalls(NodeChecker):
-    """A node never speaks in an earlier term than it has spoken in, whatever happens to it.
+    """A node never sends a message in an earlier term than before, whatever faults hit it.
 
-    The term is on its disk before the first word of it.
+    The term is on its disk before the first message in it.
     """
 
     def __init__(self) -> None:
-        """Have heard of nobody."""
+        """Start without terms."""
         self._terms: dict[str, int] = {}
 
     def spoke(self, node: str, term: int) -> None:
         """See `NodeChecker`."""
         if term < self._terms.get(node, 0):
-            self.fail(f"node {node} speaks in term {term}, and has in term {self._terms[node]}")
+            self.fail(f"node {node} sends in term {term}, but has sent in term {self._terms[node]}")
         self._terms[node] = term
 
 
 @pytest.mark.invariant("I66")
 @final
 class OneVote(NodeChecker):
-    """A node has one vote in each term, whatever happens to it."""
+    """A node has one vote in each term, whatever faults hit it."""
 
     def __init__(self) -> None:
-        """Know of no vote."""
+        """Start without votes."""
         self._votes: dict[tuple[str, int], str] = {}
 
     def voted(self, voted: Voted) -> None:
@@ -153,7 +154,7 @@ class OneVote(NodeChecker):
 
 @final
 class StatesAgree(NodeChecker):
-    """The same entries come to the same state, on every node, from a snapshot or one by one.
+    """The same entries produce the same state on every node, from a snapshot or one by one.
 
     At the end all nodes have applied all entries.
     """
@@ -162,7 +163,7 @@ class StatesAgree(NodeChecker):
         """See `NodeChecker`."""
         if expected is not None and state != expected:
             self.fail(
-                f"the state of node {node_id} is not what the entries up to {index} come to:"
+                f"the state of node {node_id} differs from that of the entries up to {index}:"
                 f" {_difference(state, expected)}"
             )
 
