@@ -146,8 +146,7 @@ class _Name:
 
 @final
 class TopicsStay(Checker):
-    """A topic exists from its creation until its deletion, across crashes, and never again after
-    it.
+    """A topic exists from its creation to its deletion, across crashes, and never again.
 
     Definition: a topic appears only after a request to create it, and disappears only after a
     request to delete its name. Each request explains one change; a request from before the start of

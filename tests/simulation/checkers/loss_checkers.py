@@ -12,8 +12,7 @@ SYNC_S = 1.0
 
 @final
 class LossIsBounded(Checker):
-    """With a healthy disk, a crash loses only records that were acknowledged within a flush
-    interval.
+    """With a healthy disk, a crash loses only records acknowledged within a flush interval.
 
     Definition: when a crash may take the records at or above an offset, every record there was
     acknowledged less than the flush interval and a second before; or the broker was down, paused,

@@ -2,7 +2,8 @@
 
 Every entry goes to every checker at the moment at which it happens, so a run ends at the event that
 broke a promise. The run history knows the allowed losses: a topic that is only `replicated` may
-lose its unsynced end with the power, and entries about that end are void then."""
+lose its unsynced end with the power, and entries about that end are void then.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""All clients of a run of a cluster; each has a machine of its own."""
+"""Clients of a run of a cluster; each has a machine of its own."""
 
 from collections import Counter
 from collections.abc import Callable

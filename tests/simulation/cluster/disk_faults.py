@@ -1,9 +1,9 @@
-"""Disks whose files end too early, are gone, or are what they once were.
+"""Disk faults: truncated, missing and stale files.
 
-What is below a checkpoint, or beside the records, is missed whenever it is gone, and so is a whole
-log. The end of one is not: nobody can tell a lost one from records that never came. So a node that
-may lose it is kept away until nobody counts on it. Then it must do no harm: not by what it has, and
-not by what it takes itself to have.
+A broker detects the loss of files below a checkpoint, of files beside the records, and of a whole
+log. It cannot detect a lost end of a log, which looks like records that never arrived. So a node
+that may lose an end is kept away until it is in no ISR and not eligible. After that it must do no
+harm, neither by its records nor by its belief about them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, base_off
 _AIM_S = 10.0
 _LOOK_S = 0.25
 _AWAY_S: Final = 14.0
-"""So long it takes at most, about, until a broker that is silent is counted on no more."""
+"""Maximum seconds, about, until a silent broker is removed from every ISR."""
 _IS_PROVEN = 0.5
 _WHILE_IT_RUNS = 0.4
 _IDENTITY = "node"
@@ -47,23 +47,23 @@ _CHECKPOINT_PREFIX_BYTES = 16
 
 
 class Injector(Protocol):
-    """What can be done to any machine; see `tests.simulation.cluster.faults.FaultInjector`."""
+    """Faults of any machine; see `tests.simulation.cluster.faults.FaultInjector`."""
 
     has_damaged: bool
     """Whether a disk was damaged."""
 
     def later(self, seconds: float, heal: Callable[[], None]) -> None:
-        """Heal after a while, and at the end in any case, but once."""
+        """Heal after a delay, and at the end in any case, but once."""
         ...
 
     def may_damage(self) -> bool:
-        """Return whether no disk was damaged yet, and take note that one is now."""
+        """Return whether no disk was damaged yet, and mark one as damaged now."""
         ...
 
 
 @final
 class DiskFaults:
-    """Carries them out."""
+    """Injects disk faults."""
 
     def __init__(
         self,
@@ -87,26 +87,26 @@ class DiskFaults:
             "stale_after_cut": self._aim_at_cut,
             "damage_all_files": self._damage_all,
         }
-        """By kind."""
+        """Injector of each kind."""
 
     def end(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel all pending faults."""
         self._cut_aims.clear()
         self._is_over = True
 
-    # Files that end too early, or are gone.
+    # Truncated and missing files.
 
     def _cut_files(self, fault: Fault) -> None:
         machine, random = self._any(fault), Random(fault.dice)
         if random.random() < _IS_PROVEN:
             self._cut_proven(machine, random)
         else:
-            self._when_let_go([machine], partial(self._cut_any, machine, random))
+            self._when_expendable([machine], partial(self._cut_any, machine, random))
 
     def _cut_proven(self, machine: Machine, random: Random) -> None:
-        """Cut what is missed when it is gone, of a node that may be counted on."""
+        """Truncate files whose loss a broker detects, on a node that may be in an ISR."""
         if self._injector.has_damaged:
-            return  # A checkpoint may be too damaged to say what is missed.
+            return  # A damaged checkpoint may no longer reveal the loss.
         disk = machine.node.disk
         is_beside = random.random() < _CHECKPOINTS
         paths = _sample(random, _checkpoints(disk) if is_beside else _proven_files(disk))
@@ -128,7 +128,7 @@ class DiskFaults:
         self._sometimes.reached("ends of logs lost")
 
     def _damage_all(self, fault: Fault) -> None:
-        """Damage every file of as many nodes as there can be: a minority of each replica set."""
+        """Damage every file of as many nodes as possible: a minority of each replica set."""
         random = Random(fault.dice)
         machines = self._minority(random)
         is_counted_on = random.random() < _IS_COUNTED_ON
@@ -142,9 +142,9 @@ class DiskFaults:
             self._sometimes.reached(f"all files damaged on {len(machines)} of nodes")
 
         if is_counted_on:
-            self._while_counted_on(machines, damage, is_power_cut=random.random() < _CUTS_ALL)
+            self._while_in_sync(machines, damage, is_power_cut=random.random() < _CUTS_ALL)
         else:
-            self._when_let_go(machines, damage)
+            self._when_expendable(machines, damage)
 
     def _damage_files_of(self, machine: Machine, random: Random, kinds: Sequence[Damage]) -> None:
         disk = machine.node.disk
@@ -153,10 +153,10 @@ class DiskFaults:
         if random.random() < _LOSES_MANIFEST and MANIFEST_NAME in disk.paths():
             _damage(disk, MANIFEST_NAME, random, kinds=list(Damage))
         if random.random() < _KEEPS_METADATA:
-            return  # So it is back as fast as the others.
+            return  # The node restarts as fast as the others.
         paths = set(disk.paths())
         if _VOTE in paths and disk.durable_bytes(_VOTE):
-            # Who has lost what it promised, and knows, promises nothing more in that name.
+            # A node that lost its vote, and detects that, never votes under its old identity.
             for path in sorted(each for each in paths if each.startswith("metadata/")):
                 damage_file(disk, path, random.choice([Damage.BITS, Damage.SHORT]), random=random)
 
@@ -165,7 +165,7 @@ class DiskFaults:
             damage_file(machine.node.disk, _IDENTITY, Damage.BITS, random=random)
             machine.is_beyond_repair = True
 
-    # Files that are what they once were.
+    # Stale files.
 
     def _stale_files(self, fault: Fault) -> None:
         machine, random = self._any(fault), Random(fault.dice)
@@ -174,15 +174,15 @@ class DiskFaults:
         self._bring_back_later(machine, earlier, fault)
 
     def _aim_at_cut(self, fault: Fault) -> None:
-        def give_up() -> None:
+        def cancel() -> None:
             if fault in self._cut_aims:
                 self._cut_aims.remove(fault)
 
         self._cut_aims.append(fault)
-        self._injector.later(_AIM_S, give_up)
+        self._injector.later(_AIM_S, cancel)
 
     def _cuts(self, cut: Cut) -> None:
-        """Remember what a follower is about to remove, and others will write there."""
+        """Keep the records that a follower is about to truncate, as a stale version of its log."""
         if not self._cut_aims:
             return
         fault = self._cut_aims.pop()
@@ -207,19 +207,20 @@ class DiskFaults:
                 self._sometimes.reached("stale files")
 
         def go_away() -> None:
-            self._when_let_go([machine], come_back)
+            self._when_expendable([machine], come_back)
 
         self._injector.later(0.5 + 2 * fault.duration, go_away)
 
-    # Who can do without which disk.
+    # Which nodes can lose their disk.
 
-    def _while_counted_on(
+    def _while_in_sync(
         self, machines: Sequence[Machine], damage: Callable[[], None], *, is_power_cut: bool
     ) -> None:
-        """Take nodes down, and damage their disks at once: they must find that out themselves.
+        """Stop nodes that are in an ISR, and damage their disks at once: they must detect that.
 
-        While enough others are in sync nobody is eligible. So mostly all lose their power at once,
-        and some come back late; then all are but the first that comes back.
+        While enough other replicas are in sync no replica is eligible. So mostly all nodes lose
+        power at once, and some restart late; then all replicas are eligible except the first that
+        restarts.
         """
         if self._is_over or not machines or not self._injector.may_damage():
             return
@@ -239,14 +240,14 @@ class DiskFaults:
         damage()
         self._sometimes.reached("all files damaged while counted on")
 
-    def _when_let_go(self, machines: Sequence[Machine], damage: Callable[[], None]) -> None:
-        """Take nodes down, and damage their disks when nobody counts on those any more."""
+    def _when_expendable(self, machines: Sequence[Machine], damage: Callable[[], None]) -> None:
+        """Stop nodes, and damage their disks when they are in no ISR and not eligible any more."""
         if self._is_over or not all(machine.is_up for machine in machines):
             return
         processes = [machine.node.process for machine in machines]
         for machine in machines:
             machine.next_down_s = _AWAY_S
-            machine.stop()  # Who leaves in good order is missed at once.
+            machine.stop()  # A node that stops cleanly leaves the ISR at once.
         looks_left = int(_AWAY_S / _LOOK_S) - 1
 
         def look() -> None:
@@ -257,7 +258,7 @@ class DiskFaults:
                 return
             if running and looks_left:
                 self._injector.later(_LOOK_S, look)
-            elif not running and not self._damage_if_let_go(machines, damage):
+            elif not running and not self._damage_expendable(machines, damage):
                 if looks_left and not self._injector.has_damaged:
                     self._injector.later(_LOOK_S, look)
                     return
@@ -266,9 +267,9 @@ class DiskFaults:
 
         look()
 
-    def _damage_if_let_go(self, machines: Sequence[Machine], damage: Callable[[], None]) -> bool:
-        """Return whether it was done; who is to come back does so then."""
-        if not self._are_let_go(machines) or not self._injector.may_damage():
+    def _damage_expendable(self, machines: Sequence[Machine], damage: Callable[[], None]) -> bool:
+        """Damage expendable disks, and restart their nodes; return whether it was done."""
+        if not self._are_expendable(machines) or not self._injector.may_damage():
             return False
         for machine in machines:
             machine.was_damaged = True
@@ -279,11 +280,11 @@ class DiskFaults:
             machine.start_now()
         return True
 
-    def _are_let_go(self, machines: Iterable[Machine]) -> bool:
-        """Return whether others are all that the cluster counts on, and will count on.
+    def _are_expendable(self, machines: Iterable[Machine]) -> bool:
+        """Return whether these nodes are in no ISR and not eligible, and cannot become so.
 
-        As long as a broker is let in, the cluster grants its leader's wish for it, be its process
-        gone (seed 7400010).
+        While a broker is unfenced, the cluster still grants a leader's ISR change for it, even if
+        its process has ended (seed 7400010).
         """
         node_ids = {machine.node_id for machine in machines}
         state = self._cluster_history.image.state
@@ -333,7 +334,7 @@ def _damage(disk: FaultyDisk, path: str, random: Random, *, kinds: Sequence[Dama
 
 
 def _sample(random: Random, paths: Sequence[str]) -> list[str]:
-    """Return one of them, some, or all."""
+    """Return one of the paths, some, or all."""
     count = random.choice([1, (len(paths) + 1) // 2, len(paths)])
     return random.sample(paths, min(count, len(paths)))
 
@@ -347,10 +348,10 @@ def _is_of_topic(path: str) -> bool:
 
 
 def _proven_files(disk: FaultyDisk) -> list[str]:
-    """Return segments and indexes that are missed when they are not whole.
+    """Return segments and indexes whose damage a broker detects.
 
-    A checkpoint says which segments are on the disk to their end. So either these are damaged or
-    that is.
+    A checkpoint says which segments are complete on the disk. So either these files are damaged or
+    the checkpoint is.
     """
     proven: list[str] = []
     paths = set(disk.paths())

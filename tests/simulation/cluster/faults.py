@@ -1,6 +1,6 @@
-"""What a plan's faults do to a cluster.
+"""Faults of a plan, and their injector for a cluster.
 
-Some are aimed: at whoever leads, or at moments that last microseconds.
+Some faults are aimed: at a leader, or at moments that last microseconds.
 """
 
 import errno
@@ -29,30 +29,30 @@ from tidelog.coordinator.raft_node.node import RaftNode
 _METADATA = "metadata/"
 _SMALL_FILES = ("metadata/vote", "metadata/snapshot")
 _SHORT_S = 0.005
-"""How long after the moment that it is aimed at a crash comes, at most."""
+"""Maximum delay of a crash after the moment that it is aimed at, in seconds."""
 _POWER_CUTS = 0.6
-"""The part of aimed crashes that take the power with them."""
+"""Fraction of aimed crashes that also cut the power."""
 
 _AIM_S = 5.0
-"""How long a fault waits for the moment that it is aimed at."""
+"""Seconds that a fault waits for its moment."""
 _POWER_IS_BACK_S = 1.0
 _MISSED_S = 1.5
-"""Nobody listens where a broker was for so long: it is given up."""
+"""Seconds that a broker's port stays closed; the other brokers then remove the broker."""
 _NEW_DISK_S = 2.0
-"""So long a machine is down whose disk is replaced."""
+"""Seconds that a machine is down while its disk is replaced."""
 _ELECTION_S = 2.0
-"""So long the others need to elect somebody else."""
+"""Seconds that the other nodes need for an election."""
 _SESSION_S = SESSION_MS / 1000 + 1.0
-"""So long they need to give up a broker."""
+"""Seconds that the other nodes need to fence a broker."""
 _ALL_ARE_SLOW = 0.4
-"""The part of slow disks that are slow together."""
+"""Fraction of slow disk faults that slow all disks."""
 
 Aim = TypeVar("Aim")
 
 
 @final
 class FaultInjector:
-    """Carries out the faults of one plan."""
+    """Injects the faults of one plan."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class FaultInjector:
         sometimes: Sometimes,
         clients: Clients,
     ) -> None:
-        """Be after the machines, and after the clients."""
+        """Attack the machines and the clients."""
         self._world = world
         self._machines = machines
         self._sometimes = sometimes
@@ -124,11 +124,11 @@ class FaultInjector:
         }
 
     def learn(self, effects: Mapping[str, Callable[[Fault], None]]) -> None:
-        """Have other faults besides, by their kinds."""
+        """Add kinds of faults."""
         self._effects = {**self._effects, **effects}
 
     def begin(self, plan: ClusterPlan) -> None:
-        """Make the world a bad place, and have all faults come at their times."""
+        """Degrade network, disks and clocks, and schedule all faults."""
         network = plan.network
         self._world.network.set_quality(
             LinkQuality(
@@ -151,7 +151,7 @@ class FaultInjector:
             self._world.clock.call_later(fault.at, partial(self._strike, fault))
 
     def end(self) -> None:
-        """Make everything good that was made bad."""
+        """Revert all faults."""
         self._world.trace.note("fault injector", "ends")
         self._is_over = True
         self._disk_aims.clear()
@@ -174,7 +174,7 @@ class FaultInjector:
             self._effects[fault.kind](fault)
 
     def later(self, seconds: float, heal: Callable[[], None]) -> None:
-        """Heal after a while, and at the end in any case, but once."""
+        """Heal after a delay, and at the end in any case, but once."""
         is_healed = False
 
         def heal_once() -> None:
@@ -209,18 +209,18 @@ class FaultInjector:
             machine.start_now()
 
     def _aim(self, aims: list[Aim], aim: Aim) -> None:
-        """Wait for a moment, for a while; a cluster that never comes to itself shows little."""
+        """Wait a limited time for a moment; a cluster that never recovers reaches few states."""
         if aims:
             return
 
-        def give_up() -> None:
+        def cancel() -> None:
             if aim in aims:
                 aims.remove(aim)
 
         aims.append(aim)
-        self._world.clock.call_later(_AIM_S, give_up)
+        self._world.clock.call_later(_AIM_S, cancel)
 
-    # Aimed at whoever leads.
+    # Aimed at the leader.
 
     def _at_leader(self, fault: Fault, strike: Callable[[Machine, Fault], None]) -> None:
         leader = self._machines.leader()
@@ -252,7 +252,7 @@ class FaultInjector:
         self._sometimes.reached("crash on election")
         if fault.dice < 0.3:
             self.crash(machine, fault.dice)
-        else:  # When some of the others have heard of it, and it may have appended something.
+        else:  # After some nodes have learned of it, and it may have appended.
             self.crash_within(machine, fault.dice * 100 % 1 * _SHORT_S, fault.dice)
 
     def crash_within(self, machine: Machine, seconds: float, dice: float) -> None:
@@ -266,7 +266,7 @@ class FaultInjector:
         self._world.clock.call_later(seconds, crash)
 
     def kill_within(self, machine: Machine, seconds: float, *, down_s: float) -> None:
-        """Kill the process of a machine after so long, and start none before others miss it."""
+        """Kill the process of a machine after so long; restart it after the others have noticed."""
         process = machine.node.process
 
         def kill() -> None:
@@ -316,9 +316,9 @@ class FaultInjector:
         self._aim(self._disk_aims, aim)
 
     def _damage_voter(self, fault: Fault) -> None:
-        """Flip a bit of what a node has promised, or of its snapshot, while it is down.
+        """Flip a bit of a node's vote or log, or of its snapshot, while it is down.
 
-        Of one node in a run: with two of three gone, nobody knows any more what was agreed on.
+        Only one node in a run is damaged: without two of three voters, committed entries are lost.
         """
         machine = self._any(fault)
         if self.has_damaged:
@@ -337,7 +337,7 @@ class FaultInjector:
         disk.flip_bit(name, bit // 8, bit % 8)
 
     def wipe(self, machine: Machine) -> None:
-        """Replace a disk by an empty one in a moment; of one node in a run, as `_damage_voter`."""
+        """Replace a disk by an empty one within a moment; one node in a run, as `_damage_voter`."""
         if self._is_over or not self.may_damage():
             return
         machine.was_damaged = True
@@ -351,24 +351,24 @@ class FaultInjector:
         self._world.clock.call_later(0.0, replace)
 
     def may_damage(self) -> bool:
-        """Return whether no disk was damaged yet, and take note that one is now."""
+        """Return whether no disk was damaged yet, and mark one as damaged now."""
         was_damaged, self.has_damaged = self.has_damaged, True
         return not was_damaged
 
     def aim_at_disk(self, aim: DiskAim) -> None:
-        """Wait for a call to a disk, for a while."""
+        """Wait a limited time for a call to a disk."""
         self._aim(self._disk_aims, aim)
 
-    def _hold(self, let_go: Callable[[], None]) -> None:
-        self._heals.append(let_go)
+    def _hold(self, release: Callable[[], None]) -> None:
+        self._heals.append(release)
 
     def stall_disk(self, machine: Machine, seconds: float) -> None:
-        """Let no call to a disk end for so long."""
+        """Stall all calls to a disk for so long."""
         machine.node.stall_disk(seconds)
         self._heals.append(lambda: machine.node.stall_disk(0.0))
 
     def _slow_disk(self, fault: Fault) -> None:
-        """Let a disk be slow, or all of them, as those in a common storage are."""
+        """Slow a disk, or all disks, like disks in a shared storage."""
         is_common = fault.dice * 10 % 1 < _ALL_ARE_SLOW
         slow = self._machines.all if is_common else [self._any(fault)]
         for machine in slow:
@@ -380,10 +380,10 @@ class FaultInjector:
 
         self.later(fault.duration, speed_up)
 
-    # The network, and clocks.
+    # Network and clocks.
 
     def _partition(self, fault: Fault) -> None:
-        """Split the cluster; each client is on one of the sides, or, sometimes, on both."""
+        """Split the cluster; each client is on one side, or sometimes on both."""
         random = Random(fault.dice)
         names = list(self._machines.names)
         random.shuffle(names)
@@ -396,7 +396,7 @@ class FaultInjector:
         self._cut_off(*sides, is_one_way=random.random() < 0.5, seconds=2 * fault.duration)
 
     def isolate(self, machine: Machine, fault: Fault) -> None:
-        """Cut a node off from the others; clients reach it, as they reach the others."""
+        """Cut a node off from the other nodes; clients still reach all nodes."""
         others = [name for name in self._machines.names if name != machine.node.name]
         ends = ([machine.node.name], others)
         side = int(fault.dice * 1000) % 3
@@ -410,7 +410,7 @@ class FaultInjector:
         self._cut_off(*ends, is_one_way=side < 2, seconds=seconds)
 
     def part(self, machine: Machine, others: Sequence[Machine], seconds: float) -> None:
-        """Let nothing through between a machine and others for a while."""
+        """Drop all packets between a machine and others for a while."""
         names = [other.node.name for other in others]
         self.later(seconds, self._world.network.partition([machine.node.name], names))
 
@@ -423,7 +423,7 @@ class FaultInjector:
         self.later(seconds, heal)
 
     def _slow_link(self, fault: Fault) -> None:
-        """Let one way between two nodes take long, up to seconds."""
+        """Delay one direction between two nodes, by up to seconds."""
         random = Random(fault.dice)
         source, target = random.sample(self._machines.names, 2)
         network = self._world.network

@@ -1,6 +1,6 @@
-"""What a cluster promises to consumer groups: one owner a partition, and commits that stay.
+"""Checkers of consumer groups: one owner for each partition, and stable commits.
 
-Definitions go by committed records, and by what members are told and do.
+Definitions use committed records, and the replies and actions of members.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,15 +26,16 @@ from tidelog.wire.messages.groups import TopicPartitions
 @pytest.mark.invariant("I76")
 @final
 class OneOwner(NodeChecker):
-    """A partition belongs to one member of a group at a time, and only that one works on it.
+    """A partition has one owner in a group at a time, and only the owner works on it.
 
-    Definition: it is given to a member only if nobody has it, by committed records; who has it
-    loses it by letting go of it, by leaving, or to a newer process of the same static member.
-    Whoever is handed records of a partition has it at that moment, and nobody else commits there.
+    Definition: by committed records, a partition is assigned to a member only if it has no owner.
+    An owner loses it by a revocation, by leaving, or to a newer process of the same static member.
+    A member that receives records of a partition owns it at that moment, and no other member
+    commits there.
     """
 
     def __init__(self) -> None:
-        """Know of no owner."""
+        """Start without owners."""
         self._owners: dict[tuple[str, cluster_history.Partition], str] = {}
         self._client_names: dict[str, str] = {}
 
@@ -58,9 +59,9 @@ class OneOwner(NodeChecker):
     def worked(self, work: Work) -> None:
         """See `NodeChecker`."""
         owner = self._owners.get((work.group_id, work.partition))
-        name = "nobody" if owner is None else self._client_names[owner]
+        name = "no member" if owner is None else self._client_names[owner]
         if name != work.client_id:
-            self.fail(f"{work.client_id} is handed records of {work.partition}, which {name} has")
+            self.fail(f"{work.client_id} gets records of {work.partition}, owned by {name}")
 
     def _change(self, index: int, record: AssignmentChanged) -> None:
         for partition in _unpacked(record.released):
@@ -103,15 +104,15 @@ class OneOwner(NodeChecker):
 
 @final
 class CommitsStay(NodeChecker):
-    """What is said to be committed is committed, and a group never goes back.
+    """An acknowledged commit is committed, and a group never goes back.
 
-    Definition: when a member is told that its commit is done, some node has applied it; offsets
-    of a group rise, in committed records, unless somebody resets them; and nobody who asks is told
-    less than what was committed before.
+    Definition: when a commit is acknowledged, some node has applied it. Offsets of a group rise, in
+    committed records, unless a client resets them. No reply has a lower offset than was committed
+    before the request.
     """
 
     def __init__(self) -> None:
-        """Know of no commit."""
+        """Start without commits."""
         self._offsets: dict[tuple[str, cluster_history.Partition], int] = {}
 
     def committed(self, index: int, records: Sequence[object]) -> None:
@@ -140,12 +141,12 @@ class CommitsStay(NodeChecker):
         """See `NodeChecker`."""
         known = self._offsets.get((commit.group_id, commit.partition), 0)
         if known < commit.offset:
-            self.fail(f"{commit} is said to be committed, and the group is at {known}")
+            self.fail(f"{commit} was acknowledged, but the group is at {known}")
 
     def found_committed(self, found: GroupCommit, least: int) -> None:
         """See `NodeChecker`."""
         if found.offset < least:
-            self.fail(f"{found} was found, and {least} was committed before that was asked")
+            self.fail(f"{found} was found, but {least} was committed before the request")
 
     def _forget(self, keys: Iterable[tuple[str, cluster_history.Partition]]) -> None:
         for key in list(keys):

@@ -1,6 +1,6 @@
-"""Members of a consumer group, which process the records of a topic and commit what they did.
+"""Members of a consumer group, which process the records of a topic and commit their offsets.
 
-They commit behind what they have processed, so every record is processed at least once.
+They commit after processing, so every record is processed at least once.
 """
 
 from collections import Counter
@@ -30,25 +30,25 @@ _LONG_WORK_S = 5.0
 _HURRIED_S = 0.01
 _WORKS_LONG = 0.03
 _LOOKS = 0.05
-"""How often a member asks how far the group is."""
+"""Probability that a member fetches the committed offset."""
 
 
 @final
 class GroupMembers:
-    """What all members of the group have done together."""
+    """The combined work of all members of the group."""
 
     def __init__(self, topic_id: bytes) -> None:
-        """Have done nothing."""
+        """Start without work."""
         self.topic_id = topic_id
         self.processed: dict[Place, bytes] = {}
-        """Every record that was handed out to a member."""
+        """Every record that a member received."""
         self.told: Counter[int] = Counter()
-        """By partition: up to where somebody was told that it is committed (exclusive end)."""
+        """By partition: the committed offset in the latest reply (exclusive end)."""
         self.is_hurried = False
-        """Whether work takes hardly any time any more."""
+        """Whether processing takes almost no time any more."""
 
     def committed(self, groups: ConsumerGroups, partitions: Iterable[int]) -> dict[int, int]:
-        """Return by partition up to where the group is, by what was agreed on."""
+        """Return the committed offset of the group by partition, by committed records."""
         group = groups.groups.get(GROUP)
         found = {
             partition: None if group is None else group.committed((self.topic_id, partition))
@@ -57,12 +57,12 @@ class GroupMembers:
         return {partition: 0 if at is None else at.offset for partition, at in found.items()}
 
     def check(self, logs: dict[int, FinalLog], superseded: Superseded) -> None:
-        """Check that no record was left out.
+        """Check that no record was skipped.
 
-        A replica that compacts later than others may have some still that these lacked already.
+        A replica that compacts later than others may still have records that these lacked already.
 
         Raises:
-            ViolationError: One was.
+            ViolationError: A record was skipped.
         """
         for partition, log in logs.items():
             for offset, value in log.values.items():
@@ -87,7 +87,7 @@ class Member:
         cluster_history: ClusterHistory,
         sometimes: Sometimes,
     ) -> None:
-        """Work for `members`."""
+        """Create a member of `members`."""
         self.should_stop = False
         self._scope = trio.CancelScope()
         self._addresses = addresses
@@ -140,7 +140,7 @@ class Member:
         try:
             await consumer.commit({(TOPIC, partition): offset})
         except PartitionNotOwnedError:
-            return  # Others will process these again.
+            return  # Other members will process these records again.
         self._cluster_history.told_committed(
             GroupCommit(GROUP, (self._members.topic_id, partition), offset)
         )
@@ -151,7 +151,7 @@ class Member:
             self._members.processed[batch.partition, offset] = value
 
     async def _look(self, consumer: Consumer) -> None:
-        """Ask how far the group is; it never is behind what somebody was told before."""
+        """Fetch the committed offset; it is never below an earlier reply."""
         least = dict(self._members.told)
         asked = [(TOPIC, partition) for partition in sorted({0, *least})]
         found = await consumer.committed(asked)

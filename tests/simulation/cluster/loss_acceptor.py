@@ -1,7 +1,8 @@
-"""An administrator who accepts the loss of what was in memory only, where nobody can have it.
+"""Administrator that accepts the loss of records in memory where no replica can have them.
 
-A careful one: not before the cluster says that nobody is left who is known to have all that was
-committed, and who led last is back, or, if that has lost its files, everybody is.
+It is careful. It waits until the cluster reports that no remaining replica is known to have all
+committed records. It also waits until the last leader is back or, if that has lost its files, until
+all replicas are back.
 """
 
 from collections.abc import Mapping
@@ -25,12 +26,12 @@ _LOOK_S = 0.5
 
 @final
 class LossAcceptor:
-    """Looks at the partitions of all topics now and then, journals of queues included."""
+    """Checks the partitions of all topics periodically, including journals of queues."""
 
     def __init__(
         self, plan: ClusterPlan, cluster_history: ClusterHistory, sometimes: Sometimes
     ) -> None:
-        """Look at what `history` say is agreed on."""
+        """Read the committed metadata from `history`."""
         self._plan = plan
         self._cluster_history = cluster_history
         self._sometimes = sometimes
@@ -54,9 +55,9 @@ class LossAcceptor:
                 self._sometimes.reached("loss accepted")
 
     def _lost_partitions(self) -> list[tuple[str, int]]:
-        """Return the partitions that nobody can lead any more without a loss.
+        """Return the partitions that no replica can lead any more without a loss.
 
-        With what stands beside a topic, for whoever accepts a loss accepts it of all of them.
+        The companions of a topic are included, because an accepted loss applies to all of them.
         """
         state = self._cluster_history.image.state
         found: list[tuple[str, int]] = []
@@ -83,7 +84,7 @@ def _is_lost(partition: PartitionRegistration) -> bool:
 def _is_best_there(
     partition: PartitionRegistration, brokers: Mapping[int, BrokerRegistration]
 ) -> bool:
-    """Return whether who led last is back, and has its files, or else everybody is."""
+    """Return whether the last leader is back with its files, or else all replicas are."""
     last = partition.last_known_leader
     if last is not None and last not in partition.wiped_replicas:
         return not brokers[last].is_fenced

@@ -1,4 +1,4 @@
-"""The machines of brokers, and who keeps the brokers running on them."""
+"""Machines of brokers, and the restarts of their processes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -27,11 +27,11 @@ _REACHED: Final = {
     "replica_removed": "replica removed",
     "replica_truncated": "replica truncated",
 }
-"""Probes that are reached when a broker says so."""
+"""Probes that a broker's event reaches."""
 _OFFLINE_MEAN_S = 0.5
 _HURRIED_S = 0.5
 _OUTAGE_MEAN_S = 12.0
-"""Longer than the session of a broker."""
+"""Mean seconds of an outage; longer than the session of a broker."""
 
 
 def host_of(node_id: int) -> str:
@@ -40,13 +40,13 @@ def host_of(node_id: int) -> str:
 
 
 def addresses(plan: ClusterPlan) -> str:
-    """Return what a client is told to find the cluster."""
+    """Return the bootstrap addresses of the cluster."""
     return ",".join(f"{host_of(node_id)}:{PORT}" for node_id in plan.node_ids)
 
 
 @final
 class Machine:
-    """One broker's machine: it crashes when told to, and is started again."""
+    """One broker's machine, which restarts the broker after a crash."""
 
     def __init__(
         self,
@@ -56,27 +56,27 @@ class Machine:
         *,
         random: Random,
     ) -> None:
-        """Make the machine; `run` must run in a task of its own."""
+        """Create the machine; `run` must run in a task of its own."""
         self.node_id = node_id
         self.node = world.add_node(host_of(node_id))
         self.node.disk_speed.sync_mean_s = plan.sync_mean_s
         self.crash_count = 0
         self.has_failing_disk = False
-        """Whether a call to the disk has failed in the process that runs."""
+        """Whether a disk call has failed in the current process."""
         self.is_disk_full = False
-        """Whether there is no room now."""
+        """Whether the disk is full now."""
         self.was_damaged = False
         """Whether the node may have to come back under another identity."""
         self.has_kept_cache = True
-        """Whether all is there that was written by the last process that has started."""
+        """Whether all bytes that the last started process wrote are still there."""
         self.is_beyond_repair = False
-        """Whether its disk is to be replaced when a broker says that it cannot use it."""
+        """Whether its disk is to be replaced when a broker reports that it is unusable."""
         self.is_hurried = False
-        """Whether it is always started again at once."""
+        """Whether it always restarts at once."""
         self.next_down_s: float | None = None
-        """How long it stays down the next time; `None` for what the plan says."""
+        """Seconds of the next downtime; `None` for the plan's value."""
         self.is_serving = False
-        """Whether the process that runs has said that it has started."""
+        """Whether the current process has reported its start."""
         self._world = world
         self._plan = plan
         self._random = random
@@ -107,12 +107,12 @@ class Machine:
                 await self._starts.wait()
 
     def start_now(self) -> None:
-        """Have it started at once if it is down."""
+        """Start the broker at once if it is down."""
         if not self.is_up:
             self._starts.set()
 
     def kill(self) -> None:
-        """End the process; nothing happens when none runs."""
+        """Kill the process, if one runs."""
         if self.is_up:
             self.crash_count += 1
             self.has_kept_cache &= not self.has_failing_disk
@@ -120,17 +120,17 @@ class Machine:
             self.node.kill()
 
     def cut_power(self) -> None:
-        """End everything on the machine."""
+        """Cut the power of the machine."""
         self.crash_count += 1
         self.has_kept_cache = self.has_failing_disk = False
         self.node.cut_power()
 
     def stop(self) -> None:
-        """Ask the broker to stop in good order."""
+        """Stop the broker cleanly."""
         self._stop_wanted.set()
 
     def offline(self) -> None:
-        """Have somebody notice that this process is of no use, unless it is gone by then."""
+        """Schedule a restart, as an operator would of an offline broker, unless it ends before."""
         process = self.node.process
 
         def kill() -> None:
@@ -158,7 +158,7 @@ class Machine:
             async with open_broker(config, process.env, process.disk):
                 await stop_wanted.wait()
         except (OSError, DataDirectoryError, LogOfflineError, DuplicateBrokerError) as error:
-            # Who comes back with another identity has to wait until it is given up under the old.
+            # A broker with a new identity must wait until its old one is fenced.
             is_expected = self.has_failing_disk or self.is_disk_full
             if isinstance(error, DuplicateBrokerError):
                 is_expected = self.was_damaged
@@ -175,7 +175,7 @@ class Machine:
 
 @final
 class Machines:
-    """All of them, and which of their brokers leads."""
+    """All machines, and the leader of their nodes."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class Machines:
         cluster_history: ClusterHistory,
         sometimes: Sometimes,
     ) -> None:
-        """Make them."""
+        """Create the machines."""
         random = world.streams.stream("operator")
         self.all = [Machine(world, plan, node_id, random=random) for node_id in plan.node_ids]
         self._by_host = {machine.node.name: machine for machine in self.all}
@@ -194,7 +194,7 @@ class Machines:
         self._cluster_history = cluster_history
         self._sometimes = sometimes
         self.on_truncated: list[Callable[[str], None]] = []
-        """Called with the directory of a replica that was truncated just now."""
+        """Callbacks with the directory of a replica that was just truncated."""
         self._was_fenced: set[int] = set()
         world.observe(self._observe)
         cluster_history.on_elected.append(self._elected)
@@ -208,11 +208,11 @@ class Machines:
 
     @property
     def crash_count(self) -> int:
-        """How often any of them has crashed."""
+        """Number of crashes of all machines."""
         return sum(machine.crash_count for machine in self.all)
 
     def has_kept_cache(self, node_id: int) -> bool:
-        """Return whether a node has all that was written by its last process that has started."""
+        """Return whether a node has all bytes that its last started process wrote."""
         return self._by_host[host_of(node_id)].has_kept_cache
 
     def of(self, node: RaftNode) -> Machine:
@@ -220,7 +220,7 @@ class Machines:
         return self._by_host[host_of(node.identity.node_id)]
 
     def leader(self) -> Machine | None:
-        """Return the machine whose node leads the others, in the latest term if several do."""
+        """Return the machine whose node leads, in the latest term if several do."""
         leading = [
             (node.term, node_id)
             for node_id, node in self._cluster_history.nodes.items()

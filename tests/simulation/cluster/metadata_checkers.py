@@ -1,4 +1,4 @@
-"""What a cluster promises of its metadata: to clients, and of brokers that lead."""
+"""Checkers of a cluster's metadata: replies to clients, and the leaders of partitions."""
 
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -26,24 +26,24 @@ _SESSION_S: Final = SESSION_MS / 1000
 
 @final
 class AnswersAreCommitted(NodeChecker):
-    """What a client is told to be done is committed, and stays.
+    """An acknowledged change of metadata is committed, and stays.
 
-    Definition: when a client is told that a topic is created, some node has applied the record that
-    says so. When it is told that one was deleted, none is there of this name that was there before
-    it asked. When it is told that one has other settings, one of this name had them at some moment
-    since it asked. When it is told how many partitions one has, one of this name has had so many.
-    Since no applied entry is ever another one, it is so for ever.
+    Definition: when a client is told that a topic is created, some node has applied its record.
+    When it is told that one was deleted, no topic of this name exists that existed before the
+    request. When it is told that one has other settings, one of this name had them at some moment
+    since the request. When it is told a partition count, one of this name has had that count. Since
+    applied entries never change, this holds forever.
     """
 
     def __init__(self) -> None:
-        """Know of no topic."""
+        """Start without topics."""
         self._names: dict[bytes, str] = {}
         self._there_since: dict[str, float] = {}
-        """By name: when the topic of that name was created that is there."""
+        """By name: creation time of the topic that exists."""
         self._settings: dict[str, list[tuple[float, Mapping[str, str]]]] = {}
-        """By name: all settings that its topics ever had, and since when."""
+        """By name: all settings that its topics ever had, with their times."""
         self._counts: dict[str, set[int]] = {}
-        """By name: how many partitions its topics ever had."""
+        """By name: all partition counts that its topics ever had."""
 
     def committed(self, index: int, records: Sequence[object]) -> None:
         """See `NodeChecker`."""
@@ -67,13 +67,13 @@ class AnswersAreCommitted(NodeChecker):
     def told_created(self, name: str, topic_id: bytes) -> None:
         """See `NodeChecker`."""
         if self._names.get(topic_id) != name:
-            self.fail(f"{name} is said to be created as {topic_id.hex()}, which is not committed")
+            self.fail(f"{name} was acknowledged as {topic_id.hex()}, but is not committed")
 
     def told_deleted(self, name: str, asked_at: float) -> None:
         """See `NodeChecker`."""
         since = self._there_since.get(name, inf)
         if since < asked_at:
-            self.fail(f"{name} is said to be deleted, and is there since {since:.3f} s")
+            self.fail(f"{name} was acknowledged as deleted, but exists since {since:.3f} s")
 
     def told_altered(self, name: str, settings: Mapping[str, str], asked_at: float) -> None:
         """See `NodeChecker`; it may have had these settings before, and have others by now."""
@@ -83,12 +83,12 @@ class AnswersAreCommitted(NodeChecker):
             end >= asked_at and settings.items() <= overrides.items()
             for (_, overrides), end in zip(known, ends, strict=False)
         ):
-            self.fail(f"{name} is said to have been given {settings}, and has had {known[-3:]}")
+            self.fail(f"{name} was told to have {settings}, but has had {known[-3:]}")
 
     def told_partitions(self, name: str, count: int) -> None:
         """See `NodeChecker`."""
         if count not in self._counts.get(name, ()):
-            self.fail(f"{name} is said to have {count} partitions, which is not committed")
+            self.fail(f"{name} was told to have {count} partitions, which is not committed")
 
     def _note(self, name: str, overrides: Mapping[str, str]) -> None:
         self._settings.setdefault(name, []).append((self.now(), overrides))
@@ -96,10 +96,10 @@ class AnswersAreCommitted(NodeChecker):
 
 @final
 class NamesAreUnique(NodeChecker):
-    """A name is one topic at a time; an id is one topic for ever; what is not there cannot go."""
+    """A name has one topic at a time, an id one topic forever; no missing topic is deleted."""
 
     def __init__(self) -> None:
-        """Know of no topic."""
+        """Start without topics."""
         self._by_name: dict[str, bytes] = {}
         self._known: dict[bytes, str] = {}
 
@@ -114,25 +114,25 @@ class NamesAreUnique(NodeChecker):
             elif isinstance(record, TopicDeleted):
                 name = self._known.get(record.topic_id)
                 if name is None or self._by_name.get(name) != record.topic_id:
-                    self.fail(f"entry {index} deletes {record.topic_id.hex()}, which is not there")
+                    self.fail(f"entry {index} deletes the missing {record.topic_id.hex()}")
                 else:
                     del self._by_name[name]
 
 
 @final
 class LeadersAreAlive(NodeChecker):
-    """Who leads a partition is a replica of it that is in sync, and a broker that is not fenced.
+    """The leader of a partition is an in-sync replica of it, on a broker that is not fenced.
 
-    Epochs of partitions rise by one with each change, and leader epochs never fall.
+    Partition epochs rise by one with each change, and leader epochs never fall.
     """
 
     def __init__(self) -> None:
-        """Know of no partition."""
+        """Start without partitions."""
         self._partitions: dict[cluster_history.Partition, PartitionRegistration] = {}
         self._is_fenced: dict[int, bool] = {}
 
     def committed(self, index: int, records: Sequence[object]) -> None:
-        """See `NodeChecker`; all records of an entry happen at once."""
+        """See `NodeChecker`; all records of an entry take effect at once."""
         for record in records:
             match record:
                 case BrokerRegistered():
@@ -178,17 +178,17 @@ class LeadersAreAlive(NodeChecker):
 
 @final
 class FencedIsSilent(NodeChecker):
-    """A broker that the cluster has given up does not act as a leader any more.
+    """A fenced broker does not act as a leader any more.
 
-    Definition: nobody who asks after a broker was fenced, or a newer process of it was registered,
-    is answered by it as by a leader before it is let in again. It counts its session from when it
-    sent its last heartbeat, so it stops before others take over.
+    Definition: a broker that was fenced, or replaced by a newer process, answers no later request
+    as a leader before it is unfenced. It counts its session from the sending of its last heartbeat,
+    so it stops before other brokers take over.
     """
 
     def __init__(self) -> None:
-        """Know of no broker."""
+        """Start without brokers."""
         self._out_since: dict[int, float] = {}
-        """Brokers that are fenced, and since when."""
+        """Fenced brokers, and since when."""
 
     def committed(self, index: int, records: Sequence[object]) -> None:
         """See `NodeChecker`."""
@@ -204,8 +204,8 @@ class FencedIsSilent(NodeChecker):
         out_since = self._out_since.get(served.node_id, inf)
         if out_since < served.asked_at:
             self.fail(
-                f"node {served.node_id} was fenced at {out_since:.3f} s, and answers for"
-                f" {served.partition} who asked at {served.asked_at:.3f} s"
+                f"node {served.node_id} was fenced at {out_since:.3f} s, but answers for"
+                f" {served.partition}, asked at {served.asked_at:.3f} s"
             )
 
     def _note(self, node_id: int, *, is_fenced: bool) -> None:
@@ -216,35 +216,35 @@ class FencedIsSilent(NodeChecker):
 
 
 class _Leading(NamedTuple):
-    """A time in which one broker, or none, leads a partition."""
+    """A leadership of a partition, or a time without a leader."""
 
     leader: int | None
     since: float
     was_moved: bool
-    """Whether the leader before was alive: it hears of it by itself."""
+    """Whether the leader before was alive, and learns of its replacement."""
 
 
 @final
 class OneLeader(NodeChecker):
     """At most one broker acts as the leader of a partition at a time.
 
-    Definition: who answers for a partition has been its leader by the committed metadata, and
-    nobody who leads it since has answered for it before the question was asked. If it was alive
-    when it was replaced, because somebody moves leaderships, it may go on until it has heard of
-    that, for the time of a session; nothing that it appends then is ever committed.
+    Definition: a broker that answers for a partition has been its leader by the committed metadata,
+    and no later leader has answered for it before the request was sent. If it was alive when it was
+    replaced, because an administrator moves leaderships, it may go on until it learns of that, for
+    the time of a session; no record that it appends then is ever committed.
     """
 
     def __init__(self) -> None:
-        """Know of no leader."""
+        """Start without leaders."""
         self._terms: dict[cluster_history.Partition, list[_Leading]] = {}
-        """By partition: its leaders one after the other."""
+        """By partition: its leaders, in order."""
         self._served: dict[cluster_history.Partition, tuple[int, float]] = {}
-        """By partition: the latest of its leaders who has answered, as a place in that list, and
-        when it did first."""
+        """By partition: index of the latest leader in that list that has answered, and the time of
+        its first answer."""
         self._live: set[int] = set()
 
     def committed(self, index: int, records: Sequence[object]) -> None:
-        """See `NodeChecker`; all records of an entry happen at once."""
+        """See `NodeChecker`; all records of an entry take effect at once."""
         del index
         self._note_live(records)
         for record in records:
@@ -262,7 +262,7 @@ class OneLeader(NodeChecker):
         terms = self._terms.get(served.partition, [])
         places = [place for place, term in enumerate(terms) if term.leader == served.node_id]
         if not places:
-            self.fail(f"node {served.node_id} never led {served.partition}, and answers for it")
+            self.fail(f"node {served.node_id} never led {served.partition}, but answers for it")
         place = places[-1]
         latest, answered_at = self._served.get(served.partition, (-1, inf))
         if place < latest and answered_at < served.asked_at:

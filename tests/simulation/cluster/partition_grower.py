@@ -1,4 +1,4 @@
-"""A client that adds partitions to a topic, now and then."""
+"""Client that periodically adds partitions to a topic."""
 
 from random import Random
 from typing import final
@@ -18,10 +18,10 @@ from tidelog.client.admin.admin import Admin
 
 @final
 class GrowthIsCommitted:
-    """What is said of the number of partitions goes to the checkers of nodes."""
+    """Passes partition counts on to the checkers of nodes."""
 
     def __init__(self, cluster_history: ClusterHistory) -> None:
-        """Tell `history`."""
+        """Report to `history`."""
         self._cluster_history = cluster_history
 
     def growing(self, count: int) -> None:
@@ -35,10 +35,10 @@ class GrowthIsCommitted:
 
 @final
 class Grower:
-    """Has a topic grow until it is told to stop, and then looks once more how large it is."""
+    """Adds partitions until it is told to stop, and then checks the partition count once more."""
 
     def __init__(self, plan: ClusterPlan, random: Random, growth: Growth) -> None:
-        """Rest between two commands as the plan says."""
+        """Take the pause between two commands from the plan."""
         self.should_stop = False
         self._plan = plan
         self._random = random
@@ -50,7 +50,7 @@ class Grower:
 
     async def _work(self, admin: Admin) -> None:
         pause_s = self._plan.grow_pause_s
-        assert pause_s is not None, "there is one who does it"
+        assert pause_s is not None, "the plan has a grower"
         await self._look(admin)
         while not self.should_stop:
             await trio.sleep(min(self._random.expovariate(1 / pause_s), PATIENCE_S))

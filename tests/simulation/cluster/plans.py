@@ -60,7 +60,7 @@ FAULT_GAPS_S: Final = {
     "kill_client": 15.0,
     "leave_group": 4.0,
 }
-"""The kinds of faults, and how far apart they are on average in a run that has them."""
+"""Mean seconds between two faults of a kind, in a run that has the kind."""
 
 _ONLY_FOR_REPLICAS = {
     "wipe_disk",
@@ -72,7 +72,7 @@ _ONLY_FOR_REPLICAS = {
     "strike_on_join",
     "part_on_return",
 }
-"""What was on one disk only goes with it, and nobody joins who is alone."""
+"""Kinds for replicated topics only: a single disk loses its records, and has no joiner."""
 _REPLICATION_FACTORS = (1, 3, 3)
 _MEMBER_COUNTS = (0, 0, 2, 3)
 _LAST_ATTEMPTS = 8
@@ -80,13 +80,13 @@ _REPLICATED = 0.3
 _MOVES = 0.4
 _GROWS = 0.4
 _HAS_KEYS = 0.7
-"""Of topics that are compacted."""
+"""Probability of keys in a compacted topic."""
 _QUIET = 0.5
 _STAGES = 0.4
 _OFTEN = {"crash_on_takeover", "crash_after_append", "strike_on_join", "wipe_disk"}
 _HAS_OFTEN = 0.5
 _HAS_FAULT = 0.3
-"""There are many kinds, and a cluster that never comes to itself shows little."""
+"""Probability of each kind; there are many, and a cluster must recover to reach states."""
 
 
 class ClusterPlan(RunPlan[Fault], frozen=True):
@@ -100,7 +100,7 @@ class ClusterPlan(RunPlan[Fault], frozen=True):
     sync_mean_s: float
     restart_mean_s: float
     outage_rate: float
-    """How many crashes keep a machine down for many seconds."""
+    """Fraction of crashes that keep a machine down for many seconds."""
     network: NetworkPlan
     buggify_rate: float
     producers: list[ProducerPlan]
@@ -109,34 +109,34 @@ class ClusterPlan(RunPlan[Fault], frozen=True):
     member_count: int
     """Members of a consumer group that process all partitions."""
     churn_pause_s: float | None
-    """Mean time between two commands of a client that creates, alters and deletes topics."""
+    """Mean seconds between two commands of a client that creates, alters and deletes topics."""
     visit_pause_s: float | None
-    """Mean time between two questions of a client that asks brokers whether they lead or not."""
+    """Mean seconds between two requests of a client that sends to leaders and other brokers."""
     move_pause_s: float | None = None
-    """Mean time between two commands of a client that moves leaderships and replicas."""
+    """Mean seconds between two commands of a client that moves leaderships and replicas."""
     grow_pause_s: float | None = None
-    """Mean time between two commands of a client that adds partitions to the topic."""
+    """Mean seconds between two commands of a client that adds partitions to the topic."""
     clock_jump_s: float = 7200.0
-    """From the farthest that a clock is put back to the farthest that it is put forward."""
+    """Seconds from the largest jump of a clock back to the largest jump forward."""
     clock_error_s: float = 0.0
-    """How far the clock of each machine is off, at most."""
+    """Maximum error of the clock of each machine, in seconds."""
     clock_drift: float = 0.0
-    """By which part of the time it gains or loses, at most."""
+    """Maximum fraction of time that a clock gains or loses."""
     reads_from_followers: bool = False
     """Whether clients that read with the library prefer followers to leaders."""
     quiet_after_s: float | None = None
-    """After this time nobody writes to the last partition any more; `None` for never."""
+    """Seconds after which no client writes to the last partition; `None` for never."""
     stage_pause_s: float | None = None
-    """Mean time between two batches of a client that writes what is there once or nowhere."""
+    """Mean seconds between two transactions of a client."""
 
     @property
     def is_durable(self) -> bool:
-        """Whether nothing is acknowledged that is in memory only."""
+        """Whether all acknowledged records are on disk."""
         return self.topic_settings["durability"] == "fsync"
 
     @property
     def is_compacted(self) -> bool:
-        """Whether records are taken out of which there is a later one of the same key."""
+        """Whether compaction removes records that have a later record of the same key."""
         return is_compacted(self.topic_settings, self.producers)
 
     @property
@@ -146,7 +146,7 @@ class ClusterPlan(RunPlan[Fault], frozen=True):
 
 
 def draw_plan(seed: int, seconds: float) -> ClusterPlan:
-    """Return the plan of a seed; each part of it has dice of its own."""
+    """Return the plan of a seed; each part of it has its own random stream."""
     streams = RandomStreams(f"cluster plan {seed}")
     random = streams.stream("network")
     network = NetworkPlan(
@@ -165,7 +165,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
     churn_pause_s = 10 ** random.uniform(-1.2, 0.3) if random.random() < 0.8 else None
     visit_pause_s = 10 ** random.uniform(-1.3, -0.3) if random.random() < 0.8 else None
     durability = _draw_durability(streams.stream("durability"), replication_factor)
-    # What a group has committed may be lost, and its members would wait for it.
+    # A committed offset may be for lost records, and members would wait for them.
     member_count = streams.stream("members").choice(_MEMBER_COUNTS) * (durability == "fsync")
     cleanup = draw_cleanup(streams.stream("cleanup"))
     keys = _draw_keys(streams.stream("keys"), cleanup)
@@ -209,7 +209,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
 
 
 def _draw_staging(random: Random, durability: str) -> float | None:
-    # What was lost in memory would have to be told from what was not.
+    # The checker would have to tell records lost in memory from others.
     is_drawn = random.random() < _STAGES and durability == "fsync"
     return 10 ** random.uniform(-1.5, 0.0) if is_drawn else None
 
@@ -220,7 +220,7 @@ def _draw_moves(random: Random, replication_factor: int) -> float | None:
 
 
 def _draw_keys(random: Random, cleanup: dict[str, str]) -> dict[str, bool]:
-    """Return what producers of a compacted topic do in most runs; `cleanup` gets the horizon."""
+    """Return settings of a compacted topic's producers; `cleanup` gets the horizon."""
     if not cleanup or random.random() >= _HAS_KEYS:
         return {}
     cleanup["delete_retention_ms"] = random.choice(["0", "1s", "1d", "1d"])
@@ -232,7 +232,7 @@ def _draw_growth(random: Random) -> float | None:
 
 
 def _draw_durability(random: Random, replication_factor: int) -> str:
-    # What only one broker has in memory goes with it; the runs of one broker show that.
+    # Records in one broker's memory are lost with it; the runs of a single broker cover that.
     is_replicated = replication_factor > 1 and random.random() < _REPLICATED
     return "replicated" if is_replicated else "fsync"
 
@@ -242,10 +242,10 @@ def _draw_quiet(random: Random, seconds: float) -> float | None:
 
 
 def _fit(plan: ProducerPlan, replication_factor: int) -> ProducerPlan:
-    """Return a producer that is content with what a cluster can do.
+    """Return a producer whose limits suit a cluster.
 
-    What it had to give up while there were no leaders it may find out about partition by partition,
-    after a second each.
+    After it abandons records while partitions have no leader, it may learn their outcome partition
+    by partition, after a second each.
     """
     return msgspec.structs.replace(
         plan,
@@ -268,11 +268,11 @@ def _draw_faults(streams: RandomStreams, seconds: float, replication_factor: int
 
 
 def draw_kind(random: Random, kind: str, mean_gap_s: float, *, seconds: float) -> list[Fault]:
-    """Return faults of one kind, so far apart on the average."""
+    """Return faults of one kind, with this mean gap."""
     faults: list[Fault] = []
     at = random.expovariate(1 / mean_gap_s)
     while at < seconds:
-        # Some last longer than the session of a broker.
+        # Some last longer than a broker's session.
         duration = min(random.expovariate(1 / random.choice([0.8, 0.8, 8.0])), 20.0)
         faults.append(Fault(round(at, 4), kind, round(duration, 4), throw(random)))
         at += random.expovariate(1 / mean_gap_s)

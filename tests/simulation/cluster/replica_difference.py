@@ -1,4 +1,4 @@
-"""In what replicas of a partition differ, and may not.
+"""Differences between the replicas of a partition.
 
 Pure: no clock, no I/O.
 """
@@ -13,19 +13,19 @@ from tidelog.wire.batch.record_batch import parse_header
 _UNPACKED_MAX = 1 << 24
 
 MayLack = Callable[[int, bytes], bool]
-"""Says of a record, by offset and value, whether compaction may have taken it from some."""
+"""Returns, by offset and value, whether compaction may have removed a record from some."""
 _Record = tuple[bytes | None, bytes | None]
-"""Key, and what it stands for."""
+"""Key and value."""
 
 
 def difference(
     batches: Mapping[int, Sequence[bytes]], may_lack: MayLack | None = None
 ) -> str | None:
-    """Return in what replicas differ, `None` if in nothing that counts.
+    """Return a difference that replicas must not have, `None` if there is none.
 
     Args:
-        batches: What each node has, from the same offset on, without what it wrote for itself.
-        may_lack: Where the same records are enough, in whatever batches; without it they must have
+        batches: Batches of each node, from the same offset on, without node-specific bytes.
+        may_lack: If given, the same records suffice, in any batches; without it they must have
             the same bytes.
     """
     first_id = min(batches, default=0)
@@ -65,7 +65,7 @@ def _records(batches: Sequence[bytes]) -> dict[int, _Record]:
     for stripped in batches:
         batch = bytes(reseal(bytearray(stripped)))
         header = parse_header(batch)
-        assert header is not None, "a replica has whole batches"
+        assert header is not None, "a replica has complete batches"
         columns = decode_columns(header, batch, uncompressed_length_max=_UNPACKED_MAX)
         count = columns.record_count
         deltas = columns.offset_deltas or range(count)

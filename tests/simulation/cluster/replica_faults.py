@@ -1,6 +1,6 @@
 """Faults that are aimed at replicas.
 
-At who leads a partition, at who has just taken over, at the disks that logs are on.
+They hit the leader of a partition, a leader that has just taken over, or the disks of logs.
 """
 
 import errno
@@ -23,22 +23,22 @@ _LOGS = "topics/"
 _FREE_BYTES_MAX = 4096
 _KILLED_AFTER_PAUSE = 0.6
 _MISSED = 0.5
-"""The part of these that are missed long enough for others to go on without them."""
+"""Fraction of these faults that last until other brokers take over."""
 _LOOK_S = 0.5
 _LOOKS = 6
 _PARTED_ON_RETURN = 0.7
 _AT_LEADERS = 0.7
-"""The part of the crashes after appends that hit who leads the partition."""
+"""Fraction of the crashes after appends that hit the leader of the partition."""
 
 DiskAim = Callable[[Machine, str, str], bool]
-"""Told of a call to a disk before it takes effect; returns whether this was the moment."""
+"""Receives a disk call before it takes effect; returns whether this is the moment to strike."""
 
 
 class Injector(Protocol):
-    """What can be done to any machine; see `tests.simulation.cluster.faults.FaultInjector`."""
+    """Faults of any machine; see `tests.simulation.cluster.faults.FaultInjector`."""
 
     def later(self, seconds: float, heal: Callable[[], None]) -> None:
-        """Heal after a while, and at the end in any case, but once."""
+        """Heal after a delay, and at the end in any case, but once."""
         ...
 
     def crash(self, machine: Machine, dice: float) -> None:
@@ -46,11 +46,11 @@ class Injector(Protocol):
         ...
 
     def crash_within(self, machine: Machine, seconds: float, dice: float) -> None:
-        """Do so soon, unless another process runs by then."""
+        """Crash a machine soon, unless another process runs by then."""
         ...
 
     def kill_within(self, machine: Machine, seconds: float, *, down_s: float) -> None:
-        """Kill a process soon, and start none before others have taken over."""
+        """Kill a process soon, and restart it after others have taken over."""
         ...
 
     def isolate(self, machine: Machine, fault: Fault) -> None:
@@ -66,13 +66,13 @@ class Injector(Protocol):
         ...
 
     def may_damage(self) -> bool:
-        """Return whether no disk was damaged yet, and take note that one is now."""
+        """Return whether no disk was damaged yet, and mark one as damaged now."""
         ...
 
 
 @final
 class ReplicaFaults:
-    """Carries out the faults that are about replicas."""
+    """Injects faults of replicas."""
 
     def __init__(
         self,
@@ -104,10 +104,10 @@ class ReplicaFaults:
             "wipe_disk": self._wipe_disk,
             "rot_replicas": self._rot_replicas,
         }
-        """By kind."""
+        """Injector of each kind."""
 
     def end(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel all pending faults."""
         self._takeover_aims.clear()
         self._is_over = True
 
@@ -115,7 +115,7 @@ class ReplicaFaults:
         return self._machines.all[int(fault.dice * len(self._machines.all))]
 
     def _at_leader(self, fault: Fault, strike: Callable[[Machine, Fault], None]) -> None:
-        """Strike at who leads one of the partitions that clients write to."""
+        """Strike at the leader of one of the partitions that clients write to."""
         state = self._cluster_history.image.state
         topic = next((each for each in state.catalog.topics if each.name == TOPIC), None)
         if topic is None:
@@ -132,9 +132,9 @@ class ReplicaFaults:
         self._injector.crash(machine, fault.dice)
 
     def _pause(self, machine: Machine, fault: Fault) -> None:
-        """Pause a process until others have taken over, maybe, and kill it when it goes on.
+        """Pause a process, perhaps until others have taken over, and kill it when it resumes.
 
-        What was on its way in and out of it is worth nothing then.
+        Its requests and replies in flight are void then.
         """
         self._injector.later(fault.duration, machine.node.pause(fault.duration))
         if fault.dice * 100 % 1 < _KILLED_AFTER_PAUSE:
@@ -160,16 +160,17 @@ class ReplicaFaults:
             return
         fault = self._takeover_aims.pop()
         self._sometimes.reached("crash on takeover")
-        # From before it has heard of it, up to when it has appended and others have fetched.
+        # The crash comes between before it learns of its leadership and after followers have
+        # fetched.
         seconds = 10 ** Random(fault.dice).uniform(-3, 0.3)
         self._injector.crash_within(self._machine(leader), seconds, fault.dice)
 
     # Disks.
 
     def _wipe_disk(self, fault: Fault) -> None:
-        """Wipe the disk of a node that is eligible to lead something and away, or else of any.
+        """Wipe the disk of a node that is eligible for a leadership and down, or else of any node.
 
-        Sometimes it cannot reach who leads its partitions when it comes back.
+        Sometimes the node cannot reach the leaders of its partitions when it comes back.
         """
         self._wipe_eligible(fault, _LOOKS)
 
@@ -195,7 +196,7 @@ class ReplicaFaults:
         ]
 
     def _leads(self, machine: Machine, path: str) -> bool:
-        """Return whether a machine leads the partition whose log is there."""
+        """Return whether a machine leads the partition whose log is at `path`."""
         state = self._cluster_history.image.state
         for topic in state.catalog.topics:
             if topic.topic_id.hex() in path:
@@ -213,10 +214,10 @@ class ReplicaFaults:
             if wants_leader and not self._leads(machine, path):
                 return False
             self._sometimes.reached("crash after append")
-            # Some followers may have fetched it then, and others not.
+            # At that moment some followers may have fetched the batch, and others not.
             seconds = 10 ** Random(fault.dice).uniform(-4, -2)
             if wants_leader and fault.dice * 1000 % 1 < _MISSED:
-                # What only it has appended it has still when it comes back, and others went on.
+                # The machine comes back with records that it alone appended, while others went on.
                 self._injector.kill_within(machine, seconds, down_s=min(fault.duration, 3.0))
             else:
                 self._injector.crash_within(machine, seconds, fault.dice)
@@ -255,10 +256,10 @@ class ReplicaFaults:
         self._injector.later(fault.duration, make_room)
 
     def _rot_replicas(self, fault: Fault) -> None:
-        """Flip bits in what one node has of records, while it is down.
+        """Flip bits in one node's records, while it is down.
 
-        What a process has written itself it sends as the page cache has it, and there bits do not
-        rot unseen; what comes from the disk it checks.
+        A process sends the bytes that it wrote itself from the page cache, where bit rot would go
+        unnoticed; it checks bytes from the disk.
         """
         machine, random = self._any(fault), Random(fault.dice)
         batches = provable_batches(machine.node.disk, TOPIC)

@@ -1,4 +1,4 @@
-"""What there is to say of the replicas of a partition, at one moment."""
+"""Views of a partition's replicas at one moment."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -10,31 +10,31 @@ Partition = tuple[bytes, int]
 
 
 class ReplicaLog(msgspec.Struct, frozen=True):
-    """What one replica has."""
+    """The log of one replica."""
 
     end_offset: int
     durable_end_offset: int
-    """All below it is on its disk."""
+    """The offset below which all records are on its disk."""
     leader_epochs: Sequence[tuple[int, int]] = ()
-    """Leader epochs with the offset of the first record that each wrote."""
+    """Leader epochs, with the offset of the first record of each."""
     log_start_offset: int = 0
     is_held: bool = False
-    """Whether it is just being truncated, or begun anew."""
+    """Whether it is being truncated or reset."""
     is_damaged: bool = False
-    """Whether records are missing; who wrote them may be known from the others only."""
+    """Whether records are missing; their epochs may be known from other replicas only."""
 
     def epoch_of(self, offset: int) -> int | None:
-        """Return which leader epoch wrote the record at an offset; `None` if none is known."""
+        """Return the leader epoch of the record at an offset; `None` if unknown."""
         found = [epoch for epoch, start in self.leader_epochs if start <= offset]
         return found[-1] if found and offset < self.end_offset else None
 
     def epochs_from(self, offset: int) -> list[tuple[int, int]]:
-        """Return `leader_epochs` as if the log began at an offset, where there is a record."""
+        """Return `leader_epochs` as if the log began at an offset that has a record."""
         begun = [(epoch, offset) for epoch, start in self.leader_epochs if start <= offset]
         return begun[-1:] + [entry for entry in self.leader_epochs if entry[1] > offset]
 
     def agreed_end(self, other: "ReplicaLog") -> int:
-        """Return up to where two logs have the same records, by who wrote them."""
+        """Return the end offset of the records that two logs share, by leader epochs."""
         start = max(self.log_start_offset, other.log_start_offset)
         ends = [self.end_offset, other.end_offset]
         for entries in zip_longest(self.epochs_from(start), other.epochs_from(start)):
@@ -51,101 +51,99 @@ class Opened(msgspec.Struct, frozen=True):
     partition: Partition
     log: ReplicaLog
     before: ReplicaLog | None
-    """What the process before it had last; `None` if there was none, or it had another disk."""
+    """Last state in the process before; `None` if there was none, or it had another disk."""
     has_kept_cache: bool = False
-    """Whether all that it had written is there, on the disk or not: it was killed, no more."""
+    """Whether all of its written bytes are there, on disk or not: it was killed, and no more."""
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """How things stand when a leader shows a high watermark, or the metadata of a partition change.
+    """State of a partition at a new high watermark, a change of its metadata, or a truncation.
 
-    So it is when a replica was truncated.
-
-    There was never a higher one, if nothing is wrong.
+    No higher one was shown before, if there is no error.
     """
 
     partition: Partition
     leader: tuple[int, int] | None
-    """Node and leader epoch of who has just shown something; `None` for a change of metadata."""
+    """Node and leader epoch of the leader that shows it; `None` for a change of metadata."""
     high_watermark: int
-    """The highest that was ever shown, if the metadata have changed."""
+    """For a change of metadata, the highest ever shown."""
     epoch: int | None
-    """Who wrote the last record below it; `None` if it was deleted."""
+    """Leader epoch of the last record below it; `None` if it was deleted."""
     must_have_all: Sequence[int]
-    """The nodes that are in sync, or eligible to lead, as the cluster has agreed."""
+    """The nodes in the ISR, or eligible to lead, by the committed metadata."""
     logs: Mapping[int, ReplicaLog]
     """By node."""
     is_durable: bool
-    """Whether only what is on a disk counts."""
+    """Whether only records on a disk count."""
     agreed_leader: int | None = None
-    """Who leads, as the cluster has agreed."""
+    """The leader by the committed metadata."""
     has_enough: bool = True
-    """Whether `min_insync_replicas` are in sync, as the one knows who shows something."""
+    """Whether the ISR has `min_insync_replicas`, as the leader that shows it knows."""
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """Somebody has accepted that committed records may be lost, and there are fewer now."""
+    """An accepted loss: committed records may be lost, and the log is shorter now."""
 
     partition: Partition
     end_offset: int
-    """Up to where the new leader has what was committed; what was at or above is void."""
+    """End of the committed records that the new leader has; records from there on are void."""
     lost_end: int
-    """Where the longest log ended."""
+    """End of the longest log."""
     passed_over: Sequence[int]
-    """Nodes that were in sync or eligible last, and whose processes still run as they did then."""
+    """Nodes in the ISR or eligible before, whose processes have run without interruption."""
     is_durable: bool
-    """Whether what is committed was on disks."""
+    """Whether committed records were on disks."""
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """A follower is about to remove what it has from an offset on: its leader's log is another."""
+    """A follower is about to truncate its log at an offset where its leader's log differs."""
 
     node_id: int
     partition: Partition
     offset: int
     high_watermark: int
-    """Up to where the follower takes what it has for committed."""
+    """High watermark of the follower."""
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """A leader has appended what is acknowledged only when all in sync have it."""
+    """A leader has appended records whose acknowledgement waits for all in-sync replicas."""
 
     node_id: int
     partition: Partition
     has_enough: bool
-    """Whether `min_insync_replicas` are in sync, as it knows."""
+    """Whether the ISR has `min_insync_replicas`, as the leader knows."""
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """The cluster takes a node for in sync from now on that does not lead, and was not before."""
+    """A node that does not lead joins the ISR by the committed metadata."""
 
     node_id: int
     partition: Partition
     broker_epoch: int
-    """Of the process that the cluster knows."""
+    """Broker epoch of the registered process."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A leader is about to ask the cluster for others in sync."""
+    """A leader is about to request an ISR change."""
 
     node_id: int
-    """Of the leader."""
+    """Node id of the leader."""
     partition: Partition
     joining: Sequence[int]
-    """Who is to be in sync, and is not."""
+    """Nodes that are to join the ISR."""
     in_sync: Sequence[tuple[int, int]] = ()
-    """All who are to be, and the broker epochs of the processes that the leader means."""
+    """The proposed ISR: node ids, and the broker epochs that the leader knows."""
     high_watermark: int = 0
     """The highest that was ever shown."""
     logs: Mapping[int, ReplicaLog] = {}
-    """What those have of whom the cluster and the leader know the same process, by node; of nobody
-    if the leader was deposed and does not know it."""
+    """By node: logs of joining nodes for which cluster and leader know the same process; empty if
+    the leader was deposed and does not know it."""
     is_durable: bool = True
-    """Whether only what is on a disk counts."""
+    """Whether only records on a disk count."""
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """A produce that waits for all in sync has been appended: it is acknowledged, or timed out."""
+    """A produce request that waits for the ISR was appended: it is acknowledged, or timed out."""
 
     node_id: int
     partition: Partition
@@ -153,10 +151,10 @@ class Appended(msgspec.Struct, frozen=True):
 
 
 class ToldEnd(msgspec.Struct, frozen=True):
-    """A client that asked for it was told just now where a partition ends."""
+    """A client has just received the end offset of a partition."""
 
     node_id: int
-    """Who says so."""
+    """Node id of the replying broker."""
     partition: Partition
     end_offset: int
     asked_at: float

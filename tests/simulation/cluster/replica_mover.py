@@ -1,4 +1,4 @@
-"""A client that moves leaderships and replicas of a topic, all the while."""
+"""Client that periodically moves leaderships and replicas of a topic."""
 
 from random import Random
 from typing import final
@@ -22,10 +22,10 @@ _CANCELS = 0.1
 
 @final
 class Mover:
-    """Has preferred replicas lead, other ones be preferred, and replicas go elsewhere."""
+    """Elects preferred leaders, changes the preferred replicas, and reassigns replicas."""
 
     def __init__(self, plan: ClusterPlan, random: Random, sometimes: Sometimes) -> None:
-        """Rest between two commands as the plan says."""
+        """Take the pause between two commands from the plan."""
         self.should_stop = False
         self._plan = plan
         self._random = random
@@ -44,7 +44,7 @@ class Mover:
 
     async def _work(self, admin: Admin) -> None:
         pause_s = self._plan.move_pause_s
-        assert pause_s is not None, "there is a mover"
+        assert pause_s is not None, "the plan has a mover"
         while not self.should_stop:
             dice = self._random.random()
             if dice < _ELECTS:

@@ -1,9 +1,9 @@
-"""Somebody who reads over the shoulders of all replicas: what each has, and what leaders show.
+"""Observer of all replicas: the log of each, and the high watermarks of leaders.
 
-As with `tests.simulation.cluster.witness`, functions are wrapped for as long as a run goes on.
+As with `tests.simulation.cluster.witness`, functions are wrapped for the duration of a run.
 """
 
-# It looks at what replicas show to nobody.
+# Reads private state of replicas.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Generator, Iterable, Sequence
@@ -27,22 +27,22 @@ _DURABLE_POSITION = slice(24, 32)
 
 
 class ReplicaListener(Protocol):
-    """Whoever wants to know what replicas do."""
+    """Listener for events of replicas."""
 
     def opened(self, node_id: int, replica: Partition) -> None:
-        """A process has opened the log of a replica."""
+        """Handle a replica's log that a process has opened."""
         ...
 
     def progressed(self, replica: Partition) -> None:
-        """A replica has taken a role, or has looked at how far it is."""
+        """Handle a replica that has taken a role, or has updated its progress."""
         ...
 
     def cuts(self, replica: Partition, offset: int) -> None:
-        """A follower is about to remove what it has from an offset on."""
+        """Handle a follower that is about to truncate its log at an offset."""
         ...
 
     def waits(self, replica: Partition, acks: Acks) -> None:
-        """A leader has appended a batch that is still to be acknowledged."""
+        """Handle a batch that a leader has appended and that is to be acknowledged."""
         ...
 
     def asks(
@@ -53,14 +53,14 @@ class ReplicaListener(Protocol):
         *,
         in_sync: Sequence[tuple[int, int]],
     ) -> None:
-        """A leader is about to ask the cluster to take these for in sync: nodes, broker epochs."""
+        """Handle an ISR change that a leader is about to request: nodes and broker epochs."""
         ...
 
 
 @contextmanager
 def watching_replicas(listener: ReplicaListener) -> Generator[None]:
-    """Tell `listener` of all replicas while the block runs."""
-    # As they are now: there may be mutations in them.
+    """Report events of all replicas to `listener` while the block runs."""
+    # Wrap the current functions: they may contain mutations.
     begin, lead, progress = Partition.__init__, Partition.lead, Partition.progressed
     wait_for_ack = Partition.wait_for_ack
     begin_repair, submit = ReplicaFetcher._begin_repair, IsrUpdater._submit
@@ -109,12 +109,12 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
         (ReplicaFetcher, "_begin_repair", begin_repair_watched),
         (IsrUpdater, "_submit", submit_watched),
     ]
-    with Mutation("replica witness", "somebody watches", *patches).applied():
+    with Mutation("replica witness", "an observer is installed", *patches).applied():
         yield
 
 
 def not_overtaken(changes: Iterable[_PendingChange]) -> list[_PendingChange]:
-    """Return those that may be granted: an earlier partition epoch will be refused."""
+    """Return the changes that may be granted: an earlier partition epoch will be refused."""
     return [
         each
         for each in changes
@@ -123,12 +123,12 @@ def not_overtaken(changes: Iterable[_PendingChange]) -> list[_PendingChange]:
 
 
 def batches_of(log: PartitionLog, start_offset: int) -> list[bytes]:
-    """Return all batches from an offset on, without what each replica writes for itself."""
+    """Return all batches from an offset on, without node-specific bytes."""
     found: list[bytes] = []
     offset = start_offset
     while offset < log.log_end_offset:
         part = log.read(offset, max_bytes=1 << 20, high_watermark=log.log_end_offset)
-        assert part is not None, "there is more"
+        assert part is not None, "the log has more batches"
         data = (part if part.is_ready() else part.load()).read()
         for header, batch in _split(data):
             if header.base_offset >= offset:
@@ -141,7 +141,7 @@ def _split(data: BytesLike) -> Generator[tuple[BatchHeader, bytes]]:
     view = memoryview(data)
     while view:
         header = parse_header(view)
-        assert header is not None, "a slice holds whole batches"
+        assert header is not None, "a slice holds complete batches"
         batch = bytearray(view[: header.size])
         batch[_HEADER_CRC] = bytes(4)
         batch[_DURABLE_POSITION] = bytes(8)

@@ -1,6 +1,6 @@
-"""What every replica of a cluster has, and what leaders have shown of it.
+"""State of all replicas of a cluster, and the high watermarks that leaders have shown.
 
-The processes that run are asked; of one that is gone, what it knew last is remembered.
+Running processes are asked; for an ended process the last known state is kept.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,41 +38,42 @@ from tidelog.wire.messages.produce import Acks
 
 @final
 class Replicas:
-    """Follows all replicas, and tells the history of them.
+    """Follows all replicas, and reports their events to the history.
 
-    Invariant: of each replica, the process is known that opened it last. That of a node which has
-    none any more is kept, for the node may get it back before it hears of that; it does not count
-    meanwhile.
+    Invariant: of each replica, the process that opened it last is known. The process of a node
+    without the replica is kept, because the node may get the replica back before it learns of the
+    removal; meanwhile it does not count.
     """
 
     def __init__(self, kept: cluster_history.ClusterHistory) -> None:
-        """Know of no replica; tell the checkers of `kept`."""
+        """Start without replicas; report to the checkers of `kept`."""
         self._cluster_history = kept
         self._opened: dict[cluster_history.Partition, dict[int, Replica]] = {}
         self._taken: set[tuple[cluster_history.Partition, int]] = set()
-        """Replicas that were taken from nodes which have not opened them anew since."""
+        """Replicas that were removed from nodes that have not opened them again since."""
         self._shown: dict[cluster_history.Partition, tuple[int, int | None]] = {}
-        """The highest high watermark, and who wrote the record below it."""
+        """The highest high watermark, and the leader epoch of the record below it."""
         self._seen: dict[Replica, tuple[object, int, bool]] = {}
-        """What each leader has shown last."""
+        """The last high watermark of each leader."""
         self._disk_ids: dict[int, str] = {}
         self._in_sync: dict[cluster_history.Partition, tuple[int, ...]] = {}
-        """As far as they have changed."""
+        """ISR of each partition, as far as it has changed."""
         self._before: dict[tuple[cluster_history.Partition, int], ReplicaLog] = {}
-        """What replicas that may lose their memory had, as long as the cluster knows no better."""
+        """Logs of replicas that may lose their memory, until the cluster knows of the restart."""
         self._unknown: set[int] = set()
-        """The nodes whose processes the cluster does not know yet."""
+        """Nodes whose processes are not registered yet."""
         self._counted_on: dict[cluster_history.Partition, dict[int, int]] = {}
-        """Who was in sync or eligible last, with the broker epoch."""
+        """Members of the ISR and eligible replicas, with their broker epochs."""
         self._damaged: set[int] = set()
-        """Nodes that have lost files, before they are let in again: then they must know it."""
+        """Nodes that have lost files, until they are unfenced; by then they must have detected
+        it."""
         self._returned: set[int] = set()
-        """Those of them that have registered since."""
-        self._let_go: set[int] = set()
-        """Nodes whose process left and whose disk was another thing then, before they register."""
+        """Damaged nodes that have registered since."""
+        self._left_with_new_disk: set[int] = set()
+        """Unregistered nodes whose process left and whose disk was then replaced."""
         self._loss_epochs: dict[cluster_history.Partition, int | None] = {}
         self.has_kept_cache: Callable[[int], bool] = lambda _: False
-        """Says of a node whether nothing has happened to its memory since a process ran there."""
+        """Returns whether a node's page cache is unchanged since a process ran there."""
         kept.on_began.append(self._unknown.add)
         kept.on_committed.append(self._committed)
         kept.on_disk_changed.append(self._forget)
@@ -85,8 +86,8 @@ class Replicas:
         known = self._opened.setdefault(replica.key, {})
         before = known.get(node_id)
         known[node_id] = replica
-        # If the node has heard that it was taken, it has removed it.
-        is_anew = (replica.key, node_id) in self._taken
+        # A node that has learned of the removal has deleted the replica.
+        is_reassigned = (replica.key, node_id) in self._taken
         assigned = self._cluster_history.image.state.partition(*replica.key)
         if assigned is None or node_id in assigned.replicas:
             self._taken.discard((replica.key, node_id))
@@ -96,18 +97,18 @@ class Replicas:
             node_id,
             replica.key,
             _look(replica),
-            None if before is None or is_anew or node_id in self._damaged else _look(before),
+            None if before is None or is_reassigned or node_id in self._damaged else _look(before),
             self.has_kept_cache(node_id),
         )
         if before is not None:
             self._seen.pop(before, None)
-            is_known = is_anew or node_id not in self._unknown
+            is_known = is_reassigned or node_id not in self._unknown
             if not is_known and replica.durability is not Durability.FSYNC:
-                # That it was started anew, and what that means, it has yet to say.
+                # The node has not yet reported that it restarted, and what that implies.
                 self._before.setdefault((replica.key, node_id), _look(before))
         self._cluster_history.tell(lambda checker: checker.opened(opened))
         if assigned is not None and replica.durability is not Durability.FSYNC:
-            # What it has lost was not known when the cluster took it for what it is now.
+            # Its loss was unknown when the cluster counted it as it is now.
             shown = self._as_shown(replica.key, assigned, self._shown.get(replica.key, (0, None)))
             self._cluster_history.tell(lambda checker: checker.shown(shown))
 
@@ -127,7 +128,7 @@ class Replicas:
         if node_id is None or known is None:
             return
         if leader.leader_epoch < (known.data_loss_epoch or 0):
-            return  # It has not heard that what it has does not count any more.
+            return  # The leader has not learned that its records do not count any more.
         epoch = logs[node_id].epoch_of(high_watermark - 1)
         shown = self._as_shown(replica.key, known, (high_watermark, epoch))
         shown = msgspec.structs.replace(
@@ -149,8 +150,8 @@ class Replicas:
     def waits(self, replica: Replica, acks: Acks) -> None:
         """See `ReplicaListener`.
 
-        Whoever waits at the journal of a queue may wait for what was appended long ago; so does
-        who appends what was staged, when a leader before had done so.
+        A request at the journal of a queue may wait for records that were appended long ago. So may
+        an append of staged records, if an earlier leader has appended them already.
         """
         node_id, leader = self._node_of(replica), replica.leader
         catalog = self._cluster_history.image.state.catalog
@@ -173,8 +174,8 @@ class Replicas:
     ) -> None:
         """See `ReplicaListener`.
 
-        Of a process that has left in good order nothing need be there any more: the cluster refuses
-        it, also if its leader has not heard of that (seed 8200025).
+        A process that has stopped cleanly need have no records any more: the cluster refuses it,
+        also if its leader has not learned of the stop (seed 8200025).
         """
         state = self._cluster_history.image.state
         known = state.partition(*replica.key)
@@ -193,7 +194,7 @@ class Replicas:
                 node: logs.get(node, ReplicaLog(0, 0))
                 for node, epoch in joining
                 if leads
-                and node not in self._let_go
+                and node not in self._left_with_new_disk
                 and node in state.brokers
                 and state.brokers[node].broker_epoch == epoch
             },
@@ -204,7 +205,7 @@ class Replicas:
             listener(asked)
 
     def truncated(self, directory: str) -> None:
-        """Look at a partition one of whose replicas, in this directory, was truncated."""
+        """Report a partition one of whose replicas, in this directory, was truncated."""
         for key in self._opened:
             if key[0].hex() in directory and directory.endswith(f"/{key[1]}"):
                 known = self._cluster_history.image.state.partition(*key)
@@ -213,11 +214,11 @@ class Replicas:
                 return
 
     def high_watermark(self, partition: cluster_history.Partition) -> int:
-        """Return the highest that any leader ever showed."""
+        """Return the highest high watermark that any leader ever showed."""
         return self._shown.get(partition, (0, None))[0]
 
     def are_in_sync(self) -> bool:
-        """Return whether all replicas of all partitions are."""
+        """Return whether all replicas of all partitions are in sync."""
         state = self._cluster_history.image.state
         return all(
             sorted(partition.in_sync_replicas) == sorted(partition.replicas)
@@ -226,7 +227,7 @@ class Replicas:
         )
 
     def are_level(self) -> bool:
-        """Return whether all replicas end where all is committed; nobody may write any more."""
+        """Return whether all logs end at the high watermark; no client may write any more."""
         return all(
             len({*ends}) == 1
             for replicas in self._assigned().values()
@@ -237,7 +238,7 @@ class Replicas:
         )
 
     def are_whole(self) -> bool:
-        """Return whether all replicas are level, and nothing in them is damaged."""
+        """Return whether all replicas have the same end, and none is damaged."""
         if not self.are_level():
             return False
         try:
@@ -251,12 +252,12 @@ class Replicas:
     def compare(self, may_lack: Mapping[cluster_history.Partition, MayLack] | None = None) -> None:
         """Check that all replicas of each partition have the same batches, to the last byte.
 
-        Each replica deletes for itself what is too old. It compacts for itself as well: of the
-        partitions in `may_lack` the same records are enough, and that says of one that a replica
-        has whether another one may have none at its offset.
+        Each replica applies retention on its own, and compaction as well. So for the partitions in
+        `may_lack` the same records suffice; its function returns whether other replicas may lack a
+        record that one replica has.
 
         Raises:
-            ViolationError: They have not.
+            ViolationError: Replicas differ.
         """
         for partition, replicas in self._assigned().items():
             start = max((each.log.log_start_offset for each in replicas.values()), default=0)
@@ -290,14 +291,14 @@ class Replicas:
             del self._opened[key]
 
     def _forget(self, node_id: int) -> None:
-        """Take note that nobody knows what a node has; whoever counts on it is wrong."""
+        """Set the state of a node's replicas to unknown; they must be in no ISR."""
         for replicas in self._opened.values():
             replicas.pop(node_id, None)
         self._is_known_now(node_id)
-        self._let_go.add(node_id)
+        self._left_with_new_disk.add(node_id)
 
     def _is_let_in(self, node_id: int) -> bool:
-        """Return whether a node that has lost files is back: it must know by now what is lost."""
+        """Return whether a node that lost files is back: it must have detected the loss by now."""
         is_back = node_id in self._returned
         if is_back:
             self._returned.discard(node_id)
@@ -305,16 +306,16 @@ class Replicas:
         return is_back
 
     def _look_at_counted_on(self, node_id: int) -> None:
-        """Have somebody look at all for which a node is counted on."""
+        """Report all partitions in whose ISR a node is."""
         for key in self._opened:
             known = self._cluster_history.image.state.partition(*key)
             if known is not None and node_id in known.in_sync_or_eligible:
                 self._tell_shown(key, known)
 
     def _registered(self, node_id: int, disk_id: str) -> None:
-        """Take note that what was on another disk of a node is gone, and what in its memory."""
+        """Forget the replicas of a node's earlier disk, and of its memory."""
         self._is_known_now(node_id)
-        self._let_go.discard(node_id)
+        self._left_with_new_disk.discard(node_id)
         self._returned |= self._damaged & {node_id}
         if self._disk_ids.setdefault(node_id, disk_id) != disk_id:
             self._disk_ids[node_id] = disk_id
@@ -323,7 +324,7 @@ class Replicas:
                     continue
                 known = self._cluster_history.image.state.partition(*key)
                 if known is not None:
-                    self._changed(key, known)  # Nobody may count on that any more.
+                    self._changed(key, known)  # The replica must be in no ISR any more.
 
     def _is_known_now(self, node_id: int) -> None:
         self._unknown.discard(node_id)
@@ -331,13 +332,13 @@ class Replicas:
             del self._before[key]
 
     def _lost(self, key: cluster_history.Partition, known: PartitionRegistration) -> None:
-        """Take note that somebody has accepted a loss, and of what is left."""
-        assert known.leader is not None, "somebody leads then"
+        """Report an accepted loss, and the remaining records."""
+        assert known.leader is not None, "an accepted loss elects a leader"
         leader = self._assigned_of(key).get(known.leader)
         log = ReplicaLog(0, 0) if leader is None else _look(leader)
         logs = self._logs(key).values()
         committed, epoch = self._shown.get(key, (0, None))
-        # It may have as many records and more, which another leader wrote: never committed ones.
+        # It may have as many records or more, but of another leader's epoch: never committed.
         holders = [
             each for each in logs if epoch is not None and each.epoch_of(committed - 1) == epoch
         ]
@@ -423,7 +424,7 @@ class Replicas:
         return {key: self._assigned_of(key) for key in self._opened}
 
     def _assigned_of(self, key: cluster_history.Partition) -> dict[int, Replica]:
-        """Return the replicas that count: those of nodes that have one, as the cluster agreed."""
+        """Return the replicas that count: those of assigned nodes, by the committed metadata."""
         known = self._cluster_history.image.state.partition(*key)
         assigned = () if known is None else known.replicas
         opened = self._opened.get(key, {})

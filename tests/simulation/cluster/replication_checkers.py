@@ -1,4 +1,4 @@
-"""What replicas promise: what is committed is on all that are in sync, and logs are one log."""
+"""Checkers of replication: committed records are on all in-sync replicas, and logs match."""
 
 from math import inf
 from typing import final
@@ -24,13 +24,13 @@ from tests.simulation.cluster.replica_log import (
 @pytest.mark.invariant("I35", "I46", "I62")
 @final
 class CommittedIsEverywhere(NodeChecker):
-    """What is committed is on every replica that is in sync, or eligible to lead (I35).
+    """Committed records are on every replica that is in sync, or eligible to lead (I35).
 
-    Definition: whenever a leader shows a high watermark, and whenever the metadata of a partition
-    change, everybody who is in sync or eligible, as the cluster has agreed by then, has all records
-    below the highest that was shown, of the same leader epochs: on the disk, or with `durability =
-    replicated` in its log. So nobody may show one who was deposed without knowing it, unless those
-    who took over have all of it.
+    Definition: it is checked whenever a leader shows a high watermark, and whenever the metadata of
+    a partition change. Every replica in the ISR or eligible, by the metadata committed by then, has
+    all records below the highest high watermark shown, of the same leader epochs: on the disk, or
+    with `durability = replicated` in its log. So a leader that was deposed without knowing it shows
+    none, unless its successors have all of these records.
     """
 
     def shown(self, shown: Shown) -> None:
@@ -42,17 +42,17 @@ class CommittedIsEverywhere(NodeChecker):
                 end = min(end, log.durable_end_offset)
             if end < shown.high_watermark:
                 self.fail(
-                    f"{_who(shown)} {shown.high_watermark} of {_name(shown.partition)}, and node"
+                    f"{_cause(shown)} {shown.high_watermark} of {_name(shown.partition)}, and node"
                     f" {node_id}, one of {list(shown.must_have_all)}, has {end}"
                     f" ({log.end_offset} in its log)"
                 )
             last = shown.high_watermark - 1
-            # Who wrote what is damaged may be known from the others only.
+            # The epochs of a damaged replica may be known from the other replicas only.
             is_known = not log.is_damaged or log.epoch_of(last) is not None
             is_there = last >= log.log_start_offset and shown.epoch is not None and is_known
             if is_there and log.epoch_of(last) != shown.epoch:
                 self.fail(
-                    f"{_who(shown)} {shown.high_watermark} of {_name(shown.partition)}, the last"
+                    f"{_cause(shown)} {shown.high_watermark} of {_name(shown.partition)}, the last"
                     f" record below is of leader epoch {shown.epoch}, and on node {node_id} of"
                     f" {log.epoch_of(last)}"
                 )
@@ -61,17 +61,17 @@ class CommittedIsEverywhere(NodeChecker):
 @pytest.mark.invariant("I1", "I45")
 @final
 class LogsMatch(NodeChecker):
-    """Where two replicas have a record of one leader epoch, their logs agree up to there (I48).
+    """If two replicas have a record of one leader epoch, their logs agree up to there (I48).
 
     Definition: whenever a leader shows a high watermark, and whenever the metadata of a partition
     change: the last leader epoch of which two replicas have records begins at the same offset in
-    both, and so do all before it. Leader epochs rise with offsets. What the records are, the end
-    of a run compares. Replicas that are damaged are not looked at before they are mended, nor one
-    whose disk has gone back to what another leader had written, as long as nobody counts on it.
+    both, and so do all before it. Leader epochs rise with offsets. The records themselves are
+    compared at the end of a run. Damaged replicas are not checked before their repair. Nor is a
+    replica whose disk went back to records of another leader, as long as it is not in the ISR.
     """
 
     def __init__(self) -> None:
-        """Know of no such disk."""
+        """Start without stale disks."""
         self._gone_back: set[tuple[cluster_history.Partition, int]] = set()
 
     def opened(self, opened: Opened) -> None:
@@ -117,7 +117,7 @@ class HighWatermarkStays(NodeChecker):
     """In one leader epoch no leader shows a lower high watermark than before (I37)."""
 
     def __init__(self) -> None:
-        """Know of none."""
+        """Start without high watermarks."""
         self._shown: dict[tuple[cluster_history.Partition, tuple[int, int]], int] = {}
 
     def shown(self, shown: Shown) -> None:
@@ -129,22 +129,22 @@ class HighWatermarkStays(NodeChecker):
         if shown.high_watermark < known:
             self.fail(
                 f"node {shown.leader[0]} shows {shown.high_watermark} of {_name(shown.partition)}"
-                f" in leader epoch {shown.leader[1]}, and has shown {known}"
+                f" in leader epoch {shown.leader[1]}, but has shown {known}"
             )
         self._shown[key] = shown.high_watermark
 
 
 @final
 class TooFewIsSaid(NodeChecker):
-    """With too few in sync nothing is appended that has to wait for them (KIP-966).
+    """With too few in-sync replicas no record is appended that has to wait for them (KIP-966).
 
-    Definition: if a leader knew all the time, from the question to the answer, that fewer than
-    `min_insync_replicas` are in sync, a produce with acks of all was not appended; nor does any
-    wait for the others at a leader that knows so when it was appended.
+    Definition: if a leader knew from request to reply that fewer than `min_insync_replicas` are in
+    sync, a produce request with acks=all was not appended. Nor does an append wait for other
+    replicas at a leader that knew this when it appended.
     """
 
     def __init__(self) -> None:
-        """Know of no leader."""
+        """Start without leaders."""
         self._short_since: dict[tuple[cluster_history.Partition, int], float] = {}
 
     def shown(self, shown: Shown) -> None:
@@ -170,19 +170,20 @@ class TooFewIsSaid(NodeChecker):
         since = self._short_since.get((appended.partition, appended.node_id), inf)
         if since < appended.asked_at:
             self.fail(
-                f"node {appended.node_id} has appended to {_name(appended.partition)} what was sent"
-                f" at {appended.asked_at:.3f} s; since {since:.3f} s too few were in sync"
+                f"node {appended.node_id} has appended to {_name(appended.partition)} a request"
+                f" sent at {appended.asked_at:.3f} s; since {since:.3f} s too few were in sync"
             )
 
 
 @pytest.mark.invariant("I41")
 @final
 class JoinersHaveAll(NodeChecker):
-    """Whom a leader asks the cluster to take for in sync has all that is committed (I41).
+    """A replica that a leader proposes for the ISR has all committed records (I41).
 
-    Definition: when a leader that was not deposed is about to ask, and the process that it names is
-    the one that the cluster knows, that one has all below the highest high watermark ever shown. By
-    the time of the answer it may have caught up, so that nobody would notice.
+    Definition: when a leader that was not deposed is about to request the change, and the process
+    that it names is the registered one, that replica has all records below the highest high
+    watermark ever shown. By the time of the reply the replica may have caught up, so the check
+    comes before.
     """
 
     def asked(self, asked: Asked) -> None:
@@ -194,21 +195,21 @@ class JoinersHaveAll(NodeChecker):
             if end < asked.high_watermark:
                 self.fail(
                     f"node {asked.node_id} asks for node {node_id} in {_name(asked.partition)},"
-                    f" which has {end}, and {asked.high_watermark} is committed"
+                    f" which has {end}, but {asked.high_watermark} is committed"
                 )
 
 
 @pytest.mark.invariant("I42")
 @final
 class JoinersAreKnown(NodeChecker):
-    """Who joins those in sync is the process whose reports a leader has seen (I42, KIP-903).
+    """A replica joins the ISR with the process whose fetches the leader has seen (I42, KIP-903).
 
-    Definition: when the cluster takes a node for in sync, unless it is to lead, some leader has
-    asked for the very process that the cluster knows.
+    Definition: when a node joins the committed ISR without becoming leader, some leader has
+    proposed the very process that is registered.
     """
 
     def __init__(self) -> None:
-        """Know of no question."""
+        """Start without proposals."""
         self._asked: set[tuple[cluster_history.Partition, int, int]] = set()
 
     def asked(self, asked: Asked) -> None:
@@ -220,7 +221,7 @@ class JoinersAreKnown(NodeChecker):
         """See `NodeChecker`."""
         if (joined.partition, joined.node_id, joined.broker_epoch) not in self._asked:
             self.fail(
-                f"node {joined.node_id} is in sync in {_name(joined.partition)}, and no leader"
+                f"node {joined.node_id} is in sync in {_name(joined.partition)}, but no leader"
                 f" asked for its process of broker epoch {joined.broker_epoch}"
             )
 
@@ -228,15 +229,15 @@ class JoinersAreKnown(NodeChecker):
 @pytest.mark.invariant("I52")
 @final
 class CommittedIsNotCut(NodeChecker):
-    """A follower cuts off nothing that it takes for committed (I52).
+    """A follower never truncates below its high watermark (I52).
 
-    Definition: the offset from which on it removes its records, for its leader's log is another one
-    there, is not below its own high watermark. So none may rise before the log is in order. What
-    was lost, and somebody has accepted that, may be cut off by who has it.
+    Definition: the offset of a truncation, where the leader's log differs, is not below the
+    follower's own high watermark. So no high watermark may rise before the log matches. After an
+    accepted loss, replicas may truncate the lost records.
     """
 
     def __init__(self) -> None:
-        """Know of no loss."""
+        """Start without losses."""
         self._lost_from: dict[cluster_history.Partition, int] = {}
 
     def lost(self, lost: Lost) -> None:
@@ -248,8 +249,8 @@ class CommittedIsNotCut(NodeChecker):
         """See `NodeChecker`."""
         if cut.offset < min(cut.high_watermark, self._lost_from.get(cut.partition, inf)):
             self.fail(
-                f"node {cut.node_id} removes {_name(cut.partition)} from {cut.offset} on, and takes"
-                f" it for committed up to {cut.high_watermark}"
+                f"node {cut.node_id} truncates {_name(cut.partition)} at {cut.offset}, below its"
+                f" high watermark {cut.high_watermark}"
             )
 
 
@@ -258,9 +259,9 @@ class CommittedIsNotCut(NodeChecker):
 class ReplicaStays(NodeChecker):
     """A replica that is opened has everything that was on its disk.
 
-    Definition: the log of a replica ends no earlier than what the process before took to be on the
-    disk, unless that one had it truncated, or the disk is another one. If the process before was
-    killed and nothing else, it ends no earlier than that one's.
+    Definition: the log of a replica ends no earlier than the durable end in the process before,
+    unless that process truncated it, or the disk is another one. If the process before was killed
+    and no other fault came, the log ends no earlier than that process's log.
     """
 
     def opened(self, opened: Opened) -> None:
@@ -273,30 +274,31 @@ class ReplicaStays(NodeChecker):
             kept = min(kept, before.durable_end_offset)
         if opened.log.end_offset < kept:
             self.fail(
-                f"node {opened.node_id} had {_name(opened.partition)} on its disk up to {kept}, and"
+                f"node {opened.node_id} had {_name(opened.partition)} on its disk up to {kept}, but"
                 f" finds {opened.log.end_offset}"
             )
 
 
 @final
 class LossIsAccepted(NodeChecker):
-    """Committed records are lost only if all who had them have lost their memory.
+    """Committed records are lost only if all replicas that had them have lost their memory.
 
-    Definition: when somebody has accepted that a partition goes on with fewer records than a leader
-    has shown to be committed, its `durability` is `replicated`, and of those who were in sync or
-    eligible last, none has the process that had these records. What the new leader's process before
-    had on its disk it has still, and if it was only killed, all: that is up to `ReplicaStays`.
+    Definition: an administrator accepts that a partition continues with fewer records than were
+    committed. Then its `durability` is `replicated`, and no replica that was last in the ISR or
+    eligible still has the process that had these records. The new leader keeps the records that its
+    earlier process had on disk, and all records if that was only killed; `ReplicaStays` checks
+    that.
     """
 
     def lost(self, lost: Lost) -> None:
         """See `NodeChecker`."""
         if lost.is_durable:
             self.fail(
-                f"{_name(lost.partition)} was on disks, and is lost from {lost.end_offset} on"
+                f"{_name(lost.partition)} was on disks, but is lost from {lost.end_offset} on"
             )
         if lost.passed_over:
             self.fail(
-                f"{_name(lost.partition)} is lost from {lost.end_offset} on, and"
+                f"{_name(lost.partition)} is lost from {lost.end_offset} on, but"
                 f" {list(lost.passed_over)} have it"
             )
 
@@ -304,18 +306,18 @@ class LossIsAccepted(NodeChecker):
 @pytest.mark.invariant("I47")
 @final
 class LatestRises(NodeChecker):
-    """Who asks for the end of a partition is never told less than anybody was told before it asked.
+    """A reply never has a lower end offset than an earlier reply to any client.
 
-    Definition: the offset is at least the largest that was told, and the end of all that was
-    acknowledged to any client, before the question left. What somebody says who does not lead any
-    more counts for nothing; how long that may be is up to `OneLeader`.
+    Definition: the offset is at least the largest end offset in any reply, and the end of all
+    records acknowledged to any client, before the request was sent. Replies of a deposed leader do
+    not count; `OneLeader` limits how long there may be any.
     """
 
     def __init__(self) -> None:
-        """Know of none."""
+        """Start without end offsets."""
         self._leaders: dict[cluster_history.Partition, int | None] = {}
         self._known: dict[cluster_history.Partition, list[tuple[float, int]]] = {}
-        """By partition: ends and when they were told, both rise."""
+        """By partition: times and end offsets of replies; both rise."""
 
     def shown(self, shown: Shown) -> None:
         """See `NodeChecker`."""
@@ -331,7 +333,7 @@ class LatestRises(NodeChecker):
                 if told.end_offset < end:
                     self.fail(
                         f"node {told.node_id} says that {_name(told.partition)} ends at"
-                        f" {told.end_offset}; {end} was known at {at:.3f} s, and that was asked at"
+                        f" {told.end_offset}; {end} was known at {at:.3f} s, before the request at"
                         f" {told.asked_at:.3f} s"
                     )
                 break
@@ -360,7 +362,7 @@ def _do_match(one: ReplicaLog, other: ReplicaLog) -> bool:
     ]
 
 
-def _who(shown: Shown) -> str:
+def _cause(shown: Shown) -> str:
     if shown.leader is None:
         return "the metadata change, a leader has shown"
     return f"node {shown.leader[0]} shows, in leader epoch {shown.leader[1]},"

@@ -1,6 +1,6 @@
-"""Faults that are aimed at replicas that come back, and at leaders that ask for them to join.
+"""Faults that are aimed at replicas that come back, and at leaders that propose them for the ISR.
 
-For a moment others know a replica as it was before, and count on it as it will be soon.
+For a moment other brokers know such a replica's old state, and soon rely on its new one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +16,17 @@ from tests.simulation.cluster.replica_log import Asked
 from tidelog.coordinator.metadata.records import BrokerRegistered
 
 _AIM_S = 10.0
-"""How long a fault waits for the moment that it is aimed at."""
+"""Seconds that a fault waits for its moment."""
 _LET_IN_S = 2.0
-"""So long it takes, about, from the registration of a broker until it may lead and join."""
+"""Seconds, about, from the registration of a broker until it may lead and join an ISR."""
 _STRIKES: Final = ("stall joiner", "crash joiner", "pause joiner", "kill leader", "delay leader")
 
 
 class Injector(Protocol):
-    """What can be done to any machine; see `tests.simulation.cluster.faults.FaultInjector`."""
+    """Faults of any machine; see `tests.simulation.cluster.faults.FaultInjector`."""
 
     def later(self, seconds: float, heal: Callable[[], None]) -> None:
-        """Heal after a while, and at the end in any case, but once."""
+        """Heal after a delay, and at the end in any case, but once."""
         ...
 
     def crash_within(self, machine: Machine, seconds: float, dice: float) -> None:
@@ -34,21 +34,21 @@ class Injector(Protocol):
         ...
 
     def kill_within(self, machine: Machine, seconds: float, *, down_s: float) -> None:
-        """Kill a process soon, and start none before others have taken over."""
+        """Kill a process soon, and restart it after others have taken over."""
         ...
 
     def stall_disk(self, machine: Machine, seconds: float) -> None:
-        """Let no call to a disk end for so long."""
+        """Stall all calls to a disk for so long."""
         ...
 
     def part(self, machine: Machine, others: Sequence[Machine], seconds: float) -> None:
-        """Let nothing through between a machine and others for a while."""
+        """Drop all packets between a machine and others for a while."""
         ...
 
 
 @final
 class ReturnFaults:
-    """Carries them out."""
+    """Injects faults at returning replicas."""
 
     def __init__(
         self,
@@ -72,36 +72,36 @@ class ReturnFaults:
             "strike_on_join": partial(self._aim, self._join_aims),
             "part_on_return": lambda fault: self.part_on_return(None, fault),
         }
-        """By kind."""
+        """Injector of each kind."""
 
     def end(self) -> None:
-        """Wait for nothing any more."""
+        """Cancel all pending faults."""
         self._join_aims.clear()
         self._return_aims.clear()
 
     def part_on_return(self, node_id: int | None, fault: Fault) -> None:
-        """Cut a node, or any, off from who leads its partitions when it is registered anew."""
+        """Cut a node, or any, off from the leaders of its partitions when it registers again."""
         aim = (node_id, fault)
         self._return_aims.append(aim)
 
-        def give_up() -> None:
+        def cancel() -> None:
             if aim in self._return_aims:
                 self._return_aims.remove(aim)
 
-        self._injector.later(2 * _AIM_S, give_up)
+        self._injector.later(2 * _AIM_S, cancel)
 
     def _aim(self, aims: list[Fault], fault: Fault) -> None:
-        def give_up() -> None:
+        def cancel() -> None:
             if fault in aims:
                 aims.remove(fault)
 
         aims.append(fault)
-        self._injector.later(_AIM_S, give_up)
+        self._injector.later(_AIM_S, cancel)
 
     def _asked(self, asked: Asked) -> None:
-        """Strike while a leader asks for others to join.
+        """Strike while a leader's ISR change is in flight.
 
-        It waits for what is not decided yet, and who joins is not yet where it will have to be.
+        The leader waits for the decision, and the joining replica must still catch up.
         """
         if not (asked.joining and self._join_aims):
             return
@@ -130,7 +130,7 @@ class ReturnFaults:
                 self._returned(record.broker.node_id)
 
     def _returned(self, node_id: int) -> None:
-        """Part who is registered anew; all were before the first fault."""
+        """Isolate a node that registers again; all nodes have registered before the first fault."""
         aim = next((aim for aim in self._return_aims if aim[0] in (None, node_id)), None)
         if aim is None:
             return
@@ -147,7 +147,7 @@ class ReturnFaults:
             self._injector.part(returned, leaders, _LET_IN_S + fault.duration)
 
     def _leaders_of(self, node_id: int) -> set[int]:
-        """Return who leads partitions of which a node has replicas."""
+        """Return the leaders of the partitions of which a node has replicas."""
         state = self._cluster_history.image.state
         return {
             partition.leader

@@ -1,8 +1,8 @@
-"""One run of a cluster by a plan: brokers, clients, faults, and a tail in which all must be well.
+"""One run of a cluster by a plan: brokers, clients, faults, and a tail without faults.
 
-In the tail all faults end. Within seconds the nodes must be of one mind, and everybody who waits
-must get what it waits for. Then the power of all machines is cut, and what a last reader and an
-auditor find is compared with everything that was ever said.
+In the tail, within seconds, the nodes must agree on one leader, and every waiting client must get
+its reply. Then the power of all machines is cut, and the findings of a last reader and of an
+auditor are compared with the history.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -96,19 +96,19 @@ PlanType = TypeVar("PlanType", bound=ClusterPlan)
 
 _FORMING_S = 60.0
 _OF_ONE_MIND_S = 20.0
-"""An election takes a second or two; a broker that was silent may have to be let in again."""
+"""Seconds; an election takes a second or two, and a fenced broker may have to return."""
 _IN_SYNC_S = 20.0
-"""A replica that has come back has little to catch up with."""
+"""Seconds; a replica that has come back has few records to fetch."""
 _PATIENCE_S = 60.0
-"""For the clients: with what they had to wait for still under way."""
+"""Seconds for the clients, whose earlier requests may still be in flight."""
 _GROUP_PATIENCE_S = 120.0
-"""For members of a group: one that has died is missed after 45 seconds."""
+"""Seconds for members of a group: a dead member is detected after 45 seconds."""
 _EVENTS_PER_S_MAX = 60_000
 _MOMENT_S = 0.01
 
 
 class RunSetting(NamedTuple):
-    """What runs of other kinds have besides."""
+    """Additional settings of other kinds of runs."""
 
     probes: Mapping[str, str] = PROBES
     create_actors: CreateActors | None = None
@@ -188,7 +188,7 @@ class _Run:
             if self.actors is not None:
                 await self.actors.finish()
             if not plan.is_durable:
-                await self._stop_all()  # What is in memory is on disk then.
+                await self._stop_all()  # A clean stop syncs all records in memory.
             for machine in self.machines.all:
                 machine.cut_power()
                 machine.start_now()
@@ -214,7 +214,7 @@ class _Run:
         with trio.move_on_after(_PATIENCE_S):
             await self._clients.finish()
             return
-        raise ViolationError("Liveness", "not every client comes to its end")
+        raise ViolationError("Liveness", "not every client ends")
 
     async def _stop_all(self) -> None:
         for machine in self.machines.all:
@@ -235,14 +235,14 @@ class _Run:
 
     async def _wait_of_one_mind(self, seconds: float) -> None:
         with trio.move_on_after(seconds):
-            while not self.machines.are_of_one_mind():  # noqa: ASYNC110  (nodes tell nobody)
+            while not self.machines.are_of_one_mind():  # noqa: ASYNC110  (there is no event)
                 await trio.sleep(0.1)
             return
-        raise ViolationError("Liveness", f"the nodes are not of one mind within {seconds:g} s")
+        raise ViolationError("Liveness", f"the nodes do not agree within {seconds:g} s")
 
     async def _wait_in_sync(self) -> None:
         with trio.move_on_after(_IN_SYNC_S):
-            while not self.replicas.are_in_sync():  # noqa: ASYNC110  (replicas tell nobody)
+            while not self.replicas.are_in_sync():  # noqa: ASYNC110  (there is no event)
                 await trio.sleep(0.1)
             return
         raise ViolationError("Liveness", f"not all replicas are in sync within {_IN_SYNC_S:g} s")
@@ -250,16 +250,16 @@ class _Run:
     async def _compare_replicas(self) -> None:
         await self._wait_in_sync()
         with trio.move_on_after(_IN_SYNC_S):
-            while not self.replicas.are_whole():  # noqa: ASYNC110  (replicas tell nobody)
+            while not self.replicas.are_whole():  # noqa: ASYNC110  (there is no event)
                 await trio.sleep(0.1)
             self.replicas.compare(self._may_lack())
             return
         raise ViolationError(
-            "Liveness", f"not all replicas are level and whole within {_IN_SYNC_S:g} s"
+            "Liveness", f"not all replicas are level and undamaged within {_IN_SYNC_S:g} s"
         )
 
     def _may_lack(self) -> dict[Partition, MayLack]:
-        """Return, by partition, what says which records replicas may have compacted away."""
+        """Return, by partition, which records compaction may have removed from a replica."""
 
         def in_partition(number: int) -> MayLack:
             return lambda offset, value: self.superseded.covers((number, offset), value)
@@ -294,7 +294,7 @@ class _Run:
                     )
                 except TidelogError as error:
                     raise ViolationError(
-                        "Liveness", f"nothing is wrong, and {TOPIC} is not created: {error}"
+                        "Liveness", f"no fault is active, but {TOPIC} is not created: {error}"
                     ) from error
                 self.cluster_history.told_created(TOPIC, reply.topic_id)
                 ids.append(reply.topic_id)
@@ -321,12 +321,12 @@ class _Run:
         process = self._world.add_node("auditor").start(read)
         with trio.move_on_after(_PATIENCE_S):
             await process.ended.wait()
-            # Members of groups are still at work: an entry may be on its way to some nodes.
-            while not self.cluster_history.are_level():  # noqa: ASYNC110  (nodes tell nobody)
+            # Members of groups still work: an entry may be in flight to some nodes.
+            while not self.cluster_history.are_level():  # noqa: ASYNC110  (there is no event)
                 await trio.sleep(_MOMENT_S)
             self.cluster_history.ended()
             return logs
-        raise ViolationError("Liveness", "the last reader does not come to the end")
+        raise ViolationError("Liveness", "the last reader does not reach the end")
 
     async def _look_at_batches(self) -> None:
         if self._clients.transaction_client is None:
@@ -335,7 +335,7 @@ class _Run:
         with trio.move_on_after(_PATIENCE_S):
             await process.ended.wait()
             return
-        raise ViolationError("Liveness", "the reader of transactions does not come to the end")
+        raise ViolationError("Liveness", "the reader of transactions does not reach the end")
 
     def _check_history(self, logs: dict[int, FinalLog]) -> None:
         history = self._clients.history
@@ -343,8 +343,8 @@ class _Run:
             values = [(offset, value.decode()) for offset, value in sorted(log.values.items())]
             history.append(Operation("last reader", Outcome.OK, [Poll({str(number): values})]))
             if number in self.superseded.partitions:
-                # The replica from which a consumer read may have been cleaned further than the one
-                # that was read last.
+                # The replica that a consumer read may have been compacted further than the one that
+                # was read last.
                 superseded = {
                     offset
                     for offset, value in log.values.items()
@@ -365,7 +365,7 @@ class _Run:
 
 
 async def _read_all(consumer: Consumer, run_history: RunHistory) -> dict[int, FinalLog]:
-    """Return all that there is, after it was written to the run history."""
+    """Add all records to the run history, and return them."""
     asked_at = trio.current_time()
     starts, ends = await consumer.beginning_offsets(), await consumer.end_offsets()
     logs = {
@@ -442,14 +442,14 @@ def run(
     goes_on: bool = False,
     setting: RunSetting = RunSetting(),  # noqa: B008  (it never changes)
 ) -> RunReport[PlanType]:
-    """Do one run and return what there is to say of it; the same for the same plan.
+    """Execute one run and return its report; the same plan gives the same report.
 
     Args:
-        plan: What it is to be.
-        show: Is given a line for each event.
-        shows_steps: Whether these are also the steps of tasks.
-        goes_on: Whether it goes on when a checker has objected, to see which others will.
-        setting: For runs of another kind.
+        plan: The plan of the run.
+        show: Receives a line for each event.
+        shows_steps: Whether these lines include the steps of tasks.
+        goes_on: Whether the run continues after a violation, so that other checkers can object.
+        setting: Additional settings of another kind of run.
     """
     simulation = Simulation(
         plan.seed, show=show, shows_steps=shows_steps, events_per_s_max=_EVENTS_PER_S_MAX

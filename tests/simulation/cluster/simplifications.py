@@ -1,4 +1,4 @@
-"""What makes the plan of a cluster's failure simpler; see `tests.simulation.broker`."""
+"""Simplifications of a cluster's failing plan; see `tests.simulation.broker`."""
 
 from typing import Final
 
@@ -26,4 +26,4 @@ SIMPLIFICATIONS: Final[tuple[Simplification[ClusterPlan], ...]] = (
     lambda plan: replace(plan, stage_pause_s=None),
     lambda plan: replace(plan, partition_count=1),
 )
-"""Tried one after the other."""
+"""Simplifications, in the order in which they are tried."""

@@ -1,7 +1,7 @@
-"""A client that asks any broker for any partition, whether that one leads it or not.
+"""Client that sends requests to any broker for any partition, leader or not.
 
-Clients of the library ask leaders only, as far as they know. Whoever goes on as a leader without
-being one would hardly ever be noticed by them.
+Clients of the library send to leaders only, as far as they know. They would hardly ever reveal a
+broker that still acts as a leader after it was deposed.
 """
 
 from random import Random
@@ -43,13 +43,13 @@ _ENDS = 0.15
 _LOOKS = 0.2
 _ACK_TIMEOUT_MS = 1000
 _REFUSALS = (NotEnoughReplicasError, UnknownTopicIdError)
-"""Said before anything was appended. A leader that is deposed while it waits for others says
-`NotLeaderError`, one that gives up its replica `LeaderNotAvailableError`; both have appended."""
+"""Errors before any append. A leader that is deposed while it waits for followers returns
+`NotLeaderError`, and one that removes its replica `LeaderNotAvailableError`; both have appended."""
 
 
 @final
 class StrayClient:
-    """Keeps a connection to every broker, and asks each of them now and then."""
+    """Keeps a connection to every broker, and sends each of them requests periodically."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class StrayClient:
         sometimes: Sometimes,
         topic_id: bytes,
     ) -> None:
-        """Write what `values` makes."""
+        """Send the records of `values`."""
         self.should_stop = False
         self._plan = plan
         self._values = values
@@ -96,7 +96,7 @@ class StrayClient:
 
     async def _ask(self, connection: RpcConnection, node_id: int, random: Random) -> None:
         pause_s = self._plan.visit_pause_s
-        assert pause_s is not None, "there is a visitor"
+        assert pause_s is not None, "the plan has a stray client"
         await trio.sleep(min(random.expovariate(1 / pause_s), PATIENCE_S / 2))
         dice = random.random()
         if dice < _WRITES:
@@ -140,7 +140,7 @@ class StrayClient:
         partition = self._values.choose_partition()
         record = self._values.next(partition)
         asked_at = trio.current_time()
-        written_at_ms = EPOCH_MS + int(asked_at * 1000)  # Older ones than a week would be deleted.
+        written_at_ms = EPOCH_MS + int(asked_at * 1000)  # Retention is a week.
         batch = encode_batch(Columns(1, values=[record.value]), first_timestamp_ms=written_at_ms)
         entry = PartitionBatch(self._topic_id, partition, len(batch))
         request = ProduceRequest(Acks.ALL, _ACK_TIMEOUT_MS, [entry])

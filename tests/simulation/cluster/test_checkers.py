@@ -1,4 +1,4 @@
-"""Each promise of a cluster: what keeps it, and what breaks it."""
+"""Tests of each checker of a cluster: histories that keep and that break its promise."""
 
 from collections.abc import Callable
 
@@ -78,7 +78,7 @@ DELETED = TopicDeleted(TOPIC)
 
 
 def at(second: float) -> Story:
-    """Let it be this time."""
+    """Set the time."""
 
     def tell(checker: NodeChecker) -> None:
         checker.now = lambda: second
@@ -204,7 +204,7 @@ def log(end: int, durable: int | None = None, *epochs: tuple[int, int], **more: 
 
 
 def shown(high_watermark: int, *logs: ReplicaLog, leader: tuple[int, int] | None = (1, 1)) -> Shown:
-    """Let all nodes from 1 on have to have what is committed, which was written in epoch 1."""
+    """Require the committed records, written in epoch 1, on all nodes from 1 on."""
     nodes = dict(enumerate(logs, 1))
     return Shown(PLACE, leader, high_watermark, 1, list(nodes), nodes, is_durable=True)
 
@@ -480,14 +480,14 @@ def name(value: object) -> str:
 
 
 @pytest.mark.parametrize(("promise", "stories"), KEPT, ids=name)
-def test_a_promise_that_is_kept_is_not_objected_to(
+def test_a_checker_accepts_a_valid_history(
     promise: type[NodeChecker], stories: list[Story]
 ) -> None:
     tell(promise(), stories)
 
 
 @pytest.mark.parametrize(("promise", "stories"), BROKEN, ids=name)
-def test_a_promise_that_is_broken_is_objected_to_at_the_last_step(
+def test_a_checker_objects_at_the_step_that_breaks_its_promise(
     promise: type[NodeChecker], stories: list[Story]
 ) -> None:
     checker = promise()
@@ -497,7 +497,7 @@ def test_a_promise_that_is_broken_is_objected_to_at_the_last_step(
         stories[-1](checker)
 
 
-def test_every_checker_has_a_promise_kept_and_one_broken() -> None:
+def test_every_checker_has_a_valid_and_an_invalid_history() -> None:
     promises = {
         promise
         for promise in NodeChecker.__subclasses__()

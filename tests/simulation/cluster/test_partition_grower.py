@@ -1,4 +1,4 @@
-"""What clients are told of the number of partitions is committed."""
+"""Tests of the checker for partition counts: each count in a reply is committed."""
 
 import pytest
 
@@ -10,7 +10,7 @@ TOPIC = b"t" * 16
 
 
 def checker() -> AnswersAreCommitted:
-    """Return one who knows a topic that has grown from two partitions to five."""
+    """Return a checker with a topic that has grown from two partitions to five."""
     promise = AnswersAreCommitted()
     promise.now = lambda: 2.0
     promise.committed(1, [TopicCreated("t", TOPIC, 2, {}), TopicGrown(TOPIC, 5)])
@@ -18,11 +18,11 @@ def checker() -> AnswersAreCommitted:
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_a_number_of_partitions_that_there_was_is_right(count: int) -> None:
+def test_a_committed_partition_count_is_accepted(count: int) -> None:
     checker().told_partitions("t", count)
 
 
 @pytest.mark.parametrize(("name", "count"), [("t", 6), ("t", 3), ("u", 2)])
-def test_a_number_that_was_never_committed_is_objected_to(name: str, count: int) -> None:
+def test_an_uncommitted_partition_count_is_rejected(name: str, count: int) -> None:
     with pytest.raises(ViolationError, match="not committed"):
         checker().told_partitions(name, count)

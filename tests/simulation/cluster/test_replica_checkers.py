@@ -1,4 +1,4 @@
-"""Checkers of replicas: what leaders ask for and append, and what followers and disks lose."""
+"""Tests of replica checkers: proposals and appends of leaders, losses of followers and disks."""
 
 import msgspec
 import pytest
@@ -34,16 +34,16 @@ def asked(high_watermark: int, joiner: ReplicaLog, *, is_durable: bool = True) -
     return Asked(1, PLACE, [2], [(2, 7)], high_watermark, {2: joiner}, is_durable)
 
 
-def test_what_is_not_known_to_be_committed_may_be_cut_off() -> None:
+def test_a_follower_may_truncate_above_its_high_watermark() -> None:
     checker = CommittedIsNotCut()
 
     checker.cut(Cut(1, PLACE, 5, 5))
     checker.cut(Cut(1, PLACE, 7, 5))
-    with pytest.raises(ViolationError, match=r"removes .* from 4 on, and takes it for committed"):
+    with pytest.raises(ViolationError, match=r"truncates .* at 4, below its high watermark"):
         checker.cut(Cut(1, PLACE, 4, 5))
 
 
-def test_nothing_is_appended_that_waits_for_too_few() -> None:
+def test_no_append_waits_with_too_few_in_sync_replicas() -> None:
     checker = TooFewIsSaid()
 
     checker.waits(Waits(1, PLACE, has_enough=True))
@@ -51,7 +51,7 @@ def test_nothing_is_appended_that_waits_for_too_few() -> None:
         checker.waits(Waits(1, PLACE, has_enough=False))
 
 
-def test_who_has_all_that_is_committed_may_be_asked_for() -> None:
+def test_a_replica_with_all_committed_records_may_join_the_isr() -> None:
     checker = JoinersHaveAll()
 
     checker.asked(asked(5, ReplicaLog(9, 5)))
@@ -60,14 +60,14 @@ def test_who_has_all_that_is_committed_may_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize("joiner", [ReplicaLog(4, 4), ReplicaLog(5, 4), ReplicaLog(0, 0)])
-def test_who_lacks_something_may_not(joiner: ReplicaLog) -> None:
+def test_a_replica_without_all_committed_records_must_not_join_the_isr(joiner: ReplicaLog) -> None:
     checker = JoinersHaveAll()
 
-    with pytest.raises(ViolationError, match=r"asks for node 2 .* and 5 is committed"):
+    with pytest.raises(ViolationError, match=r"asks for node 2 .* but 5 is committed"):
         checker.asked(asked(5, joiner))
 
 
-def test_who_joins_is_the_process_that_a_leader_asked_for() -> None:
+def test_a_replica_joins_the_isr_with_the_proposed_broker_epoch() -> None:
     checker = JoinersAreKnown()
 
     checker.asked(asked(5, ReplicaLog(5, 5)))
@@ -80,34 +80,34 @@ def lost(end_offset: int) -> Lost:
     return Lost(PLACE, end_offset, 9, [], is_durable=False)
 
 
-def test_what_is_lost_may_be_cut_off_by_who_has_it_and_nothing_below() -> None:
+def test_replicas_may_truncate_lost_records_but_none_below() -> None:
     checker = CommittedIsNotCut()
 
     checker.lost(lost(4))
     checker.lost(lost(7))
     checker.cut(Cut(1, PLACE, 4, 9))
-    with pytest.raises(ViolationError, match=r"removes .* from 3 on, and takes it for committed"):
+    with pytest.raises(ViolationError, match=r"truncates .* at 3, below its high watermark"):
         checker.cut(Cut(1, PLACE, 3, 9))
 
 
-def test_a_loss_passes_over_nobody_who_has_what_is_lost() -> None:
+def test_a_loss_passes_over_no_replica_with_the_lost_records() -> None:
     checker = LossIsAccepted()
 
     checker.lost(lost(4))
-    with pytest.raises(ViolationError, match=r"lost from 4 on, and \[2\] have it"):
+    with pytest.raises(ViolationError, match=r"lost from 4 on, but \[2\] have it"):
         checker.lost(Lost(PLACE, 4, 9, [2], is_durable=False))
 
 
-def test_who_was_killed_and_nothing_else_finds_what_was_in_memory_too() -> None:
+def test_a_killed_process_keeps_the_records_in_the_page_cache() -> None:
     checker = ReplicaStays()
 
     checker.opened(Opened(1, PLACE, ReplicaLog(4, 4), ReplicaLog(9, 4)))
     checker.opened(Opened(1, PLACE, ReplicaLog(9, 9), ReplicaLog(9, 4), has_kept_cache=True))
-    with pytest.raises(ViolationError, match="up to 9, and finds 8"):
+    with pytest.raises(ViolationError, match="up to 9, but finds 8"):
         checker.opened(Opened(1, PLACE, ReplicaLog(8, 8), ReplicaLog(9, 4), has_kept_cache=True))
 
 
-def test_an_end_that_was_asked_for_after_a_loss_may_be_lower_and_rises_from_then_on() -> None:
+def test_the_end_offset_may_fall_after_a_loss_and_rises_from_then_on() -> None:
     now = 1.0
 
     def fail(error: BaseException) -> None:
@@ -136,7 +136,7 @@ def test_an_end_that_was_asked_for_after_a_loss_may_be_lower_and_rises_from_then
         (ReplicaLog(3, 3, ((6, 0),)), ReplicaLog(0, 0), 0),
     ],
 )
-def test_logs_agree_up_to_where_somebody_else_wrote(
+def test_logs_match_up_to_the_first_other_leader_epoch(
     one: ReplicaLog, other: ReplicaLog, end: int
 ) -> None:
     assert one.agreed_end(other) == other.agreed_end(one) == end
@@ -155,23 +155,23 @@ def logs_match() -> LogsMatch:
     return logs_match
 
 
-def test_as_long_as_nobody_counts_on_it_it_may_differ(logs_match: LogsMatch) -> None:
+def test_a_replica_outside_the_isr_may_differ(logs_match: LogsMatch) -> None:
     logs_match.shown(NOT_COUNTED_ON)
 
 
-def test_who_is_counted_on_must_match(logs_match: LogsMatch) -> None:
+def test_a_replica_in_the_isr_must_match(logs_match: LogsMatch) -> None:
     with pytest.raises(ViolationError, match="on node 2"):
         logs_match.shown(COUNTED_ON)
 
 
-def test_who_has_been_told_must_match(logs_match: LogsMatch) -> None:
+def test_a_replica_that_has_truncated_must_match(logs_match: LogsMatch) -> None:
     logs_match.cut(Cut(1, PLACE, 5, 6))
 
     with pytest.raises(ViolationError):
         logs_match.shown(NOT_COUNTED_ON)
 
 
-def test_what_was_so_before_the_process_began_must_match(logs_match: LogsMatch) -> None:
+def test_an_earlier_difference_is_no_stale_disk(logs_match: LogsMatch) -> None:
     logs_match.opened(Opened(1, PLACE, GONE_BACK, GONE_BACK))
 
     with pytest.raises(ViolationError):

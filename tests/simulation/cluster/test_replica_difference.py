@@ -1,4 +1,4 @@
-"""In what replicas of a partition differ that each compacts for itself."""
+"""Tests of differences between replicas of a compacted partition."""
 
 from tests.simulation.cluster.replica_difference import difference
 from tests.wire.batches import decoded, reseal
@@ -7,7 +7,7 @@ from tidelog.wire.batch.sparse_batch import encode_sparse
 
 
 def stripped(batch: bytes | bytearray) -> bytes:
-    """Return a batch without the checksum of its header, as replicas are compared."""
+    """Return a batch without the checksum of its header, as in a comparison of replicas."""
     return bytes(batch[:4] + bytes(4) + batch[8:])
 
 
@@ -22,7 +22,7 @@ def batch(keys: str = "abc") -> bytes:
 
 
 def without_the_second(whole: bytes) -> bytes:
-    """Return what compaction leaves of it."""
+    """Return the batch after compaction."""
     sealed = reseal(bytearray(whole))
     header = parse_header(sealed)
     assert header is not None
@@ -33,7 +33,7 @@ WHOLE = batch()
 SPARSE = without_the_second(WHOLE)
 
 
-def test_replicas_of_other_topics_have_the_same_bytes() -> None:
+def test_replicas_without_compaction_have_the_same_bytes() -> None:
     assert difference({1: [WHOLE], 2: [WHOLE]}) is None
     assert difference({}) is None
     assert difference({1: [WHOLE], 2: [WHOLE], 3: [SPARSE]}) == (
@@ -41,7 +41,7 @@ def test_replicas_of_other_topics_have_the_same_bytes() -> None:
     )
 
 
-def test_what_compaction_may_have_taken_one_may_have_and_another_one_not() -> None:
+def test_a_record_that_compaction_may_remove_may_be_on_one_replica_only() -> None:
     asked: list[tuple[int, bytes]] = []
 
     def may_lack(offset: int, value: bytes) -> bool:
@@ -52,13 +52,13 @@ def test_what_compaction_may_have_taken_one_may_have_and_another_one_not() -> No
     assert asked == [(1, b"value 1")]
 
 
-def test_everything_else_all_have() -> None:
+def test_any_other_record_is_on_all_replicas() -> None:
     found = difference({1: [WHOLE], 2: [SPARSE]}, lambda _offset, _value: False)
 
     assert found == "node 2 has no b'value 1' at 1"
 
 
-def test_what_several_have_is_the_same() -> None:
+def test_a_record_has_the_same_value_on_all_replicas() -> None:
     found = difference({1: [WHOLE], 2: [batch("abd")]}, lambda _offset, _value: True)
 
     assert found is not None

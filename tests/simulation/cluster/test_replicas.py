@@ -1,6 +1,6 @@
-"""Somebody who watches replicas sees what they have, and finds what is not the same."""
+"""Tests of the observer of replicas: it sees their state, and finds differences."""
 
-# It looks at what is watched.
+# Reads private state of the observer.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ from tidelog.isr.followers import IsrChange, IsrMember
 
 
 class Notes(NodeChecker):
-    """Takes down what it is told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.opened_by: list[int] = []
@@ -47,7 +47,7 @@ class Notes(NodeChecker):
 
 @dataclass(slots=True)
 class Watched:
-    """Three brokers, and all that is seen of them."""
+    """Three brokers, and the observed events."""
 
     brokers: ThreeBrokers
     cluster_history: ClusterHistory
@@ -57,7 +57,7 @@ class Watched:
 
 
 def watching(seed: int, story: Callable[[Client, Watched], Awaitable[None]]) -> None:
-    """Let a story happen to three brokers with a topic, while somebody watches."""
+    """Run a story with three brokers and a topic under observation."""
 
     async def main(world: World) -> None:
         notes, asked = Notes(), list[Asked]()
@@ -79,7 +79,7 @@ def watching(seed: int, story: Callable[[Client, Watched], Awaitable[None]]) -> 
 
 
 def watched(look: Callable[[Replicas, Notes], None]) -> None:
-    """Have three brokers keep five records; let somebody look then."""
+    """Let three brokers store five records, then call `look`."""
 
     async def story(client: Client, seen: Watched) -> None:
         await produce(client, 5)
@@ -90,7 +90,7 @@ def watched(look: Callable[[Replicas, Notes], None]) -> None:
     watching(1, story)
 
 
-def test_what_leaders_show_is_seen_with_what_all_replicas_have() -> None:
+def test_a_high_watermark_is_seen_with_the_logs_of_all_replicas() -> None:
     def look(replicas: Replicas, notes: Notes) -> None:
         assert sorted(notes.opened_by) == [*NODES]
         ((partition, last),) = notes.shown_last.items()
@@ -102,11 +102,11 @@ def test_what_leaders_show_is_seen_with_what_all_replicas_have() -> None:
     watched(look)
 
 
-def test_replicas_that_are_the_same_are_found_to_be() -> None:
+def test_equal_replicas_pass_the_comparison() -> None:
     watched(lambda replicas, _: replicas.compare())
 
 
-def test_one_record_more_is_found() -> None:
+def test_an_additional_record_is_found() -> None:
     def look(replicas: Replicas, _: Notes) -> None:
         (partition,) = replicas._opened
         replica = replicas._opened[partition][2]
@@ -120,8 +120,8 @@ def test_one_record_more_is_found() -> None:
     watched(look)
 
 
-def test_it_is_seen_whom_leaders_ask_for_and_what_followers_remove() -> None:
-    """One that comes back finds that its leader has deleted what it lacks."""
+def test_isr_proposals_and_truncations_are_seen() -> None:
+    """A replica that comes back finds that its leader has deleted the records that it lacks."""
 
     async def story(client: Client, seen: Watched) -> None:
         brokers, notes, asked = seen.brokers, seen.notes, seen.asked
@@ -142,8 +142,8 @@ def test_it_is_seen_whom_leaders_ask_for_and_what_followers_remove() -> None:
     watching(2, story)
 
 
-def test_what_was_proposed_for_before_the_partition_changed_is_no_question() -> None:
-    """It is on its way, and refused when it arrives (seed 6100455)."""
+def test_a_proposal_for_an_old_partition_epoch_is_ignored() -> None:
+    """The proposal is in flight, and refused when it arrives (seed 6100455)."""
     led, partition = LeaderFixture(1, 3), cast("Any", None)
     now, before = (
         _PendingChange(
@@ -155,8 +155,8 @@ def test_what_was_proposed_for_before_the_partition_changed_is_no_question() -> 
     assert not_overtaken([before, now]) == [now]
 
 
-def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_there() -> None:
-    """It may open what is on its disk before it hears that others have it, or it has it again."""
+def test_a_replica_removed_while_its_node_is_down_is_unknown() -> None:
+    """The node may open its log before it learns of the removal, or it has the replica again."""
 
     async def story(client: Client, seen: Watched) -> None:
         brokers, cluster_history, replicas, notes = (
@@ -187,8 +187,8 @@ def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_the
     watching(3, story)
 
 
-def test_a_change_for_a_process_that_has_left_is_no_question_if_its_disk_is_another_thing() -> None:
-    """The leader has not heard that it left; the cluster refuses it (seed 8200025)."""
+def test_a_proposal_for_a_stopped_process_with_a_new_disk_is_ignored() -> None:
+    """The leader has not learned of the stop; the cluster refuses the change (seed 8200025)."""
 
     async def story(client: Client, seen: Watched) -> None:
         brokers, cluster_history, replicas, asked = (
@@ -223,7 +223,7 @@ def test_a_change_for_a_process_that_has_left_is_no_question_if_its_disk_is_anot
     watching(4, story)
 
 
-def test_nobody_watches_afterwards() -> None:
+def test_the_observer_is_removed_at_the_end() -> None:
     owners = (Partition, ReplicaFetcher, IsrUpdater)
     before = [dict(owner.__dict__) for owner in owners]
 

@@ -1,4 +1,4 @@
-"""A few runs of clusters, always the same; `make swarm KIND=cluster` looks for others."""
+"""A few runs of clusters, always the same; `make swarm KIND=cluster` runs more of them."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_no_run_of_a_cluster_breaks_a_promise(seed: int) -> None:
     assert report.sometimes.keys() <= PROBES.keys()
 
 
-def test_a_plan_is_one_run_whatever_was_before_it_in_this_process() -> None:
+def test_a_plan_gives_the_same_run_after_other_runs_in_the_process() -> None:
     plan = draw_plan(7, 4.0)
 
     reports = [run(plan), run(msgspec.structs.replace(plan, seed="other")), run(plan)]
@@ -56,7 +56,7 @@ def test_all_kinds_of_faults_are_drawn_and_none_is_in_every_plan() -> None:
     assert not set(FAULT_GAPS_S).intersection(*kinds)
 
 
-def test_a_plan_survives_the_way_through_a_file() -> None:
+def test_a_plan_survives_a_round_trip_through_a_file() -> None:
     plan = draw_plan(7, 30.0)
 
     assert msgspec.json.decode(msgspec.json.encode(plan), type=ClusterPlan) == plan

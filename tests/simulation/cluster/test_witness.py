@@ -1,6 +1,6 @@
-"""Somebody who watches nodes sees what they do, and nothing of it when it is over."""
+"""Tests of the observer of nodes: it sees their events until it is removed."""
 
-# It looks at what is wrapped.
+# Reads the wrapped functions.
 # pyright: reportPrivateUsage=false
 
 import trio
@@ -14,7 +14,7 @@ from tidelog.coordinator.raft_node.node import RaftNode
 
 
 class Notes:
-    """Takes down what it is told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.began_ids: list[int] = []
@@ -43,7 +43,7 @@ class Notes:
         raise AssertionError(f"there are too few entries for a snapshot: {node.identity} {meta}")
 
 
-def test_what_nodes_do_is_seen() -> None:
+def test_events_of_nodes_are_seen() -> None:
     notes = Notes()
     committed: list[bytes] = []
 
@@ -72,7 +72,7 @@ def test_what_nodes_do_is_seen() -> None:
     assert notes.messages
 
 
-def test_nobody_watches_afterwards() -> None:
+def test_the_observer_is_removed_at_the_end() -> None:
     before = dict(RaftNode.__dict__)
 
     with witnessing(Notes()):

@@ -1,4 +1,4 @@
-"""A client that creates, alters and deletes topics, under the same few names, all the while."""
+"""Client that creates, alters and deletes topics under a few recurring names."""
 
 from random import Random
 from typing import Final, final
@@ -25,9 +25,9 @@ _RETENTIONS: Final = ("1h", "1d", "7d")
 
 @final
 class TopicMaker:
-    """Comes and goes with topics; nobody else uses their names.
+    """Creates, alters and deletes topics under names that no other client uses.
 
-    Told to stop, it has one more topic made: the proof that the cluster still decides.
+    When it is told to stop, it creates one more topic: the proof that the cluster still decides.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TopicMaker:
         cluster_history: ClusterHistory,
         sometimes: Sometimes,
     ) -> None:
-        """Rest for `pause_s` between two commands, on average."""
+        """Pause for `pause_s` between two commands, on average."""
         self.should_stop = False
         self._plan = plan
         self._pause_s = pause_s
@@ -69,7 +69,7 @@ class TopicMaker:
             await self._delete(admin, NAMES[0])
 
     async def _create(self, admin: Admin, name: str) -> bool:
-        """Return whether it was created now."""
+        """Return whether the topic was created now."""
         try:
             partition_count = self._random.randint(1, _PARTITIONS_MAX)
             reply = await admin.create_topic(
@@ -77,7 +77,7 @@ class TopicMaker:
             )
         except TopicExistsError:
             return False
-        except InvalidTopicError:  # Nobody is there yet to keep it.
+        except InvalidTopicError:  # No broker has registered yet to host it.
             await trio.sleep(BACKOFF_S)
             return False
         except TidelogError:

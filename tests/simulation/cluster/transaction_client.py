@@ -1,4 +1,4 @@
-"""A client that writes transactions, each of which is there once or nowhere."""
+"""Client that writes transactions, each of which exists once or not at all."""
 
 from contextlib import suppress
 from random import Random
@@ -21,10 +21,10 @@ TOPIC: Final = "staged-life"
 
 @final
 class TransactionClient:
-    """Goes on, whenever it dies, with the transaction it was at, as its next self."""
+    """Resumes the current transaction after each restart."""
 
     def __init__(self, plan: ClusterPlan, random: Random, sometimes: Sometimes) -> None:
-        """Rest between two transactions as the plan says."""
+        """Take the pause between two transactions from the plan."""
         self.ledger = Ledger()
         self._plan = plan
         self._sometimes = sometimes
@@ -36,7 +36,7 @@ class TransactionClient:
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
         pause_s = self._plan.stage_pause_s
-        assert pause_s is not None, "there is one"
+        assert pause_s is not None, "the plan has transactions"
         while not self._is_founded or not self.writer.should_stop:
             try:
                 async with connect(
@@ -50,10 +50,10 @@ class TransactionClient:
         self._note_what_was_reached()
 
     async def check(self, process: Process) -> None:
-        """Read all that is there, and compare it with what was asked for.
+        """Read all records, and compare them with the requested transactions.
 
         Raises:
-            ViolationError: A transaction is lost, there twice or in parts, or should not be there.
+            ViolationError: A transaction is lost, repeated, partial or unrequested.
         """
         while True:
             try:
@@ -68,7 +68,7 @@ class TransactionClient:
         self.ledger.check(found)
 
     async def _found(self, client: Client) -> None:
-        with suppress(TopicExistsError):  # An answer was lost.
+        with suppress(TopicExistsError):  # The reply to an earlier attempt was lost.
             await client.admin.create_topic(
                 TOPIC,
                 self._plan.partition_count,

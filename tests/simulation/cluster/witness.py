@@ -1,10 +1,10 @@
-"""Somebody who reads over the shoulders of all nodes of Raft: what each applies, and who leads.
+"""Observer of all Raft nodes: the entries that each applies, and the leaders.
 
-A node tells nobody what it applies. So its functions are wrapped for as long as a run goes on;
-the code under test knows nothing of it.
+A node publishes no events. So its functions are wrapped for the duration of a run, and the code
+under test is unchanged.
 """
 
-# It looks at what nodes show to nobody.
+# Reads private state of nodes.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Generator
@@ -20,37 +20,37 @@ from tidelog.coordinator.raft_node.node import RaftNode
 
 
 class Listener(Protocol):
-    """Whoever wants to know what nodes do."""
+    """Listener for events of nodes."""
 
     def began(self, node: RaftNode) -> None:
-        """A process takes part; it has what its disk had, and has applied nothing yet."""
+        """Handle a process that starts with the state of its disk, and has applied no entry yet."""
         ...
 
     def elected(self, node: RaftNode) -> None:
-        """A node has just begun to lead the term that it is in."""
+        """Handle a node that has just become leader of its term."""
         ...
 
     def sends(self, node: RaftNode, message: Message) -> None:
-        """A message is about to leave a node."""
+        """Handle a message that is about to leave a node."""
         ...
 
     def applying(self, node: RaftNode, entry: Entry) -> None:
-        """A node is about to apply an entry of its log, and to act on it."""
+        """Handle an entry that a node is about to apply."""
         ...
 
     def applied(self, node: RaftNode, entry: Entry) -> None:
-        """A node has applied an entry of its log."""
+        """Handle an entry that a node has applied."""
         ...
 
     def restored(self, node: RaftNode, meta: SnapshotMeta) -> None:
-        """The state of a node was replaced by that of a snapshot."""
+        """Handle a snapshot that has replaced the state of a node."""
         ...
 
 
 @contextmanager
 def witnessing(listener: Listener) -> Generator[None]:
-    """Tell `listener` of all nodes while the block runs; it may end their processes."""
-    # As they are now: there may be mutations in them.
+    """Report events of all nodes to `listener` while the block runs; it may end their processes."""
+    # Wrap the current functions: they may contain mutations.
     run, note_role = RaftNode.run, RaftNode._note_role
     send, apply, restore = RaftNode._send, RaftNode._apply, RaftNode._restore
 
@@ -86,12 +86,12 @@ def witnessing(listener: Listener) -> Generator[None]:
         "_restore": restore_watched,
     }
     patches = [(RaftNode, name, function) for name, function in wrapped.items()]
-    with Mutation("witness", "somebody watches", *patches).applied():
+    with Mutation("witness", "an observer is installed", *patches).applied():
         yield
 
 
 def state_of(node: RaftNode) -> bytes:
-    """Return all that a node has applied, as bytes that are equal for equal states."""
+    """Return the applied state of a node, as bytes that are equal for equal states."""
     assert node._machine is not None, "it runs"
     return node._machine.snapshot()
 
@@ -103,5 +103,5 @@ def has_entry(node: RaftNode, index: int, term: int) -> bool:
 
 
 def snapshot_index(node: RaftNode) -> int:
-    """Return where the state begins with which a process has started."""
+    """Return the applied index of the state that a process started with."""
     return node._snapshot.meta.index
