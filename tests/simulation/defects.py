@@ -1,6 +1,7 @@
-"""What brokers write to their log when they come upon a defect of their own.
+"""Detector of defects that brokers write to their log.
 
-They go on in spite of it, so that nobody else may notice. In a simulated run it ends the run.
+A broker continues after a defect of its own, so other checkers may miss it. In a simulated run it
+ends the run.
 """
 
 import logging
@@ -17,7 +18,7 @@ _LOGGER = logging.getLogger("tidelog.broker")
 
 @contextmanager
 def no_defect_unheard(fail: Callable[[BaseException], None]) -> Generator[None]:
-    """Call `fail` with an objection of `NoDefects` when one is found while the block runs."""
+    """Call `fail` with an objection of `NoDefects` for each defect logged while the block runs."""
     listener = _Listener(fail)
     propagates = _LOGGER.propagate
     _LOGGER.addHandler(listener)
@@ -38,9 +39,9 @@ class _Listener(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = None if record.exc_info is None else record.exc_info[1]
         if isinstance(error, StaleHandleError):
-            return  # A dead process says so, which nobody hears.
+            return  # A dead process logs it, without any effect.
         if isinstance(error, ViolationError):
-            self._fail(error)  # Somebody who watches the broker objected, in a task of its own.
+            self._fail(error)  # An observer of the broker objected, in a task of its own.
             return
         shown = "" if error is None else "".join(format_exception(error)[-4:])
         self._fail(ViolationError("NoDefects", f"{record.getMessage()}: {shown}"))

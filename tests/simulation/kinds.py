@@ -44,35 +44,35 @@ _HERE = Path(__file__).parent
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[PlanType]):
-    """What is common to all runs of one kind, and different from those of others."""
+    """Properties of all runs of one kind."""
 
     name: str
     plan_type: type[PlanType]
     draw_plan: Callable[[int, float], PlanType]
-    """Expands a seed, and the seconds that the faults go on."""
+    """Expands a seed, and the seconds with faults."""
     run: Callable[..., RunReport[PlanType]]
     """See `tests.simulation.broker.run.run`."""
     seconds: float = 60.0
-    """How long the faults go on, by default."""
+    """Default duration of the faults in seconds."""
     probes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What a good swarm reaches."""
+    """Probes that a good swarm reaches."""
     runs_for_all_probes: int = 200
-    """A swarm of so many runs must have reached every probe."""
+    """Number of runs in a swarm that must reach every probe."""
     simplifications: Sequence[Simplification[PlanType]] = ()
     mutation_seconds: float = 20.0
-    """How long the faults go on in each run that looks for a mutation."""
+    """Duration of the faults in each run that searches for a mutation, in seconds."""
     mutation_seeds: int = 200
-    """A mutation that survives so many runs is not found."""
+    """Maximum number of runs that search for a mutation."""
     faults_max: int | None = 5
-    """A failure with more faults is not understood yet."""
+    """Maximum faults in an understood failure."""
     seeds_at_once: int = 1
-    """How many runs a worker process does before it reports."""
+    """Runs of a worker process between two reports."""
     folder: str = ""
-    """In which folder beside this file its plans are kept, if not in that of its name."""
+    """Folder of its plans beside this file, if not that of its name."""
 
     @property
     def mutations(self) -> Sequence[Mutation]:
-        """What such runs must find."""
+        """Mutations that such runs must find."""
         return MUTATIONS[self.name]
 
     @property
@@ -85,7 +85,7 @@ class Kind(Generic[PlanType]):
 
         Raises:
             OSError: The file cannot be read.
-            msgspec.MsgspecError: It holds no plan of this kind.
+            msgspec.MsgspecError: The file has no plan of this kind.
         """
         plan: PlanType = msgspec.json.decode(path.read_bytes(), type=self.plan_type)
         return plan
@@ -93,7 +93,7 @@ class Kind(Generic[PlanType]):
     def run_plan(
         self, plan: PlanType, mutation: str | None = None, **options: object
     ) -> RunReport[PlanType]:
-        """Do one run, with a mutation if one is named; for the options see `run`."""
+        """Execute one run, with a mutation if one is named; for the options see `run`."""
         with find_mutation(mutation).applied() if mutation else nullcontext():
             return self.run(plan, **options)
 

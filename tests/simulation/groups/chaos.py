@@ -1,4 +1,4 @@
-"""Random runs of a group in a bad world, then a good one in which it must settle."""
+"""Random runs of a group with faults, then a part without faults in which it must settle."""
 
 from collections import Counter
 
@@ -6,12 +6,12 @@ from tests.simulation.groups.world import Faults, World
 
 BAD_MS = 120_000
 GOOD_MS = 150_000
-"""Longer than the last delayed message, a session, a delayed target and a few heartbeats; and than
-the longest letting go that has begun."""
+"""Milliseconds; more than the last delayed message, a session, a delayed target and a few
+heartbeats, and more than the longest revocation that has begun."""
 
 
 def run(seed: int) -> World:
-    """Do one run and return its world; raises `ViolationError` when a promise is broken."""
+    """Execute one run and return its world; raises `ViolationError` when a promise is broken."""
     world = World(seed, {"orders": 7, "payments": 5})
     random = world.random
     instances = [f"instance-{number}" for number in range(2)]
@@ -28,7 +28,7 @@ def run(seed: int) -> World:
         world.fail_over(0)
     for process in world.living:
         process.standstill_end_ms = min(process.standstill_end_ms, world.now_ms)
-        process.let_go_ms = (0, 500)
+        process.revocation_ms = (0, 500)
     world.start()
     world.run(GOOD_MS)
     world.checks.converged()
@@ -36,10 +36,10 @@ def run(seed: int) -> World:
 
 
 def ping_pong(seed: int) -> World:
-    """Let partitions go to and fro between members while old messages turn up again."""
+    """Move partitions back and forth between members while old messages reappear."""
     world = World(seed, {"orders": 3})
     random = world.random
-    # One who stays gets back what the visitor took; of two, either may.
+    # A member that stays gets back the visitor's partitions; with two, either may.
     steady = [world.start() for _ in range(random.choice([1, 2]))]
     world.faults = Faults(repeats=0.9, loss=random.choice([0.0, 0.1]), returns=0.5)
     visitor = world.start()
@@ -52,7 +52,7 @@ def ping_pong(seed: int) -> World:
         for process in [*steady, visitor]:
             process.commit_chance = random.choice([0.0, 0.0, 0.3])
             process.fickleness = random.choice([0.0, 0.0, 0.3])
-            process.let_go_ms = random.choice([(0, 500), (2_000, 15_000)])
+            process.revocation_ms = random.choice([(0, 500), (2_000, 15_000)])
     world.faults = Faults()
     world.run(GOOD_MS)
     world.checks.converged()
@@ -60,7 +60,7 @@ def ping_pong(seed: int) -> World:
 
 
 def quiet(seed: int) -> World:
-    """Start some members one after the other in a good world, and let one go."""
+    """Start some members one after the other without faults, and stop one."""
     world = World(seed, {"orders": 12})
     for _ in range(3):
         world.start()
@@ -73,7 +73,7 @@ def quiet(seed: int) -> World:
 
 
 def check_all(seed: int) -> dict[str, int]:
-    """Do all three runs of a seed; return what happened in them.
+    """Execute all three runs of a seed; return counts of their events.
 
     Raises:
         ViolationError: A promise was broken.
@@ -104,10 +104,10 @@ def _disturb(world: World, instances: list[str]) -> None:
         case 4 if process is not None:
             world.leave(process)
         case 5:
-            # The next process of a static member, whatever became of the one before.
+            # The next process of a static member, whatever the state of the previous one.
             world.start(instance_id=random.choice(instances))
         case 6 if process is not None:
-            process.let_go_ms = random.choice([(0, 500), (5_000, 20_000), (40_000, 60_000)])
+            process.revocation_ms = random.choice([(0, 500), (5_000, 20_000), (40_000, 60_000)])
         case 7 if process is not None:
             topics = random.choice([["orders"], ["payments"], ["orders", "payments"]])
             world.subscribe(process, topics)

@@ -1,4 +1,4 @@
-"""What must be true of members and coordinator, whatever happens (I76, I77).
+"""Invariants of members and coordinator (I76, I77).
 
 Each check objects at the event that breaks its promise.
 """
@@ -33,18 +33,18 @@ class ViolationError(AssertionError):
 
 @final
 class Checks:
-    """Watches a world."""
+    """Observes a world."""
 
     def __init__(self, world: "World") -> None:
         self.world = world
         self.target_count = 0
         self.moved_count = 0
-        """Partitions that were given to somebody else than who had them before."""
+        """Partitions that were assigned to another member than before."""
         self.fenced_count = 0
         self.accepted_count = 0
         self.refused_count = 0
         self._fenced_in_spite: set[str] = set()
-        """Member ids that were fenced while they were alive: replaced, or holding on."""
+        """Member ids that were fenced while alive: replaced, or late with a revocation."""
         self._held_since: dict[tuple[str, Partition], int] = {}
         self._last_owner: dict[Partition, str] = {}
         self._offsets: dict[Partition, int] = {}
@@ -55,18 +55,18 @@ class Checks:
         self._group_epochs = (0, 0)
         self._done: dict[Partition, int] = {}
 
-    # What the coordinator does.
+    # Events of the coordinator.
 
     def heard(self, process: "Process", request: GroupHeartbeatRequest) -> None:
-        """Check that a heartbeat was not answered that should have been refused."""
+        """Check that the coordinator refused each heartbeat that it had to refuse."""
         if request.member_epoch < JOIN_EPOCH:
             return
         core = process.core
         if request.member_epoch > JOIN_EPOCH:
             if request.member_id in self._fenced_in_spite:
-                raise ViolationError(f"{request.member_id} was fenced, and is answered")
+                raise ViolationError(f"{request.member_id} was fenced, but got a reply")
         elif core.member_id == request.member_id and core.member_epoch == JOIN_EPOCH:
-            # Fenced before it knew that it was a member, and a member again.
+            # Fenced before it knew of its membership, and a member again.
             self._fenced_in_spite.discard(request.member_id)
         self._heard_ms[request.member_id] = self.world.now_ms
 
@@ -75,7 +75,7 @@ class Checks:
         assert leading is not None
         self._target_ms = None
         state = leading.state
-        # What was not committed did not happen.
+        # Uncommitted records have no effect.
         self._fenced_in_spite = {
             member_id
             for member_id in self._fenced_in_spite
@@ -99,18 +99,18 @@ class Checks:
             self._fenced_in_spite.add(expired.member_id)
             for process in self.world.living:
                 core = process.core
-                # A heartbeat of the last five seconds was answered. It confirmed the assignment
-                # that the member heard of before it, and said what the member had released.
+                # A heartbeat of the last five seconds got a reply. It confirmed the assignment that
+                # the member had received before, and reported its revocations.
                 is_up_to_date = core.may_process(process.now + 35.0)
                 has_confirmed = self.world.now_ms - process.changed_ms >= 5_000
                 is_it = core.member_id == expired.member_id and is_up_to_date and has_confirmed
                 if is_it and not core.releasing:
-                    raise ViolationError(f"{expired.member_id} was fenced although it let go")
+                    raise ViolationError(f"{expired.member_id} was fenced after its revocation")
         elif self.world.now_ms - self._heard_ms.get(expired.member_id, -(10**9)) < 40_000:
-            raise ViolationError(f"{expired.member_id} was fenced although it was heard")
+            raise ViolationError(f"{expired.member_id} was fenced in spite of its heartbeats")
 
     def proposed(self, records: Sequence[GroupRecord]) -> None:
-        """Take note of records that the coordinator made and has carried out."""
+        """Record the records that the coordinator has created and applied."""
         now_ms = self.world.now_ms
         for record in records:
             match record:
@@ -145,7 +145,7 @@ class Checks:
                 self._last_owner[partition] = record.member_id
 
     def _check_moves(self, record: TargetComputed) -> None:
-        """Check that nobody who stays gives away more than an even share demands."""
+        """Check that no staying member loses more partitions than an even share demands."""
         assert self.world.leading is not None
         group = self.world.leading.state.group(record.group_id)
         before, after = self._targets, {one: group.target(one) for one in group.members}
@@ -174,7 +174,7 @@ class Checks:
     def answered_commit(
         self, request: CommitOffsetsRequest, made_ms: int, result: CommitResult
     ) -> None:
-        """Check that who commits has held the partition ever since it made the commit."""
+        """Check that the member has held the partition ever since it made the commit."""
         if isinstance(result, BrokerError):
             self.refused_count += 1
             return
@@ -212,22 +212,22 @@ class Checks:
                 if found is None or found.offset < at:
                     raise ViolationError(f"the offset {at} of {partition} is forgotten: {found}")
 
-    # What processes do.
+    # Events of processes.
 
     def stopped(self, process: "Process", error: TidelogError | None) -> None:
-        """Check that nobody is stopped but by a newer process of the same member."""
+        """Check that only a newer process of the same member stops a process."""
         instance_id, incarnation = process.settings.instance_id, process.settings.incarnation
         is_replaced = any(
             other.settings.instance_id == instance_id and other.settings.incarnation > incarnation
             for other in self.world.processes
         )
         if process.working:
-            raise ViolationError("a process that stopped is at work")
+            raise ViolationError("a process that stopped still works")
         if error is not None and not (isinstance(error, FencedInstanceError) and is_replaced):
             raise ViolationError(f"a process was stopped: {error}")
 
     def processed(self, process: "Process", partition: GroupPartition) -> None:
-        """Check that nobody else reads the same partition now."""
+        """Check that no other process reads the same partition now."""
         for other in self.world.living:
             if (
                 other is not process
@@ -239,7 +239,7 @@ class Checks:
 
     @pytest.mark.invariant("I76")
     def look(self) -> None:
-        """Check that nobody believes to own what somebody else believes to own."""
+        """Check that no two processes believe that they own the same partition."""
         owners: dict[GroupPartition, str] = {}
         for process in self.world.living:
             if self._counts(process):
@@ -252,10 +252,10 @@ class Checks:
                     owners[partition] = process.core.member_id
 
     def _counts(self, process: "Process") -> bool:
-        """Return whether a process is entitled to believe what it believes.
+        """Return whether the belief of a process counts.
 
-        Not one whose lease is over (it does not hand out records then), and not one that was
-        fenced by a newer incarnation or for holding on, and does not know yet.
+        It does not count for a process whose lease is over (it returns no records then), nor for
+        one that was fenced by a newer incarnation or for a late revocation, and does not know yet.
         """
         core = process.core
         return core.may_process(process.now) and core.member_id not in self._fenced_in_spite
@@ -263,14 +263,14 @@ class Checks:
     # At the end.
 
     def converged(self) -> None:
-        """Check that everybody has its share and knows it."""
+        """Check that every member has its share and knows it."""
         image = self.world.image
         group = image.groups["billing"]
         if group.state != "stable":
             raise ViolationError(f"the group is {group.state}")
         living = {process.core.member_id: process for process in self.world.living}
         if living.keys() != group.members.keys():
-            raise ViolationError(f"members are {list(group.members)}, living are {list(living)}")
+            raise ViolationError(f"members are {list(group.members)}, live ones are {list(living)}")
         owned = sorted(
             (partition.topic_id, partition.partition)
             for process in living.values()
@@ -291,6 +291,6 @@ class Checks:
             raise ViolationError(f"{len(owned)} partitions are owned of {len(there)}")
         for process in living.values():
             if process.core.owned != process.working:
-                raise ViolationError("a process works on something else than it owns")
+                raise ViolationError("a process works on partitions that it does not own")
             if not process.core.may_process(process.now):
                 raise ViolationError("a process may not work")

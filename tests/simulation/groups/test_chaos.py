@@ -1,4 +1,4 @@
-"""Members and coordinator together, with faults and without.
+"""Tests of members and coordinator together, with and without faults.
 
 Many more runs: `make swarm KIND=groups`.
 """
@@ -9,19 +9,19 @@ from tests.simulation.groups.chaos import ping_pong, quiet, run
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_in_a_good_world_a_group_settles_after_each_change(seed: int) -> None:
+def test_without_faults_a_group_settles_after_each_change(seed: int) -> None:
     quiet(seed)
 
 
 @pytest.mark.invariant("I76", "I77")
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_happens_a_partition_has_one_owner_and_offsets_never_fall(seed: int) -> None:
+def test_under_faults_a_partition_has_one_owner_and_offsets_never_fall(seed: int) -> None:
     run(seed)
 
 
 @pytest.mark.invariant("I76", "I77")
 @pytest.mark.parametrize("seed", range(3))
-def test_old_messages_do_no_harm_while_partitions_go_to_and_fro(seed: int) -> None:
+def test_old_messages_are_harmless_while_partitions_move(seed: int) -> None:
     ping_pong(seed)
 
 

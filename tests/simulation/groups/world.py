@@ -1,8 +1,8 @@
-"""Members and a coordinator in a toy world: client cores against the server core.
+"""Toy world of consumer group members and a coordinator: client cores against the server core.
 
-Time is a number, the network is a queue of events in which messages are delayed, lost, repeated
-and overtaken, processes crash, stand still and are started anew, and the coordinator is replaced by
-one that knows only what was committed. Everything follows from a seed. `checks.Checks` watches.
+Time is a number, and the network is a queue of events. Messages are delayed, lost, repeated and
+overtaken. Processes crash, pause and restart, and a new coordinator replaces the old one with
+committed records only. Everything follows from a seed. `checks.Checks` observes.
 """
 
 import heapq
@@ -46,17 +46,17 @@ LOG_END = 1 << 40
 
 @dataclass(frozen=True)
 class Faults:
-    """How bad the world is."""
+    """Rates of faults."""
 
     loss: float = 0.0
-    """Part of messages that are lost, each way."""
+    """Fraction of messages that are lost, each way."""
     repeats: float = 0.0
-    """Part of requests that arrive a second time, later."""
+    """Fraction of requests that arrive a second time, later."""
     returns: float = 0.0
-    """Part of the old heartbeats and commits that turn up again in the worst moment: when what
-    they speak of has come back to their member."""
+    """Fraction of the old heartbeats and commits that reappear at the worst moment: when their
+    partitions have come back to their member."""
     delay_ms: int = 20
-    """Longest usual delay of a message; some take a thousand times as long where there is loss."""
+    """Longest usual delay of a message, in ms; with loss some take a thousand times as long."""
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Entry:
 
 @final
 class Process:
-    """One consumer: a member core and an application that does some work."""
+    """One consumer: a member core and an application that processes records."""
 
     def __init__(self, world: "World", settings: MemberSettings, topics: list[str]) -> None:
         self.world = world
@@ -78,20 +78,20 @@ class Process:
         self.is_alive = True
         self.standstill_end_ms = 0
         self.commit_chance = 0.3
-        """Of committing after each bit of work."""
+        """Probability of a commit after each piece of work."""
         self.fickleness = 0.0
-        """Chance of wanting something else just when a partition was let go of."""
-        self.let_go_ms: tuple[int, int] = (0, 500)
-        """How long the application takes to finish with a partition."""
+        """Probability of a new subscription just when a partition was revoked."""
+        self.revocation_ms: tuple[int, int] = (0, 500)
+        """Range of the time that the application takes to finish with a partition, in ms."""
         self.changed_ms = 0
-        """When it heard of an assignment, or released a partition, last."""
+        """Time of the last new assignment or revocation, in ms."""
         self.working: set[GroupPartition] = set()
-        """What the application reads, whatever its core believes."""
+        """Partitions that the application reads, whatever its core believes."""
         self.positions: dict[GroupPartition, int] = {}
         self.old_heartbeat: HeartbeatDue | None = None
-        """The last one that said what is owned."""
+        """The last heartbeat that reported owned partitions."""
         self.old_commits: dict[GroupPartition, tuple[CommitOffsetsRequest, int]] = {}
-        """The last commits of partitions that were let go of."""
+        """The last commits of partitions that were revoked."""
         world.after(0, self.step)
         if not world.is_idle:
             world.after(100, self.work)
@@ -101,7 +101,7 @@ class Process:
         return self.world.now_ms / 1000
 
     def when_awake(self, do: Callable[[], None]) -> None:
-        """Do something now, or at the end of the standstill, or never."""
+        """Act now, or at the end of a pause, or never."""
         if not self.is_alive:
             return
         wait_ms = self.standstill_end_ms - self.world.now_ms
@@ -112,7 +112,7 @@ class Process:
             self.world.check()
 
     def step(self) -> None:
-        """Send a heartbeat when one is due, and look again soon."""
+        """Send a heartbeat when one is due, and check again soon."""
         if self.core.is_over or not self.is_alive:
             return
         if self.now >= self.core.next_heartbeat_at():
@@ -122,12 +122,12 @@ class Process:
     def send_heartbeat(self) -> None:
         heartbeat = self.core.next_heartbeat(self.now)
         if heartbeat is not None:
-            self.world.after(10_000, lambda: self.give_up(heartbeat))
+            self.world.after(10_000, lambda: self.time_out(heartbeat))
             if heartbeat.request.owned is not None:
                 self.old_heartbeat = heartbeat
             self.world.to_coordinator(lambda: self.world.serve_heartbeat(self, heartbeat))
 
-    def give_up(self, heartbeat: HeartbeatDue) -> None:
+    def time_out(self, heartbeat: HeartbeatDue) -> None:
         error = ConnectionLostError("no answer in time")
         self.when_awake(lambda: self.carry_out(self.core.failed(heartbeat.number, error, self.now)))
 
@@ -164,13 +164,13 @@ class Process:
                     self.world.checks.stopped(self, effect.error)
 
     def return_old_heartbeat(self) -> None:
-        """Let an old heartbeat turn up again, now that partitions are to be let go of."""
+        """Repeat an old heartbeat, now that partitions are to be revoked."""
         old = self.old_heartbeat
         if old is not None and self.world.random.random() < self.world.faults.returns:
             self.world.after(1, lambda: self.world.serve_heartbeat(self, old))
 
     def return_old_commits(self, partitions: Sequence[GroupPartition]) -> None:
-        """Let old commits turn up again, now that their partitions have come back."""
+        """Repeat old commits, now that their partitions have come back."""
         for one in partitions:
             if one in self.old_commits and self.world.random.random() < self.world.faults.returns:
                 request, made_ms = self.old_commits.pop(one)
@@ -178,13 +178,13 @@ class Process:
 
     def finish_later(self, partition: GroupPartition) -> None:
         member_id = self.core.member_id
-        delay_ms = self.world.random.randint(*self.let_go_ms)
+        delay_ms = self.world.random.randint(*self.revocation_ms)
         self.world.after(
             delay_ms, lambda: self.when_awake(lambda: self.finish(partition, member_id))
         )
 
     def finish(self, partition: GroupPartition, member_id: str) -> None:
-        """Commit and let go of a partition, if the membership is still the same."""
+        """Commit and revoke a partition, if the membership is still the same."""
         if self.core.member_id != member_id:
             return
         if partition in self.positions:
@@ -198,7 +198,7 @@ class Process:
             self.core.subscribe(Subscription(sorted(self.world.topics) + more), self.now)
 
     def fetch_position(self, partition: GroupPartition) -> None:
-        """Ask for the committed offset until there is an answer."""
+        """Fetch the committed offset until there is a reply."""
         member_id = self.core.member_id
 
         def answered(offset: int) -> None:
@@ -222,7 +222,7 @@ class Process:
         ask()
 
     def work(self) -> None:
-        """Read a bit of what may be read, and commit now and then."""
+        """Read some records of readable partitions, and commit now and then."""
         if not self.is_alive or self.core.is_over:
             return
 
@@ -257,10 +257,10 @@ class Process:
 
 @final
 class World:
-    """Everything there is."""
+    """The members, the coordinator and the network."""
 
     def __init__(self, seed: int, topics: dict[str, int], *, is_idle: bool = False) -> None:
-        """Begin without members; in an idle world nobody reads, and owners are not checked."""
+        """Begin without members; an idle world has no readers and no check of owners."""
         self.random = Random(seed)
         self.is_idle = is_idle
         self.now_ms = 0
@@ -276,20 +276,20 @@ class World:
         self.processes: list[Process] = []
         self.checks = Checks(self)
         self.listeners: list[Callable[[GroupRecord], None]] = []
-        """Told of every record that is committed."""
+        """Callbacks for every committed record."""
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._event_count = 0
         self.image = ConsumerGroups()
-        """What is committed."""
+        """The committed state."""
         self.saved = msgspec.msgpack.encode(self.image.snapshot())
         self.behind: list[GroupRecord] = []
-        """Committed since the snapshot."""
+        """Records committed since the snapshot."""
         self.pending: list[Entry] = []
         self.leading: GroupManager | None = GroupManager(ConsumerGroups(), 0)
         self.term = 1
         self.after(100, self.tick)
 
-    # Time and the network.
+    # Time and network.
 
     def after(self, delay_ms: int, do: Callable[[], None]) -> None:
         self._event_count += 1
@@ -369,7 +369,7 @@ class World:
     def propose(
         self, records: Sequence[GroupRecord], reply: Callable[[], None] | None = None
     ) -> None:
-        """Have records committed soon, and send a reply when all so far are."""
+        """Commit records soon, and send a reply when all records so far are committed."""
         if records:
             check_decodes_to_itself(records)
             self.checks.proposed(records)
@@ -402,7 +402,7 @@ class World:
             self.behind.clear()
 
     def fail_over(self, pause_ms: int) -> None:
-        """Lose the coordinator and some of what was not committed; another one begins later."""
+        """Lose the coordinator and some uncommitted records; another one starts later."""
         self.term += 1
         self.leading = None
         surviving = self.pending[: self.random.randint(0, len(self.pending))]

@@ -1,7 +1,7 @@
-"""What random runs of a replicated partition seldom come to: faults at the worst moment.
+"""Aimed faults: cases that random runs of a replicated partition seldom reach.
 
-At the end of a run a leader asks for all that have caught up; then no answer comes, or somebody
-who was asked for is not the one any more who had caught up. Only then everybody runs.
+At the end of a run a leader proposes all replicas that have caught up for the ISR. Then no reply
+comes, or a proposed replica loses its state. Only then all replicas recover.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,10 +14,10 @@ from tidelog.isr.followers import JOINING_HOLD_MS
 
 
 class AimedPartition(ReplicatedPartition):
-    """A replicated partition that is hit where it hurts before it heals."""
+    """A replicated partition with a fault at the worst moment before it heals."""
 
     def heal(self, random: Random) -> None:
-        """Ask, hit, and go on with those who are left; then let everybody run."""
+        """Propose, strike, and continue with the remaining replicas; then recover all replicas."""
         self._is_hard = False
         for node in NODES:
             if not self.cluster.broker(node).is_shutting_down:
@@ -30,13 +30,13 @@ class AimedPartition(ReplicatedPartition):
         super().heal(random)
 
     def _die(self, random: Random) -> None:
-        """Who would join is gone for good, and nobody knows whether it was let in."""
+        """The joining replica never comes back, and the leader does not know whether it joined."""
         for node, _ in self._ask_in_vain(random):
             self.of(node).is_running = False
             self.cluster.fence(node)
 
     def _stand_still(self, random: Random) -> None:
-        """Who would join stands still while the leader goes on, and is let in late."""
+        """The joining replica pauses while the leader continues, and joins late."""
         late = self._ask_in_vain(random)
         for node, _ in late:
             self.of(node).is_running = False
@@ -44,7 +44,7 @@ class AimedPartition(ReplicatedPartition):
         self._arrive(late, random)
 
     def _be_fenced(self, random: Random) -> None:
-        """As before, but who would join is thought dead until the leader has settled it."""
+        """As before, but the joining replica is fenced until the leader has settled the change."""
         late = self._ask_in_vain(random)
         for node, _ in late:
             self.of(node).is_running = False
@@ -57,7 +57,7 @@ class AimedPartition(ReplicatedPartition):
         self._arrive(late, random)
 
     def _lose_disks(self, random: Random) -> None:
-        """Who would join begins anew with an empty disk, and its leader has heard of that."""
+        """The joining replica restarts with an empty disk, and its leader has learned of that."""
         for node in self._outsiders():
             replica = self.of(node)
             replica.is_running = False
@@ -69,7 +69,7 @@ class AimedPartition(ReplicatedPartition):
         self._all_act((self.learn, self.ask, self.deliver), random)
 
     def _ask_in_vain(self, random: Random) -> list[tuple[int, AlterPartitions]]:
-        """Have leaders ask, and hear no answer; return who would join, with what was asked."""
+        """Send proposals without a reply; return the joining replicas and the commands."""
         self._all_act((self.ask,), random)
         asked: list[tuple[int, AlterPartitions]] = []
         for _, command in self.under_way:
@@ -86,7 +86,7 @@ class AimedPartition(ReplicatedPartition):
         return {*partition.replicas} - {*partition.in_sync_replicas}
 
     def _write(self, random: Random) -> None:
-        """Append more, and give the leader time to forget who was about to join."""
+        """Append more, and give the leader time to forget the joining replica."""
         self.now_ms += 2 * JOINING_HOLD_MS
         self._all_act((self.produce, *[self.flush, self.fetch] * 2), random)
 
@@ -97,7 +97,7 @@ class AimedPartition(ReplicatedPartition):
             self.check()
 
     def _go_on(self, random: Random) -> None:
-        """What those have who are left must come to be committed."""
+        """The records of the remaining replicas must become committed."""
         acts = (self.learn, self.produce, self.flush, self.fetch, self.ask, self.deliver)
         for _ in range(12):
             self.now_ms += LAG_MAX_MS // 4
@@ -111,7 +111,7 @@ class AimedPartition(ReplicatedPartition):
         assert leader is not None
         if leader.replicas.has_enough:
             is_all = leader.high_watermark == len(replica.log)
-            assert is_all, "somebody is waited for who does not come back"
+            assert is_all, "the leader waits for a replica that does not come back"
             self.counts["without the dead"] = self.counts.get("without the dead", 0) + 1
 
     def _all_act(self, acts: Iterable[Callable[[int, Random], None]], random: Random) -> None:
@@ -123,7 +123,7 @@ class AimedPartition(ReplicatedPartition):
 
 
 def replicate_aimed(seed: int) -> dict[str, int]:
-    """Do the run of a seed; return what happened in it."""
+    """Execute the run of a seed; return counts of its events."""
     partition = replicate(seed, kind=AimedPartition)
     assert isinstance(partition, AimedPartition)
     return partition.counts

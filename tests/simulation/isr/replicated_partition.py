@@ -1,10 +1,9 @@
 """One partition on four brokers, replicated by the real cores under a real cluster's metadata.
 
-As `tests.simulation.metadata.replicas`, which it extends; but who is in sync, what is committed and
-where logs part is decided by `isr`. Every word between brokers takes its time, and may be lost, or
-heard after later ones. What counts besides: nobody ever shows what was not committed, no leader
-wants a replica in sync of which it heard last that it is damaged, and what a damaged replica is
-repaired with is what was there.
+It extends `tests.simulation.metadata.replicas`; but `isr` decides the ISR, the high watermark and
+the truncation of logs. Every message between brokers takes time, and may be lost or overtaken.
+Further invariants: no replica shows uncommitted records. No leader proposes a replica for the ISR
+whose last report was damage. A damaged replica is repaired with the original records.
 """
 
 from collections.abc import Sequence
@@ -49,7 +48,7 @@ class LiveReplica(Replica):
     leader: PartitionLeader | None = None
     follower: PartitionFollower | None = None
     brokers: dict[int, BrokerStatus] = field(default_factory=dict[int, BrokerStatus])
-    """As it knows them."""
+    """States of the brokers, as this broker knows them."""
 
     def shape(self) -> LogShape:
         return LogShape(0, len(self.log), self.epochs)
@@ -75,7 +74,7 @@ class LiveReplica(Replica):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A fetch, or only a report of what is durable."""
+    """A fetch, or only a report of the durable end."""
 
     node: int
     broker_epoch: int
@@ -89,7 +88,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a leader said to a fetch."""
+    """A leader's reply to a fetch."""
 
     question: Question
     answer: LeaderAnswer
@@ -97,27 +96,28 @@ class Answer:
 
 
 class ReplicatedPartition(Replication):
-    """The cores, and what passes between them."""
+    """The cores, and the messages between them."""
 
     actions = (*CHOICES, *["carry"] * 4, "produce carelessly", "lose memory")
     now_ms: int = 0
     _slowness = 0.0
-    """How often a follower does not get to sync its log when it is asked to."""
+    """Probability that a follower skips a sync of its log."""
     _rashness = 0.0
-    """How often unsynced records are lost at the moment when there are some."""
+    """Probability that unsynced records are lost as soon as there are some."""
 
     def __init__(self, durability: str) -> None:
-        """Begin with three replicas that are in sync and empty."""
+        """Begin with three in-sync replicas without records."""
         self.talk: list[Question | Answer] = []
         self._isr_changes: dict[int, tuple[PartitionLeader, IsrChange]] = {}
         self._knew_more: set[int] = set()
-        """Brokers that know as committed what the only replica in memory has lost since."""
+        """Brokers that know committed records which the only replica in memory has lost since."""
         self._heard: dict[PartitionLeader, dict[int, tuple[int, bool]]] = {}
-        """What each leader heard last of its followers: broker epoch, and whether it is whole."""
+        """Last report of each follower to each leader: broker epoch, and whether it is
+        undamaged."""
         super().__init__(durability)
 
     def new_replica(self, log: list[Batch], durable_end: int, broker_epoch: int) -> Replica:
-        """Return a broker that finds out from its log alone where epochs begin."""
+        """Return a broker that derives leader epochs from its log."""
         replica = LiveReplica([], durable_end, broker_epoch=broker_epoch)
         replica.append(log)
         return replica
@@ -128,7 +128,7 @@ class ReplicatedPartition(Replication):
         return replica
 
     def step(self, random: Random) -> None:
-        """Let time pass, and one thing happen."""
+        """Advance the time, and execute one action."""
         if self.now_ms == 0:
             self._slowness = random.choice((0.0, 0.3, 0.8))
             self._rashness = random.choice((0.0, 0.1, 0.5))
@@ -136,26 +136,26 @@ class ReplicatedPartition(Replication):
         super().step(random)
 
     def check(self) -> None:
-        """Check besides that nothing is shown which may be lost."""
+        """Check in addition that no replica shows records that may be lost."""
         super().check()
         for node in NODES:
             replica = self.of(node)
             if not replica.is_running:
                 continue
             shown = replica.known_high_watermark()
-            assert shown <= len(replica.log), f"broker {node} shows what it does not have"
+            assert shown <= len(replica.log), f"broker {node} shows records that it does not have"
             is_committed = replica.log[:shown] == self.acknowledged[:shown]
             if is_committed:
                 self._knew_more.discard(node)
             assert is_committed or node in self._knew_more, (
-                f"broker {node} shows what is not committed"
+                f"broker {node} shows uncommitted records"
             )
 
     def _start(self, node: int, disk_id: str | None) -> None:
         before = len(self.acknowledged)
         super()._start(node, disk_id)
         if len(self.acknowledged) < before:
-            # The only replica has lost its memory, and others had seen what was in it.
+            # The only replica has lost its memory, and other brokers had seen its records.
             self._knew_more |= {
                 other
                 for other in NODES
@@ -206,7 +206,7 @@ class ReplicatedPartition(Replication):
         )
 
     def _advance(self, node: int) -> None:
-        """See what a leader has committed by now."""
+        """Update the committed records of a leader."""
         replica = self.of(node)
         if replica.leader is None:
             return
@@ -221,11 +221,11 @@ class ReplicatedPartition(Replication):
             self.acknowledged = committed
 
     def produce(self, node: int, random: Random) -> None:
-        """A leader gets records that all in sync must have, if enough are."""
+        """A leader gets records with acks=all, if enough replicas are in sync."""
         self._produce(node, Acks.ALL, random)
 
     def produce_carelessly(self, node: int, random: Random) -> None:
-        """A leader gets records of somebody who does not wait for others."""
+        """A leader gets records of a producer that does not wait for other replicas."""
         self._produce(node, Acks.LEADER, random)
 
     def _produce(self, node: int, acks: Acks, random: Random) -> None:
@@ -242,7 +242,7 @@ class ReplicatedPartition(Replication):
         self._advance(node)
 
     def flush(self, node: int, random: Random) -> None:
-        """A broker's log reaches its disk, and a follower says so."""
+        """A broker syncs its log, and a follower reports that."""
         replica = self.of(node)
         is_slow = self._is_hard and replica.leader is None and random.random() < self._slowness
         if not replica.is_running or is_slow:
@@ -252,7 +252,7 @@ class ReplicatedPartition(Replication):
         self._say(node, is_fetch=False)
 
     def lose_memory(self, node: int, random: Random) -> None:
-        """A process that has not written all to its disk ends, and the next one begins at once."""
+        """A process ends with unsynced records, and the next one begins at once."""
         del node
         unsafe = [
             node
@@ -271,7 +271,7 @@ class ReplicatedPartition(Replication):
         self.unfence(node, random)
 
     def fetch(self, node: int, random: Random) -> None:
-        """A follower asks its leader."""
+        """A follower fetches from its leader."""
         self._say(node, is_fetch=True)
         if not self._is_hard:
             while self.talk:
@@ -295,10 +295,10 @@ class ReplicatedPartition(Replication):
         self.talk.append(question)
 
     def carry(self, node: int, random: Random) -> None:
-        """Something that was said arrives, or is lost."""
+        """A message arrives, or is lost."""
         del node
         if self.talk:
-            # What was said late often arrives late; seldom it is overtaken, or lost.
+            # Late messages often arrive late; seldom they are overtaken, or lost.
             place = 0 if random.random() < 0.7 else random.randrange(len(self.talk))
             said = self.talk.pop(place)
             if random.random() < 0.95:
@@ -368,12 +368,12 @@ class ReplicatedPartition(Replication):
                 replica.append(said.batches)
                 follower.appended(said.answer, log_end_offset=len(replica.log))
             case Restart():
-                raise AssertionError("no log here begins later than another")
+                raise AssertionError("all logs here begin at the same offset")
             case Drop():
                 self.counts["dropped"] = self.counts.get("dropped", 0) + 1
 
     def ask(self, node: int, random: Random) -> None:
-        """A leader wants others to be in sync."""
+        """A leader proposes an ISR change."""
         del random
         self.now_ms += 0 if self._is_hard else 100
         replica = self.of(node)
@@ -385,12 +385,12 @@ class ReplicatedPartition(Replication):
         if change is not None:
             heard = self._heard.get(leader, {})
             for member, _ in change.in_sync_replicas:
-                assert heard.get(member, (0, True))[1], f"broker {member} is not whole"
+                assert heard.get(member, (0, True))[1], f"broker {member} is damaged"
             self.under_way.append((node, self._command(node, leader, change)))
             self._isr_changes[id(self.under_way[-1][1])] = (leader, change)
 
     def repair(self, node: int, random: Random) -> None:
-        """A follower mends its log with what its leader has."""
+        """A follower repairs its log with the records of its leader."""
         del random
         replica = self.of(node)
         follower = replica.follower
@@ -419,7 +419,7 @@ class ReplicatedPartition(Replication):
         return AlterPartitions(node, self.of(node).broker_epoch, [command])
 
     def deliver(self, node: int, random: Random) -> None:
-        """What a leader asked for arrives; perhaps late, twice, or without its answer."""
+        """A leader's proposal arrives; perhaps late, twice, or without a reply."""
         del node
         if not self.under_way:
             return
@@ -427,7 +427,7 @@ class ReplicatedPartition(Replication):
         sender, command = self.under_way[place]
         leader, change = self._isr_changes[id(command)]
         fate = random.random() if self._is_hard else 1.0
-        if fate < 0.1:  # The leader gives up on the answer, and the request is still on its way.
+        if fate < 0.1:  # The leader stops waiting for the reply; the request is still in flight.
             leader.on_isr_change_rejected(change, is_certain=False, now_ms=self.now_ms)
             return
         del self.under_way[place]

@@ -6,7 +6,7 @@ from tests.simulation.isr.aimed_faults import replicate_aimed
 
 
 @pytest.mark.invariant("I35", "I59", "I62")
-def test_in_random_runs_nothing_acknowledged_is_lost_and_nothing_else_is_shown() -> None:
+def test_random_runs_lose_no_acknowledged_record_and_show_no_uncommitted_one() -> None:
     counts: dict[str, int] = {}
     for seed in range(100):
         for name, count in replicate_aimed(seed).items():
@@ -18,7 +18,7 @@ def test_in_random_runs_nothing_acknowledged_is_lost_and_nothing_else_is_shown()
         "in sync changed",
         "repaired",
         "refused",
-        "rotten",
+        "corrupt",
         "truncated",
         "without the dead",
     }

@@ -1,8 +1,8 @@
-"""Blocking work that is carried out a piece at a time, as a simulation lets it.
+"""Blocking work, executed piece by piece under control of the simulation.
 
 The work runs in a thread of its own, because it is plain code that blocks deep inside of calls.
-The thread runs only while the simulation waits for it, so there is never more than one that
-runs, and nothing depends on the operating system's scheduler.
+The thread runs only while the simulation waits for it. So at most one thread runs, and nothing
+depends on the operating system's scheduler.
 """
 
 from collections.abc import Callable
@@ -17,23 +17,23 @@ _here = ThreadLocal()
 
 @final
 class BlockingCall:
-    """One piece of work, begun by `go_on`.
+    """One piece of work, started by `go_on`.
 
     Invariant: its thread waits whenever `go_on` does not.
     """
 
     def __init__(self, threads: "Threads", work: Callable[[], Any]) -> None:
-        """Carry out `work` in one of `threads`."""
+        """Execute `work` in one of `threads`."""
         self._threads = threads
         self._thread: _Thread | None = None
         self._work = work
         self._delay: float | None = None
         self._error: BaseException | None = None
         self.outcome: outcome.Outcome[Any] | None = None
-        """What came of the work; `None` before its end."""
+        """Outcome of the work; `None` before its end."""
 
     def go_on(self) -> float | None:
-        """Let the work go on until it blocks or ends; return for how long, `None` at the end."""
+        """Run the work until it blocks or ends; return the seconds that it blocks, or `None`."""
         assert current_blocking_call() is None, "a thread cannot wait for itself: ask the clock"
         if self._thread is None:
             self._thread = self._threads.take()
@@ -46,7 +46,7 @@ class BlockingCall:
         return self._delay
 
     def end(self, error: BaseException) -> None:
-        """Raise `error` wherever the work blocks, until it is at its end."""
+        """Raise `error` wherever the work blocks, until it ends."""
         self._error = error
         if self._thread is None:
             self.outcome = outcome.Error(error)
@@ -59,7 +59,7 @@ class BlockingCall:
         _here.call = None
 
     def block(self, delay: float) -> None:
-        """Called in the thread: wait for `delay` seconds of virtual time."""
+        """Wait for `delay` seconds of virtual time; called in the thread."""
         assert self._thread is not None
         self._delay = delay
         if self._error is None:
@@ -69,7 +69,7 @@ class BlockingCall:
 
 
 def current_blocking_call() -> BlockingCall | None:
-    """Return the work that is being carried out in this thread, `None` in the main one."""
+    """Return the work that this thread executes, `None` in the main thread."""
     call: BlockingCall | None = getattr(_here, "call", None)
     return call
 
@@ -116,11 +116,11 @@ class Threads:
     """Threads that wait for work; `close` ends them."""
 
     def __init__(self) -> None:
-        """Have none; they are started as they are needed."""
+        """Start without threads; they are started on demand."""
         self._idle: list[_Thread] = []
 
     def take(self) -> _Thread:
-        """Return a thread that does nothing."""
+        """Return an idle thread."""
         return self._idle.pop() if self._idle else _Thread()
 
     def give_back(self, thread: _Thread) -> None:
@@ -128,7 +128,7 @@ class Threads:
         self._idle.append(thread)
 
     def close(self) -> None:
-        """End all threads; none may be at work."""
+        """End all threads; all must be idle."""
         for thread in self._idle:
             thread.end()
         self._idle.clear()

@@ -1,6 +1,6 @@
-"""The machine of a broker, and who keeps the broker running on it.
+"""The machine of a broker, and the restarts of its process.
 
-All crashes go through here, so that the run history learns what each of them may take.
+All crashes go through here, so that the run history learns the records that each may lose.
 """
 
 from collections.abc import Mapping
@@ -27,16 +27,16 @@ _OFFLINE_MEAN_S = 0.5
 
 @final
 class BrokerHost:
-    """A broker's machine: it crashes when told to, and is started again."""
+    """A broker's machine, which restarts the broker after a crash."""
 
     def __init__(
         self, world: World, plan: Plan, run_history: RunHistory, *, sometimes: Sometimes
     ) -> None:
-        """Make the machine; `run` must run in a task of its own."""
+        """Create the machine; `run` must run in a task of its own."""
         self.node = world.add_node(HOST)
         self.crash_count = 0
         self.lost: dict[int, list[range]] = {}
-        """By partition: the offsets that crashes may have taken, and others may have got since."""
+        """By partition: offsets that crashes may have lost, and that were reused since."""
         self._world = world
         self._plan = plan
         self._run_history = run_history
@@ -62,30 +62,30 @@ class BrokerHost:
             await trio.sleep(self._random.expovariate(1 / self._plan.restart_mean_s))
 
     def kill(self) -> None:
-        """End the process; nothing happens when none runs."""
+        """Kill the process, if one runs."""
         if self.node.process is not None:
             self._crashed(may_lose=self._is_cache_wrong)
             self._run_history.held_up(inf)
             self.node.kill()
 
     def cut_power(self) -> None:
-        """End everything on the machine."""
+        """Cut the power of the machine."""
         self._crashed(may_lose=True)
         self._run_history.held_up(inf)
         self.node.cut_power()
         self._sometimes.cut(self.node.disk.survivals)
 
     def stop(self, *, cuts_power: bool) -> None:
-        """Ask the broker to stop in good order; the power may go as soon as it says it has."""
+        """Stop the broker cleanly; the power may be cut as soon as it has stopped."""
         self._cuts_after_stop = cuts_power
         self._stop_wanted.set()
 
     def keep_power(self) -> None:
-        """Cut no power after a stop any more."""
+        """Cancel a power cut after a stop."""
         self._cuts_after_stop = False
 
     def sync_failed(self) -> None:
-        """Take note that the page cache shows what never reached the disk."""
+        """Record that the page cache shows bytes that never reached the disk."""
         self._is_cache_wrong = True
 
     async def _serve(self, process: Process) -> None:
@@ -144,7 +144,7 @@ class BrokerHost:
             self._kill_later()
 
     def _kill_later(self) -> None:
-        """Have somebody notice that this process is of no use, unless it is gone by then."""
+        """Schedule a restart, as an operator would of a failed broker, unless it ends before."""
         process = self.node.process
 
         def kill() -> None:

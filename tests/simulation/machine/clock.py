@@ -1,9 +1,9 @@
-"""Virtual time, and what happens in it.
+"""Virtual time, and its events.
 
-trio asks its clock how long to sleep exactly when no task can run. The simulated clock takes that
-question for the news that the world is idle: it jumps to the next event or deadline, runs what is
-due, and answers that there is nothing to sleep for. Events are plain callbacks, so a packet on
-its way costs no task.
+trio asks its clock how long to sleep exactly when no task can run. For the simulated clock that
+question means that the world is idle. It jumps to the next event or deadline, runs the due
+callbacks, and answers that there is nothing to sleep for. Events are plain callbacks, so a packet
+in flight costs no task.
 """
 
 import heapq
@@ -22,10 +22,10 @@ from tests.simulation.machine.scheduler import (
 )
 
 TICK_S = 2.0**-20
-"""Delays that are drawn are multiples of this, so that sums of them are exact everywhere."""
+"""Unit of drawn delays in seconds, so that sums of them are exact on every machine."""
 
 EPOCH_MS = 1_700_000_000_000
-"""What an honest wall clock shows when a simulation begins."""
+"""Time of a correct wall clock at the beginning of a simulation, in ms."""
 
 
 def quantised(seconds: float) -> float:
@@ -35,12 +35,12 @@ def quantised(seconds: float) -> float:
 
 @final
 class DeadlockError(Exception):
-    """Every task waits, and nothing is left that could happen."""
+    """Every task waits, and no event is left."""
 
 
 @final
 class EventBudgetError(Exception):
-    """More happened than a healthy world has reason for: a storm of messages, or a busy loop."""
+    """More events than a healthy run has: a storm of messages, or a busy loop."""
 
 
 @final
@@ -51,17 +51,17 @@ class SimulatedClock(trio.abc.Clock):
     """
 
     def __init__(self, *, events_per_s_max: int) -> None:
-        """Stand at zero; more events and task steps in one second are a failure."""
+        """Start at zero; more events and task steps in one second are a failure."""
         self.now = 0.0
         """Seconds since the beginning."""
         self._events_per_s_max = events_per_s_max
         self._second_ends_at = 1.0
         self._event_count_max = events_per_s_max
-        """How many may have been counted before this second ends."""
+        """Maximum count of events at the end of this second."""
         self.event_count = 0
-        """Callbacks run and steps of tasks made so far."""
+        """Callbacks and task steps so far."""
         self.failure: BaseException | None = None
-        """What ended the run, `None` while all is well."""
+        """The error that ended the run, `None` while there is none."""
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._ticket = 0
         self._stop: Callable[[], None] | None = None
@@ -95,7 +95,7 @@ class SimulatedClock(trio.abc.Clock):
                 self._stop()
 
     def count_event(self) -> None:
-        """Spend a little of this second's budget."""
+        """Count an event towards this second's budget."""
         self.event_count += 1
         if self.event_count > self._event_count_max:
             self.fail(
@@ -117,14 +117,14 @@ class SimulatedClock(trio.abc.Clock):
         if self._stop is None:
             return 0.0
         if is_waiting_for_idle():
-            return 1.0  # trio wakes the task that waits for this moment, and sleeps not at all.
+            return 1.0  # trio wakes the task that waits for this moment, and does not sleep.
         while not has_runnable_tasks():
             if not self._pass_time(deadline):
                 break
         return 0.0
 
     def _pass_time(self, deadline: float) -> bool:
-        """Run what happens next; return whether it came before `deadline`."""
+        """Run the next event; return whether it came before `deadline`."""
         time = min(self._events[0][0], deadline) if self._events else deadline
         if time == inf:
             error = DeadlockError(
@@ -152,25 +152,25 @@ class SimulatedClock(trio.abc.Clock):
 
 @final
 class WallClock:
-    """The clock of one machine for the time of day: wrong by a little, and given to jumps."""
+    """The wall clock of one machine, with an error, drift and jumps."""
 
     def __init__(self, monotonic: Callable[[], float], *, skew_s: float = 0.0) -> None:
-        """Be `skew_s` ahead of the truth, which `monotonic` measures in seconds."""
+        """Start `skew_s` ahead of the true time, which `monotonic` measures in seconds."""
         self._monotonic = monotonic
         self._rate = 1.0
         self._anchor_s = monotonic()
         self._shown_s = self._anchor_s + skew_s
 
     def now_ms(self) -> int:
-        """Return Unix time in milliseconds, as this machine believes it to be."""
+        """Return Unix time in milliseconds on this machine."""
         return EPOCH_MS + floor(self._now_s() * 1000)
 
     def jump(self, seconds: float) -> None:
-        """Be set forward, or back, from one moment to the next."""
+        """Jump forward, or back."""
         self._shown_s, self._anchor_s = self._now_s() + seconds, self._monotonic()
 
     def drift(self, rate: float) -> None:
-        """Gain on the truth from now on, or lose: 1.01 is 1 % too fast."""
+        """Run at another rate from now on: 1.01 is 1 % too fast."""
         self.jump(0)
         self._rate = rate
 

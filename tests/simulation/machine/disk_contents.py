@@ -1,4 +1,4 @@
-"""Looking at a whole disk at once."""
+"""Snapshot of a whole disk."""
 
 from tidelog.logstore.disk.disk import Disk
 

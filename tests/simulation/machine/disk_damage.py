@@ -1,7 +1,7 @@
-"""Damage to files at rest: bits flip, files end too early or are gone, or are what they once were.
+"""Damage to files at rest: flipped bits, truncated, missing and stale files.
 
-The last is what a disk leaves that said that it has written and has not: every checksum in an
-earlier state of a file is right.
+A stale file is the result of a disk that acknowledges writes and loses them: every checksum in an
+earlier state of a file is correct.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,27 +13,27 @@ from tests.simulation.machine.file_tree import SECTOR_BYTES
 
 _WHOLE_FILES = 0.5
 _BITS_PER_FILE = 2
-"""As many as in Jepsen's tests of NATS, about."""
+"""Flipped bits per file; about as many as in Jepsen's tests of NATS."""
 
 
 class Damage(Enum):
-    """What can happen to a file."""
+    """Kinds of damage to a file."""
 
     BITS = "some of its bits are flipped"
-    SHORT = "it ends too early"
-    EMPTY = "nothing is in it"
-    GONE = "it is not there"
+    SHORT = "it is truncated"
+    EMPTY = "it is empty"
+    GONE = "it is missing"
 
 
 def damage_file(disk: FaultyDisk, path: str, damage: Damage, *, random: Random) -> None:
-    """Damage a file; one that is empty stays so, or goes."""
+    """Damage a file; an empty file stays empty, or is removed."""
     size = len(disk.durable_bytes(path))
     match damage:
         case Damage.BITS:
             for _ in range(_BITS_PER_FILE if size else 0):
                 disk.flip_bit(path, random.randrange(size), random.randrange(8))
         case Damage.SHORT:
-            # Mostly a few bytes, now and then nearly all.
+            # Mostly a few bytes, sometimes almost all.
             disk.cut_file(path, size - min(size, int((size + 1) ** random.random())))
         case Damage.EMPTY:
             disk.cut_file(path, 0)
@@ -42,14 +42,14 @@ def damage_file(disk: FaultyDisk, path: str, damage: Damage, *, random: Random) 
 
 
 def durable_state(disk: FaultyDisk, paths: Iterable[str]) -> dict[str, bytes]:
-    """Return what is surely on the disk of these files."""
+    """Return the durable bytes of these files."""
     return {path: disk.durable_bytes(path) for path in paths}
 
 
 def bring_back(disk: FaultyDisk, earlier: Mapping[str, bytes], random: Random) -> int:
-    """Have files that are still there be what they once were, wholly or in some of their sectors.
+    """Restore an earlier state of files that still exist, wholly or in some sectors.
 
-    Returns how many of them are another one now.
+    Returns the number of files that have changed.
     """
     changed_count = 0
     paths = set(disk.paths())

@@ -1,13 +1,12 @@
-"""A disk in memory that loses, tears, flips, fails and runs full, when it is told to.
+"""In-memory disk with injectable faults: lost and torn writes, bit flips, errors, no space.
 
-The seam of `logstore.disk.disk` over `tests.simulation.machine.file_tree`. A test that crashes
-goes on with
-another disk: `kill` returns what the next process sees, `power_cut` what the next boot of the
-machine sees. Both may be asked again, for another outcome of the same crash. The old disk, its
-files and its lock are dead from then on.
+It implements `logstore.disk.disk` on `tests.simulation.machine.file_tree`. A test that crashes
+continues with another disk: `kill` returns the disk that the next process sees, and `power_cut` the
+disk after the next boot of the machine. Both may be called again, for another outcome of the same
+crash. The old disk, its files and its lock are dead from then on.
 
-Deterministic: the same calls and the same `Random` give the same. Syncs may run in another thread
-while files and names change in this one.
+It is deterministic: the same calls and the same `Random` give the same results. Syncs may run in
+another thread while files and names change in this one.
 """
 
 import errno
@@ -39,12 +38,12 @@ _CHANGING_OPERATIONS = {
 }  # fmt: skip
 
 Call = tuple[str | int, ...]
-"""An operation, its path, and what else it was given: target, size, or position and length."""
+"""An operation, its path, and further arguments: target, size, or position and length."""
 
 
 @final
 class StaleHandleError(BaseException):
-    """The process that made this call is dead, so nothing in it may handle this."""
+    """The process that made this call is dead, so no handler in it may catch this."""
 
 
 @dataclass(slots=True)
@@ -61,14 +60,14 @@ class FaultyFile:
     """An open file of a `FaultyDisk`. `path` is the one it was opened by."""
 
     def __init__(self, disk: "FaultyDisk", path: str, inode: Inode) -> None:
-        """Only `FaultyDisk.open` makes one."""
+        """Create a file; only `FaultyDisk.open` does."""
         self.path = path
         self._disk = disk
         self._inode = inode
         self._is_closed = False
 
     def fileno(self) -> None:
-        """Return `None`: nothing here has a descriptor."""
+        """Return `None`: an in-memory file has no descriptor."""
 
     def size(self) -> int:
         """Return the length in bytes."""
@@ -81,12 +80,12 @@ class FaultyFile:
         return bytes(self._inode.cached[position : position + length])
 
     def is_cached(self, position: int, length: int) -> bool:
-        """Return whether no test has called this path cold."""
+        """Return whether no test has marked this path as cold."""
         self._disk.enter("is_cached", self.path, position, length)
         return self.path not in self._disk.cold_paths
 
     def write_at(self, position: int, pieces: Sequence[BytesLike]) -> None:
-        """See `disk.File`. On a full disk, as much is written as there is room for."""
+        """See `disk.File`. A full disk writes as many bytes as fit."""
         assert not self._is_closed, "write to a closed file"
         data = b"".join(pieces)
         self._disk.enter("write_at", self.path, position, len(data))
@@ -104,8 +103,8 @@ class FaultyFile:
         self._inode.change(Change(size))
 
     def sync(self) -> None:
-        """See `disk.File`. A failure forgets what was unsynced; see `Inode.fail_sync`."""
-        changes = self._inode.unsynced[:]  # Later ones are not promised, so they are not kept.
+        """See `disk.File`. A failure drops the unsynced changes; see `Inode.fail_sync`."""
+        changes = self._inode.unsynced[:]  # This sync does not cover later changes.
         try:
             self._disk.enter("sync", self.path)
         except OSError:
@@ -119,7 +118,7 @@ class FaultyFile:
         self._inode.drop_cache()
 
     def close(self) -> None:
-        """Allow no more changes; reads and syncs go on, as with `logstore.disk.os_disk.OsFile`."""
+        """Refuse changes; reads and syncs continue, as with `logstore.disk.os_disk.OsFile`."""
         self._disk.enter("close", self.path)
         self._is_closed = True
 
@@ -129,7 +128,7 @@ class FaultyLock:
     """The held lock of a `FaultyDisk`."""
 
     def __init__(self, disk: "FaultyDisk", path: str) -> None:
-        """Only `FaultyDisk.lock` makes one."""
+        """Create a lock; only `FaultyDisk.lock` does."""
         self._disk = disk
         self._path = path
 
@@ -141,39 +140,39 @@ class FaultyLock:
 
 @final
 class FaultyDisk:
-    """One process's view of a disk in memory, without faults until it is told of some."""
+    """One process's view of an in-memory disk, without faults until they are injected."""
 
     def __init__(self, *, root: str = "/faulty", capacity_bytes: int | None = None) -> None:
-        """Be empty, with room for `capacity_bytes` in all files together."""
+        """Start empty, with room for `capacity_bytes` in all files together."""
         self.root = root
         self.capacity_bytes = capacity_bytes
         """`None` for a disk that is never full; may be changed at any time."""
         self.calls: list[Call] = []
-        """All calls so far, also the failed ones."""
+        """All calls so far, including failed ones."""
         self.before_call: Callable[[str, str], None] | None = None
-        """Called with operation and path when a call is made and nothing has happened yet.
+        """Hook with operation and path of a call, before it takes effect.
 
-        If it raises an `OSError`, only that call fails. If it raises anything else, that is a
-        crash: nothing works any more, whatever the code under test still tries on its way out.
+        If it raises an `OSError`, only that call fails. If it raises any other exception, that is a
+        crash: every later call fails, whatever the code under test still tries.
         """
         self.failed_sync_random: Random | None = None
-        """Chooses what a sync that fails leaves on the disk; `None` for nothing."""
+        """Chooses the sectors that a failed sync leaves on the disk; `None` for none."""
         self.cold_paths: set[str] = set()
-        """Files opened by these paths say that nothing of them is cached."""
+        """Paths of files that report that none of their bytes is cached."""
         self.locked_paths: set[str] = set()
         self.survivals: dict[str, Survival] = {}
-        """What the power cut before this boot left of each file that had unsynced changes."""
+        """Survival of each file that had unsynced changes at the power cut before this boot."""
         self._tree = FileTree()
         self._failures: list[_Failure] = []
         self._is_dead = False
 
     def open(self, path: str, *, create: bool = False) -> FaultyFile:
-        """See `logstore.disk.disk.Disk`; recorded as `create` when it makes the file."""
+        """See `logstore.disk.disk.Disk`; recorded as `create` when it creates the file."""
         is_new = create and self._tree.get(path) is None
         self.enter("create" if is_new else "open", path)
         if is_new:
             self._require_room(path)
-        if create and self._tree.get(path) is None:  # Others may have made it meanwhile.
+        if create and self._tree.get(path) is None:  # Another call may have created it meanwhile.
             self._tree.change(Naming(*self._tree.parent(path), Inode()))
         return FaultyFile(self, path, self._inode(path))
 
@@ -238,7 +237,7 @@ class FaultyDisk:
         self._tree.sync(self._tree.directory(path), changes)
 
     def free_bytes(self) -> int:
-        """Return how many bytes can still be written."""
+        """Return the number of bytes that can still be written."""
         self.enter("free_bytes", "")
         return self.room_bytes()
 
@@ -257,7 +256,7 @@ class FaultyDisk:
 
     @property
     def changes(self) -> list[Call]:
-        """The calls on which durability rests: no reads, and `open` only where it created."""
+        """The calls that durability depends on: no reads, and `open` only where it created."""
         return [call for call in self.calls if call[0] in _CHANGING_OPERATIONS]
 
     def fail(
@@ -269,14 +268,14 @@ class FaultyDisk:
         nth: int = 1,
         count: int = 1,
     ) -> None:
-        """Let calls fail with an error: `count` of them, beginning with the `nth` from now on.
+        """Let `count` calls fail with an error, beginning with the `nth` from now on.
 
         Only calls of `operation`, and of `path` when it is given, are counted and fail.
         """
         self._failures.append(_Failure(operation, path, error_number, nth - 1, count))
 
     def durable_bytes(self, path: str) -> bytes:
-        """Return what of a file is surely on the disk, whatever its name is worth."""
+        """Return the durable bytes of a file, even if its name is not durable."""
         return bytes(self._inode(path).durable)
 
     def paths(self) -> list[str]:
@@ -289,11 +288,11 @@ class FaultyDisk:
         return set(directory.entries) | set(directory.durable)
 
     def visible_bytes(self, path: str) -> bytes:
-        """Return what processes see of a file, without a call that could fail."""
+        """Return the bytes of a file as processes see them, without a call that could fail."""
         return bytes(self._inode(path).cached)
 
     def damage(self, path: str, position: int, data: bytes) -> None:
-        """Put other bytes in the place of durable ones: rot, a stale or a misdirected sector."""
+        """Replace durable bytes, as bit rot, or as a stale or a misdirected sector."""
         inode = self._inode(path)
         assert position + len(data) <= len(inode.durable), "only durable bytes are at rest"
         Change(position, data).apply(inode.durable)
@@ -305,25 +304,25 @@ class FaultyDisk:
         self.damage(path, position, bytes([byte ^ 1 << bit]))
 
     def cut_file(self, path: str, size: int) -> None:
-        """Lose the end of a file, durable or not."""
+        """Truncate a file, durable or not."""
         inode = self._inode(path)
         inode.unsynced.clear()
         for image in inode.durable, inode.cached:
             resize(image, min(size, len(image)))
 
     def lose_file(self, path: str) -> None:
-        """Lose the name of a file, durable or not; who has it open still sees its bytes."""
+        """Remove the name of a file, durable or not; open handles still see its bytes."""
         self._tree.lose(path)
 
     def put_back(self, path: str, data: bytes) -> None:
-        """Have a file be what it once was, as if nothing had been written since."""
+        """Restore an earlier state of a file, as if it had not been written since."""
         inode = self._inode(path)
         inode.unsynced.clear()
         for image in inode.durable, inode.cached:
             image[:] = data
 
     def kill(self) -> "FaultyDisk":
-        """End the process; return the disk of the next one, with all that was written."""
+        """End the process; return the disk of the next one, with all written bytes."""
         self._is_dead = True
         successor = FaultyDisk(root=self.root, capacity_bytes=self.capacity_bytes)
         successor._tree = deepcopy(self._tree)
@@ -331,7 +330,7 @@ class FaultyDisk:
         return successor
 
     def power_cut(self, random: Random, *, are_names_in_order: bool = True) -> "FaultyDisk":
-        """End all; return the disk of the next boot, with one outcome for what was unsynced.
+        """Cut the power; return the disk of the next boot, with one outcome of unsynced changes.
 
         Unless names are in order, any changes of them survive.
         """
@@ -368,7 +367,7 @@ class FaultyDisk:
                     raise os_error(failure.error_number, path)
 
     def room_bytes(self) -> int:
-        """Return how many bytes files can still grow by."""
+        """Return the number of bytes that files can still grow by."""
         if self.capacity_bytes is None:
             return _UNLIMITED_BYTES
         used_bytes = sum(len(inode.cached) for _, inode in self._tree.files())

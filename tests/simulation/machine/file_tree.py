@@ -1,8 +1,8 @@
-"""Files and names in memory, each with what the disk surely holds beside what processes see.
+"""In-memory files and names, each with its durable state and the state that processes see.
 
-Pure: no clock, no I/O; randomness is handed in. The rules are those of POSIX and Linux and nothing
-beyond them: bytes are durable after a sync of their file, names after a sync of their directory.
-The rest may be lost, kept in part, or kept in another order.
+Pure: no clock, no I/O; randomness is an argument. The rules are exactly those of POSIX and Linux:
+bytes are durable after a sync of their file, names after a sync of their directory.
+Other changes may be lost, kept in part, or kept in another order.
 """
 
 import errno
@@ -18,7 +18,7 @@ SECTOR_BYTES = 512
 
 
 class Survival(Enum):
-    """What a power cut leaves of the unsynced changes of one file."""
+    """Outcome of a power cut for the unsynced changes of one file."""
 
     NOTHING = "all are lost"
     PREFIX = "the first few are kept, and the one after them in part"
@@ -33,7 +33,7 @@ class Change(NamedTuple):
     data: bytes | None = None
 
     def apply(self, image: bytearray) -> None:
-        """Do this to the bytes of a file."""
+        """Apply this change to the bytes of a file."""
         if self.data is None:
             resize(image, self.position)
         elif self.data:
@@ -41,11 +41,11 @@ class Change(NamedTuple):
             image[self.position : self.position + len(self.data)] = self.data
 
     def size_alone(self, size: int) -> "Change":
-        """Return what this does to the size of a file of `size` bytes."""
+        """Return the effect of this change on the size of a file of `size` bytes."""
         return self if self.data is None else Change(max(size, self.position + len(self.data)))
 
     def torn(self, random: Random) -> "Change":
-        """Return this with only the first bytes of its data."""
+        """Return this change with only the first bytes of its data."""
         if self.data is None:
             return self
         return Change(self.position, self.data[: random.randint(0, len(self.data))])
@@ -78,13 +78,13 @@ class Inode:
     """
 
     cached: bytearray = field(default_factory=bytearray)
-    """What reads see."""
+    """Bytes that reads see."""
     durable: bytearray = field(default_factory=bytearray)
-    """What is surely on the disk."""
+    """Bytes that are certainly on the disk."""
     unsynced: list[Change] = field(default_factory=list[Change])
 
     def __deepcopy__(self, _: object) -> "Inode":
-        # Changes never change, so they are shared; there are many.
+        # Changes are immutable, so they are shared; there are many.
         return Inode(self.cached[:], self.durable[:], self.unsynced[:])
 
     def change(self, change: Change) -> None:
@@ -93,14 +93,14 @@ class Inode:
         self.unsynced.append(change)
 
     def sync(self, changes: Iterable[Change] | None = None) -> None:
-        """Make `changes` durable, or all; more may come in meanwhile, and go their own way."""
+        """Make `changes` durable, or all changes; others may arrive meanwhile."""
         for change in self._take(self.unsynced if changes is None else changes):
             change.apply(self.durable)
 
     def fail_sync(self, changes: Iterable[Change], random: Random | None = None) -> None:
-        """Do what Linux does: call the pages clean, go on showing them, still know the size.
+        """Behave like Linux: mark the pages clean, still show them, keep the size.
 
-        None of them is on the disk, or, with `random`, any sectors of them are.
+        None of the changes is on the disk, or, with `random`, any sectors of them are.
         """
         taken = self._take(changes)
         if random is not None:
@@ -119,13 +119,13 @@ class Inode:
             self.unsynced.insert(0, Change(len(self.cached)))
 
     def drop_cache(self) -> None:
-        """See what is on the disk, under the changes that are still to be synced."""
+        """Show the durable bytes, under the changes that are still to be synced."""
         self.cached[:] = self.durable
         for change in self.unsynced:
             change.apply(self.cached)
 
     def cut_power(self, random: Random) -> Survival | None:
-        """Become what is found afterwards; return `None` when all was durable."""
+        """Change to the state after a power cut; return `None` if all bytes were durable."""
         survival = random.choice(list(Survival)) if self.unsynced else None
         match survival:
             case Survival.PREFIX:
@@ -145,8 +145,8 @@ class Inode:
         return survival
 
     def _take(self, changes: Iterable[Change]) -> list[Change]:
-        """Take those of `changes` out of `unsynced` that are still there, and return them."""
-        wanted = {id(change) for change in changes}  # Equal ones are not the same.
+        """Remove and return the `changes` that are still in `unsynced`."""
+        wanted = {id(change) for change in changes}  # Equal changes are not identical.
         current = self.unsynced[:]
         self.unsynced[: len(current)] = [each for each in current if id(each) not in wanted]
         return [each for each in current if id(each) in wanted]
@@ -166,23 +166,23 @@ class Directory:
     """The names in a directory."""
 
     entries: "dict[str, Node]" = field(default_factory=dict[str, "Node"])
-    """What processes see."""
+    """Names that processes see."""
     durable: "dict[str, Node]" = field(default_factory=dict[str, "Node"])
-    """What is surely on the disk."""
+    """Names that are certainly on the disk."""
 
 
 Node = Inode | Directory
 
 
 class Naming(NamedTuple):
-    """One name in a directory comes to mean `node`, or nothing."""
+    """A name in a directory that is set to `node`, or removed."""
 
     directory: Directory
     name: str
     node: Node | None
 
     def apply(self, entries: dict[str, Node]) -> None:
-        """Do this to the names of the directory."""
+        """Apply this change to the names of the directory."""
         if self.node is None:
             entries.pop(self.name, None)
         else:
@@ -202,11 +202,11 @@ class FileTree:
     unsynced: list[Namings] = field(default_factory=list[Namings])
 
     def find(self, path: str) -> Node:
-        """Return what `path` names.
+        """Return the node at `path`.
 
         Raises:
-            FileNotFoundError: It names nothing.
-            NotADirectoryError: It goes through a file.
+            FileNotFoundError: There is no node.
+            NotADirectoryError: A parent is a file.
         """
         names = path.split("/") if path else []
         assert {"", ".", ".."}.isdisjoint(names), f"{path!r} escapes the root"
@@ -221,14 +221,14 @@ class FileTree:
         return node
 
     def get(self, path: str) -> Node | None:
-        """Return what `path` names, `None` when it names nothing."""
+        """Return the node at `path`, `None` if there is none."""
         try:
             return self.find(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def directory(self, path: str) -> Directory:
-        """Return the directory that `path` names; raises like `find`."""
+        """Return the directory at `path`; raises like `find`."""
         node = self.find(path)
         if isinstance(node, Inode):
             raise os_error(errno.ENOTDIR, path)
@@ -241,13 +241,13 @@ class FileTree:
         return self.directory(parent), name
 
     def change(self, *namings: Naming) -> None:
-        """Name, rename or forget; only `sync` makes it durable."""
+        """Set, rename or remove names; only `sync` makes that durable."""
         self.unsynced.append(namings)
         for naming in namings:
             naming.apply(naming.directory.entries)
 
     def lose(self, path: str) -> None:
-        """Have a name mean nothing, durably, whatever was to become of it."""
+        """Remove a name durably, whatever change of it is pending."""
         directory, name = self.parent(path)
         self.unsynced = [
             namings
@@ -258,11 +258,11 @@ class FileTree:
             entries.pop(name, None)
 
     def sync(self, directory: Directory, changes: Iterable[Namings]) -> None:
-        """Make those of `changes` durable that name in a directory, or on which these rest."""
+        """Make the `changes` in a directory durable, and all changes that these depend on."""
         directories = {directory}
         durable: list[Namings] = []
         unsynced: list[Namings] = []
-        wanted = {id(namings) for namings in changes}  # Equal ones are not the same.
+        wanted = {id(namings) for namings in changes}  # Equal changes are not identical.
         current = self.unsynced[:]
         for namings in reversed(current):
             touched = {naming.directory for naming in namings}
@@ -275,10 +275,10 @@ class FileTree:
         self.unsynced[: len(current)] = reversed(unsynced)
 
     def cut_power(self, random: Random, *, are_names_in_order: bool = True) -> dict[str, Survival]:
-        """Become what is found afterwards; return what happened to each unsynced file.
+        """Change to the state after a power cut; return the survival of each unsynced file.
 
-        A file system with a journal keeps the first few changes of the names in a directory; others
-        any of them: then they are not in order.
+        A journaling file system keeps the first few changes of the names in a directory. Other file
+        systems keep any of them: then they are not in order.
         """
         if are_names_in_order:
             _make_durable(self._surviving_names(random))
@@ -286,7 +286,7 @@ class FileTree:
             _make_durable(namings for namings in self.unsynced if random.getrandbits(1))
         self.unsynced.clear()
         directories = [self.root]
-        for directory in directories:  # It grows while we walk.
+        for directory in directories:  # It grows during the walk.
             directory.entries = dict(directory.durable)
             below = directory.entries.values()
             directories.extend(node for node in below if isinstance(node, Directory))
@@ -313,7 +313,7 @@ class FileTree:
     def files(self) -> Iterator[tuple[str, Inode]]:
         """Return all files with their paths, in an order that only the names determine."""
         directories = [("", self.root)]
-        for prefix, directory in directories:  # It grows while we walk.
+        for prefix, directory in directories:  # It grows during the walk.
             for name, node in sorted(directory.entries.items(), key=lambda entry: entry[0]):
                 if isinstance(node, Inode):
                     yield prefix + name, node

@@ -1,10 +1,10 @@
-"""Traps on the ways out of a simulation: real clock, entropy, sockets, files, threads, processes.
+"""Traps for access to the real world: clock, entropy, sockets, files, threads, processes.
 
-While they are set, whoever calls one of them gets an error that names the seam to use instead; but
-for threads that are none of the simulation's: those of a broker or a JVM that other tests share.
-Simulated code cannot have started them, as that is trapped as well.
-What was imported by name before escapes the traps, and so do methods of types that are made in C,
-as `datetime.now`; the linter forbids both, with the list of `banned-api` in `pyproject.toml`.
+While they are set, a caller of one of them gets an error that names the seam to use instead.
+Threads outside of the simulation are exempt: those of a broker or a JVM that other tests share.
+Simulated code cannot have started them, because that is trapped as well. Names that were imported
+before escape the traps, and so do methods of types that are written in C, like `datetime.now`; the
+linter forbids both, with the list of `banned-api` in `pyproject.toml`.
 """
 
 import builtins
@@ -36,7 +36,7 @@ class RealWorldError(BaseException):
 
 
 class _Exit(NamedTuple):
-    """Names of one object that lead out of the simulation."""
+    """Names of one object that give access to the real world."""
 
     owner: Any
     names: str
@@ -83,7 +83,7 @@ _EXITS = (
 
 
 def trapped_names() -> list[str]:
-    """Return the full name of everything that is trapped."""
+    """Return the full names of all traps."""
     return [f"{_full_name(exit_.owner)}.{name}" for exit_ in _EXITS for name in exit_.names.split()]
 
 
@@ -94,12 +94,12 @@ def _full_name(owner: Any) -> str:  # noqa: ANN401  (a module or a class)
 
 _MAY_LEAVE = frozenset(
     {
-        "importlib._bootstrap",  # runs what stands at the top of a module
+        "importlib._bootstrap",  # runs the top level of a module
         "linecache",  # reads the source, for tracebacks
-        "logging",  # stamps what it writes, which no code reads back
+        "logging",  # adds timestamps that no code reads back
     }
 )
-"""Modules that may, and whatever they call: nothing comes of it that simulated code could see."""
+"""Exempt modules and their callees: simulated code sees no effect of them."""
 
 _OUR_THREADS = "tests.simulation.machine.blocking_call"
 
@@ -109,11 +109,11 @@ class Guard:
     """The traps of one run, set once trio has started and lifted before it ends."""
 
     def __init__(self, on_leak: Callable[[BaseException], None]) -> None:
-        """Tell `on_leak` of every leak, should its error be swallowed."""
+        """Call `on_leak` for every leak, in case its error is swallowed."""
         self._on_leak = on_leak
         self._saved: list[tuple[Any, str, Any]] = []
         self._thread_id = threading.get_ident()
-        """The thread that simulates, beside those that carry out blocking calls for it."""
+        """The thread of the simulation, besides those of its blocking calls."""
 
     def set(self) -> None:
         """Set the traps."""
@@ -124,7 +124,7 @@ class Guard:
         self._replace(random.Random, "seed", self._trap_for_unseeded(random.Random.seed))
 
     def lift(self) -> None:
-        """Put everything back; lifting twice is allowed."""
+        """Remove the traps; a second call is allowed."""
         while self._saved:
             owner, name, original = self._saved.pop()
             setattr(owner, name, original)

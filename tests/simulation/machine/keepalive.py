@@ -1,8 +1,8 @@
-"""How the kernel notices that the other machine is gone, though nobody sends anything.
+"""TCP keep-alive: the kernel detects on an idle connection that the other machine is gone.
 
-As `wire.env.tcp` asks Linux to do it: after a minute of silence, six questions, ten seconds apart.
-While something that was sent has not arrived there are no questions; the kernel sends it again
-for a quarter of an hour.
+It uses the settings of `wire.env.tcp`: after a minute of silence, six probes, ten seconds apart.
+While sent data has not arrived the kernel sends no probes; it retransmits the data for a quarter of
+an hour.
 """
 
 import errno
@@ -21,7 +21,7 @@ _SENDING_MAX_S = 924.0
 
 @final
 class KeepAlive:
-    """The questions of one end of a connection.
+    """The probes of one end of a connection.
 
     Invariant: while the connection is good, one event is due.
     """
@@ -29,7 +29,7 @@ class KeepAlive:
     def __init__(
         self, clock: SimulatedClock, end: SimulatedStream, *, there: Link, back: Link
     ) -> None:
-        """Ask on behalf of `end`, from now on."""
+        """Start probes for `end`."""
         self._clock = clock
         self._end = end
         self._there = there

@@ -1,8 +1,8 @@
-"""The way from one host to another, and what travels on it.
+"""Simulated links between hosts, and packets on them.
 
-TCP below its surface: what applications see of a bad network is not lost packets but bytes that
-come later, because they had to be sent again, and connections that break. A partition holds
-bytes back; when it heals they flow at the next attempt of a sender that tries less and less often.
+They model TCP from below: applications see a bad network not as lost packets but as late bytes,
+because of retransmissions, and as broken connections. A partition holds bytes back; when it heals
+they flow at the next attempt of a sender with exponential backoff.
 """
 
 from collections import deque
@@ -16,22 +16,22 @@ from tests.simulation.machine.clock import SimulatedClock, quantised
 
 _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 3.2
-"""Linux goes to 120 s; a run that short would see nothing after a long partition."""
+"""Maximum retransmission timeout; Linux uses 120 s, after which a short run would end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkQuality:
-    """How a link treats what is sent over it."""
+    """Delays and losses of a link."""
 
     delay_min_s: float = 0.0001
     delay_mean_s: float = 0.0004
-    """Mean of the exponential part, on top of the least delay."""
+    """Mean of the exponential part of the delay, in seconds, on top of the minimum."""
     loss: float = 0.0
     """Probability that a segment is lost; it is sent again after 0.2 s, 0.4 s and so on."""
     split: float = 0.0
-    """Probability that what is sent at once comes in two pieces."""
+    """Probability that one send arrives in two pieces."""
     reset: float = 0.0
-    """Probability that a connection breaks when something is sent, in the midst of it."""
+    """Probability that a connection breaks in the middle of a send."""
     bytes_per_s: float = inf
 
 
@@ -49,14 +49,14 @@ class Receiver(Protocol):
 
 @final
 class Link:
-    """The way from one host to another; the way back is another link."""
+    """One direction between two hosts; the other direction is another link."""
 
     def __init__(
         self, clock: SimulatedClock, random: Random, quality: LinkQuality, *, receiver: Receiver
     ) -> None:
         """Lead to `receiver`."""
         self.quality = quality
-        """May be replaced at any time; what is under way is not changed by it."""
+        """May be replaced at any time; packets in flight are not changed."""
         self.random = random
         self._clock = clock
         self._receiver = receiver
@@ -66,36 +66,36 @@ class Link:
 
     @property
     def is_passable(self) -> bool:
-        """Whether anything arrives now."""
+        """Whether packets arrive now."""
         return self._receiver.is_on and not self._block_count
 
     def block(self) -> None:
-        """Let nothing through; partitions may overlap, so this is counted."""
+        """Block the link; partitions may overlap, so blocks are counted."""
         self._block_count += 1
 
     def unblock(self) -> None:
-        """Take back one `block`."""
+        """Undo one `block`."""
         assert self._block_count, "the link is not blocked"
         self._block_count -= 1
         self.recover()
 
     def stall(self, seconds: float) -> None:
-        """Let nothing arrive before so many seconds are over."""
+        """Delay all packets until so many seconds are over."""
         self._stalled_until = max(self._stalled_until, self._clock.now + quantised(seconds))
 
     def recover(self) -> None:
-        """Go on with what waits, if the link is passable again."""
+        """Resume waiting flows, if the link is passable again."""
         if self.is_passable:
             waiting, self._waiting = self._waiting, {}
             for flow in waiting:
                 flow.retry()
 
     def wait_until_passable(self, flow: "Flow") -> None:
-        """Have `flow.retry` called when the link is passable again."""
+        """Register `flow.retry` for the time when the link is passable again."""
         self._waiting[flow] = None
 
     def arrival(self, size: int) -> float:
-        """Return when `size` bytes that are sent now will be there."""
+        """Return the arrival time of `size` bytes that are sent now."""
         quality = self.quality
         delay = quality.delay_min_s + self.random.expovariate(1 / quality.delay_mean_s)
         retry_s = _RETRY_FIRST_S
@@ -106,7 +106,7 @@ class Link:
         return max(self._clock.now + quantised(delay), self._stalled_until)
 
     def carry(self, arrive: Callable[[], None]) -> None:
-        """Carry something that nobody sends again: if it cannot arrive, it is lost."""
+        """Carry a packet without retransmission: if it cannot arrive, it is lost."""
 
         def arrive_or_not() -> None:
             if self.is_passable:
@@ -117,7 +117,7 @@ class Link:
 
 @final
 class Flow:
-    """One direction of one connection: everything arrives in order, or nothing does any more.
+    """One direction of one connection: packets arrive in order, until the flow is dropped.
 
     Invariant: while `_packets` is not empty, either one event is due for the first of them, or
     the flow waits for its link.
@@ -130,28 +130,28 @@ class Flow:
         self._packets: deque[tuple[float, Callable[[], None]]] = deque()
         self._last_arrival = 0.0
         self.arrived_at = clock.now
-        """When something arrived the last time."""
+        """Time of the last arrival."""
 
     @property
     def waiting_since(self) -> float | None:
-        """When the first thing should have arrived that has not, `None` when all has."""
+        """Due time of the first packet that has not arrived, `None` if all have."""
         return self._packets[0][0] if self._packets else None
 
     def send(self, arrive: Callable[[], None], *, size: int = 0) -> None:
-        """Have `arrive` called at the other end, after all that was sent before."""
+        """Call `arrive` at the other end, after all earlier packets."""
         self._last_arrival = max(self._link.arrival(size), self._last_arrival)
         self._packets.append((self._last_arrival, arrive))
         if len(self._packets) == 1:
             self._clock.call_at(self._last_arrival, self._arrive)
 
     def retry(self) -> None:
-        """Go on after an interruption, when the sender tries the next time."""
+        """Resume after an interruption, at the sender's next attempt."""
         if self._packets:
             lost_at = self._packets[0][0]
             self._clock.call_at(_next_attempt(lost_at, self._clock.now), self._arrive)
 
     def drop_unsent(self) -> None:
-        """The sender is gone: nobody sends again what could not arrive."""
+        """Drop packets that could not arrive: the sender is gone and retransmits nothing."""
         if not self._link.is_passable:
             self._packets.clear()
 
@@ -169,7 +169,7 @@ class Flow:
 
 
 def _next_attempt(first: float, now: float) -> float:
-    """Return when something is sent again that was first sent in vain at `first`."""
+    """Return the next retransmission time of a packet that was first sent in vain at `first`."""
     attempt, wait = first, _RETRY_FIRST_S
     while attempt < now:
         attempt += quantised(wait)

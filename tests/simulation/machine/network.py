@@ -1,4 +1,4 @@
-"""The simulated network: hosts, the links between them, and what may go wrong there."""
+"""The simulated network: hosts, the links between them, and their faults."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ _PORT_MAX = 65_535
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
 _CONNECT_ATTEMPTS_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""How long Linux waits for an answer each time that it asks."""
+"""Timeouts of Linux for each SYN, in seconds."""
 
 
 @final
@@ -29,7 +29,7 @@ class Host:
     """A machine as the network sees it."""
 
     def __init__(self, name: str) -> None:
-        """Be on, and listen nowhere."""
+        """Start with power and without listeners."""
         self.name = name
         self.is_on = True
         self.listeners: dict[int, SimulatedListener] = {}
@@ -38,7 +38,7 @@ class Host:
         self._next_port = _EPHEMERAL_PORT_FIRST
 
     def free_port(self) -> int:
-        """Return a port that nobody listens on, another one each time."""
+        """Return an unused port, another one each time."""
         port = self._next_port
         self._next_port += 1
         if self._next_port > _PORT_MAX:
@@ -51,22 +51,22 @@ class SimulatedNetwork:
     """All hosts of a world, and the links between them."""
 
     def __init__(self, clock: SimulatedClock, streams: RandomStreams, trace: Trace) -> None:
-        """Have no hosts."""
+        """Start without hosts."""
         self.clock = clock
         self.trace = trace
         self.quality = LinkQuality()
-        """What new links between hosts are like."""
+        """Quality of new links between hosts."""
         self.window_bytes = 64 << 10
-        """How much a stream takes that the other side has not read; holds for new connections."""
+        """Maximum unread bytes of a stream; applies to new connections."""
         self.connection_count = 0
         self._random_streams = streams
         self._hosts: dict[str, Host] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._connections: dict[frozenset[str], list[tuple[SimulatedStream, SimulatedStream]]] = {}
-        """Both ends of each, by the two hosts that they are on."""
+        """Both ends of each connection, by its two hosts."""
 
     def add_host(self, name: str) -> Host:
-        """Return a new machine, reachable by everybody under this name."""
+        """Return a new machine, reachable from all hosts under this name."""
         assert name not in self._hosts, f"a second host {name}"
         self._hosts[name] = Host(name)
         return self._hosts[name]
@@ -75,7 +75,7 @@ class SimulatedNetwork:
         """Return the host of a name.
 
         Raises:
-            OSError: There is none.
+            OSError: There is no such host.
         """
         if name in _LOCAL_NAMES or name in _ANY_ADDRESS:
             return seen_from
@@ -84,7 +84,7 @@ class SimulatedNetwork:
         return self._hosts[name]
 
     def link(self, source: str, target: str) -> Link:
-        """Return the way from one host to another."""
+        """Return the link from one host to another."""
         key = (source, target)
         if key not in self._links:
             random = self._random_streams.stream(f"link {source}>{target}")
@@ -93,7 +93,7 @@ class SimulatedNetwork:
         return self._links[key]
 
     def set_quality(self, quality: LinkQuality) -> None:
-        """Make all links between hosts like this, the old ones too."""
+        """Set the quality of all links between hosts, including existing ones."""
         self.quality = quality
         for (source, target), link in self._links.items():
             if source != target:
@@ -102,7 +102,7 @@ class SimulatedNetwork:
     def partition(
         self, sources: Iterable[str], targets: Iterable[str], *, one_way: bool = False
     ) -> Callable[[], None]:
-        """Let nothing through from `sources` to `targets`, and back; return what heals it."""
+        """Block all links from `sources` to `targets`, and back; return the healing function."""
         ways = [(source, target) for source in sources for target in targets if source != target]
         if not one_way:
             ways += [(target, source) for source, target in ways]
@@ -120,7 +120,7 @@ class SimulatedNetwork:
         return heal
 
     def break_connections(self, one: str, other: str) -> int:
-        """Reset every connection between two hosts, as a middlebox does; return how many."""
+        """Reset every connection between two hosts, as a middlebox does; return their number."""
         broken = self._open_connections(frozenset((one, other)))
         for ends in broken:
             for end in ends:
@@ -128,7 +128,7 @@ class SimulatedNetwork:
         return len(broken)
 
     def power_changed(self, host: Host) -> None:
-        """Go on with what waits for a host to be on."""
+        """Resume flows that wait for the power of a host."""
         self.trace.note(host.name, "power is on" if host.is_on else "power is off")
         for (_, target), link in self._links.items():
             if target == host.name:
@@ -137,7 +137,7 @@ class SimulatedNetwork:
     def make_ends(
         self, client: tuple[Host, int], server: tuple[Host, int]
     ) -> tuple[SimulatedStream, SimulatedStream]:
-        """Return the two ends of a connection that is about to be made."""
+        """Return the two ends of a new connection."""
         self.connection_count += 1
         number = self.connection_count
         near = self._make_end(client, server, number)
@@ -179,7 +179,7 @@ class ProcessNetwork:
     def __init__(
         self, network: SimulatedNetwork, host: Host, check_alive: Callable[[], None]
     ) -> None:
-        """Be on `host`; `check_alive` raises when the process is dead."""
+        """Belong to `host`; `check_alive` raises when the process is dead."""
         self._network = network
         self._host = host
         self._check_alive = check_alive
@@ -219,7 +219,7 @@ class ProcessNetwork:
             await handshake.run()
             self._check_alive()
         except BaseException:
-            handshake.give_up()
+            handshake.cancel()
             raise
         if handshake.error is not None:
             raise handshake.error
@@ -227,7 +227,7 @@ class ProcessNetwork:
         return near
 
     def release(self) -> None:
-        """Close everything: the process has ended, and the kernel tidies up."""
+        """Close all sockets, as the kernel does after the end of the process."""
         for listener in list(self._listeners):
             listener.release()
         for stream in self._streams:
@@ -235,7 +235,7 @@ class ProcessNetwork:
         self._streams.clear()
 
     def vanish(self) -> None:
-        """Forget everything: the machine has lost its power."""
+        """Drop all sockets: the machine has lost its power."""
         for listener in self._listeners:
             listener.vanish()
         for stream in self._streams:
@@ -263,7 +263,7 @@ class ProcessNetwork:
 
 @final
 class _Handshake:
-    """How a connection is made: SYN there, SYN and ACK back, ACK there; each may be lost."""
+    """The handshake of a connection: SYN, SYN-ACK, ACK; each may be lost."""
 
     def __init__(
         self,
@@ -287,13 +287,13 @@ class _Handshake:
         self.error: OSError | None = None
 
     async def run(self) -> None:
-        """Return when the connection is made, or `error` says why not."""
+        """Return when the connection is made, or `error` has the reason of the failure."""
         self._trace.note(self._source.name, f"connects to {self._target.name}:{self._port}")
         self._ask()
         await self._answered.wait()
 
-    def give_up(self) -> None:
-        """Nobody waits any more; an answer that is under way finds nothing."""
+    def cancel(self) -> None:
+        """Cancel the wait; a reply in flight is dropped."""
         self._is_over = True
         self._near.vanish()
 
@@ -314,7 +314,7 @@ class _Handshake:
         )
         if listener is None or not is_for_others or not self._far.is_open:
             self._back.carry(self._refused)
-        elif self._listener is not None:  # Asked before; the answer was lost.
+        elif self._listener is not None:  # A repeated SYN; the SYN-ACK was lost.
             self._back.carry(self._accepted)
         elif listener.has_room:
             self._listener = listener

@@ -1,8 +1,8 @@
-"""A simulated machine: its disk, its clock, its place in the network, and one process at a time.
+"""A simulated machine: its disk, its clock, its host in the network, and one process at a time.
 
-A kill and a power cut are different things. A killed process leaves its kernel behind: what it
-wrote is in the page cache, what it sent is delivered, its connections are closed. A machine
-without power loses what was not synced, and nobody hears of it.
+A kill and a power cut are different. A killed process leaves its kernel running: its writes are in
+the page cache, its sent bytes are delivered, and its connections are closed. A machine without
+power loses unsynced bytes, and its peers get no packet from it.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tests.simulation.machine.process import Process, ProcessContext, Program
 from tests.simulation.machine.thread_pool import DiskSpeed, block_for_disk
 
 DiskWatcher = Callable[[str, str], None]
-"""Told of an operation and its path before anything of it happens; see `Node.disk_watcher`."""
+"""Receives an operation and its path before it takes effect; see `Node.disk_watcher`."""
 
 
 @final
@@ -31,15 +31,15 @@ class Node:
     def __init__(
         self, context: ProcessContext, nursery: trio.Nursery, name: str, *, skew_s: float = 0.0
     ) -> None:
-        """Be on, with an empty disk; `skew_s` is how far the wall clock is ahead."""
+        """Start with power and an empty disk; `skew_s` is the lead of the wall clock."""
         self.name = name
         self.wall_clock = WallClock(context.clock.current_time, skew_s=skew_s)
         self.disk_speed = DiskSpeed()
         self.disk_watcher: DiskWatcher | None = None
-        """For faults that are aimed. It may raise an `OSError`; to end the process, it asks the
-        clock to do that right away, which is before a thread's call has any effect."""
+        """Hook for aimed faults. It may raise an `OSError`; to end the process, it schedules that
+        on the clock at once, which is before a thread's call has any effect."""
         self.process: Process | None = None
-        """What runs here, `None` when nothing does."""
+        """The running process, `None` if there is none."""
         self.process_count = 0
         self._context = context
         self._nursery = nursery
@@ -51,11 +51,11 @@ class Node:
 
     @property
     def disk(self) -> FaultyDisk:
-        """The disk, as the process has it that runs, or as the next one will find it."""
+        """The disk, as the running process sees it, or as the next one will find it."""
         return self._disk
 
     def start(self, program: Program) -> Process:
-        """Start a process, after a start of the machine if it is off."""
+        """Start a process, after a boot of the machine if it is off."""
         assert self.process is None, f"{self.process} runs on {self.name} already"
         if not self._host.is_on:
             self._host.is_on = True
@@ -76,17 +76,17 @@ class Node:
         return process
 
     def kill(self) -> None:
-        """End the process at once, as SIGKILL does; nothing happens when none runs."""
+        """Kill the process, if one runs, as SIGKILL does."""
         if self.process is not None:
             self._note("is killed")
             self._end_process()
 
     def cut_power(self) -> None:
-        """End everything here at once; the machine is off until the next `start`."""
+        """Cut the power; the machine is off until the next `start`."""
         self._note("loses its power")
         process, self.process = self.process, None
         self._disk = self._disk.power_cut(self._power_random)
-        # Nothing is in the page cache any more; a file is when it has been read.
+        # The page cache is empty; a file is cached once it has been read.
         self._disk.cold_paths.update(contents(self._disk))
         self._host.is_on = False
         if process is not None:
@@ -95,18 +95,18 @@ class Node:
         self._note_disk()
 
     def pause(self, seconds: float) -> Callable[[], None]:
-        """Stop the process for a while, as SIGSTOP does; the kernel goes on.
+        """Stop the process for a while, as SIGSTOP does; the kernel continues.
 
-        Returns what ends it before its time; called twice, or too late, that does nothing.
+        Returns a function that ends the pause early; a second or a late call has no effect.
         """
         return self._hold(seconds, threads_too=True)
 
     def stall_loop(self, seconds: float) -> Callable[[], None]:
-        """Keep the loop from running for a while; threads go on. Returns what `pause` returns."""
+        """Keep the loop from running for a while; threads continue. Returns like `pause`."""
         return self._hold(seconds, threads_too=False)
 
     def stall_disk(self, seconds: float) -> None:
-        """Let no thread's call to the disk end for so long; 0 ends what was said before."""
+        """Stall all disk calls of threads for so long; 0 ends an earlier stall."""
         self._note(f"has a disk that stalls for {seconds:.3f} s")
         clock = self._context.clock
         self.disk_speed.stalled_until = clock.now + quantised(seconds)
@@ -118,7 +118,7 @@ class Node:
         self._disk = FaultyDisk(root=self._disk.root, capacity_bytes=self._disk.capacity_bytes)
 
     def fail_accepts(self, *, fail: bool) -> None:
-        """Let `accept` fail for want of file descriptors, or not any more."""
+        """Let `accept` fail for lack of file descriptors, or succeed again."""
         self._host.descriptors_are_gone = fail
 
     async def _run(self, process: Process, program: Program) -> None:
@@ -143,14 +143,14 @@ class Node:
         process.hold(threads_too=threads_too)
         is_held = True
 
-        def let_go() -> None:
+        def resume() -> None:
             nonlocal is_held
             if is_held:
                 is_held = False
-                process.let_go(threads_too=threads_too)
+                process.resume(threads_too=threads_too)
 
-        self._context.clock.call_later(seconds, let_go)
-        return let_go
+        self._context.clock.call_later(seconds, resume)
+        return resume
 
     def _before_disk_call(self, operation: str, path: str) -> None:
         if self.disk_watcher is not None:

@@ -1,7 +1,7 @@
-"""One simulated process: what it is given of the world, and how it ends.
+"""One simulated process: its access to the world, and its end.
 
-Whatever it holds of the world dies with it, before its tasks learn of that: `finally` blocks
-cannot write, flush or say goodbye, as those of a dead process cannot.
+When a process ends, its files and sockets die before its tasks notice: `finally` blocks cannot
+write, flush or close connections cleanly, like those of a real dead process.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +22,7 @@ from tests.simulation.trace import Trace
 from tidelog.wire.env.env import Env
 
 Observer = Callable[[str, str, Mapping[str, object]], None]
-"""Told of every event: the node's name, the event, its fields. May raise to end the run."""
+"""Receives every event: node name, event, fields. May raise to end the run."""
 
 
 _RARITY: Final = {
@@ -31,21 +31,21 @@ _RARITY: Final = {
     "snapshot early": 0.1,
     "journal snapshot early": 0.2,
 }
-"""How much more rarely these are taken: whoever does nothing else never gets anywhere."""
+"""Factors for sites that must fire rarely, because they would prevent all progress."""
 
 
 @final
 class BuggifySites:
-    """Which rare branches are taken in a run; see `wire.env.env.Buggify`."""
+    """The rare branches that are taken in a run; see `wire.env.env.Buggify`."""
 
     def __init__(self, streams: RandomStreams) -> None:
-        """Take none until the rates are set."""
+        """Take no branch until the rates are set."""
         self.site_rate = 0.0
         """Probability that a site is active in this run."""
         self.fire_rate = 0.0
         """Probability that an active site fires when it is asked."""
         self.on_fired: Callable[[str], None] | None = None
-        """Told the site of every branch that is taken."""
+        """Callback with the site of every branch that is taken."""
         self._streams = streams
         self._thresholds: dict[str, float] = {}
 
@@ -66,7 +66,7 @@ class BuggifySites:
 
 @dataclass(frozen=True, slots=True)
 class ProcessContext:
-    """What all processes of a world share."""
+    """Shared context of all processes of a world."""
 
     clock: SimulatedClock
     streams: RandomStreams
@@ -91,12 +91,12 @@ class Process:
         number: int,
         disk_speed: DiskSpeed,
     ) -> None:
-        """Be the process `number` on its node."""
+        """Create process `number` of its node."""
         streams, name = context.streams, f"{host.name}#{number}"
         self.name = name
         self.is_dead = False
         self.ended = trio.Event()
-        """Set when it has ended, by itself or by others."""
+        """Set when the process has ended, by itself or by a fault."""
         self._node_name = host.name
         self._context = context
         self._disk = disk
@@ -144,7 +144,7 @@ class Process:
             with self._scope:
                 await program(self)
         except BaseException:
-            # What a dead process still raises, nobody hears.
+            # Exceptions of a dead process have no effect.
             if not self.is_dead:
                 raise
 
@@ -161,15 +161,15 @@ class Process:
         self.ended.set()
 
     def hold(self, *, threads_too: bool) -> None:
-        """Let no task make a step, nor any thread go on if told so; calls are counted."""
+        """Stop all tasks, and all threads if told so; calls are counted."""
         self._hold_count += 1
         self._tasks.hold()
         if threads_too:
             self._stop_count += 1
             self._thread_pool.stop()
 
-    def let_go(self, *, threads_too: bool) -> None:
-        """Take back one `hold`."""
+    def resume(self, *, threads_too: bool) -> None:
+        """Undo one `hold`."""
         if self.is_dead:
             return
         self._hold_count -= 1
@@ -193,4 +193,4 @@ class Process:
 
 
 Program = Callable[[Process], Awaitable[None]]
-"""What runs in a process: a broker, or a client that only uses `env`."""
+"""The program of a process: a broker, or a client that only uses `env`."""

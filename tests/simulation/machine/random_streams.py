@@ -1,7 +1,7 @@
-"""Randomness by purpose: one seed, many streams that know nothing of each other.
+"""Independent random streams by purpose, from one seed.
 
-Pure: no clock, no I/O. One more draw for one purpose, or a fault that is taken out, changes the
-dice of no other purpose.
+Pure: no clock, no I/O. An additional draw for one purpose, or the removal of a fault, changes the
+numbers of no other purpose.
 """
 
 from random import Random
@@ -24,5 +24,5 @@ class RandomStreams:
         """Return the stream for `purpose`; ask once and keep it."""
         assert purpose not in self._purposes, f"a second stream for {purpose!r}"
         self._purposes[purpose] = None
-        # Text is hashed with SHA-512, and not by `hash`, which differs between processes.
+        # Text is hashed with SHA-512, because `hash` differs between processes.
         return Random(f"{self.seed}/{purpose}")

@@ -1,8 +1,8 @@
-"""The scheduler of trio, made deterministic, watched, and able to hold tasks back.
+"""Deterministic scheduler of trio, observed, and able to hold tasks back.
 
-The only module that uses names of trio which are not public: the switch and the dice of its
-scheduler (which Hypothesis uses too), its queue of runnable tasks, and the way by which it
-interrupts a task that waits. `test_scheduler.py` and `test_clock.py` fail when they change.
+This is the only module that uses private names of trio: the switch and the random numbers of its
+scheduler (which Hypothesis uses too), its queue of runnable tasks, and the way in which it
+interrupts a waiting task. `test_scheduler.py` and `test_clock.py` fail when they change.
 """
 
 # pyright: reportPrivateUsage=false
@@ -22,25 +22,25 @@ _tasks_of: "ContextVar[ProcessTasks | None]" = ContextVar("_tasks_of", default=N
 
 @final
 class ProcessTasks(trio.abc.Instrument):
-    """The tasks of one simulated process, which stop and go together.
+    """The tasks of one simulated process, which pause and resume together.
 
-    A task that is held back is like one that gets no processor: its deadlines pass and what it
-    waits for may come, and it finds all that when it goes on.
+    A task that is held back is like one without a processor: its deadlines pass and its events may
+    arrive, and it sees them when it resumes.
 
     Invariant: it is an instrument of the run just while tasks are held back.
     """
 
     def __init__(self) -> None:
-        """Have no tasks."""
+        """Start without tasks."""
         self._is_holding = False
         self._held: list[trio.lowlevel.Task] = []
 
     def adopt_this_task(self) -> None:
-        """Take in the task that makes this call, with those that it starts from now on."""
+        """Adopt the calling task, and all tasks that it starts from now on."""
         _tasks_of.set(self)
 
     def hold(self) -> None:
-        """Let no task make another step; one that is just being made is finished."""
+        """Hold all tasks; a step in progress is finished."""
         if self._is_holding:
             return
         self._is_holding = True
@@ -52,7 +52,7 @@ class ProcessTasks(trio.abc.Instrument):
             (self._held if self._has(task) else runnable).append(task)
 
     def release(self) -> None:
-        """Let all tasks go on."""
+        """Resume all tasks."""
         if self._is_holding:
             self._is_holding = False
             trio.lowlevel.remove_instrument(self)
@@ -70,14 +70,14 @@ class ProcessTasks(trio.abc.Instrument):
 
 
 class StepRecorder(Protocol):
-    """Takes note of what tasks do."""
+    """Records the steps of tasks."""
 
     def step(self, number: int) -> None:
-        """Task `number` makes a step."""
+        """Record a step of task `number`."""
         ...
 
     def spawned(self, number: int, name: str) -> None:
-        """Task `number` is there for the first time."""
+        """Record the first step of task `number`."""
         ...
 
 
@@ -86,7 +86,7 @@ class Scheduler(trio.abc.Instrument):
     """Numbers the tasks of a run and records every step."""
 
     def __init__(self, recorder: StepRecorder, on_step: Callable[[], None]) -> None:
-        """Tell `recorder` of every step, and then call `on_step`."""
+        """Call `recorder` for every step, and then `on_step`."""
         self._recorder = recorder
         self._on_step = on_step
         self._numbers: dict[trio.lowlevel.Task, int] = {}
@@ -140,7 +140,7 @@ def describe_waiting_tasks() -> str:
 
 
 def interrupt_waiting_tasks(error: BaseException) -> None:
-    """Raise `error` where tasks wait, however well they are shielded."""
+    """Raise `error` in all waiting tasks, even if they are shielded."""
 
     def raise_error() -> NoReturn:
         raise error
@@ -153,7 +153,7 @@ def interrupt_waiting_tasks(error: BaseException) -> None:
 def _all_tasks() -> list[trio.lowlevel.Task]:
     root = trio.lowlevel.current_root_task()
     tasks = [] if root is None else [root]
-    for task in tasks:  # It grows while we walk.
+    for task in tasks:  # It grows during the walk.
         for nursery in task.child_nurseries:
             tasks.extend(sorted(nursery.child_tasks, key=lambda task: task._counter))
     return [task for task in tasks if not task.name.startswith("<")]

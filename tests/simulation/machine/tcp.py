@@ -1,9 +1,9 @@
-"""One simulated TCP connection: bytes come in order, or the connection breaks.
+"""One simulated TCP connection: bytes arrive in order, or the connection breaks.
 
-Each end is two things in one, as with real sockets: what the application may do with it, and what
-the kernel does on its own, which goes on when the process is stopped and says goodbye when it is
-killed. The rules are Linux's: what was received can be read after a reset; closing with unread
-bytes resets; sending to an end that is closed brings a reset back.
+Each end is two things in one, as with real sockets: the application's view, and the kernel's
+behaviour, which continues when the process is paused and closes the connection when it is killed.
+The rules are Linux's: received bytes can be read after a reset; closing with unread bytes resets;
+sending to a closed end causes a reset.
 """
 
 import errno
@@ -22,28 +22,28 @@ from tidelog.wire.env.env import BytesLike, FileRegionSource
 from tidelog.wire.errors import ConnectionLostError
 
 BACKLOG_MAX = 1024
-"""Connections that wait to be accepted, at most; further ones are not answered."""
+"""Maximum connections that wait to be accepted; further ones get no reply."""
 
 Note = Callable[[str], None]
-"""Takes note of what happens on a connection."""
+"""Records an event of a connection."""
 
 
 class End(Enum):
-    """How far one end of a connection is."""
+    """State of one end of a connection."""
 
     OPEN = auto()
     CLOSED = auto()
     """The application has closed it, or the process is gone; the kernel answers with resets."""
     VANISHED = auto()
-    """The machine is gone; what comes finds nothing, and a reset comes back once it is on."""
+    """The machine is gone; packets are lost, and cause a reset once it is on again."""
 
 
 @final
 class Wait:
-    """At most one task that waits for something."""
+    """At most one task that waits for an event."""
 
     def __init__(self) -> None:
-        """Nobody waits yet."""
+        """Start without a waiting task."""
         self._task: trio.lowlevel.Task | None = None
 
     async def wait(self) -> None:
@@ -63,7 +63,7 @@ class Wait:
         await trio.lowlevel.wait_task_rescheduled(stop)
 
     def wake(self) -> None:
-        """Let the task that waits go on, if there is one."""
+        """Wake the waiting task, if there is one."""
         task, self._task = self._task, None
         if task is not None:
             trio.lowlevel.reschedule(task)
@@ -73,8 +73,8 @@ class Wait:
 class SimulatedStream:
     """One end of a connection; see `wire.env.env.Stream`.
 
-    Invariant: `_unread` counts the bytes which were sent and which the other application is not
-    known to have read; there are never more than the window.
+    Invariant: `_unread` counts the sent bytes that the other application is not known to have read;
+    they never exceed the window.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class SimulatedStream:
         window_bytes: int,
         note: Note,
     ) -> None:
-        """Send over `link`, by `flow`; `connect_ends` gives it its other end."""
+        """Send over `link`, by `flow`; `connect_ends` sets its other end."""
         self.local = local
         self.peer = f"{remote[0]}:{remote[1]}"
         self.other: SimulatedStream
         self.check_alive: Callable[[], None] = _nothing
-        """Called before everything that the application does; raises when its process is dead."""
+        """Called before every operation of the application; raises when its process is dead."""
         self._link = link
         self._flow = flow
         self._window_bytes = window_bytes
@@ -106,7 +106,7 @@ class SimulatedStream:
         self._reader = Wait()
         self._writer = Wait()
 
-    # What the application does.
+    # Operations of the application.
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
         """See `wire.env.env.Stream`."""
@@ -172,7 +172,7 @@ class SimulatedStream:
         self._check_open()
 
     def send_end(self) -> None:
-        """Say that nothing more will be sent; what the other end sends can still be read."""
+        """Close the sending direction; bytes of the other end can still be read."""
         self._check_open()
         self._finish()
 
@@ -181,7 +181,7 @@ class SimulatedStream:
         self.check_alive()
         self.release()
 
-    # What the kernel does.
+    # Operations of the kernel.
 
     @property
     def is_open(self) -> bool:
@@ -195,17 +195,17 @@ class SimulatedStream:
 
     @property
     def is_known(self) -> bool:
-        """Whether its machine remembers it."""
+        """Whether its machine still has its state."""
         return self._end is not End.VANISHED
 
     @property
     def heard_at(self) -> float:
-        """When something came from the other end the last time."""
+        """Time of the last packet from the other end."""
         return self.other._flow.arrived_at
 
     @property
     def unsent_since(self) -> float | None:
-        """Since when something should have arrived at the other end, `None` when all has."""
+        """Due time of the first packet that has not reached the other end, `None` if all have."""
         return self._flow.waiting_since
 
     def release(self) -> None:
@@ -221,24 +221,24 @@ class SimulatedStream:
         self._wake()
 
     def abort(self) -> None:
-        """Close without a goodbye: the other end is told that the connection is broken."""
+        """Close with a reset to the other end."""
         if self._end is End.OPEN:
             self._end = End.CLOSED
             self.send_reset()
             self._wake()
 
     def vanish(self) -> None:
-        """Be gone with the machine: the other end hears nothing."""
+        """Vanish with the machine: the other end gets no packet."""
         self._end = End.VANISHED
         self._flow.drop_unsent()
         self._wake()
 
     def confirm(self, arrive: Callable[[], None]) -> None:
-        """Say that the connection is made, before anything is sent."""
+        """Confirm the connection, before any data."""
         self._flow.send(arrive)
 
     def break_off(self, reason: str) -> None:
-        """Fail here, as if a reset had come."""
+        """Fail here, as after a reset."""
         if self._end is not End.OPEN or self._failure is not None:
             return
         self._note(f"broken: {reason}")
@@ -246,12 +246,12 @@ class SimulatedStream:
         self._wake()
 
     def send_reset(self) -> None:
-        """Tell the other end that there is nothing here (any more)."""
+        """Send a reset: there is no connection at this end (any more)."""
         self._note("reset")
         self._flow.send(partial(self.other.break_off, os.strerror(errno.ECONNRESET)))
 
     def arrived(self, data: bytes) -> None:
-        """Bytes from the other end have come."""
+        """Receive bytes from the other end."""
         if self._end is End.OPEN:
             self._received += data
             self._reader.wake()
@@ -259,7 +259,7 @@ class SimulatedStream:
             self.send_reset()
 
     def ended(self) -> None:
-        """The other end will send nothing more."""
+        """Receive the end of the other end's data."""
         if self._end is End.OPEN:
             self._has_other_ended = True
             self._reader.wake()
@@ -267,7 +267,7 @@ class SimulatedStream:
             self.send_reset()
 
     def was_read(self, count: int) -> None:
-        """The other application has read `count` bytes; there is room for as many more."""
+        """Free window space: the other application has read `count` bytes."""
         self._unread -= count
         self._writer.wake()
 
@@ -315,7 +315,7 @@ class SimulatedStream:
 
 
 def connect_ends(one: SimulatedStream, other: SimulatedStream) -> None:
-    """Make two ends a connection."""
+    """Connect two ends."""
     one.other, other.other = other, one
 
 
@@ -331,7 +331,7 @@ class SimulatedListener:
         on_accept: Callable[[SimulatedStream], None],
         on_close: Callable[["SimulatedListener"], None],
     ) -> None:
-        """Listen at `address`; `on_accept` is given every stream that is handed out."""
+        """Listen at `address`; `on_accept` gets every accepted stream."""
         self.address = address
         self._check_alive = check_alive
         self._on_accept = on_accept
@@ -366,11 +366,11 @@ class SimulatedListener:
         self.release()
 
     def expect(self, stream: SimulatedStream) -> None:
-        """Take note of a connection that the other side has not confirmed yet."""
+        """Add a connection that the other side has not confirmed yet."""
         self._half_made[stream] = None
 
     def offer(self, stream: SimulatedStream) -> None:
-        """Let a connection be accepted, now that it is confirmed."""
+        """Offer a confirmed connection for acceptance."""
         del self._half_made[stream]
         self._backlog.append(stream)
         self._accepting.wake()
@@ -382,7 +382,7 @@ class SimulatedListener:
             self._end(SimulatedStream.abort)
 
     def vanish(self) -> None:
-        """Be gone with the machine."""
+        """Vanish with the machine."""
         self._end(SimulatedStream.vanish)
 
     def _end(self, end_stream: Callable[[SimulatedStream], None]) -> None:
@@ -395,4 +395,4 @@ class SimulatedListener:
 
 
 def _nothing() -> None:
-    """Let anybody do anything."""
+    """Allow every operation."""

@@ -1,4 +1,4 @@
-"""Virtual time: it jumps, it keeps order, and it notices when nothing can happen or too much."""
+"""Tests of virtual time: jumps, order of events, and detection of deadlocks and busy loops."""
 
 import pytest
 import trio
@@ -66,7 +66,7 @@ async def wait_for_godot() -> None:
     await trio.Event().wait()
 
 
-def test_a_deadlock_names_who_waits_and_where() -> None:
+def test_a_deadlock_names_waiting_tasks_and_their_places() -> None:
     async def main(_: World) -> None:
         await trio.sleep(5)
         async with trio.open_nursery() as nursery:
@@ -131,7 +131,7 @@ def test_a_task_that_never_waits_ends_the_run() -> None:
         Simulation(1, events_per_s_max=10_000).run(main)
 
 
-def test_what_an_event_raises_ends_the_run() -> None:
+def test_an_exception_in_an_event_ends_the_run() -> None:
     async def main(world: World) -> None:
         def fail() -> None:
             raise KeyError("nothing")
@@ -143,7 +143,7 @@ def test_what_an_event_raises_ends_the_run() -> None:
         Simulation(1).run(main)
 
 
-def test_what_a_task_raises_arrives_as_it_is() -> None:
+def test_an_exception_in_a_task_is_reraised_unchanged() -> None:
     async def main(_: World) -> None:
         raise LookupError("as it is")
 

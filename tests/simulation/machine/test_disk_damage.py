@@ -1,4 +1,4 @@
-"""What can happen to files at rest."""
+"""Tests of damage to files at rest."""
 
 from random import Random
 
@@ -22,7 +22,7 @@ def disk_with(path: str, *states: bytes) -> FaultyDisk:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_file_that_ends_too_early_begins_as_before(seed: int) -> None:
+def test_a_truncated_file_keeps_its_beginning(seed: int) -> None:
     disk = disk_with("topics/a", b"0123456789")
 
     damage_file(disk, "topics/a", Damage.SHORT, random=Random(seed))
@@ -32,7 +32,7 @@ def test_a_file_that_ends_too_early_begins_as_before(seed: int) -> None:
     assert b"0123456789".startswith(left)
 
 
-def test_bits_are_flipped_and_nothing_else() -> None:
+def test_bit_flips_change_nothing_else() -> None:
     disk = disk_with("topics/a", bytes(100))
 
     damage_file(disk, "topics/a", Damage.BITS, random=Random(1))
@@ -51,7 +51,7 @@ def test_an_empty_file_can_be_damaged(damage: Damage) -> None:
     assert disk.paths() == ([] if damage is Damage.GONE else ["topics/a"])
 
 
-def test_a_file_that_is_gone_is_so_for_good_and_who_has_it_open_reads_on() -> None:
+def test_a_lost_file_stays_lost_and_open_handles_still_read_it() -> None:
     disk = disk_with("topics/a", b"0123")
     file = disk.open("topics/a")
     disk.rename("topics/a", "topics/b")
@@ -63,7 +63,7 @@ def test_a_file_that_is_gone_is_so_for_good_and_who_has_it_open_reads_on() -> No
     assert disk.power_cut(Random(0)).paths() in ([], ["topics/a"])
 
 
-def test_a_file_comes_back_as_it_was_wholly_or_in_some_sectors() -> None:
+def test_a_file_becomes_stale_wholly_or_in_some_sectors() -> None:
     found = set[bytes]()
     for seed in range(30):
         disk = disk_with("topics/a", b"old" * 400)
@@ -79,7 +79,7 @@ def test_a_file_comes_back_as_it_was_wholly_or_in_some_sectors() -> None:
     assert any(b"old" in each and b"new" in each and len(each) == 1500 for each in found)
 
 
-def test_what_is_not_there_any_more_does_not_come_back() -> None:
+def test_a_deleted_file_does_not_become_stale() -> None:
     disk = disk_with("topics/a", b"0123")
     earlier = durable_state(disk, disk.paths())
     disk.remove("topics/a")

@@ -1,4 +1,4 @@
-"""Without faults, the disk in memory and the disk of the operating system are one and the same."""
+"""Tests that the in-memory disk and the operating system's disk agree without faults."""
 
 import tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.logstore.disk.disk import Disk, File
 from tidelog.logstore.disk.os_disk import OsDisk
 
-MEMORY = "/dev/shm"  # Thousands of real syncs would take seconds and show nothing here.
+MEMORY = "/dev/shm"  # Thousands of real syncs would take seconds, without a benefit here.
 
 PATHS = st.sampled_from(["a", "b", "a/a", "a/b", "b/a", "a/b/a", "a/b/b"])
 POSITIONS = st.integers(0, 700)
@@ -40,7 +40,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 3), FILE_CALLS) | DISK_CALLS | st.just
 
 
 class Process:
-    """Does the same on any disk, and writes down what came of it."""
+    """Executes the same steps on any disk, and records the results."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -79,7 +79,7 @@ def test_without_faults_it_is_a_real_disk(steps: list[Any]) -> None:
             assert faulty.do(step) == real.do(step), step
 
         for step in steps:
-            if step == "kill":  # A real process that is killed leaves just what it wrote.
+            if step == "kill":  # A killed process leaves all bytes that it wrote.
                 disk = disk.kill()
                 real, faulty = Process(real.disk), Process(disk)
             else:

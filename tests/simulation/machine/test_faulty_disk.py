@@ -1,4 +1,4 @@
-"""The faulty disk is as honest as the real one without faults, and as bad as allowed with them."""
+"""Tests of the faulty disk: exact without faults, and adversarial within the rules with them."""
 
 import errno
 import re
@@ -143,7 +143,7 @@ def test_bytes_are_lost_in_every_way(survival: Survival, pattern: bytes) -> None
     assert any(re.fullmatch(pattern, each or b"", re.DOTALL) for each in found)
 
 
-def test_a_power_cut_spares_what_was_synced_with_its_name() -> None:
+def test_a_power_cut_keeps_a_synced_file_with_a_synced_name() -> None:
     disk = FaultyDisk()
     durable(disk, "file", b"data")
 
@@ -235,7 +235,7 @@ def test_a_failed_sync_shows_what_it_lost_until_the_cache_is_dropped() -> None:
     assert contents(disk.power_cut(Random(0))) == {"file": b"old\0\0\0"}
 
 
-def test_dropping_the_cache_after_a_failed_sync_shows_the_truth() -> None:
+def test_dropping_the_cache_after_a_failed_sync_shows_the_durable_bytes() -> None:
     disk = FaultyDisk()
     file = durable(disk, "file", b"old")
     file.write_at(3, [b"lost"])
@@ -249,7 +249,7 @@ def test_dropping_the_cache_after_a_failed_sync_shows_the_truth() -> None:
     assert file.read_at(0, 100) == b"old\0\0\0\0dirty"
 
 
-def test_a_sync_covers_what_was_written_before_it_began() -> None:
+def test_a_sync_covers_writes_before_its_start() -> None:
     disk = FaultyDisk()
     file = durable(disk, "file", b"")
     file.write_at(0, [b"before"])
@@ -263,7 +263,7 @@ def test_a_sync_covers_what_was_written_before_it_began() -> None:
     assert disk.durable_bytes("file") == b"beforeafter"
 
 
-def test_a_failed_sync_forgets_what_was_written_before_it_began() -> None:
+def test_a_failed_sync_drops_writes_before_its_start() -> None:
     disk = FaultyDisk()
     file = durable(disk, "file", b"")
     file.write_at(0, [b"before"])
@@ -278,7 +278,7 @@ def test_a_failed_sync_forgets_what_was_written_before_it_began() -> None:
 
 
 def during_the_first(operation: str, happening: Callable[[], None]) -> Callable[[str, str], None]:
-    """Return a hook that calls `happening` once, in the midst of an operation."""
+    """Return a hook that calls `happening` once, in the middle of an operation."""
     pending = [happening]
 
     def hook(begun: str, _: str) -> None:
@@ -321,7 +321,7 @@ def test_a_full_disk_takes_the_first_part_and_has_room_again_after_a_removal() -
     assert disk.kill().free_bytes() == 1
 
 
-def test_rot_is_seen_at_once_and_forever() -> None:
+def test_bit_rot_is_visible_at_once_and_forever() -> None:
     disk = FaultyDisk()
     file = durable(disk, "file", b"\x00\x00\x00")
 
@@ -331,7 +331,7 @@ def test_rot_is_seen_at_once_and_forever() -> None:
     assert contents(disk.power_cut(Random(0))) == {"file": b"\x00\x80\x00"}
 
 
-def test_what_is_not_on_the_disk_cannot_rot() -> None:
+def test_only_durable_bytes_can_be_damaged() -> None:
     disk = FaultyDisk()
     written(disk, "file", b"data")
 
@@ -364,7 +364,7 @@ def test_a_file_can_lose_its_end() -> None:
     assert outcomes(disk) == [{"file": b"1234"}] * len(SEEDS)
 
 
-def test_nothing_of_a_dead_process_works() -> None:
+def test_every_call_of_a_dead_process_fails() -> None:
     disk = FaultyDisk()
     file, lock = written(disk, "file", b"data"), disk.lock("lock")
     uses: list[Callable[[], object]] = [
@@ -402,7 +402,7 @@ def test_a_lock_is_held_until_it_is_released_or_the_process_ends() -> None:
     disk.power_cut(Random(0)).lock("lock")
 
 
-def test_what_a_test_calls_cold_is_not_cached() -> None:
+def test_a_cold_path_is_not_cached() -> None:
     disk = FaultyDisk()
     file, other = written(disk, "file", b"data"), written(disk, "other", b"data")
 
@@ -458,7 +458,7 @@ def test_a_crash_at_any_call_leaves_the_old_or_the_new_file(crash_at: int) -> No
     crashed = False
     try:
         replace(disk)
-    except (Crash, StaleHandleError):  # The second when the way out still tries to close.
+    except (Crash, StaleHandleError):  # The second when the exit path still tries to close.
         crashed = True
         with pytest.raises(StaleHandleError):
             disk.remove("name")

@@ -1,4 +1,4 @@
-"""What a disk may keep of what was not synced, and of what it failed to sync."""
+"""Tests of unsynced changes, and of changes whose sync failed, after a power cut."""
 
 import errno
 from random import Random
@@ -58,8 +58,8 @@ def test_a_failed_sync_may_leave_any_sectors_as_they_were_shown() -> None:
         with pytest.raises(OSError, match="Input/output error"):
             file.sync()
 
-        assert file.read_at(0, len(new)) == new, "the cache goes on showing it"
-        file.sync()  # Nothing is left to be synced.
+        assert file.read_at(0, len(new)) == new, "the cache still shows it"
+        file.sync()  # No change is left to sync.
         found.add(disk.durable_bytes("file"))
 
     assert len(found) == 2**3

@@ -1,4 +1,4 @@
-"""Whoever reaches for the real world from within a simulation is told so."""
+"""Tests of the traps: code in a simulation that touches the real world gets an error."""
 
 import gc
 import io
@@ -82,13 +82,13 @@ CANNOT_BE_TRAPPED = {"datetime", "trio.from_thread", "unittest.mock"}
 
 
 def names_above(name: str) -> list[str]:
-    """Return a name and all that it belongs to, as `a.b.c`, `a.b` and `a`."""
+    """Return a name and its prefixes, as `a.b.c`, `a.b` and `a`."""
     parts = name.split(".")
     return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 @pytest.mark.parametrize(("name", "call"), CALLS)
-def test_a_way_out_is_trapped(name: str, call: Callable[[], object]) -> None:
+def test_access_to_the_real_world_is_trapped(name: str, call: Callable[[], object]) -> None:
     async def main(_: World) -> None:
         call()
 
@@ -123,8 +123,8 @@ def test_a_seeded_random_is_no_leak() -> None:
     assert Simulation(1).run(main) == random.Random(1).random()
 
 
-def test_threads_of_others_are_none_of_the_simulations() -> None:
-    """A broker that other tests share goes on, in its thread and those that it starts."""
+def test_threads_outside_of_the_simulation_are_exempt() -> None:
+    """A broker that other tests share continues, in its thread and those that it starts."""
     asked: SimpleQueue[None] = SimpleQueue()
     answers: SimpleQueue[float] = SimpleQueue()
 
@@ -157,7 +157,7 @@ def test_logs_are_no_leaks(caplog: pytest.LogCaptureFixture) -> None:
     assert "to be logged" in caplog.text
 
 
-def test_after_a_run_the_world_is_as_it_was() -> None:
+def test_the_traps_are_lifted_after_a_run() -> None:
     before = [time.time, os.open, socket.socket.__init__, random.Random.seed]  # noqa: TID251
     thresholds = gc.get_threshold()
 
@@ -171,15 +171,15 @@ def test_after_a_run_the_world_is_as_it_was() -> None:
     assert gc.get_threshold() == thresholds
 
 
-def test_what_is_trapped_is_forbidden_by_the_linter_too() -> None:
+def test_the_linter_bans_every_trapped_name() -> None:
     allowed = [name for name in trapped_names() if BANNED.isdisjoint(names_above(name))]
 
-    assert allowed == ["builtins.open"], "rule PTH123 forbids that one, as all of PTH is selected"
+    assert allowed == ["builtins.open"], "rule PTH123 bans it, as all of PTH is selected"
     assert RUFF["select"] == ["ALL"]
     assert not [code for code in RUFF["ignore"] if code.startswith("PTH")]
 
 
-def test_what_the_linter_forbids_is_trapped_or_leads_to_a_trap() -> None:
+def test_every_name_banned_by_the_linter_is_trapped() -> None:
     trapped = {above for name in trapped_names() for above in names_above(name)}
 
     free = {

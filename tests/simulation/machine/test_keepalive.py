@@ -1,4 +1,4 @@
-"""How the simulated kernel notices that the other machine is gone."""
+"""Tests of the simulated TCP keep-alive."""
 
 import pytest
 import trio
@@ -8,7 +8,7 @@ from tidelog.wire.errors import ConnectionLostError
 
 
 @pytest.mark.parametrize("is_down", ["power", "partition", "no answer back"])
-def test_an_idle_connection_breaks_two_minutes_after_the_other_machine_is_gone(
+def test_an_idle_connection_breaks_two_minutes_after_the_peer_is_gone(
     is_down: str,
 ) -> None:
     async def scenario(place: Place) -> None:
@@ -23,7 +23,7 @@ def test_an_idle_connection_breaks_two_minutes_after_the_other_machine_is_gone(
     play(scenario)
 
 
-def test_an_idle_connection_to_a_machine_that_is_there_stays() -> None:
+def test_an_idle_connection_to_a_live_peer_stays() -> None:
     async def scenario(place: Place) -> None:
         await trio.sleep(3600)
         heal = place.world.network.partition(["server"], ["client"])
@@ -37,7 +37,7 @@ def test_an_idle_connection_to_a_machine_that_is_there_stays() -> None:
     play(scenario)
 
 
-def test_an_idle_connection_to_a_machine_that_was_off_is_reset_within_a_minute() -> None:
+def test_an_idle_connection_to_a_rebooted_peer_is_reset_within_a_minute() -> None:
     async def scenario(place: Place) -> None:
         place.world.nodes["server"].cut_power()
         place.world.nodes["server"].start(idle)
@@ -50,7 +50,7 @@ def test_an_idle_connection_to_a_machine_that_was_off_is_reset_within_a_minute()
     play(scenario)
 
 
-def test_what_cannot_arrive_is_sent_again_for_a_quarter_of_an_hour() -> None:
+def test_undelivered_data_is_retransmitted_for_a_quarter_of_an_hour() -> None:
     async def scenario(place: Place) -> None:
         place.world.nodes["server"].cut_power()
         place.near.send_nowait([b"hello?"])

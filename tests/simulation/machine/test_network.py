@@ -1,4 +1,4 @@
-"""What may go wrong with the network, and what then is still so."""
+"""Tests of the simulated network's faults, and of the guarantees that survive them."""
 
 import errno
 import socket
@@ -41,7 +41,7 @@ async def send_all(stream: Stream, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_bytes_come_in_order_whatever_the_network_does_to_them(seed: int) -> None:
+def test_bytes_arrive_in_order_under_network_faults(seed: int) -> None:
     random = Random(seed)
     pieces = [random.randbytes(random.randint(1, 3000)) for _ in range(50)]
 
@@ -58,7 +58,7 @@ def test_bytes_come_in_order_whatever_the_network_does_to_them(seed: int) -> Non
     play(scenario, quality=BAD, window_bytes=5000, seed=seed)
 
 
-def test_what_is_sent_at_once_may_come_in_pieces_and_pieces_may_come_at_once() -> None:
+def test_sends_may_be_split_and_coalesced() -> None:
     lengths: list[int] = []
 
     async def scenario(place: Place) -> None:
@@ -90,7 +90,7 @@ def test_a_slow_reader_stops_the_sender_until_it_reads() -> None:
     play(scenario, window_bytes=1000)
 
 
-def test_a_link_that_loses_delays() -> None:
+def test_packet_loss_delays_bytes() -> None:
     delays: list[float] = []
 
     async def scenario(place: Place) -> None:
@@ -107,7 +107,7 @@ def test_a_link_that_loses_delays() -> None:
     assert max(delays) > 0.6
 
 
-def test_a_slow_link_takes_its_time() -> None:
+def test_a_slow_link_limits_throughput() -> None:
     async def scenario(place: Place) -> None:
         place.near.send_nowait([bytes(10_000)])
         await receive(place.far)
@@ -128,7 +128,7 @@ def test_a_stalled_link_delivers_later_and_in_order() -> None:
     play(scenario)
 
 
-def test_a_partition_holds_bytes_back_until_some_time_after_it_has_healed() -> None:
+def test_a_partition_delays_bytes_until_a_retransmission_after_it_heals() -> None:
     async def scenario(place: Place) -> None:
         heal = place.world.network.partition(["server"], ["client"])
         place.near.send_nowait([b"there"])
@@ -176,7 +176,7 @@ def test_partitions_overlap() -> None:
     play(scenario)
 
 
-def test_a_reset_in_the_midst_leaves_a_prefix() -> None:
+def test_a_reset_during_a_send_delivers_a_prefix() -> None:
     received: list[bytes] = []
 
     async def scenario(place: Place) -> None:
@@ -209,22 +209,22 @@ def test_connections_between_two_hosts_can_be_broken() -> None:
     play(scenario)
 
 
-def test_a_killed_process_leaves_what_it_sent_and_a_goodbye() -> None:
+def test_sent_bytes_and_a_fin_arrive_after_a_kill() -> None:
     async def scenario(place: Place) -> None:
         place.far.send_nowait([b"last words"])
 
         place.world.nodes["server"].kill()
 
         assert await receive_all(place.near) == b"last words"
-        place.near.send_nowait([b"to nobody"])
+        place.near.send_nowait([b"to no reader"])
         await trio.sleep(1)
         with pytest.raises(ConnectionLostError, match="Connection reset by peer"):
-            place.near.send_nowait([b"to nobody"])
+            place.near.send_nowait([b"to no reader"])
 
     play(scenario)
 
 
-def test_a_process_that_is_killed_before_it_has_read_everything_resets() -> None:
+def test_a_kill_with_unread_bytes_resets_the_connection() -> None:
     async def scenario(place: Place) -> None:
         place.near.send_nowait([b"unread"])
         await place.far.wait_readable()
@@ -237,7 +237,7 @@ def test_a_process_that_is_killed_before_it_has_read_everything_resets() -> None
     play(scenario)
 
 
-def test_nobody_hears_of_a_machine_that_loses_its_power() -> None:
+def test_peers_get_no_packet_after_a_power_cut() -> None:
     async def scenario(place: Place) -> None:
         place.world.nodes["server"].cut_power()
         place.near.send_nowait([b"hello?"])
@@ -250,7 +250,7 @@ def test_nobody_hears_of_a_machine_that_loses_its_power() -> None:
     play(scenario)
 
 
-def test_a_machine_that_is_back_does_not_know_its_old_connections() -> None:
+def test_a_rebooted_machine_resets_its_old_connections() -> None:
     async def scenario(place: Place) -> None:
         server = place.world.nodes["server"]
         server.cut_power()
@@ -285,7 +285,7 @@ def test_a_dead_process_cannot_touch_its_streams() -> None:
     play(scenario)
 
 
-def test_a_paused_process_is_connected_to_and_answers_when_it_goes_on() -> None:
+def test_a_paused_process_accepts_connections_and_answers_when_resumed() -> None:
     async def echo(process: Process) -> None:
         listener = await process.env.network.listen("0.0.0.0", 80)
         while True:
@@ -308,7 +308,7 @@ def test_a_paused_process_is_connected_to_and_answers_when_it_goes_on() -> None:
     Simulation(1).run(main)
 
 
-def test_connections_that_nobody_has_accepted_are_reset_when_the_process_ends() -> None:
+def test_unaccepted_connections_are_reset_when_the_process_ends() -> None:
     async def scenario(place: Place) -> None:
         other = await place.client.env.network.connect("server", 80)
         await trio.sleep(1)
@@ -332,7 +332,7 @@ def test_connecting_to_a_silent_host_takes_two_minutes_to_fail(is_down: str) -> 
     play(scenario)
 
 
-def test_a_host_that_comes_back_is_reached_at_the_next_attempt() -> None:
+def test_a_rebooted_host_is_reached_at_the_next_syn() -> None:
     async def scenario(place: Place) -> None:
         heal = place.world.network.partition(["client"], ["server"])
         place.world.clock.call_later(4.0, heal)
@@ -344,7 +344,7 @@ def test_a_host_that_comes_back_is_reached_at_the_next_attempt() -> None:
     play(scenario)
 
 
-def test_a_connection_that_was_given_up_is_not_accepted() -> None:
+def test_a_cancelled_connection_is_not_accepted() -> None:
     async def scenario(place: Place) -> None:
         place.world.network.link("server", "client").stall(5.0)
         with trio.move_on_after(1):
@@ -358,7 +358,7 @@ def test_a_connection_that_was_given_up_is_not_accepted() -> None:
     play(scenario)
 
 
-def test_accepting_may_fail_for_want_of_descriptors() -> None:
+def test_accept_may_fail_for_lack_of_file_descriptors() -> None:
     async def scenario(place: Place) -> None:
         node = place.world.nodes["server"]
         node.fail_accepts(fail=True)
@@ -376,7 +376,7 @@ def test_accepting_may_fail_for_want_of_descriptors() -> None:
     play(scenario)
 
 
-def test_a_machine_is_reached_by_its_name_and_reaches_itself_by_others() -> None:
+def test_a_host_is_reached_by_its_name_and_by_loopback_names() -> None:
     async def scenario(place: Place) -> None:
         server, client = place.server.env.network, place.client.env.network
         inner = await server.listen("127.0.0.1", 81)

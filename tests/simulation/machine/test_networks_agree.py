@@ -1,4 +1,4 @@
-"""Without faults, the simulated TCP and that of the operating system are one and the same."""
+"""Tests that the simulated TCP and the operating system's TCP agree without faults."""
 
 import errno
 import math
@@ -18,7 +18,7 @@ from tidelog.wire.errors import ConnectionLostError
 
 
 class Place(NamedTuple):
-    """Where a scenario happens."""
+    """The network of a scenario."""
 
     server: Network
     client: Network
@@ -31,9 +31,9 @@ class Place(NamedTuple):
 Scenario = Callable[[Place], Awaitable[list[object]]]
 
 IN_VAIN_S = 0.005
-"""For a wait that must not end."""
+"""Seconds for a wait that must not end."""
 SETTLE_S = 0.05
-"""For what the kernel does by itself on the loopback interface, and tells no reader or writer."""
+"""Seconds for unobservable work of the kernel on the loopback interface."""
 
 
 async def listen(place: Place) -> Listener:
@@ -119,7 +119,7 @@ async def closing_with_unread_bytes(place: Place) -> list[object]:
     return [*seen, await wait(near.wait_readable), receive(near), receive(near)]
 
 
-async def sending_to_who_has_closed(place: Place) -> list[object]:
+async def sending_to_a_closed_end(place: Place) -> list[object]:
     near, far = await ends(place)
     seen = [send(far, b"last words")]
     far.close()
@@ -136,7 +136,7 @@ class FileWithoutDescriptor:
     readable: bytes
 
     def fileno(self) -> None:
-        """Return that there is no descriptor."""
+        """Return `None`: there is no descriptor."""
 
     def read_at(self, position: int, length: int) -> bytes:
         """See `FileRegionSource`."""
@@ -159,7 +159,7 @@ async def a_file_that_cannot_be_read(place: Place) -> list[object]:
     return [*seen, send_file(near, file, 9, length=4), send_file(near, file, 4, length=4)]
 
 
-async def closing_wakes_who_waits(place: Place) -> list[object]:
+async def closing_wakes_waiting_tasks(place: Place) -> list[object]:
     near, _ = await ends(place)
     seen: list[object] = []
 
@@ -245,9 +245,9 @@ SCENARIOS: list[Scenario] = [
     a_conversation,
     after_closing_here,
     closing_with_unread_bytes,
-    sending_to_who_has_closed,
+    sending_to_a_closed_end,
     a_file_that_cannot_be_read,
-    closing_wakes_who_waits,
+    closing_wakes_waiting_tasks,
     waiting_twice,
     a_reader_that_does_not_read,
     a_listener_that_closes_before_it_accepts,
@@ -261,7 +261,7 @@ async def idle(_: Process) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_both_networks_do_the_same(scenario: Scenario) -> None:
+def test_simulated_and_real_tcp_agree(scenario: Scenario) -> None:
     async def simulated(world: World) -> list[object]:
         server, client = (world.add_node(name).start(idle) for name in ("server", "client"))
         with ExitStack() as opened:

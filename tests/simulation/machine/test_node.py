@@ -1,4 +1,4 @@
-"""Machines and processes: how they run, stop, end and come back."""
+"""Tests of machines and processes: start, pause, end and restart."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,7 +18,7 @@ async def idle(_: Process) -> None:
 
 
 def play(scenario: Callable[[World, Node], Awaitable[None]], *, seed: int = 1) -> None:
-    """Let `scenario` happen on a world with one machine, which is idle."""
+    """Execute `scenario` in a world with one idle machine."""
 
     async def main(world: World) -> None:
         await scenario(world, world.add_node("node"))
@@ -59,7 +59,7 @@ def test_two_processes_do_not_run_at_once() -> None:
     play(scenario)
 
 
-def test_what_a_process_raises_ends_the_run() -> None:
+def test_an_exception_in_a_process_ends_the_run() -> None:
     async def scenario(_: World, node: Node) -> None:
         async def fail(_: Process) -> None:
             raise LookupError("a defect")
@@ -71,7 +71,7 @@ def test_what_a_process_raises_ends_the_run() -> None:
         play(scenario)
 
 
-def test_a_killed_process_leaves_what_it_wrote() -> None:
+def test_a_kill_keeps_written_bytes() -> None:
     async def scenario(_: World, node: Node) -> None:
         process = node.start(idle)
         process.disk.open("file", create=True).write_at(0, [b"unsynced"])
@@ -83,7 +83,7 @@ def test_a_killed_process_leaves_what_it_wrote() -> None:
     play(scenario)
 
 
-def test_a_power_cut_may_lose_what_was_not_synced() -> None:
+def test_a_power_cut_may_lose_unsynced_bytes() -> None:
     found: list[bytes | None] = []
 
     async def scenario(_: World, node: Node) -> None:
@@ -123,7 +123,7 @@ def test_after_a_power_cut_nothing_is_cached_until_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("end", [Node.kill, Node.cut_power])
-def test_the_way_out_of_a_dead_process_leads_nowhere(end: Callable[[Node], None]) -> None:
+def test_exit_handlers_of_a_dead_process_have_no_effect(end: Callable[[Node], None]) -> None:
     attempts: list[str] = []
     events: list[str] = []
 
@@ -170,7 +170,7 @@ async def listen(process: Process) -> Listener:
     return await process.env.network.listen("localhost", 0)
 
 
-def test_what_a_dead_process_still_raises_is_not_heard() -> None:
+def test_exceptions_of_a_dead_process_have_no_effect() -> None:
     async def scenario(_: World, node: Node) -> None:
         async def complain(process: Process) -> None:
             try:
@@ -187,7 +187,7 @@ def test_what_a_dead_process_still_raises_is_not_heard() -> None:
     play(scenario)
 
 
-def test_a_process_that_is_killed_before_its_first_step_does_nothing() -> None:
+def test_a_process_killed_before_its_first_step_does_nothing() -> None:
     async def scenario(_: World, node: Node) -> None:
         async def write(process: Process) -> None:
             process.disk.open("file", create=True)
@@ -201,7 +201,7 @@ def test_a_process_that_is_killed_before_its_first_step_does_nothing() -> None:
     play(scenario)
 
 
-def test_a_paused_process_stands_still_and_goes_on() -> None:
+def test_a_paused_process_stops_and_resumes() -> None:
     ticks: list[float] = []
 
     async def scenario(world: World, node: Node) -> None:
@@ -235,10 +235,10 @@ def test_a_pause_that_is_ended_early_does_not_end_another_one() -> None:
     async def scenario(_: World, node: Node) -> None:
         node.start(ticking(ticks))
         await trio.sleep(0.5)
-        let_go = node.pause(3)
+        resume = node.pause(3)
         node.stall_loop(1.5)
-        let_go()
-        let_go()
+        resume()
+        resume()
         await trio.sleep(4)
 
     play(scenario)
@@ -293,7 +293,7 @@ def test_events_of_processes_are_observed_and_an_observer_may_end_the_run() -> N
         play(scenario)
 
 
-def test_each_process_draws_other_numbers_and_each_machine_has_its_own_time() -> None:
+def test_each_process_has_its_own_random_stream_and_each_machine_its_own_clock() -> None:
     async def scenario(world: World, node: Node) -> None:
         other = world.add_node("other", skew_s=3600)
         first = node.start(idle).env.random.random()
@@ -307,7 +307,7 @@ def test_each_process_draws_other_numbers_and_each_machine_has_its_own_time() ->
     play(scenario)
 
 
-def test_rare_branches_are_chosen_by_site_for_a_run_and_then_by_visit() -> None:
+def test_buggify_draws_by_site_for_a_run_and_then_by_visit() -> None:
     counts: list[int] = []
 
     async def scenario(world: World, node: Node) -> None:

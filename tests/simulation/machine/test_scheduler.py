@@ -1,4 +1,4 @@
-"""The scheduler of trio obeys one seed, and tasks can be held back."""
+"""Tests of the deterministic scheduler, and of holding tasks back."""
 
 from random import Random
 
@@ -25,7 +25,7 @@ def order_of_tasks() -> list[int]:
     return order
 
 
-def test_the_order_of_tasks_depends_on_the_dice_alone() -> None:
+def test_the_order_of_tasks_depends_on_the_seed_alone() -> None:
     orders: list[list[int]] = []
     for seed in (1, 1, 2):
         with deterministic_scheduling(Random(seed)):
@@ -34,7 +34,7 @@ def test_the_order_of_tasks_depends_on_the_dice_alone() -> None:
     assert orders[0] == orders[1] != orders[2]
 
 
-def test_tasks_that_are_held_make_no_step_until_they_are_released() -> None:
+def test_held_tasks_make_no_step_until_they_are_released() -> None:
     steps: list[tuple[str, float]] = []
 
     async def main(world: World) -> None:
@@ -66,7 +66,7 @@ def test_tasks_that_are_held_make_no_step_until_they_are_released() -> None:
     assert [time for name, time in steps if name == "held too"] == [1, 3.5]
 
 
-def test_a_task_that_is_runnable_when_it_is_held_stays_where_it_is() -> None:
+def test_a_runnable_task_stays_where_it_is_when_held() -> None:
     steps: list[float] = []
 
     async def main(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Threads in virtual time: work goes on a piece at a time, and dies with its process."""
+"""Tests of threads in virtual time: work runs piece by piece, and dies with its process."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ async def idle(_: Process) -> None:
 
 
 def play(scenario: Callable[[World, Node, Process], Awaitable[None]], *, seed: int = 1) -> None:
-    """Let `scenario` happen on a world with one machine, where a process runs."""
+    """Execute `scenario` in a world with one machine and one process."""
 
     async def main(world: World) -> None:
         node = world.add_node("node")
@@ -43,7 +43,7 @@ def test_work_takes_a_while_and_returns_or_raises() -> None:
     play(scenario)
 
 
-def test_a_sync_takes_its_time_and_covers_what_was_written_before_it() -> None:
+def test_a_sync_takes_time_and_covers_writes_before_its_start() -> None:
     async def scenario(world: World, node: Node, process: Process) -> None:
         node.disk_speed.sync_mean_s = 1.0
         file = process.disk.open("file", create=True)
@@ -60,7 +60,7 @@ def test_a_sync_takes_its_time_and_covers_what_was_written_before_it() -> None:
     play(scenario)
 
 
-def test_names_that_come_during_a_sync_of_their_directory_are_not_covered() -> None:
+def test_a_directory_sync_does_not_cover_names_added_during_it() -> None:
     found: list[bool] = []
 
     async def scenario(world: World, node: Node, process: Process) -> None:
@@ -81,7 +81,7 @@ def test_names_that_come_during_a_sync_of_their_directory_are_not_covered() -> N
     assert set(found) == {True, False}
 
 
-def test_works_interleave_at_their_calls_to_the_disk() -> None:
+def test_threads_interleave_at_their_disk_calls() -> None:
     orders: list[str] = []
 
     async def scenario(_: World, __: Node, process: Process) -> None:
@@ -105,7 +105,7 @@ def test_works_interleave_at_their_calls_to_the_disk() -> None:
     assert any("ab" in order and "ba" in order for order in orders)
 
 
-def test_work_that_is_cancelled_runs_to_its_end_first() -> None:
+def test_cancelled_work_runs_to_its_end_first() -> None:
     async def scenario(_: World, node: Node, process: Process) -> None:
         node.disk_speed.sync_mean_s = 100.0
         file = process.disk.open("file", create=True)
@@ -134,7 +134,7 @@ def replace_again_and_again(disk: FaultyDisk) -> None:
 
 
 @pytest.mark.parametrize("end", [Node.kill, Node.cut_power])
-def test_a_process_may_end_in_the_midst_of_any_work(end: Callable[[Node], None]) -> None:
+def test_a_process_may_end_in_the_middle_of_any_work(end: Callable[[Node], None]) -> None:
     found: set[str] = set()
 
     async def scenario(world: World, node: Node, process: Process) -> None:
@@ -156,7 +156,7 @@ def test_a_process_may_end_in_the_midst_of_any_work(end: Callable[[Node], None])
     assert len(found) > 3
 
 
-def test_threads_of_a_paused_process_stand_still_and_those_of_a_stalled_one_go_on() -> None:
+def test_a_pause_stops_threads_and_a_stalled_loop_does_not() -> None:
     async def scenario(world: World, node: Node, process: Process) -> None:
         file = process.disk.open("file", create=True)
         done_at: list[float] = []
@@ -176,7 +176,7 @@ def test_threads_of_a_paused_process_stand_still_and_those_of_a_stalled_one_go_o
     play(scenario)
 
 
-def test_a_disk_that_stalls_holds_up_threads() -> None:
+def test_a_stalled_disk_blocks_threads() -> None:
     async def scenario(_: World, node: Node, process: Process) -> None:
         node.stall_disk(30)
 
@@ -187,7 +187,7 @@ def test_a_disk_that_stalls_holds_up_threads() -> None:
     play(scenario)
 
 
-def test_a_disk_that_stalls_no_more_lets_those_go_on_that_it_held_up() -> None:
+def test_the_end_of_a_disk_stall_resumes_blocked_threads() -> None:
     async def scenario(world: World, node: Node, process: Process) -> None:
         node.stall_disk(30)
         world.clock.call_later(5, lambda: node.stall_disk(0))
@@ -199,7 +199,7 @@ def test_a_disk_that_stalls_no_more_lets_those_go_on_that_it_held_up() -> None:
     play(scenario)
 
 
-def test_no_more_than_forty_works_run_at_once() -> None:
+def test_at_most_forty_threads_run_at_once() -> None:
     async def scenario(_: World, node: Node, process: Process) -> None:
         file = process.disk.open("file", create=True)
         node.stall_disk(10)
@@ -243,7 +243,7 @@ def test_a_leak_in_a_thread_is_found() -> None:
         play(scenario)
 
 
-def test_a_thread_that_would_end_its_own_process_is_told_to_ask_the_clock() -> None:
+def test_a_thread_must_not_end_its_own_process_except_by_the_clock() -> None:
     async def scenario(_: World, node: Node, process: Process) -> None:
         await process.env.run_in_thread(node.kill)
 
@@ -251,7 +251,7 @@ def test_a_thread_that_would_end_its_own_process_is_told_to_ask_the_clock() -> N
         play(scenario)
 
 
-def test_work_that_is_brief_is_sometimes_done_at_once_but_never_while_the_disk_stalls() -> None:
+def test_brief_work_sometimes_runs_in_the_loop_but_never_during_a_disk_stall() -> None:
     async def scenario(__: World, node: Node, process: Process) -> None:
         file = process.disk.open("file", create=True)
         node.disk_speed.sync_mean_s = 1.0

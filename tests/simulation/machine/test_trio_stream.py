@@ -1,4 +1,4 @@
-"""The simulated TCP passes trio's own examination of streams."""
+"""Tests of the simulated TCP with trio's own test suite for streams."""
 
 import pytest
 import trio
@@ -15,7 +15,7 @@ Ends = tuple[TrioStream, TrioStream]
 
 @pytest.mark.parametrize("split", [0.0, 1.0])
 @pytest.mark.parametrize("window_bytes", [20_000, 65_536])
-def test_streams_do_what_trio_expects_of_streams(split: float, window_bytes: int) -> None:
+def test_streams_pass_trio_stream_checks(split: float, window_bytes: int) -> None:
     async def main(world: World) -> None:
         world.network.set_quality(LinkQuality(split=split))
         world.network.window_bytes = window_bytes

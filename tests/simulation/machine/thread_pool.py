@@ -1,8 +1,8 @@
-"""Threads of a simulated process, in virtual time, and how long a disk keeps them waiting.
+"""Threads of a simulated process in virtual time, with the delays of a disk.
 
-Work runs a piece at a time (`tests.simulation.machine.blocking_call`): every call to the disk that
-can block takes its time, and everything else in the world goes on meanwhile. So appends come in
-between while a sync is under way, and a crash finds a rename without its directory's sync.
+Work runs a piece at a time (`tests.simulation.machine.blocking_call`): every disk call that can
+block takes time, and the rest of the world continues meanwhile. So appends arrive while a sync is
+in progress, and a crash may come between a rename and the sync of its directory.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ from tests.simulation.machine.clock import TICK_S, SimulatedClock
 Result = TypeVar("Result")
 
 _THREADS_MAX = 40
-"""As many as trio allows by default."""
+"""Maximum concurrent threads; trio's default."""
 _START_MEAN_S = 0.00005
 _HOLDS_UP_THE_LOOP = 0.5
-"""So much of what is brief is done at once, in the loop, while the disk does not stall."""
+"""Fraction of brief work that runs at once, in the loop, while the disk does not stall."""
 
 _STALL_STEP_S = 0.05
-"""How soon a call notices that a stall is over before its time, or lasts longer."""
+"""Seconds until a call notices that a stall ended early, or was extended."""
 
 _READS_THAT_BLOCK = 0.1
 
@@ -36,18 +36,18 @@ _CHANGING = {"create", "write_at", "truncate", "make_directory", "rename", "remo
 
 @dataclass(slots=True, kw_only=True)
 class DiskSpeed:
-    """How long calls of threads to a disk take; may be changed at any time."""
+    """Durations of disk calls of threads; may be changed at any time."""
 
     sync_mean_s: float = 0.002
-    """Mean duration of syncs, of files and of directories."""
+    """Mean duration of syncs of files and directories, in seconds."""
     read_mean_s: float = 0.0001
     change_mean_s: float = 0.00003
-    """Mean duration of changes, which go to the page cache."""
+    """Mean duration of changes, which go to the page cache, in seconds."""
     stalled_until: float = 0.0
-    """No call ends before this time of the simulation."""
+    """Simulated time before which no call ends."""
 
     def mean_s(self, operation: str) -> float:
-        """Return how long an operation takes on average, 0 when it never blocks."""
+        """Return the mean duration of an operation, 0 if it never blocks."""
         if operation in _BLOCKING:
             return self.sync_mean_s
         if operation in _READING:
@@ -58,9 +58,9 @@ class DiskSpeed:
 def block_for_disk(
     clock: SimulatedClock, speed: DiskSpeed, random: Random, *, operation: str
 ) -> None:
-    """Let the thread that makes a call to the disk wait as long as the disk takes.
+    """Block the calling thread for the duration of its disk call.
 
-    Calls from the loop are not delayed: they are for what the page cache can do at once.
+    Calls from the loop are not delayed, because the page cache serves them at once.
     """
     call = current_blocking_call()
     mean_s = speed.mean_s(operation)
@@ -68,8 +68,8 @@ def block_for_disk(
         return
     is_stalled = speed.stalled_until > clock.now
     if operation in _READING and not is_stalled:
-        # Reads are many, and nobody sees when they happen: most take no time, and some of them
-        # the time of all, for a switch of threads is what a simulation spends most of its own on.
+        # Reads are many, and their exact time has no effect. So most take no time, and some take
+        # the time of all, because thread switches are the main cost of a simulation.
         if random.random() >= _READS_THAT_BLOCK:
             return
         mean_s /= _READS_THAT_BLOCK
@@ -88,7 +88,7 @@ class SimulatedThreadPool:
     def __init__(
         self, clock: SimulatedClock, threads: Threads, random: Random, *, speed: DiskSpeed
     ) -> None:
-        """Take `threads`; `random` says how long they take to start, `speed` if the disk stalls."""
+        """Use `threads`; `random` sets their start delay, `speed` has the stalls of the disk."""
         self._speed = speed
         self._clock = clock
         self._threads = threads
@@ -114,11 +114,11 @@ class SimulatedThreadPool:
             return result
 
     def stop(self) -> None:
-        """Let no work go on."""
+        """Stop all work."""
         self._is_stopped = True
 
     def go_on(self) -> None:
-        """Let the work go on that waited since `stop`."""
+        """Resume the work that waited since `stop`."""
         self._is_stopped = False
         stopped, self._stopped = self._stopped, []
         for call in stopped:

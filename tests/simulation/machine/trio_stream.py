@@ -1,4 +1,4 @@
-"""A simulated connection behind trio's interface of streams, for trio's own tests of it."""
+"""Adapter from a simulated connection to trio's stream interface, for trio's own tests."""
 
 from typing import final
 
@@ -12,10 +12,10 @@ _CHUNK_BYTES = 4096
 
 @final
 class TrioStream(trio.abc.HalfCloseableStream):
-    """A `SimulatedStream` as trio would have it."""
+    """A `SimulatedStream` with trio's interface."""
 
     def __init__(self, stream: SimulatedStream) -> None:
-        """Take over `stream`."""
+        """Wrap `stream`."""
         self._stream = stream
         self._has_sent_end = False
         self._is_sending = False
@@ -55,7 +55,7 @@ class TrioStream(trio.abc.HalfCloseableStream):
             count = self._stream.receive_nowait(memoryview(buffer))
         except ConnectionLostError as error:
             raise self._translated(error) from error
-        assert count is not None, "something was to be read"
+        assert count is not None, "the stream is readable"
         return bytes(buffer[:count])
 
     async def send_eof(self) -> None:

@@ -34,7 +34,7 @@ def play(
     window_bytes: int = 64 << 10,
     seed: int = 1,
 ) -> None:
-    """Let `scenario` happen between two machines that are connected."""
+    """Execute `scenario` between two connected machines."""
 
     async def main(world: World) -> None:
         world.network.window_bytes = window_bytes
@@ -51,7 +51,7 @@ def play(
 
 
 async def receive(stream: Stream, *, at_most: int = 1 << 20) -> bytes:
-    """Return what is there, after waiting for it; nothing at the end."""
+    """Wait for bytes and return them; empty at the end of the stream."""
     buffer = bytearray(at_most)
     await stream.wait_readable()
     count = stream.receive_nowait(memoryview(buffer))

@@ -21,15 +21,15 @@ Result = TypeVar("Result")
 
 EVENTS_PER_S_MAX = 1_000_000
 _GARBAGE_THRESHOLDS = (50_000, 20, 100)
-"""See `gc.set_threshold`: how many new objects, and younger collections, lead to a collection."""
+"""Thresholds for `gc.set_threshold`: new objects, and younger collections, per collection."""
 
 
 @final
 class World:
-    """Everything there is in one run; `run_world` makes it and lets its time pass."""
+    """All nodes of one run; `run_world` creates it and lets its time pass."""
 
     def __init__(self, context: ProcessContext, nursery: trio.Nursery) -> None:
-        """Have no nodes; processes run in `nursery`."""
+        """Start without nodes; processes run in `nursery`."""
         self.clock = context.clock
         self.streams = context.streams
         self.trace = context.trace
@@ -46,18 +46,18 @@ class World:
         return node
 
     def observe(self, observer: Observer) -> None:
-        """Tell `observer` of every event of every process; what it raises ends the run."""
+        """Call `observer` for every event of every process; its exceptions end the run."""
         self._context.observers.append(observer)
 
     def end(self) -> None:
-        """End all processes, which leave no trace any more."""
+        """End all processes, without a trace of their last steps."""
         for node in self.nodes.values():
             node.kill()
 
 
 @final
 class Simulation:
-    """One run of a world: the seed and the watching, and afterwards what there is to say of it."""
+    """One run of a world: seed and observers, and afterwards its results."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class Simulation:
         self._streams = RandomStreams(seed)
 
     def run(self, main: Callable[[World], Awaitable[Result]]) -> Result:
-        """Return what `main` returns, after a run in which nothing real was touched.
+        """Return the result of `main`, after a run without access to the real world.
 
         Raises:
-            DeadlockError: Nothing could happen any more.
-            EventBudgetError: Too much happened.
-            RealWorldError: Something reached for the real world.
+            DeadlockError: No event was left.
+            EventBudgetError: Too many events.
+            RealWorldError: Code touched the real world.
         """
         threads = Threads()
         context = ProcessContext(
@@ -108,7 +108,7 @@ class Simulation:
         except BaseException as error:  # noqa: BLE001  (it is raised again)
             raise self.clock.failure or _sole(error) from None
         finally:
-            guard.lift()  # If trio has failed, `_live` has not come to its end.
+            guard.lift()  # If trio has failed, `_live` has not reached its end.
             threads.close()
         if self.clock.failure is not None:
             raise self.clock.failure
@@ -138,9 +138,9 @@ class Simulation:
 
 @contextmanager
 def _garbage_collected_rarely() -> Generator[None]:
-    """Look for garbage in cycles hardly ever, which would take up to a fifth of the time.
+    """Collect cyclic garbage rarely; it would take up to a fifth of the time.
 
-    Most of what a simulation keeps it keeps to its end, and would look at again and again.
+    A simulation keeps most of its objects to the end, and the collector would scan them repeatedly.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
@@ -151,6 +151,6 @@ def _garbage_collected_rarely() -> Generator[None]:
 
 
 def _sole(error: BaseException) -> BaseException:
-    """Return what a nursery has wrapped, when it is one error only."""
+    """Return the only error in a nursery's exception group."""
     errors: Sequence[BaseException] = getattr(error, "exceptions", ())
     return _sole(errors[0]) if len(errors) == 1 else error

@@ -1,4 +1,4 @@
-"""What holds of a cluster's metadata at any time, and from one entry to the next."""
+"""Invariants of a cluster's metadata, in each state and between two entries."""
 
 from collections.abc import Iterator
 
@@ -31,7 +31,7 @@ def all_partitions(state: ClusterState) -> Partitions:
 
 
 def check_state(state: ClusterState) -> None:
-    """Check what holds at any time."""
+    """Check the invariants of a state."""
     index = ReplicaIndex()
     for topic in state.catalog.topics:
         partitions = state.partitions(topic.topic_id)
@@ -69,22 +69,24 @@ def _check_members(state: ClusterState, topic: Topic, partition: PartitionRegist
     assert partition.wiped_replicas == tuple(
         node for node in replicas if node in partition.wiped_replicas
     )
-    assert not {*in_sync, *eligible}.intersection(partition.wiped_replicas), "it lacks its files"
+    assert not {*in_sync, *eligible}.intersection(partition.wiped_replicas), (
+        "wiped but counted"
+    )
     assert not eligible or len(in_sync) < minimum, "eligible although enough are in sync"
     assert (partition.leader is None) == (in_sync == ())
     assert partition.leader is None or partition.leader in in_sync
     assert partition.leader is None or partition.last_known_leader is None
     assert not any(state.brokers[node].is_fenced for node in in_sync), "fenced, but in sync"
     stopping = [node for node in in_sync if state.brokers[node].is_shutting_down]
-    assert not stopping or len(stopping) == len(in_sync), "somebody else could lead"
+    assert not stopping or len(stopping) == len(in_sync), "another replica could lead"
     if partition.leader is None:
         able = set(eligible).difference(partition.offline_replicas)
         waiting = [node for node in able if state.brokers[node].can_lead]
-        assert not waiting, "somebody could lead"
+        assert not waiting, "a replica could lead"
 
 
 def _check_journal(state: ClusterState, journal: Topic, spec: QueueSpec) -> None:
-    """Check that a journal is where its topic is, promises as much, and loses no dead letters."""
+    """Check that a journal has its topic's brokers and guarantees, and loses no dead letters."""
     source = state.catalog.topic_by_id(spec.source_topic_id)
     assert source is not None, "the topic of a queue is gone"
     assert source.queue is None
@@ -95,7 +97,7 @@ def _check_journal(state: ClusterState, journal: Topic, spec: QueueSpec) -> None
     for ours, theirs in zip(
         state.partitions(journal.topic_id), state.partitions(source.topic_id), strict=True
     ):
-        assert _place(ours) == _place(theirs), "a journal is elsewhere than its topic"
+        assert _place(ours) == _place(theirs), "a journal has other brokers than its topic"
     seen = {journal.topic_id}
     topics = {source.topic_id}
     target = _dead_letter_journal(state, journal)
@@ -110,7 +112,7 @@ def _check_journal(state: ClusterState, journal: Topic, spec: QueueSpec) -> None
 
 
 def _check_staging(state: ClusterState, staging: Topic) -> None:
-    """Check that a staging log is where its topic is, and promises as much."""
+    """Check that a staging log has its topic's brokers and guarantees."""
     source = state.catalog.topic_by_id(staging.source_id)
     assert source is not None, "the topic of a staging log is gone"
     assert not source.is_internal
@@ -122,7 +124,7 @@ def _check_staging(state: ClusterState, staging: Topic) -> None:
     for ours, theirs in zip(
         state.partitions(staging.topic_id), state.partitions(source.topic_id), strict=True
     ):
-        assert _place(ours) == _place(theirs), "a staging log is elsewhere than its topic"
+        assert _place(ours) == _place(theirs), "a staging log has other brokers than its topic"
 
 
 def _dead_letter_journal(state: ClusterState, journal: Topic) -> Topic | None:
@@ -136,7 +138,7 @@ def _place(partition: PartitionRegistration) -> tuple[tuple[int, ...], ...]:
 
 
 def _check_reassignments(state: ClusterState, topic: Topic) -> None:
-    """Check that a move goes on as long as the topic or one of its internal topics is not ready."""
+    """Check that a move lasts until the topic and all of its internal topics are ready."""
     if topic.is_internal:
         return
     together = [topic, *state.catalog.internal_topics_of(topic.topic_id)]
@@ -149,7 +151,7 @@ def _check_reassignments(state: ClusterState, topic: Topic) -> None:
             are_ready = [
                 replicas - removing <= set(partition.in_sync_replicas) for partition in partitions
             ]
-            assert not all(are_ready), "it is complete"
+            assert not all(are_ready), "a complete reassignment is still in progress"
 
 
 def _check_index(state: ClusterState, index: ReplicaIndex) -> None:
@@ -160,15 +162,15 @@ def _check_index(state: ClusterState, index: ReplicaIndex) -> None:
 
 
 def check_step(before: Partitions, state: ClusterState, command: Command) -> None:
-    """Check what holds between the state before a command and the one after it."""
+    """Check the invariants between the state before a command and the one after it."""
     for key, now in all_partitions(state).items():
         was = before.get(key)
         new = set(now.replicas) - set(() if was is None else was.replicas)
         topic = state.catalog.topic_by_id(key[0])
         assert topic is not None
         if topic.is_internal and was is None:
-            new.clear()  # A new internal topic is where its topic is, whatever that means.
-        assert not new & set(state.drained_node_ids), "a drained broker was given a replica"
+            new.clear()  # A new internal topic has its topic's brokers, even drained ones.
+        assert not new & set(state.drained_node_ids), "a drained broker got a replica"
         if was is None:
             continue
         removed = not set(was.replicas) <= set(now.replicas)
@@ -178,9 +180,9 @@ def check_step(before: Partitions, state: ClusterState, command: Command) -> Non
         for reason in _unfounded_leader(was, now, command):
             raise AssertionError(f"{reason}: {was} became {now} by {command}")
         if removed and not isinstance(command, ReassignReplicas):
-            assert now.replicas == now.in_sync_replicas, "replicas went before others came"
+            assert now.replicas == now.in_sync_replicas, "replicas left before others joined"
         if isinstance(command, RemoveFromIsr):
-            _check_given_up(state, key, (was, now), command=command)
+            _check_removal(state, key, (was, now), command=command)
         elif not isinstance(
             command, RegisterBroker | AlterClusterConfig | AlterTopic | ElectLeaders
         ):
@@ -194,24 +196,24 @@ def _unfounded_leader(
         return
     if now.data_loss_epoch != was.data_loss_epoch:
         if not (isinstance(command, ElectLeaders) and command.accept_data_loss):
-            yield "data were lost and nobody accepted it"
+            yield "records were lost and no loss was accepted"
         return
     if isinstance(command, AlterPartitions):
-        return  # A leader that is about to stop hands over to the one that has just caught up.
+        return  # A leader that is about to stop hands over to a replica that has just caught up.
     if now.leader not in {*was.in_sync_replicas, *was.eligible_leader_replicas}:
         yield "the new leader may lack committed records"
     if now.leader in was.offline_replicas:
         yield "the log of the new leader is offline"
 
 
-def _check_given_up(
+def _check_removal(
     state: ClusterState,
     key: tuple[bytes, int],
     step: tuple[PartitionRegistration, PartitionRegistration],
     *,
     command: RemoveFromIsr,
 ) -> None:
-    """Check that a broker gives up its own replicas only, and only when others can lead."""
+    """Check that a broker removes only its own replicas, and only when others can lead."""
     was, now = step
     node = command.node_id
     named = [each for each in command.replicas if (each.topic_id, each.partition) == key]
@@ -228,26 +230,26 @@ def _check_given_up(
         ]
         if node in was.offline_replicas and not may_lack:
             in_sync_or_eligible.discard(node)
-        assert not (is_lost and node in was.in_sync_or_eligible), "what is lost is counted on"
-        assert not (named and node in in_sync_or_eligible and others), "it is still counted on"
+        assert not (is_lost and node in was.in_sync_or_eligible), "a lost replica counts"
+        assert not (named and node in in_sync_or_eligible and others), "it still counts"
         return
-    assert named, "another replica was given up"
-    assert now.leader != node, "the one leads that gave itself up"
-    assert now.leader is not None or is_lost, "nobody leads any more"
-    assert not is_lost or node in now.wiped_replicas, "that its files are gone is forgotten"
-    assert node not in now.in_sync_replicas, "it was given up, and is in sync"
+    assert named, "another replica was removed"
+    assert now.leader != node, "the removed replica leads"
+    assert now.leader is not None or is_lost, "the partition has no leader any more"
+    assert not is_lost or node in now.wiped_replicas, "the replica is not marked as wiped"
+    assert node not in now.in_sync_replicas, "it was removed, but is in sync"
     topic = state.catalog.topic_by_id(key[0])
     assert topic is not None
     is_offline = any(replica.is_offline for replica in named)
     if may_lack or (is_offline and state.may_lose_committed(topic, state.brokers[node])):
-        assert node not in now.eligible_leader_replicas, "it may lack records, and is eligible"
+        assert node not in now.eligible_leader_replicas, "it may lack records, but is eligible"
     else:
         _check_copies(state, key, was, now=now)
         is_eligible = node in now.eligible_leader_replicas
         assert not is_offline or is_eligible == (node in now.offline_replicas)
     left = {*was.in_sync_replicas, *was.eligible_leader_replicas} - {node}
     have = {*now.in_sync_replicas, *now.eligible_leader_replicas}
-    assert have <= left | {node}, "somebody is counted on who was not"
+    assert have <= left | {node}, "a replica became eligible that was not"
 
 
 @pytest.mark.invariant("I61")
@@ -263,11 +265,11 @@ def _check_copies(
     minimum = min_insync_replicas(topic, state.config, now.replication_factor)
     had = len({*was.in_sync_replicas, *was.eligible_leader_replicas})
     have = len({*now.in_sync_replicas, *now.eligible_leader_replicas})
-    assert have >= min(had, minimum), "copies of committed records were forgotten"
+    assert have >= min(had, minimum), "too few replicas with the committed records are left"
 
 
 def check_same(one: ClusterState, other: ClusterState) -> None:
-    """Check that nothing tells two states apart."""
+    """Check that two states are equal."""
     ours, theirs = dict(vars(one)), dict(vars(other))
     for part in ("catalog", "transactions", "_index"):
         assert vars(ours.pop(part)) == vars(theirs.pop(part))

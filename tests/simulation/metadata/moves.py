@@ -1,7 +1,7 @@
 """Random runs of a cluster's metadata: numbers that hypothesis draws become commands.
 
-Commands are late, given twice, from earlier processes and about topics that are gone as often as
-they are right. `Cluster.do` checks everything that holds always.
+Late, repeated and outdated commands, and commands about deleted topics, are as frequent as valid
+ones. `Cluster.do` checks all invariants.
 """
 
 from collections.abc import Callable
@@ -45,12 +45,12 @@ from tidelog.wire.errors import BrokerError
 NODES = 5
 NAMES = ("a", "b", "c")
 QUEUES = ("a", "p", "q", "r")
-"""One of them with the name of a topic."""
+"""Names of queues; one is also the name of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What to do next, before it is known what there is to do it with."""
+    """The next command, before its arguments are known."""
 
     kind: str
     a: int
@@ -59,7 +59,7 @@ class Move:
 
 
 class Run:
-    """A cluster, and a model of its topics that is as simple as can be."""
+    """A cluster, and a minimal model of its topics."""
 
     def __init__(self) -> None:
         """Begin with three live brokers and a topic."""
@@ -109,7 +109,7 @@ class Run:
         assert there == {*self.topics.values(), *self.queues.values()}
 
     def _check_identity(self, command: Command, outcome: CommandOutcome | str) -> None:
-        """Check that nobody is heard who is not the process that registered last."""
+        """Check that only the process that registered last is accepted."""
         if not isinstance(outcome, CommandOutcome) or not outcome.records:
             return
         brokers = self.cluster.state.brokers
@@ -126,9 +126,9 @@ class Run:
             assert brokers[command.node_id].broker_epoch == command.broker_epoch
 
     def _check_restart(self, command: RegisterBroker, previous: BrokerRegistration) -> None:
-        """Check that a process which may have lost records is not counted on.
+        """Check that a replica which may have lost records is neither in sync nor eligible.
 
-        But for the only replica in memory.
+        The only replica in memory is an exception.
         """
         if previous.incarnation_id == command.incarnation_id:
             return
@@ -173,7 +173,7 @@ class Run:
 
     def _note_queue(self, command: CreateQueue) -> None:
         if command.name in self.queues:
-            return  # It is what is there already.
+            return  # The value is unchanged.
         self.queues[command.name] = command.queue_id
         self.used_ids.add(command.queue_id)
         if command.topic not in self.topics:
@@ -181,7 +181,7 @@ class Run:
             self.used_ids.add(command.new_topic_id)
 
     def epoch(self, node_id: int, age: int) -> int:
-        """Return an epoch of a broker, mostly the one of now."""
+        """Return an epoch of a broker, mostly the current one."""
         broker = self.cluster.state.brokers.get(node_id)
         now = 1 if broker is None else broker.broker_epoch
         return max(1, now - age // 7) if age % 4 == 0 else now
@@ -305,7 +305,7 @@ def _alter_queue(run: Run, move: Move) -> Command:
 def _delete_queue(run: Run, move: Move) -> Command:
     name = QUEUES[move.a % len(QUEUES)]
     for journal in run.cluster.state.catalog.journals:
-        # Rather one that holds up a move.
+        # Prefer a replica that delays a reassignment.
         partitions = run.cluster.state.partitions(journal.topic_id)
         if move.b % 3 and any(_is_behind(each) for each in partitions):
             name = journal.queue_name
@@ -340,7 +340,7 @@ def _change_in_sync(run: Run, move: Move) -> Command | None:
 
 
 def _copied(run: Run, move: Move) -> Command | None:
-    """Have all live replicas in sync of a partition that moves, so that moves come to an end."""
+    """Bring all live replicas of a moving partition in sync, so that moves complete."""
     state = run.cluster.state
     moving = [key for key, each in all_partitions(state).items() if each.is_reassigning]
     if not moving:
@@ -387,10 +387,10 @@ def _remove_from_isr(run: Run, move: Move) -> Command | None:
     partition = run.cluster.state.partition(*key)
     assert partition is not None
     node_id = partition.replicas[move.b % len(partition.replicas)]
-    given_up = FailedReplica(
+    removed = FailedReplica(
         *key, move.c % 3 == 1, is_offline=move.c % 3 == 2, is_lost=move.c % 11 == 1
     )
-    return RemoveFromIsr(node_id, run.epoch(node_id, move.c), [given_up])
+    return RemoveFromIsr(node_id, run.epoch(node_id, move.c), [removed])
 
 
 def _repeat(run: Run, move: Move) -> Command:
@@ -398,7 +398,7 @@ def _repeat(run: Run, move: Move) -> Command:
 
 
 def _start(run: Run, move: Move) -> Command | None:
-    """Let a broker come back in one move, so that runs are not all about dead brokers."""
+    """Restart a broker in one move, so that runs are not all about dead brokers."""
     node_id = 1 + move.a % NODES
     registration = run.cluster.registration(node_id, unclean=move.b % 2 == 0)
     run.given.append(registration)
@@ -458,7 +458,7 @@ MOVE_LISTS = st.lists(MOVES, min_size=30, max_size=80)
 
 
 def drawn_moves(seed: int) -> list[Move]:
-    """Return a run without hypothesis, which would try to make a failure smaller."""
+    """Return a run without hypothesis, which would try to shrink a failure."""
     random = Random(seed)
     kinds = [*KINDS, *OFTEN, "restore"]
     return [

@@ -1,15 +1,16 @@
-"""Brokers that replicate one partition, as simply as can be, under a real cluster's metadata.
+"""Minimal replication of one partition on brokers under a real cluster's metadata.
 
-Every broker acts on the metadata that it has seen, which may be old; leaders that were deposed go
-on for a while. Records are numbers, a log is a list. What counts: whoever may become leader has
+Every broker acts on the metadata that it has seen, which may be old; deposed leaders continue
+for a while. Records are numbers, a log is a list. Invariant: a replica that may become leader has
 every record that was ever acknowledged.
 
-The leader's side keeps the rules of `docs/metadata.md`: nothing is committed while too few are in
-sync; a replica that it asked for counts as in sync from the moment of asking (KIP-497); it asks
-only for replicas that have all that is committed, and all that there was when it began to lead.
+The leader's side keeps the rules of `docs/metadata.md`. Nothing is committed while too few replicas
+are in sync. A proposed replica counts as in sync from the moment of the proposal (KIP-497). The
+leader proposes only replicas that have all committed records, and all records of the log when its
+leadership began.
 
-Records may rot on a disk, of one replica at a time: it is given up, reports nothing while it is
-damaged, and is repaired by its leader.
+Records may become corrupt on a disk, of one replica at a time. The broker removes such a replica,
+which reports nothing while it is damaged, and is repaired by its leader.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +56,7 @@ ACTIONS = (
     "shut down",
     "administrate",
 )
-"""Methods by which something happens to a broker."""
+"""Methods that act on a broker."""
 OFTEN = {
     "learn": 0.6,
     "produce": 0.9,
@@ -65,19 +66,19 @@ OFTEN = {
     "start": 0.3,
     "unfence": 0.3,
     "deliver": 0.5,
-    "give up": 0.9,
+    "report damage": 0.9,
     "repair": 0.3,
 }
-"""What happens more often than all else, and how often it happens to all brokers at once."""
-_OFTEN = [name for name in OFTEN if name not in {"give up", "repair"}]
+"""Frequent actions, and their probability to hit all brokers at once."""
+_OFTEN = [name for name in OFTEN if name not in {"report damage", "repair"}]
 CHOICES = [*ACTIONS, *_OFTEN, *_OFTEN, "learn", "fetch", "fetch"]
-ROTTING = ["rot", *["give up", "repair"] * 2]
-"""What happens besides in runs in which records rot: one in four."""
+DAMAGING = ["rot", *["report damage", "repair"] * 2]
+"""Additional actions in runs with corrupt records: one in four."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a broker knows."""
+    """Metadata that a broker has seen."""
 
     partition: PartitionRegistration
     minimum: int
@@ -86,13 +87,13 @@ class View:
 
 @dataclass(slots=True)
 class Replica:
-    """One broker: its log, and what its process knows."""
+    """One broker: its log, and the state of its process."""
 
     log: list[Batch] = field(default_factory=list[Batch])
     durable_end: int = 0
     is_running: bool = True
     has_lost: bool = False
-    """Its process ended and took records with it, and it has not registered since."""
+    """Whether its process ended and lost records, and it has not registered since."""
     was_unclean: bool = False
     broker_epoch: int = 0
     view: View | None = None
@@ -101,14 +102,14 @@ class Replica:
     positions: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     """Broker epoch and end of each follower, by its last fetch in this leader epoch."""
     asked: tuple[int, ...] = ()
-    """Replicas that count as in sync because the leader asked for them."""
+    """Replicas that count as in sync because the leader has proposed them."""
     asked_at: int = -1
-    """Partition epoch at which it asked."""
+    """Partition epoch of the proposal."""
     damage: set[int] = field(default_factory=set[int])
-    """Places in the log that cannot be read, as its process knows."""
+    """Indexes of unreadable records, as its process knows."""
 
     def end(self) -> int:
-        """Return the position that it reports; one that is damaged has nothing to show."""
+        """Return the end offset that it reports; a damaged replica has nothing to show."""
         assert self.view is not None
         if self.damage:
             return -1
@@ -119,10 +120,10 @@ class Replication:
     """One partition on four brokers."""
 
     actions: Sequence[str] = CHOICES
-    """What may happen, more often what is there more often."""
+    """Possible actions; more frequent ones are repeated."""
 
     def __init__(self, durability: str) -> None:
-        """Begin with three replicas that are in sync and empty."""
+        """Begin with three in-sync replicas without records."""
         self.cluster = Cluster(*NODES)
         overrides = {"durability": durability}
         self.topic_id = self.cluster.create(TOPIC, [1, 2, 3], overrides=overrides)
@@ -137,11 +138,11 @@ class Replication:
             self._learn(node)
 
     def new_replica(self, log: list[Batch], durable_end: int, broker_epoch: int) -> Replica:
-        """Return a broker as its process finds it when it starts."""
+        """Return a broker in the state of its process's start."""
         return Replica(log, durable_end, broker_epoch=broker_epoch)
 
     def check(self) -> None:
-        """Check that all who may lead have all that was acknowledged."""
+        """Check that all replicas that may lead have all acknowledged records."""
         partition = self.cluster.partition()
         acknowledged = len(self.acknowledged)
         for node in (*partition.in_sync_replicas, *partition.eligible_leader_replicas):
@@ -151,7 +152,7 @@ class Replication:
                 assert has == self.acknowledged, f"broker {node} may lead and lacks records"
 
     def step(self, random: Random) -> None:
-        """Let one thing happen."""
+        """Execute one action."""
         name = random.choice(self.actions)
         is_for_all = name in OFTEN and random.random() < OFTEN[name]
         for node in NODES if is_for_all else [random.choice(NODES)]:
@@ -159,7 +160,7 @@ class Replication:
             self.check()
 
     def heal(self, random: Random) -> None:
-        """Let everybody run and catch up: what waits for nothing must not wait for ever."""
+        """Let all brokers recover and catch up; none must wait forever."""
         self._is_hard = False
         for node, replica in self.replicas.items():
             if self.cluster.broker(node).is_shutting_down and replica.is_running:
@@ -177,18 +178,18 @@ class Replication:
         elif self.replicas[partition.leader].damage:
             in_sync_or_eligible = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
             assert in_sync_or_eligible == {partition.leader}, (
-                "a damaged replica leads, and need not"
+                "a damaged replica leads although another one could"
             )
             self.counts["lost to rot"] = 1
         else:
             assert not any(self.replicas[node].damage for node in partition.replicas)
-            assert partition.in_sync_replicas == partition.replicas, "somebody waits for ever"
+            assert partition.in_sync_replicas == partition.replicas, "a replica never joins the ISR"
             assert not partition.is_reassigning
 
     def healing(self) -> Sequence[Callable[[int, Random], None]]:
-        """Return what happens again and again when everybody runs."""
+        """Return the actions that repeat while all brokers recover."""
         return (
-            self.give_up,
+            self.report_damage,
             self.unfence,
             self.learn,
             self.flush,
@@ -232,7 +233,7 @@ class Replication:
             self._learn(node)
 
     def produce(self, node: int, random: Random) -> None:
-        """A leader gets a record, if enough are in sync."""
+        """A leader gets a record, if enough replicas are in sync."""
         replica = self.replicas[node]
         if not self.leads(node):
             return
@@ -244,7 +245,7 @@ class Replication:
             self._advance(node)
 
     def flush(self, node: int, random: Random) -> None:
-        """A broker's log reaches its disk."""
+        """A broker syncs its log."""
         del random
         replica = self.replicas[node]
         if replica.is_running:
@@ -253,7 +254,7 @@ class Replication:
                 self._advance(node)
 
     def fetch(self, node: int, random: Random) -> None:
-        """A follower asks its leader, who learns how far it is, and gives it more."""
+        """A follower fetches from its leader, which learns its position and returns records."""
         follower = self.replicas[node]
         if not follower.is_running or follower.view is None:
             return
@@ -298,11 +299,11 @@ class Replication:
             self.acknowledged = committed
 
     def _is_slow(self, random: Random) -> bool:
-        """Return whether a follower is taken for one that was late for too long."""
+        """Return whether a follower is treated as lagging for too long."""
         return self._is_hard and random.random() < 0.2
 
     def ask(self, node: int, random: Random) -> None:
-        """A leader wants others to be in sync."""
+        """A leader proposes an ISR change."""
         leader = self.replicas[node]
         if not self.leads(node) or leader.asked:
             return
@@ -311,7 +312,7 @@ class Replication:
         epochs = {member: leader.positions.get(member, (0, 0))[0] for member in partition.replicas}
         epochs[node] = leader.broker_epoch
         for member in partition.in_sync_replicas:
-            # For members that did not fetch yet the leader knows the epoch from the metadata.
+            # For members that have not fetched yet the leader knows the epoch from the metadata.
             epochs[member] = epochs[member] or self.cluster.broker(member).broker_epoch
         wanted = list(partition.in_sync_replicas)
         for member in partition.replicas:
@@ -337,7 +338,7 @@ class Replication:
         self.under_way.append((node, command))
 
     def deliver(self, node: int, random: Random) -> None:
-        """What a leader asked for arrives, perhaps late."""
+        """A leader's proposal arrives, perhaps late."""
         del node
         if not self.under_way:
             return
@@ -400,15 +401,15 @@ class Replication:
         have = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
         is_only_copy = partition.replication_factor == 1 and have == {node}
         if is_only_copy and disk_id is None and in_memory:
-            # The only replica in memory goes on with what it has: nothing better can come back.
+            # The only replica in memory continues with its records: no better one can come back.
             del self.acknowledged[len(before.log) :]
         epoch = self.cluster.register(node, disk_id=disk_id, unclean=before.was_unclean)
         self.replicas[node] = self.new_replica(before.log, before.durable_end, epoch)
         self.replicas[node].damage = before.damage
 
     def unfence(self, node: int, random: Random) -> None:
-        """A broker has caught up; before, it gives up what it cannot vouch for."""
-        self.give_up(node, random)
+        """A broker has caught up; before, it removes its damaged replicas from the ISR."""
+        self.report_damage(node, random)
         replica = self.replicas[node]
         broker = self.cluster.broker(node)
         if replica.is_running and replica.broker_epoch == broker.broker_epoch:
@@ -416,7 +417,7 @@ class Replication:
             self.cluster.unfence(node)
 
     def fence(self, node: int, random: Random) -> None:
-        """A broker was not heard of: because it is gone, or because it pauses."""
+        """A broker is fenced because it is gone, or because it pauses."""
         if not self.replicas[node].is_running or random.random() < 0.3:
             self.cluster.fence(node)
 
@@ -426,7 +427,7 @@ class Replication:
             self.cluster.shut_down(node)
 
     def rot(self, node: int, random: Random) -> None:
-        """A record on a disk goes bad, of which others that are counted on have copies."""
+        """Corrupt a durable record that other replicas in the ISR or eligible still have."""
         replica = self.replicas[node]
         partition = self.cluster.partition()
         in_sync_or_eligible = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
@@ -438,22 +439,22 @@ class Replication:
             and random.random() < 0.3
         ):
             replica.damage = {random.randrange(replica.durable_end)}
-            self.counts["rotten"] = self.counts.get("rotten", 0) + 1
+            self.counts["corrupt"] = self.counts.get("corrupt", 0) + 1
 
-    def give_up(self, node: int, random: Random) -> None:
-        """A broker says that it cannot vouch for its replica."""
+    def report_damage(self, node: int, random: Random) -> None:
+        """A broker reports that its replica is damaged."""
         del random
         replica = self.replicas[node]
         if not replica.is_running or not replica.damage:
             return
-        given_up = FailedReplica(self.topic_id, 0, may_lack_records=True)
+        failed = FailedReplica(self.topic_id, 0, may_lack_records=True)
         try:
-            self.cluster.do(RemoveFromIsr(node, replica.broker_epoch, [given_up]))
+            self.cluster.do(RemoveFromIsr(node, replica.broker_epoch, [failed]))
         except BrokerError:
             return
 
     def repair(self, node: int, random: Random) -> None:
-        """A follower that knows that its log is a beginning of its leader's mends it from there."""
+        """A follower whose log is a prefix of its leader's repairs its damaged records from it."""
         del random
         follower = self.replicas[node]
         if not follower.is_running or follower.view is None or not follower.damage:
@@ -466,7 +467,7 @@ class Replication:
             follower.damage &= leader.damage
 
     def administrate(self, node: int, random: Random) -> None:
-        """Somebody changes settings, replicas or leaders."""
+        """An administrator changes settings, replicas or leaders."""
         if random.random() < 0.4:
             return
         choice = random.randrange(4)
@@ -493,11 +494,11 @@ class Replication:
 def replicate(
     seed: int, steps: int = 600, kind: Callable[[str], Replication] = Replication
 ) -> Replication:
-    """Let one partition run for a while, or until nobody is left who may lead it."""
+    """Run one partition for a while, or until no replica is left that may lead it."""
     random = Random(seed)
     replication = kind(random.choice(["fsync", "replicated"]))
     if seed % 4 == 0:
-        replication.actions = [*replication.actions, *ROTTING]
+        replication.actions = [*replication.actions, *DAMAGING]
     for _ in range(steps):
         replication.step(random)
         partition = replication.cluster.partition()
