@@ -1,4 +1,4 @@
-"""What there is to say of a run of any kind, and how an end of it is judged."""
+"""Report of a run of any kind, and the verdict on its end."""
 
 from collections.abc import Callable, Sequence
 from traceback import format_exception
@@ -15,25 +15,25 @@ PlanType = TypeVar("PlanType", bound=RunPlan[Any])
 
 
 class RunReport(msgspec.Struct, Generic[PlanType], frozen=True):
-    """What there is to say of one run."""
+    """Report of one run."""
 
     plan: PlanType
     checker: str | None
-    """Which checker objected, `None` when none did."""
+    """The checker that objected, `None` if none did."""
     problem: str
-    """What it said."""
+    """The objection."""
     sometimes: dict[str, int]
-    """The probes that it has reached, and how often."""
+    """Counts of the reached probes."""
     counts: dict[str, int]
-    """Events, crashes, acknowledged and read records, and whatever else is counted."""
+    """Counts of events, crashes, acknowledged and read records, and more."""
     simulated_s: float
     fingerprint: str
     objectors: list[str] = []
-    """All checkers that objected, the first one first, if the run was to go on."""
+    """All checkers that objected, in order, if the run continues after objections."""
 
 
 def judged(run: Callable[[], object], *, asserts: bool = False) -> tuple[str | None, str]:
-    """Return which checker objects to a run, and what it says; `None` if none does.
+    """Return the checker that objects to a run, and its objection; `None` if none does.
 
     With `asserts`, the run checks promises with assertions and time limits as well.
     """
@@ -57,7 +57,7 @@ def _judged_error(error: Exception, *, asserts: bool) -> tuple[str, str]:
     if asserts and isinstance(error, AssertionError):
         return "Assertion", f"an assertion failed: {error}"
     if asserts and isinstance(error, trio.TooSlowError):
-        return "Liveness", "the run does not come to its end"
+        return "Liveness", "the run does not end"
     return type(error).__name__, "".join(format_exception(error)[-6:])
 
 

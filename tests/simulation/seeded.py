@@ -1,4 +1,4 @@
-"""Runs that a seed alone decides: there is no plan of faults to make smaller."""
+"""Runs that depend on a seed alone, without a plan of faults to shrink."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,17 +8,17 @@ from tests.simulation.report import RunReport, judged
 
 
 class SeedPlan(RunPlan[Any], frozen=True):
-    """One run; its length is fixed, and so are its faults."""
+    """One run with a fixed length and fixed faults."""
 
 
 def draw_plan(seed: int, seconds: float) -> SeedPlan:
-    """Return the plan of a seed, however many seconds are asked for."""
+    """Return the plan of a seed; `seconds` is ignored."""
     del seconds
     return SeedPlan(str(seed), 0.0, [])
 
 
 def runs_of(act: Callable[[int], Mapping[str, int]]) -> Callable[..., RunReport[SeedPlan]]:
-    """Return the `run` of a kind whose runs are `act` with a seed; it returns what it counted."""
+    """Return the `run` of a kind whose runs are `act` with a seed; `act` returns its counts."""
 
     def run(
         plan: SeedPlan,

@@ -1,9 +1,9 @@
-"""Making the plan of a failure small.
+"""Shrinking of a failing plan.
 
-Drops what is not needed: faults behind the failure and long before it, then as many of the others
-as possible, then time in which nothing happens, clients and settings. A smaller plan counts if
-the same checker objects. Its dice are those of the run that failed, at first; when too many
-faults are left, other dice are thrown too, for what is left of a run may need some luck.
+It drops faults behind the failure and long before it, then as many other faults as possible, then
+idle time, clients and settings. A smaller plan counts if the same checker objects. At first it uses
+the seed of the failed run; when too many faults are left, it tries other seeds too, because the
+rest of a run may need some luck.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,13 +20,13 @@ from tests.simulation.report import PlanType, RunReport
 
 Run = Callable[[PlanType], RunReport[PlanType]]
 Simplification = Callable[[PlanType], PlanType]
-"""Makes a plan simpler; returns an equal one if there is nothing to be made simpler."""
+"""Makes a plan simpler; returns an equal one if it cannot."""
 
 _THROWS = (1, 3, 8)
-"""How many runs a plan gets to fail in, in each round."""
+"""Number of runs in which a plan may fail, in each round."""
 _LAST_FAULTS = (0, 1, 2, 3, 5, 8)
 _FEW_FAULTS = 3
-"""So few need no further round."""
+"""Number of faults that needs no further round."""
 _HANDFUL = 5
 _HANDFULS = 150
 _GAP_MAX_S = 1.0
@@ -35,22 +35,22 @@ _AFTERMATH_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkBudget:
-    """When to be content with what was reached."""
+    """Limits of the shrinking."""
 
     runs: int = 300
     wall_s: float = 600.0
-    """In real seconds; the run under way then is the last one."""
+    """Real seconds; the current run is then the last one."""
     faults_enough: int = -1
-    """So few faults are few enough, and nothing more is tried; -1 for as few as can be."""
+    """Number of faults that is few enough to stop; -1 to find the minimum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shrunk(Generic[PlanType]):
-    """A failure made small."""
+    """A shrunk failure."""
 
     report: RunReport[PlanType]
     run_count: int
-    """How many runs that took."""
+    """Number of runs of the shrinking."""
 
 
 @final
@@ -74,7 +74,7 @@ class _Shrinking(Generic[PlanType]):
         )
 
     def accept(self, plan: PlanType) -> bool:
-        """Take `plan` for the best one if it fails in the same way."""
+        """Make `plan` the best one if it fails in the same way."""
         for throw in range(self.throws):
             if self.is_tired():
                 return False
@@ -87,7 +87,7 @@ class _Shrinking(Generic[PlanType]):
         return False
 
     def drop_the_unreached(self) -> None:
-        """Drop the faults that had not come when the checker objected."""
+        """Drop the faults that had not struck when the checker objected."""
         plan, ended_at = self.best.plan, self.best.simulated_s
         reached = [fault for fault in plan.faults if fault.at <= ended_at]
         seconds = min(plan.seconds, ended_at + 1.0)
@@ -104,7 +104,7 @@ class _Shrinking(Generic[PlanType]):
                 return
 
     def drop_faults(self) -> None:
-        """Drop pieces of the faults, large ones first, as long as any can go."""
+        """Drop parts of the faults, large ones first, as long as any can go."""
         size = len(self.best.plan.faults)
         while size and not self.is_tired():
             start, has_dropped = 0, False
@@ -119,7 +119,7 @@ class _Shrinking(Generic[PlanType]):
                 size //= 2
 
     def take_a_handful(self) -> None:
-        """Try a few faults at random, with new dice each time, when dropping does not lead on."""
+        """Try a few faults at random, each time with another seed, when dropping does not help."""
         plan = self.best.plan
         random = Random(f"handfuls of {self._seed}")
         for _ in range(_HANDFULS):
@@ -131,7 +131,7 @@ class _Shrinking(Generic[PlanType]):
             self.accept(_without_idle_time(msgspec.structs.replace(few, seed=seed)))
 
     def simplify(self, simplifications: Iterable[Simplification[PlanType]]) -> None:
-        """Try what makes the run simpler besides."""
+        """Try the simplifications of the kind."""
         self._try(_without_idle_time(self.best.plan))
         for simplified in simplifications:
             self._try(simplified(self.best.plan))
@@ -149,7 +149,7 @@ def shrink(
     budget: ShrinkBudget | None = None,
 ) -> Shrunk[PlanType]:
     """Return a smaller plan that fails in the same way as `report`, or the same one."""
-    assert report.checker is not None, "only a failure can be made small"
+    assert report.checker is not None, "only a failure can be shrunk"
     shrinking = _Shrinking(report, run, budget or ShrinkBudget())
     shrinking.drop_the_unreached()
     shrinking.keep_the_last()
@@ -166,7 +166,7 @@ def shrink(
 
 
 def _without_idle_time(plan: PlanType) -> PlanType:
-    """Let faults follow each other closely, and end soon after the last one."""
+    """Remove idle time between faults, and after the last one."""
     if not plan.faults:
         return msgspec.structs.replace(plan, seconds=min(plan.seconds, _AFTERMATH_S))
     at = min(plan.faults[0].at, _GAP_MAX_S)

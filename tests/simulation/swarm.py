@@ -1,4 +1,4 @@
-"""Many runs on all cores, until one fails or the time is over."""
+"""Many runs on all cores, until one fails or the time budget is spent."""
 
 import os
 from collections import Counter
@@ -25,21 +25,21 @@ EASY_PROBES: Final = (
     "poll woken",
     "outcome unknown",
 )
-"""Two runs of three reach each of them, so that the smallest swarm reaches all."""
+"""Probes that two runs of three reach, so that the smallest swarm reaches all of them."""
 
 
 @dataclass(slots=True)
 class SwarmReport:
-    """What came of a swarm."""
+    """Result of a swarm."""
 
     kind: Kind[Any]
     run_count: int = 0
     simulated_s: float = 0.0
     wall_s: float = 0.0
     counts: Counter[str] = field(default_factory=Counter[str])
-    """Events, crashes and whatever else runs count, in all of them together."""
+    """Events, crashes and other counters, summed over all runs."""
     run_counts_by_probe: Counter[str] = field(default_factory=Counter[str])
-    """How many runs have reached each probe."""
+    """Number of runs that reached each probe."""
     failure: RunReport[Any] | None = None
 
     @property
@@ -50,22 +50,21 @@ class SwarmReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwarmSize:
-    """How many runs, how long, and for how long."""
+    """Number and duration of the runs, and time budget."""
 
     first: int = 0
     """The first seed."""
     seeds: int | None = None
-    """How many; `None` for as many as there is time for."""
+    """Number of seeds; `None` for no limit but the budget."""
     seconds: float | None = None
-    """How long the faults of each run go on, in simulated seconds; by default as long as those of
-    its kind do."""
+    """Duration of the faults of each run in simulated seconds; by default that of its kind."""
     budget_s: float | None = None
-    """When to begin no more runs, in real seconds; `None` for no limit."""
+    """Real seconds after which no run begins; `None` for no limit."""
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
 
 def run_seeds(kind_name: str, seeds: Sequence[int], seconds: float) -> list[RunReport[Any]]:
-    """Do the runs of these seeds, up to the first that fails."""
+    """Execute the runs of these seeds, up to the first that fails."""
     kind = KINDS[kind_name]
     reports: list[RunReport[Any]] = []
     for seed in seeds:
@@ -77,21 +76,21 @@ def run_seeds(kind_name: str, seeds: Sequence[int], seconds: float) -> list[RunR
 
 @final
 class Swarm:
-    """Runs of consecutive seeds, all cores busy. Seeds that fail are reported in their order."""
+    """Runs of consecutive seeds on all cores. Seeds that fail are reported in their order."""
 
     def __init__(self, kind: Kind[Any], size: SwarmSize, *, on_run: Callable[[int], None]) -> None:
-        """Consist of runs of a kind; call `on_run` with their number after each."""
+        """Consist of runs of a kind; call `on_run` with the number of runs after each."""
         self._kind = kind
         self._size = size
         self._on_run = on_run
 
     @property
     def seconds(self) -> float:
-        """How long the faults of each run go on."""
+        """Duration of the faults of each run."""
         return self._kind.seconds if self._size.seconds is None else self._size.seconds
 
     def run(self) -> SwarmReport:
-        """Return what came of it: all that there was to run, or the first failure."""
+        """Execute all runs, or up to the first failure, and return the result."""
         report = SwarmReport(self._kind)
         began_at = perf_counter()
         size = self._size
@@ -129,7 +128,7 @@ class Swarm:
 def keep_failure(
     kind: Kind[PlanType], failure: RunReport[PlanType]
 ) -> tuple[RunReport[PlanType], Path]:
-    """Make the plan of a failure small, write it to a file, and return both."""
+    """Shrink the plan of a failure, write it to a file, and return both."""
     shrunk = shrink(failure, kind.run_plan, kind.simplifications).report
     kind.kept_plans.mkdir(exist_ok=True)
     path = kind.kept_plans / f"{shrunk.checker}-{failure.plan.seed}.json".replace(" ", "-")

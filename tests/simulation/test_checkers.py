@@ -1,4 +1,4 @@
-"""Each promise: what keeps it, and what breaks it."""
+"""Tests of each checker: histories that keep and that break its promise."""
 
 from math import inf
 
@@ -260,24 +260,24 @@ def name(value: object) -> str:
 
 
 @pytest.mark.parametrize(("checker", "story"), KEPT, ids=name)
-def test_a_promise_that_is_kept_is_not_objected_to(checker: Checker, story: Story) -> None:
+def test_a_checker_accepts_a_valid_history(checker: Checker, story: Story) -> None:
     story(RunHistory([checker], lambda: 2.0))
 
 
 @pytest.mark.parametrize(("checker", "story"), BROKEN, ids=name)
-def test_a_promise_that_is_broken_is_objected_to(checker: Checker, story: Story) -> None:
+def test_a_checker_objects_to_a_broken_promise(checker: Checker, story: Story) -> None:
     with pytest.raises(ViolationError, match=f"^{type(checker).__name__}: "):
         story(RunHistory([checker], lambda: 2.0))
 
 
-def test_every_checker_has_a_promise_kept_and_one_broken() -> None:
+def test_every_checker_has_a_valid_and_an_invalid_history() -> None:
     checkers = {cls.__name__ for cls in Checker.__subclasses__()}
 
     assert {name(checker) for checker, _ in BROKEN} == checkers
     assert {name(checker) for checker, _ in KEPT} == checkers
 
 
-def test_a_reply_that_was_asked_for_before_a_loss_is_void() -> None:
+def test_a_reply_to_a_request_from_before_a_loss_is_void() -> None:
     run_history = RunHistory([StableOffsets()], lambda: 2.0)
     run_history.fetched(fetched((0, 1)))
     run_history.forgotten({0: 0})
@@ -287,7 +287,7 @@ def test_a_reply_that_was_asked_for_before_a_loss_is_void() -> None:
     run_history.fetched(fetched((0, 2), asked_at=3.0))
 
 
-def test_what_is_on_disk_is_not_void_after_a_loss() -> None:
+def test_durable_records_are_not_void_after_a_loss() -> None:
     run_history = RunHistory([StableOffsets()], lambda: 2.0)
     run_history.forgotten({0: 5})
     run_history.acknowledged(Acknowledged(record(1), 0, AckLevel.DURABLE, 1.0))
@@ -296,7 +296,7 @@ def test_what_is_on_disk_is_not_void_after_a_loss() -> None:
         run_history.fetched(fetched((0, 2), asked_at=3.0))
 
 
-def test_a_run_may_go_on_after_an_objection_so_that_others_are_heard() -> None:
+def test_a_run_may_continue_after_an_objection() -> None:
     run_history = RunHistory(
         [BelowHighWatermark(), HighWatermarkRises()], lambda: 2.0, goes_on=True
     )

@@ -1,4 +1,4 @@
-"""Worker processes do their work, each in a process of its own, and end with who started them."""
+"""Tests of worker processes: each has its own process, and ends with its parent."""
 
 import os
 import select
@@ -32,7 +32,7 @@ def test_a_worker_does_not_outlive_a_parent_that_is_killed() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT],
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # Python complains of what a killed process could not tidy.
+        stderr=subprocess.DEVNULL,  # Python warns about leftovers of a killed process.
         text=True,
     ) as parent:
         assert parent.stdout is not None

@@ -1,4 +1,4 @@
-"""Defects that a broker only writes to its log do not go unheard."""
+"""Tests of the detector of defects that a broker only logs."""
 
 import logging
 
@@ -24,7 +24,7 @@ def test_a_defect_is_an_objection() -> None:
     assert "KeyError: 'what'" in str(objection)
 
 
-def test_what_a_dead_process_says_is_none() -> None:
+def test_a_log_entry_of_a_dead_process_is_no_defect() -> None:
     heard: list[BaseException] = []
 
     with no_defect_unheard(heard.append):
@@ -38,7 +38,7 @@ def fail(error: Exception) -> None:
 
 
 class Served:
-    """A partition of a queue in which something fails."""
+    """A partition of a queue with a failure."""
 
     name = "orders"
 
@@ -50,7 +50,7 @@ class Served:
         self.error = error
 
 
-def test_a_defect_of_a_partition_of_a_queue_is_an_objection_though_the_broker_goes_on() -> None:
+def test_a_defect_of_a_queue_partition_is_an_objection() -> None:
     heard: list[BaseException] = []
     hosted = Served()
 
@@ -65,7 +65,7 @@ def test_a_defect_of_a_partition_of_a_queue_is_an_objection_though_the_broker_go
     assert isinstance(hosted.error, UnexpectedServerError)
 
 
-def test_an_objection_that_a_broker_took_for_a_defect_stays_what_it_is() -> None:
+def test_an_objection_that_a_broker_logs_as_a_defect_is_unchanged() -> None:
     heard: list[BaseException] = []
     objection = ViolationError("JournalIsBelieved", "it is not")
 
@@ -75,7 +75,7 @@ def test_an_objection_that_a_broker_took_for_a_defect_stays_what_it_is() -> None
     assert heard == [objection]
 
 
-def test_nobody_listens_afterwards() -> None:
+def test_the_detector_is_removed_at_the_end() -> None:
     before = (list(LOGGER.handlers), LOGGER.propagate)
 
     with no_defect_unheard(lambda _: None):

@@ -1,4 +1,4 @@
-"""Each kind of error is found in a history made by hand, and in no history without it."""
+"""Tests of the history checker: it finds each anomaly in a handmade history, and no other."""
 
 import pytest
 
@@ -89,19 +89,19 @@ def test_a_gap_between_offsets_is_no_skip() -> None:
     assert HistoryChecker([polled((0, "a")), polled((7, "b"))]).check() == {}
 
 
-def test_a_seek_may_lead_anywhere() -> None:
+def test_a_seek_may_set_any_position() -> None:
     history = [polled((0, "a"), (1, "b"), (2, "c")), polled((0, "a"), seeks=True)]
 
     assert HistoryChecker(history).check() == {}
 
 
-def test_what_retention_deleted_is_not_lost() -> None:
+def test_records_deleted_by_retention_are_not_lost() -> None:
     history = [sent("a", 0), sent("b", 1), polled((1, "b"))]
 
     assert HistoryChecker(history, log_starts={"k": 1}).check() == {}
 
 
-def test_what_is_allowed_depends_on_the_clients() -> None:
+def test_allowed_anomalies_depend_on_the_clients() -> None:
     found = {Anomaly.POLL_SKIP: ["y"], Anomaly.WRITE_CYCLE: ["z"]}
 
     assert set(unexpected(found, uses_subscribe=False)) == {Anomaly.POLL_SKIP}
@@ -112,7 +112,7 @@ TWICE = polled((0, "a"), (1, "b"), (2, "a"), (3, "b"))
 """One value of `p` and one of `q`, each at two offsets."""
 
 
-def test_only_the_values_of_a_producer_that_may_repeat_may_stand_twice() -> None:
+def test_only_a_non_idempotent_producer_may_have_duplicates() -> None:
     history = [sent("a", 2, by="p"), sent("b", 3, by="q"), TWICE]
 
     one = HistoryChecker(history, may_repeat={"p"}).check()
@@ -122,20 +122,20 @@ def test_only_the_values_of_a_producer_that_may_repeat_may_stand_twice() -> None
     assert unexpected(both, uses_subscribe=False) == {}
 
 
-def test_what_was_sent_at_an_offset_that_is_void_still_has_its_producer() -> None:
+def test_a_value_at_a_void_offset_keeps_its_producer() -> None:
     history = [sent("a", 5), polled((0, "a"), (2, "a"))]
 
     assert HistoryChecker(history, may_repeat={"p"}, void={"k": [range(5, 6)]}).check() == {}
 
 
-def test_a_value_may_stand_again_where_nothing_tells_of_its_first_place() -> None:
+def test_a_value_may_repeat_after_its_producer_state_is_lost() -> None:
     history = [polled((0, "a"), (5, "a"))]
 
     assert HistoryChecker(history, unknown_below={"k": 1}).check() == {}
     assert set(HistoryChecker(history, unknown_below={"k": 0}).check()) == {Anomaly.DUPLICATE}
 
 
-def test_what_is_told_of_offsets_that_are_void_does_not_count() -> None:
+def test_replies_about_void_offsets_do_not_count() -> None:
     history = [
         sent("a", 0),
         sent("b", 1),
@@ -151,7 +151,7 @@ def test_what_is_told_of_offsets_that_are_void_does_not_count() -> None:
     }
 
 
-def test_what_is_kept_nobody_knows_where_may_be_among_what_is_gone() -> None:
+def test_a_value_at_an_unknown_offset_may_be_deleted() -> None:
     history = [sent("a", None), sent("b", 5), polled((5, "b"))]
 
     assert set(HistoryChecker(history).check()) == {Anomaly.UNSEEN}
@@ -168,7 +168,7 @@ def test_the_lag_of_readers_is_measured() -> None:
     assert HistoryChecker(history).realtime_lags() == {"k": 2.5}
 
 
-def test_what_is_read_before_its_writer_is_told_has_no_lag() -> None:
+def test_a_value_read_before_its_acknowledgement_has_no_lag() -> None:
     poll = Poll({"k": [(0, "a")]})
     history = [
         Operation("reader", Outcome.OK, [poll], ended_at=1.0),

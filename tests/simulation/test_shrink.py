@@ -1,4 +1,4 @@
-"""A failure is made small, and stays the same failure."""
+"""Tests of shrinking: a failure becomes small, and stays the same failure."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from tests.simulation.shrink import ShrinkBudget, shrink
 
 
 def pretended_run(plan: Plan) -> RunReport[Plan]:
-    """Fail if there are a power cut and, after it, a rot; the same for the same plan."""
+    """Fail if the plan has a power cut and, after it, a rot; deterministic."""
     kinds = [fault.kind for fault in plan.faults]
     is_failure = "cut_power" in kinds and "rot" in kinds[kinds.index("cut_power") :]
     return RunReport(
@@ -28,13 +28,13 @@ def failing_plan() -> Plan:
     return next(plan for plan in plans if pretended_run(plan).checker is not None)
 
 
-def test_only_the_faults_that_matter_are_left() -> None:
+def test_shrinking_keeps_only_relevant_faults() -> None:
     shrunk = shrink(pretended_run(failing_plan()), pretended_run, SIMPLIFICATIONS)
 
     assert [fault.kind for fault in shrunk.report.plan.faults] == ["cut_power", "rot"]
 
 
-def test_what_does_not_matter_besides_is_made_simple() -> None:
+def test_shrinking_simplifies_other_settings() -> None:
     plan = shrink(pretended_run(failing_plan()), pretended_run, SIMPLIFICATIONS).report.plan
 
     assert plan.partition_count == 1
@@ -43,7 +43,7 @@ def test_what_does_not_matter_besides_is_made_simple() -> None:
     assert plan.buggify_rate == 0.0
 
 
-def test_shrinking_ends_after_so_many_runs() -> None:
+def test_shrinking_ends_with_its_run_budget() -> None:
     shrunk = shrink(
         pretended_run(failing_plan()),
         pretended_run,
@@ -55,7 +55,7 @@ def test_shrinking_ends_after_so_many_runs() -> None:
     assert shrunk.report.checker == "Pretended"
 
 
-def test_shrinking_ends_when_there_are_few_enough_faults() -> None:
+def test_shrinking_ends_with_few_enough_faults() -> None:
     report = pretended_run(failing_plan())
 
     shrunk = shrink(report, pretended_run, SIMPLIFICATIONS, budget=ShrinkBudget(faults_enough=4))
@@ -64,7 +64,7 @@ def test_shrinking_ends_when_there_are_few_enough_faults() -> None:
     assert shrunk.run_count < shrink(report, pretended_run, SIMPLIFICATIONS).run_count
 
 
-def test_another_failure_is_not_taken_for_this_one() -> None:
+def test_shrinking_rejects_a_different_failure() -> None:
     plan = failing_plan()
     report = msgspec.structs.replace(pretended_run(plan), checker="Another")
 

@@ -1,6 +1,6 @@
-"""A small swarm in every run of the tests, always of the same runs; `make swarm` looks for others.
+"""Tests of a small swarm with the same runs each time; `make swarm` runs others.
 
-What fails here was broken by the change that is being tested, and not by chance.
+A failure here is caused by the tested change, and not by chance.
 """
 
 import inspect
@@ -28,7 +28,7 @@ _VARIADIC = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 _POSITIONAL = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
 MUTATION_COUNT = 219
 TRIAL_COUNT = 233
-"""Some mutations must be found by several kinds of runs."""
+"""Number of trials; some mutations must be found by several kinds of runs."""
 
 
 def test_no_run_of_a_small_swarm_breaks_a_promise() -> None:
@@ -37,20 +37,20 @@ def test_no_run_of_a_small_swarm_breaks_a_promise() -> None:
     assert report.failure is None, (
         f"seed {report.failure.plan.seed} breaks a promise: {report.failure.problem}\n"
         f"replay it: make sim SEED={report.failure.plan.seed} SECONDS={SECONDS:g}\n"
-        "make its plan smaller, and keep that:"
+        "shrink its plan, and keep that:"
         f" make swarm SEEDS=1 FIRST={report.failure.plan.seed} SECONDS={SECONDS:g}"
     )
     assert report.run_count == RUN_COUNT >= RUNS_FOR_EASY_PROBES
     tame = [probe for probe in EASY_PROBES if probe in report.missed_probes]
-    assert not tame, f"{report.run_count} runs never reached {tame}; they are too tame"
+    assert not tame, f"{report.run_count} runs never reached {tame}; they have too few faults"
 
 
-def test_what_the_smallest_swarm_must_reach_are_probes() -> None:
+def test_easy_probes_are_probes() -> None:
     assert set(EASY_PROBES) <= PROBES.keys()
 
 
 @pytest.mark.parametrize("mutation", all_mutations(), ids=lambda mutation: mutation.name)
-def test_a_mutation_is_gone_after_its_run(mutation: Mutation) -> None:
+def test_a_mutation_is_removed_after_its_run(mutation: Mutation) -> None:
     before = [owner.__dict__[attribute] for owner, attribute, _ in mutation.patches]
 
     with mutation.applied():
@@ -60,7 +60,7 @@ def test_a_mutation_is_gone_after_its_run(mutation: Mutation) -> None:
     assert [owner.__dict__[attribute] for owner, attribute, _ in mutation.patches] == before
 
 
-def test_every_kind_has_mutations_and_each_name_means_one() -> None:
+def test_every_kind_has_mutations_with_unique_names() -> None:
     named = [mutation for found in MUTATIONS.values() for mutation in found]
 
     assert MUTATIONS.keys() == KINDS.keys()
@@ -81,7 +81,7 @@ def test_a_kind_without_plans_runs_and_replays(name: str) -> None:
 
 
 @pytest.mark.parametrize("mutation", all_mutations(), ids=lambda mutation: mutation.name)
-def test_a_mutation_takes_the_arguments_of_what_it_replaces(mutation: Mutation) -> None:
+def test_a_mutation_has_the_signature_of_its_original(mutation: Mutation) -> None:
     for owner, attribute, stand_in in mutation.patches:
         original = owner.__dict__[attribute]
 
@@ -96,9 +96,9 @@ def function_of(value: object) -> object:
 
 
 def misfit(original: object, stand_in: object) -> str:
-    """Return which argument of `original` its stand-in does not take, empty if it takes all."""
+    """Return the argument of `original` that its stand-in lacks, empty if there is none."""
     if not (isinstance(original, FunctionType) and isinstance(stand_in, FunctionType)):
-        return ""  # A value, or a class that has a call of its own.
+        return ""  # A value, or a class with `__call__`.
     taken = list(inspect.signature(stand_in).parameters.values())
     names = {parameter.name for parameter in taken}
     kinds = {parameter.kind for parameter in taken}
@@ -114,7 +114,7 @@ def misfit(original: object, stand_in: object) -> str:
 
 
 def _demanded_besides(original: FunctionType, taken: Sequence[Parameter]) -> str:
-    """Return what a stand-in demands and callers of `original` do not give."""
+    """Return an argument that a stand-in requires and callers of `original` do not pass."""
     given = list(inspect.signature(original).parameters.values())
     if any(each.kind in _VARIADIC for each in given):
         return ""
@@ -134,7 +134,7 @@ def _demanded_besides(original: FunctionType, taken: Sequence[Parameter]) -> str
     return ""
 
 
-def test_a_stand_in_that_takes_less_is_found() -> None:
+def test_a_stand_in_with_a_narrower_signature_is_found() -> None:
     def original(first: int, second: int, *, third: int) -> None: ...
     def by_keyword(first: int, *, second: int, third: int) -> None: ...
     def without_third(first: int, second: int) -> None: ...

@@ -1,4 +1,4 @@
-"""The fingerprint of a run, and randomness by purpose."""
+"""Tests of a run's fingerprint, and of random streams by purpose."""
 
 import pytest
 
@@ -15,12 +15,12 @@ def fingerprint(*lines: str, steps: int = 0) -> str:
     return trace.fingerprint()
 
 
-def test_a_fingerprint_tells_equal_runs_from_others() -> None:
+def test_equal_runs_have_equal_fingerprints() -> None:
     assert fingerprint("a", "b", steps=1000) == fingerprint("a", "b", steps=1000)
     assert len({fingerprint("a", "b"), fingerprint("b", "a"), fingerprint("a", "b", steps=1)}) == 3
 
 
-def test_lines_can_be_read_and_steps_too_if_asked_for() -> None:
+def test_lines_are_shown_and_steps_on_request() -> None:
     lines: list[str] = []
     for shows_steps in (False, True):
         trace = Trace(lambda: 1.5, show=lines.append, shows_steps=shows_steps)

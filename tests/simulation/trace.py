@@ -1,8 +1,8 @@
-"""What happened in a run, line by line, and a fingerprint of it.
+"""Trace of a run, line by line, and its fingerprint.
 
-Two runs are the same when their fingerprints are: every event of network, disk and process, and
-every step of every task, is in it. When they are not, the first line in which they differ is
-where the world leaked in.
+Two runs are the same when their fingerprints are: these cover every event of network, disk and
+process, and every step of every task. If they differ, the first different line shows where the
+real world leaked in.
 """
 
 import hashlib
@@ -34,10 +34,10 @@ class Trace:
         self._hash = hashlib.blake2b(digest_size=16)
         self._pending: list[str] = []
 
-    def note(self, who: str, what: str) -> None:
-        """Take note of something that happened to a node, a link, or the world."""
+    def note(self, subject: str, what: str) -> None:
+        """Add an event of a node, a link, or the world."""
         assert " at 0x" not in what, f"an address is different in every process: {what}"
-        line = f"{self._now():.6f} {who} {what}"
+        line = f"{self._now():.6f} {subject} {what}"
         self._add(line)
         if self._show is not None:
             self._show(line)

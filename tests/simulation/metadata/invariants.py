@@ -69,9 +69,7 @@ def _check_members(state: ClusterState, topic: Topic, partition: PartitionRegist
     assert partition.wiped_replicas == tuple(
         node for node in replicas if node in partition.wiped_replicas
     )
-    assert not {*in_sync, *eligible}.intersection(partition.wiped_replicas), (
-        "wiped but counted"
-    )
+    assert not {*in_sync, *eligible}.intersection(partition.wiped_replicas), "wiped but counted"
     assert not eligible or len(in_sync) < minimum, "eligible although enough are in sync"
     assert (partition.leader is None) == (in_sync == ())
     assert partition.leader is None or partition.leader in in_sync

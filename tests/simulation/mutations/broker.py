@@ -1,6 +1,6 @@
-"""Mutations of the broker: what is acknowledged, what is read, and the catalog."""
+"""Mutations of the broker: acknowledgements, reads, and the catalog."""
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from typing import Any, Final
@@ -157,7 +157,7 @@ def _request_unless_flushing(self: GroupCommit, partition: Partition) -> None:
 
 
 def _flush_nothing(_: GroupCommit) -> None:
-    """Skip what should be done."""
+    """Skip the flush."""
 
 
 _lead = PartitionLeader.__init__
@@ -174,7 +174,7 @@ def _take_the_first_producer_ids(state: ClusterState, command: TakeProducerIds) 
 
 
 def _flush_later(_: RaftStorage) -> None:
-    """Skip what should be done."""
+    """Skip the flush."""
 
 
 async def _tidy_for_ever(self: Maintenance) -> None:
@@ -185,7 +185,7 @@ async def _tidy_for_ever(self: Maintenance) -> None:
 
 
 async def _do_not_wait(_: GroupCommit) -> None:
-    """Skip what should be done."""
+    """Skip the wait."""
 
 
 MUTATIONS: Final = (
@@ -196,33 +196,33 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "committed-is-appended",
-        "fetches read, and announce, what is only appended",
+        "fetches return uncommitted records, and announce them",
         (PartitionLog, "read", _read_uncommitted),
         (FetchHandler, "_read_partition", _look_at_the_end),
     ),
     Mutation(
         "damage-is-deletion",
-        "who wants to read what is damaged is told that it was deleted",
-        (FetchHandler, "_read_partition", _look_as_if_deleted),
+        "a reader of damaged records gets an error that they were deleted",
+        (FetchHandler, "_look", _look_as_if_deleted),
     ),
     Mutation(
         "empty-fetch-without-start",
-        "a fetch that finds nothing says that the log starts at 0",
-        (FetchHandler, "_read_partition", _look_without_start),
+        "an empty fetch reply says that the log starts at 0",
+        (FetchHandler, "_look", _look_without_start),
     ),
     Mutation(
         "alter-resets-others",
-        "an alteration of settings takes back those before it",
+        "an alteration of settings reverts those before it",
         (Catalog, "_alter", _alter_from_scratch),
     ),
     Mutation(
         "tidying-without-rest",
-        "a broker looks at its connections again as soon as it has looked at them",
+        "a broker checks its connections in a busy loop",
         (Maintenance, "_tidy", _tidy_for_ever),
     ),
     Mutation(
         "wrong-receipt",
-        "a reply that had to wait names the offset behind the right one",
+        "a delayed reply has the offset behind the right one",
         (DelayedProduce, "expect", _expect_one_later),
     ),
     Mutation(
@@ -232,7 +232,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "level-lies",
-        "what is in memory is acknowledged as if it were on disk",
+        "records in memory are acknowledged as if they were on disk",
         (tidelog.broker.partitions.partition, "ack_level", _say_durable),
         (tidelog.broker.handlers.produce, "ack_level", _say_durable),
     ),
@@ -243,22 +243,22 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "flush-not-repeated",
-        "what is appended while a flush runs gets no flush of its own",
+        "records appended while a flush runs get no flush of their own",
         (GroupCommit, "request", _request_unless_flushing),
     ),
     Mutation(
         "lazy-flush-never",
-        "what is to be flushed from time to time never is",
+        "the periodic flush never runs",
         (GroupCommit, "flush_lazy", _flush_nothing),
     ),
     Mutation(
         "high-watermark-forgotten",
-        "after a start nothing counts as committed before the next append",
+        "after a start no record counts as committed before the next append",
         (PartitionLeader, "__init__", _lead_from_zero),
     ),
     Mutation(
         "producer-ids-reused",
-        "nobody remembers which producer ids are taken",
+        "the catalog forgets which producer ids are taken",
         (
             tidelog.coordinator.metadata.topic_commands,
             "_take_producer_ids",

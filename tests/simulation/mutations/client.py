@@ -1,6 +1,6 @@
-"""Mutations of the client: what it sends again, what it says, and what it leaves out."""
+"""Mutations of the client: retries, receipts, and skipped records."""
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from typing import Final
@@ -68,7 +68,7 @@ _on_complete = Fetcher._on_complete
 
 def _complete_or_fall_asleep(self: Fetcher, fetch: Fetch, outcome: Outcome) -> None:
     if isinstance(outcome, Exception):
-        del self._in_flight_fetches[fetch]  # Its partitions count as being fetched for ever.
+        del self._in_flight_fetches[fetch]  # Its partitions stay marked as in flight.
     else:
         _on_complete(self, fetch, outcome)
 
@@ -98,7 +98,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "skip-after-reconnect",
-        "a consumer leaves out a record after a fetch that failed",
+        "a consumer skips a record after a failed fetch",
         (FetchState, "_refused", _refused_and_skipped),
     ),
     Mutation(
@@ -108,7 +108,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "end-too-early",
-        "a consumer is told that logs end at their beginning",
+        "the end offset of a log is its start offset",
         (Consumer, "end_offsets", _end_offsets_of_nothing),
     ),
 )

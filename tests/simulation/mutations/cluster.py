@@ -1,6 +1,6 @@
-"""Mutations where clusters show them: in consensus, metadata, leadership, and groups."""
+"""Mutations that clusters reveal: in consensus, metadata, leadership, and groups."""
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from typing import Any, Final
@@ -39,7 +39,7 @@ def _save_empty_vote(self: RaftStorage, vote: Vote) -> None:
     _save_vote(self, Vote(vote.identity, vote.cluster_id, HardState()))
 
 
-def _vote_for_anybody(self: HardStateGate, candidate: Identity) -> None:
+def _vote_for_any_candidate(self: HardStateGate, candidate: Identity) -> None:
     self._current = HardState(self.term, candidate)
 
 
@@ -71,7 +71,7 @@ def _report_what_is_received(
 
 
 async def _do_not_wait(*_: object) -> None:
-    """Skip what should be done."""
+    """Skip the wait."""
 
 
 def _newest_state(self: ReplicatedState) -> ClusterState:
@@ -87,7 +87,7 @@ def _controller_for_ever(self: ReplicatedState) -> MetadataStateMachine:
 
 
 def _role_ignored(_: ReplicatedState) -> None:
-    """Skip what should be done."""
+    """Ignore the role."""
 
 
 _expired = BrokerHeartbeatTracker.expired
@@ -154,49 +154,49 @@ def _all_is_committed(self: Partition) -> int:
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "empty-vote",
-        "term and vote are written to the disk as if there had been none",
+        "term and vote are not compared with those on the disk",
         (RaftStorage, "save_vote", _save_empty_vote),
     ),
     Mutation(
         "votes-again",
-        "whoever asks gets the vote",
+        "every candidate gets the vote",
         (RaftCore, "_on_vote_request", _on_vote_request_again),
-        (HardStateGate, "vote_for", _vote_for_anybody),
+        (HardStateGate, "vote_for", _vote_for_any_candidate),
     ),
     Mutation(
         "votes-for-less",
-        "a vote does not ask for the candidate's log",
+        "a vote does not check the candidate's log",
         (RaftCore, "_is_up_to_date", _always),
     ),
     Mutation(
         "commits-alone",
-        "a leader takes for committed what its own disk has",
+        "a leader treats entries on its own disk as committed",
         (Leader, "committable_index", _commit_alone),
     ),
     Mutation(
         "acks-from-memory",
-        "a follower acknowledges what it has only in memory",
+        "a follower acknowledges entries that are only in memory",
         (Follower, "_report", _report_what_is_received),
     ),
     Mutation(
         "answer-before-commit",
-        "the controller answers as soon as it has decided",
+        "the controller answers before its decision is committed",
         (ReplicatedState, "wait_committed", _do_not_wait),
     ),
     Mutation(
         "image-before-commit",
-        "who decides shows what it has decided before that is committed",
+        "the controller shows its decisions before they are committed",
         (ReplicatedState, "state", property(_newest_state)),
     ),
     Mutation(
         "old-controller",
-        "who leads again goes on with what it knew when it led before",
+        "a leader that is elected again continues with its old state",
         (ReplicatedState, "_controller_of_this_term", _controller_for_ever),
         (ReplicatedState, "role_changed", _role_ignored),
     ),
     Mutation(
         "fenced-leads-on",
-        "a broker does not look whether it may still lead",
+        "a broker does not check whether it may still lead",
         (BrokerLifecycle, "may_lead", _always),
     ),
     Mutation(
@@ -211,29 +211,29 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "follower-shows-too-much",
-        "a follower takes all that it has for committed, and shows it to its readers",
+        "a follower treats its whole log as committed, and shows it to its readers",
         (Partition, "high_watermark", property(_all_is_committed)),
     ),
     Mutation(
         "fencing-changes-nothing",
-        "what a broker leads stays as it is when it is fenced, and when it is let in again",
+        "a broker keeps its leaderships when it is fenced and unfenced",
         (broker_commands, "_changed", _changed_alone),
     ),
     Mutation(
         "name-given-twice",
-        "a topic is created though there is one of its name",
+        "a topic is created although one of its name exists",
         (Catalog, "_create", _create_again),
     ),
     Mutation(
         "two-owners",
-        "a member is given partitions that others have",
+        "a member is assigned partitions that others own",
         (Group, "change_assignment", _change_assignment_anyway),
         (heartbeats, "next_step", _next_step_without_owners),
     ),
     Mutation(
         "members-told-early",
-        "members are answered before what they are told is committed",
+        "heartbeat replies are sent before their assignments are committed",
         (GroupLeadership, "settled", _do_not_wait),
     ),
 )
-"""All of them."""
+"""Mutations that runs of clusters must find."""

@@ -1,6 +1,6 @@
 """Mutations of compaction."""
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from tidelog.wire.batch.record_batch import BatchHeader, Columns
 from tidelog.wire.batch.sparse_batch import encode_sparse
 
 
-def _count_offsets_anew(header: BatchHeader, columns: Columns, places: Sequence[int]) -> bytearray:
+def _renumber_offsets(header: BatchHeader, columns: Columns, places: Sequence[int]) -> bytearray:
     return encode_sparse(header, msgspec.structs.replace(columns, offset_deltas=None), places)
 
 
 def _first_of_all_keys(header: BatchHeader, columns: Columns, rules: CleaningRules) -> list[int]:
-    """Take records without a key for records of one key."""
+    """Treat records without a key as records of one key."""
     keys = columns.keys or [None] * columns.record_count
     living = set(_living(header, columns, rules))
     nameless = [place for place, key in enumerate(keys) if key is None]
@@ -41,7 +41,7 @@ def _always(segment: SealedSegment, config: CompactionConfig, *, now_ms: int) ->
 
 
 def _deleted_stays(header: BatchHeader, columns: Columns, rules: CleaningRules) -> list[int]:
-    """Leave one of three records that were deleted, and let deletions go."""
+    """Keep one of three deleted records, and remove tombstones."""
     living = set(_living(header, columns, msgspec.structs.replace(rules, drops_tombstones=True)))
     values = columns.values or [None] * columns.record_count
     old = [place for place, value in enumerate(values) if value and crc32(value) % 3 == 0]
@@ -54,12 +54,12 @@ _newest = KeyRange.newest
 MUTATIONS: Final = (
     Mutation(
         "offsets-counted-anew",
-        "what is left of a batch that was cleaned before is numbered from its first offset on",
-        (tidelog.logstore.compaction.batch_cleaner, "encode_sparse", _count_offsets_anew),
+        "the rest of a batch that was cleaned before is numbered from its first offset on",
+        (tidelog.logstore.compaction.batch_cleaner, "encode_sparse", _renumber_offsets),
     ),
     Mutation(
         "no-key-is-a-key",
-        "of records without a key the last one of a batch is kept",
+        "only the last record without a key of a batch is kept",
         (tidelog.logstore.compaction.batch_cleaner, "_living", _first_of_all_keys),
     ),
     Mutation(
@@ -69,12 +69,12 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "deletions-go-at-once",
-        "a record that deletes its key goes with the first round, whoever has to read it",
+        "a tombstone is removed in the first round, without a wait for its readers",
         (tidelog.logstore.compaction.cleaner_run, "drops_tombstones", _always),
     ),
     Mutation(
         "deleted-comes-back",
-        "a record that deletes its key goes before all that it deletes",
+        "a tombstone is removed before the records that it deletes",
         (tidelog.logstore.compaction.batch_cleaner, "_living", _deleted_stays),
     ),
 )

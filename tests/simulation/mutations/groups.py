@@ -77,7 +77,7 @@ def _commit_of_an_old_epoch() -> Iterator[Patch]:
     yield commits, "check_holding", check_without_epoch
 
 
-def _commit_of_somebody_else() -> Iterator[Patch]:
+def _commit_of_another_member() -> Iterator[Patch]:
     check = commits.check_holding
 
     def check_without_holding(member: Member, partition: Partition, member_epoch: int) -> None:
@@ -214,15 +214,15 @@ def _lease_ignored_by_the_client() -> Iterator[Patch]:
     yield MembershipProtocol, "may_process", may_process
 
 
-def _let_go_before_it_is_finished() -> Iterator[Patch]:
-    def let_go(
+def _revoke_before_it_is_finished() -> Iterator[Patch]:
+    def revoke(
         self: MembershipProtocol, partitions: Iterable[GroupPartition]
     ) -> list[MembershipEvent]:
         found = tuple(sorted(partitions))
         self.owned.difference_update(found)
         return [PartitionsRevoked(found)] if found else []
 
-    yield MembershipProtocol, "_revoke", let_go
+    yield MembershipProtocol, "_revoke", revoke
 
 
 def _old_replies_believed() -> Iterator[Patch]:
@@ -263,7 +263,7 @@ MUTATIONS: Final = (
     Mutation(
         "commit-of-somebody-else",
         "a member commits for a partition that it does not hold",
-        *_commit_of_somebody_else(),
+        *_commit_of_another_member(),
     ),
     Mutation(
         "commit-that-was-overtaken",
@@ -272,12 +272,12 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "taken-over-but-not-fenced",
-        "a static member is replaced, and the old process goes on",
+        "a static member is replaced, and the old process continues",
         *_taken_over_but_not_fenced(),
     ),
     Mutation(
         "epoch-not-bumped",
-        "a member joins, and the group epoch stays",
+        "a member joins, and the group epoch does not rise",
         *_epoch_not_bumped(),
     ),
     Mutation(
@@ -287,7 +287,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "not-sticky",
-        "an assignment does not consider what members have",
+        "an assignment ignores the partitions that members own",
         *_not_sticky(),
     ),
     Mutation(
@@ -320,13 +320,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "lease-ignored-by-the-client",
-        "a member processes on when its lease is over",
+        "a member still processes records when its lease is over",
         *_lease_ignored_by_the_client(),
     ),
     Mutation(
         "let-go-before-it-is-finished",
         "a member reports partitions as revoked while they are in process",
-        *_let_go_before_it_is_finished(),
+        *_revoke_before_it_is_finished(),
     ),
     Mutation(
         "old-replies-believed",
@@ -334,4 +334,4 @@ MUTATIONS: Final = (
         *_old_replies_believed(),
     ),
 )
-"""All of them."""
+"""Mutations that runs of groups must find."""

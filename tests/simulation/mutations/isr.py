@@ -1,10 +1,10 @@
-"""Mutations of replication: what random runs of a replicated partition must catch.
+"""Mutations of replication, which random runs of a replicated partition must find.
 
-Each replaces functions of the code under test for the length of a block. Nothing of this is in the
-code itself.
+Each replaces functions of the code under test for the duration of a block. The code itself contains
+none of it.
 """
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from bisect import bisect_left
@@ -101,7 +101,7 @@ def _members_as_wished(self: Followers) -> None:
     )
 
 
-def _whoever_it_is(self: Followers, node_id: int, progress: FollowerProgress) -> bool:
+def _any_process(self: Followers, node_id: int, progress: FollowerProgress) -> bool:
     del progress
     status = self._view.status_of(node_id)
     return status is not None and status.may_join
@@ -113,7 +113,7 @@ def _epoch_of_the_metadata(self: Followers, node_id: int) -> int | None:
 
 
 def _wanted_below_the_epoch(self: Followers, ends: LogEnds, *, now_ms: int) -> list[int]:
-    # Who is not late has all that was there when the epoch began, or was in sync then.
+    # A caught-up replica has all records from before the epoch, or was in sync then.
     stay = _target_isr(self, ends, now_ms=now_ms)
     start, view = self._epoch_start_offset, self._view
     self._epoch_start_offset, self._view = 0, replace(view, replica_lag_time_max_ms=1 << 63)
@@ -201,16 +201,16 @@ def _in_memory_of_the_leader(self: PartitionLeader) -> int:
 
 TRUNCATE_BY_HIGH_WATERMARK: Final = Mutation(
     "truncate-by-high-watermark",
-    "a follower that parts from its leader keeps only what it knows to be committed (KIP-101)",
+    "a follower whose log differs truncates to its high watermark (KIP-101)",
     (PartitionFollower, "answered", _truncate_by_high_watermark),
     shows=("I48",),
 )
-"""A bug that random runs seldom show and a story shows at once; see `test_lineages`."""
+"""A defect that random runs seldom reveal and a scenario reveals; see `test_lineages`."""
 
 MUTATIONS: Final = (
     Mutation(
         "truncate-only-what-is-too-long",
-        "a follower keeps what is not longer than the leader's log",
+        "a follower keeps its log if it is not longer than the leader's",
         (PartitionFollower, "answered", _keep_all_up_to_the_leaders_end),
     ),
     Mutation(
@@ -221,65 +221,65 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "old-answers-count",
-        "a follower takes answers to questions that were overtaken",
+        "a follower accepts outdated fetch replies",
         (PartitionFollower, "answered", _take_old_answers),
         shows=("I57",),
     ),
     Mutation(
         "epoch-lookup-off-by-one",
-        "an unknown epoch is taken for the next later one (KIP-279)",
+        "an unknown epoch is treated as the next later one (KIP-279)",
         (LeaderEpochs, "end_offset_for", _off_by_one),
         shows=("I49",),
     ),
     Mutation(
         "compare-offsets-only",
-        "the leader does not look at epochs while a follower is not ahead of it",
+        "the leader does not check epochs of a follower that is not ahead",
         (replicated_partition, "find_divergence", _compare_offsets_only),
     ),
     Mutation(
         "high-watermark-over-the-committed-ISR",
-        "who was asked for does not count as in sync until the leader hears of it (KIP-497)",
+        "a proposed replica does not count as in sync before the reply (KIP-497)",
         (Followers, "_update_members", _members_that_are_committed),
         shows=("I39",),
     ),
     Mutation(
         "high-watermark-over-the-proposed-ISR",
-        "who shall leave does not count any more, though the cluster has not agreed yet",
+        "a replica stops counting before its removal from the ISR is committed",
         (Followers, "_update_members", _members_as_wished),
         shows=("I39",),
     ),
     Mutation(
         "a-lost-answer-is-never-settled",
-        "who was asked for and is then gone for good is waited for",
+        "the leader waits forever for a proposed replica that is gone",
         (Followers, "next_isr_change", _settle_nothing),
     ),
     Mutation(
         "no-answer-is-a-refusal",
-        "who was asked for counts no more when no answer comes; the request may still arrive",
+        "without a reply a proposed replica stops counting; the request may still arrive",
         (Followers, "on_isr_change_rejected", _no_answer_is_a_refusal),
         shows=("I39",),
     ),
     Mutation(
         "settled-without-another-partition-epoch",
-        "a leader that asks for what is so is told that it is, and an old request still arrives",
+        "an unchanged proposal is acknowledged, and an old request still arrives",
         (PartitionChangeBuilder, "bump_partition_epoch", _same_epoch),
     ),
     Mutation(
         "join-with-a-stale-broker-epoch",
-        "the leader asks for a process whose reports it has not seen (KIP-903)",
-        (Followers, "_is_isr_eligible", _whoever_it_is),
+        "the leader proposes a process that has not fetched from it (KIP-903)",
+        (Followers, "_is_isr_eligible", _any_process),
         (Followers, "_broker_epoch", _epoch_of_the_metadata),
         shows=("I42",),
     ),
     Mutation(
         "join-below-the-leader-epoch",
-        "a follower joins that lacks what earlier leaders may have acknowledged",
+        "a follower joins without records that earlier leaders may have acknowledged",
         (Followers, "_target_isr", _wanted_below_the_epoch),
         shows=("I41",),
     ),
     Mutation(
         "join-wherever-it-is",
-        "a follower joins that lacks what is committed",
+        "a follower joins without all committed records",
         (Followers, "_target_isr", _wanted_wherever_they_are),
         shows=("I41",),
     ),
@@ -291,27 +291,27 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "commit-alone",
-        "the leader waits for nobody",
+        "the leader waits for no follower",
         (PartitionLeader, "_advance_high_watermark", _advance_alone),
     ),
     Mutation(
         "the-leader-memory-is-its-disk",
-        "under fsync what the leader has in memory counts",
+        "with durability fsync, records in the leader's memory count",
         (PartitionLeader, "_position", _in_memory_of_the_leader),
     ),
     Mutation(
         "a-damaged-replica-joins",
-        "the leader does not mind that a follower says that it is damaged",
+        "the leader ignores a follower's report of damage",
         (FollowerProgress, "reported", _whatever_it_says_of_itself),
     ),
     Mutation(
         "a-damaged-replica-stays-eligible",
-        "who may lack committed records becomes eligible like everybody who leaves",
+        "a replica that may lack committed records becomes eligible when it leaves",
         (leader_election, "_eligible", _eligible_though_lost),
     ),
     Mutation(
         "repair-without-comparing",
-        "a follower takes its leader's records for its own before it knows where the logs part",
+        "a follower appends its leader's records before it knows where the logs differ",
         (PartitionFollower, "__init__", _repair_without_comparing),
     ),
 )

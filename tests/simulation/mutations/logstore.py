@@ -1,6 +1,6 @@
-"""Mutations of the log of a partition: what is on disk, and what a start makes of it."""
+"""Mutations of a partition's log: bytes on disk, and recovery."""
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def _sync_files_only(self: FlushJob) -> None:
         file.sync()
     if self.work.checkpoint is not None:
         path = f"{self._directory}/{CHECKPOINT_NAME}"
-        # Nothing is replaced while this waits: other threads would find it replaced, too.
+        # Patch nothing while this waits: other threads would call the patched function, too.
         disk = cast("Disk", _WithoutDirectorySync(self._disk))
         write_small_file(disk, path, self.work.checkpoint)
 
@@ -274,7 +274,7 @@ def _start_is_zero(_: PartitionLog) -> int:
 
 
 def _do_nothing(*_: object) -> None:
-    """Skip what should be done."""
+    """Skip the work."""
 
 
 def _say_yes(*_: object) -> bool:
@@ -295,7 +295,7 @@ def _require_a_restart(
 MUTATIONS: Final = (
     Mutation(
         "ack-before-fsync",
-        "the durable end is where the log ends",
+        "the durable end is the log end",
         (PartitionLog, "durable_end_offset", property(lambda log: log.log_end_offset)),
     ),
     Mutation(
@@ -308,12 +308,12 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "checkpoint-first",
-        "the checkpoint is written before what it speaks of is on disk",
+        "the checkpoint is written before its records are on disk",
         (FlushJob, "_run", _checkpoint_first),
     ),
     Mutation(
         "due-checkpoint-left",
-        "nobody waits for a checkpoint that has to say something",
+        "the broker does not wait for a required checkpoint",
         (FlushState, "_next_work", _defer_due_checkpoint),
     ),
     Mutation("retry-fsync", "a failed fsync is tried again", (FlushJob, "_run", _flush_with_retry)),
@@ -327,12 +327,12 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "ack-overtakes-fsync",
-        "a flush covers what was appended while it ran",
+        "a flush covers records appended while it ran",
         (PartitionLog, "end_flush", _end_flush_at_the_end),
     ),
     Mutation(
         "truncate-at-first-bad",
-        "whatever is bad is a torn tail",
+        "every bad batch is a torn tail",
         (TornTailScan, "_was_durable", _is_torn_always),
     ),
     Mutation(
@@ -352,17 +352,17 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "serve-unchecked",
-        "what comes from the disk is sent without a check",
+        "cold reads are sent without a check",
         (LogSlice, "load", _load_without_check),
     ),
     Mutation(
         "trust-index",
-        "an index is believed without its CRC",
+        "an index is trusted without its CRC",
         (OffsetIndex, "from_bytes", classmethod(_index_without_crc)),
     ),
     Mutation(
         "forget-producers",
-        "a start forgets what the checkpoint says of producers",
+        "a start ignores the producers in the checkpoint",
         (ProducerStates, "__init__", _forget_producers),
     ),
     Mutation(
@@ -372,32 +372,32 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "reuse-offset",
-        "cutting off a torn tail takes the last good batch along",
+        "the truncation of a torn tail removes the last good batch",
         (TornTailScan, "batches", _batches_but_the_last),
     ),
     Mutation(
         "full-disk-swallowed",
-        "an append that found no room counts all the same",
+        "an append that failed for lack of space counts as done",
         (Segment, "append", _append_full),
     ),
     Mutation(
         "read-only-until-restart",
-        "a log that found the disk full does not look for room again",
+        "a log that found the disk full does not check for space again",
         (Availability, "require_room", _require_a_restart),
     ),
     Mutation(
         "roll-forgets-old-segment",
-        "what was unsynced in a segment is forgotten when it is rolled",
+        "unsynced bytes of a segment are forgotten when it is rolled",
         (PartitionLog, "_roll", _roll_new_only),
     ),
     Mutation(
         "stamp-lies",
-        "batches are stamped with a durable position that is not",
+        "batches are stamped with a position that is not durable",
         (FlushState, "durable_position_in", _all_durable),
     ),
     Mutation(
         "torn-tail-left",
-        "a torn tail is not cut off the file",
+        "a torn tail is not truncated",
         (Segment, "cut_file", _keep_tail),
     ),
     Mutation(
@@ -412,7 +412,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "times-taken-to-rise",
-        "the last timestamp of a segment is taken for its largest",
+        "the last timestamp of a segment is used as its largest",
         (Segment, "take_in", _take_in_last_time),
     ),
     Mutation(
@@ -422,27 +422,27 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "gap-accepted",
-        "a batch is appended although one before it is missing",
+        "a batch behind a sequence gap is appended",
         (ProducerStates, "check", _check_without_gaps),
     ),
     Mutation(
         "old-epoch-accepted",
-        "a batch of a producer's epoch that is over is appended",
+        "a batch with an old producer epoch is appended",
         (ProducerStates, "_check_new_epoch", staticmethod(_do_nothing)),
     ),
     Mutation(
         "full-disk-is-broken",
-        "a log that finds no room for a batch goes offline",
+        "a log without space for a batch goes offline",
         (Availability, "write_failed", Availability.failed),
     ),
     Mutation(
         "start-forgotten",
-        "a checkpoint does not say where the log starts",
+        "a checkpoint lacks the log start offset",
         (PartitionLog, "_make_checkpoint", _checkpoint_without_start),
     ),
     Mutation(
         "no-scan",
-        "a start believes that nothing lies behind the checkpoint",
+        "a start ignores bytes behind the checkpoint",
         (TornTailScan, "batches", _no_batches),
     ),
     Mutation(
@@ -452,7 +452,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "read-deleted",
-        "an offset below the log start is answered with what comes next",
+        "an offset below the log start returns the next records",
         (PartitionLog, "log_start_offset", property(_start_is_zero)),
         (SegmentList, "read", _read_from_the_start),
     ),

@@ -1,7 +1,7 @@
-"""How soon mutations are caught, and how small what caught them can be made.
+"""Measurement of mutations: runs until each is found, and the size of the shrunk plan.
 
-Every trial of a mutation has a process of its own, and so has the proof that the plan which
-is left replays: nothing that a bug leaves behind in a process can take part.
+Every trial of a mutation has a process of its own, and so has the check that the shrunk plan
+replays: no state that a defect leaves in a process can take part.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from tests.simulation.report import RunReport
 from tests.simulation.shrink import ShrinkBudget, shrink
 
 FEW_FAULTS = 5
-"""So few faults are few enough, and no further failure is made smaller."""
+"""Number of faults that is few enough; no further failure is shrunk."""
 _RAFT_CHECKERS = (
     "AppliedInOrder",
     "CommitNeverFalls",
@@ -52,53 +52,53 @@ _OTHER_CHECKERS = (
     *_RAFT_CHECKERS,
 )
 _FAILURES_MAX = 4
-"""So many runs that fail are tried to be made small."""
+"""Maximum number of failed runs that are shrunk."""
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What came of one mutation."""
+    """Result of one mutation."""
 
     kind: str
     """The kind of the runs."""
     name: str
     seed_count: int
-    """Runs until it was caught, the one that caught it included; all of them if none did."""
+    """Runs until the mutation was found, including the run that found it; all runs otherwise."""
     failure: RunReport[Any] | None
-    """The first run in which a checker objected, `None` when it was not caught."""
+    """The first run in which a checker objected, `None` if the mutation was not found."""
     shrunk: RunReport[Any] | None
-    """The same, or a later one, made small; `None` if not asked for."""
+    """The shrunk form of that run or a later one; `None` if not requested."""
     shrink_count: int
-    """How many runs that took."""
+    """Number of runs of the shrinking."""
     others: dict[str, int]
     """Runs before it that ended in an error of no checker, by its name: they do not count."""
     wall_s: float
     objectors: frozenset[str] = frozenset()
-    """All checkers that object in that run if it goes on after the first of them."""
+    """All checkers that object in that run if it continues after the first objection."""
     complaint: str = ""
-    """Why it does not count as caught, empty when it does."""
+    """Why the mutation does not count as found, empty if it does."""
 
     @property
     def fault_count(self) -> int | None:
-        """How many faults are left in the plan that was made small."""
+        """Number of faults in the shrunk plan."""
         return None if self.shrunk is None else len(self.shrunk.plan.faults)
 
     @property
     def is_good(self) -> bool:
-        """Whether it was caught in time, by a checker, and made small if that was asked for."""
+        """Whether a checker found it in time, and it was shrunk if requested."""
         return not self.complaint
 
 
 def is_objection(report: RunReport[Any]) -> bool:
-    """Return whether a promise was found broken: by a checker, not by an accident of the code."""
+    """Return whether a checker objected, and not an accidental error of the code."""
     return _checker(report.checker) in {*_OTHER_CHECKERS, *checker_names()}
 
 
 def try_mutation(
     kind_name: str, name: str, *, seeds_max: int | None = None, budget: ShrinkBudget | None
 ) -> Trial:
-    """Apply one mutation in run after run until a checker objects; make that run small.
+    """Apply one mutation in run after run until a checker objects; shrink that run.
 
-    If it cannot be made small enough, the runs behind it are looked at for one that can.
+    If it cannot be shrunk enough, later failed runs are tried.
     """
     kind = KINDS[kind_name]
     seeds_max = seeds_max or kind.mutation_seeds
@@ -154,9 +154,9 @@ def _size(report: RunReport[Any]) -> int:
 
 
 def complaint_about(trial: Trial) -> str:
-    """Return what a second look at a trial finds wrong, empty when all is well.
+    """Return the problem of a trial after a second check, empty if there is none.
 
-    The plan that is left must fail again, event by event, and no plan may fail without the bug.
+    The shrunk plan must fail again, event by event, and no plan may fail without the mutation.
     """
     if trial.failure is None:
         return trial.complaint
@@ -165,7 +165,7 @@ def complaint_about(trial: Trial) -> str:
         if report is not None:
             clean = kind.run_plan(report.plan)
             if clean.checker is not None:
-                return f"{clean.checker} objects without the bug as well"
+                return f"{clean.checker} objects without the mutation as well"
     last = trial.shrunk or trial.failure
     again = kind.run_plan(last.plan, trial.name)
     if again.checker != last.checker:
@@ -185,7 +185,7 @@ def try_mutations(
     budget: ShrinkBudget | None,
     workers: int,
 ) -> Iterator[Trial]:
-    """Yield the trials of these kinds and mutations in their order, so many at a time."""
+    """Yield the trials of these kinds and mutations in order, with so many at a time."""
 
     def try_one(kind_and_name: tuple[str, str]) -> Trial:
         trial = in_fresh_process(
@@ -201,7 +201,7 @@ def try_mutations(
 def table_head() -> str:
     """Return the first two lines of the table."""
     return (
-        "| kind | mutation | seeds until found | found by | faults left | what is wrong |\n"
+        "| kind | mutation | seeds until found | found by | faults left | defect |\n"
         "|---|---|---|---|---|---|"
     )
 
@@ -220,7 +220,7 @@ def table_row(trial: Trial) -> str:
 
 
 def objections(trials: Sequence[Trial]) -> Iterator[str]:
-    """Yield a line for each checker: how many bugs it objects to, and how many as the first."""
+    """Yield a line for each checker: how many mutations it finds, and how many as the first."""
     yield "| checker | first to object to | objects to |"
     yield "|---|---|---|"
     firsts = Counter(_checker(trial.failure.checker) for trial in trials if trial.failure)
@@ -230,7 +230,7 @@ def objections(trials: Sequence[Trial]) -> Iterator[str]:
 
 
 def score(trials: Sequence[Trial]) -> str:
-    """Return the last line: how many were caught, and whether all are small."""
+    """Return the last line: the number of found mutations, and whether all are shrunk."""
     good_count = sum(trial.is_good for trial in trials)
     text = f"{good_count} of {len(trials)} found"
     if any(trial.shrunk is None for trial in trials if trial.is_good):

@@ -1,10 +1,10 @@
-"""Mutations: what random runs must catch, to show that they would.
+"""Mutations of metadata, which random runs must find.
 
-Each replaces functions of the code under test for the length of a block. Nothing of this is in the
-code itself.
+Each replaces functions of the code under test for the duration of a block. The code itself contains
+none of it.
 """
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Collection, Mapping, Sequence
@@ -114,7 +114,7 @@ def _all_that_are_not_in_sync(
     )
 
 
-def _only_those_who_leave_now(
+def _only_replicas_that_leave_now(
     partition: PartitionRegistration,
     event: PartitionEvent,
     assignment: Assignment,
@@ -145,14 +145,14 @@ def _complete_at_once(
     return (Assignment(staying), left) if left else (assignment, in_sync)
 
 
-def _whoever_it_is(state: ClusterState, node_id: int, broker_epoch: int) -> BrokerRegistration:
+def _any_process(state: ClusterState, node_id: int, broker_epoch: int) -> BrokerRegistration:
     broker = state.brokers.get(node_id)
     if broker is None:
         return _current_broker(state, node_id, broker_epoch)
     return broker
 
 
-def _fence_whoever_it_is(state: ClusterState, command: FenceBroker) -> CommandOutcome:
+def _fence_any_process(state: ClusterState, command: FenceBroker) -> CommandOutcome:
     broker = state.brokers.get(command.node_id)
     epoch = command.broker_epoch if broker is None else broker.broker_epoch
     return _fence(state, replace(command, broker_epoch=epoch))
@@ -184,7 +184,7 @@ def _snapshot_without_durability(self: ClusterState) -> ClusterSnapshot:
     return replace(snapshot, topics=topics)
 
 
-def _give_up_in_any_case(
+def _remove_in_any_case(
     partition: PartitionRegistration,
     node_id: int,
     brokers: Mapping[int, BrokerRegistration],
@@ -195,12 +195,12 @@ def _give_up_in_any_case(
     return node_id in (*partition.in_sync_replicas, *partition.eligible_leader_replicas)
 
 
-def _give_up_as_if_it_were_only_full(state: ClusterState, command: RemoveFromIsr) -> CommandOutcome:
+def _remove_as_if_it_were_only_full(state: ClusterState, command: RemoveFromIsr) -> CommandOutcome:
     replicas = [replace(replica, may_lack_records=False) for replica in command.replicas]
     return _remove_from_isr(state, replace(command, replicas=replicas))
 
 
-def _give_up_for_good_when_offline(state: ClusterState, command: RemoveFromIsr) -> CommandOutcome:
+def _remove_for_good_when_offline(state: ClusterState, command: RemoveFromIsr) -> CommandOutcome:
     replicas = [
         replace(replica, may_lack_records=replica.may_lack_records or replica.is_offline)
         for replica in command.replicas
@@ -266,23 +266,23 @@ def _happen_here_and_now(
 MUTATIONS: Final = (
     Mutation(
         "fenced-in-sync",
-        "a late change of in-sync replicas brings a fenced broker back (KIP-841)",
+        "a late ISR change brings a fenced broker back (KIP-841)",
         (partition_commands, "_check_in_sync", _nothing),
         (leader_election, "_in_sync", _in_sync_though_fenced),
     ),
     Mutation(
         "other-process-in-sync",
-        "a late change brings a broker in sync that has started anew, perhaps empty (KIP-903)",
+        "a late ISR change adds a restarted broker, perhaps without records (KIP-903)",
         (partition_commands, "_check_in_sync", _check_without_broker_epochs),
     ),
     Mutation(
         "stale-partition-epoch",
-        "a change is taken from a leader that did not see the last one (KIP-497)",
+        "an ISR change of a leader that has not seen the last one is accepted (KIP-497)",
         (partition_commands, "_check_partition_epoch", _nothing),
     ),
     Mutation(
         "created-twice",
-        "a creation that is given again brings a deleted topic back",
+        "a repeated creation brings a deleted topic back",
         (Catalog, "knows", _knows_only_what_is_there),
     ),
     Mutation(
@@ -297,13 +297,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "everybody-eligible",
-        "whoever is not in sync is eligible while too few are",
+        "every replica is eligible while too few are in sync",
         (leader_election, "_eligible", _all_that_are_not_in_sync),
     ),
     Mutation(
         "eligible-forgotten",
-        "who became eligible is forgotten at the next change",
-        (leader_election, "_eligible", _only_those_who_leave_now),
+        "eligible replicas are forgotten at the next change",
+        (leader_election, "_eligible", _only_replicas_that_leave_now),
     ),
     Mutation(
         "eligible-under-a-lower-minimum",
@@ -312,7 +312,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "epoch-of-nobody",
-        "the leader epoch does not rise when the leader goes and nobody follows",
+        "the leader epoch does not rise when the partition loses its leader",
         (partition_changes, "elect", _epoch_of_leaders_only),
     ),
     Mutation(
@@ -322,58 +322,58 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "copies-given-up",
-        "a cancelled reassignment drops replicas that have the only copies",
+        "a cancelled reassignment drops replicas with the only copies",
         (partition_commands, "_check_enough_copies_stay", _nothing),
     ),
     Mutation(
         "words-of-an-earlier-process",
-        "a broker's process is heard although a newer one has registered",
-        (broker_commands, "current_broker", _whoever_it_is),
-        (partition_commands, "current_broker", _whoever_it_is),
+        "commands of an old process are accepted after a newer one has registered",
+        (broker_commands, "current_broker", _any_process),
+        (partition_commands, "current_broker", _any_process),
     ),
     Mutation(
         "fenced-by-mistake",
-        "a broker that has just registered is fenced for the silence of the process before",
-        (broker_commands, "_fence", _fence_whoever_it_is),
+        "a broker that has just registered is fenced because the process before was silent",
+        (broker_commands, "_fence", _fence_any_process),
     ),
     Mutation(
         "registered-twice",
-        "a registration that is given again is another one",
+        "a repeated registration is a new one",
         (broker_commands, "_register", _register_every_time),
     ),
     Mutation(
         "deleted-forgotten",
-        "a snapshot does not know which topics were deleted",
+        "a snapshot lacks the deleted topics",
         (ClusterState, "snapshot", _snapshot_without_deleted_ids),
     ),
     Mutation(
         "durability-forgotten",
-        "a snapshot does not know since when a topic is on disk",
+        "a snapshot lacks the time since when a topic is on disk",
         (ClusterState, "snapshot", _snapshot_without_durability),
     ),
     Mutation(
         "given-up-without-need",
-        "a damaged replica is given up though nobody else can lead",
-        (partition_commands, "should_remove_from_isr", _give_up_in_any_case),
+        "a damaged replica is removed although no other replica can lead",
+        (partition_commands, "should_remove_from_isr", _remove_in_any_case),
     ),
     Mutation(
         "given-up-stays-eligible",
-        "a replica that may lack records leaves those in sync, and stays eligible",
-        (partition_commands, "_remove_from_isr", _give_up_as_if_it_were_only_full),
+        "a replica that may lack records leaves the ISR, but stays eligible",
+        (partition_commands, "_remove_from_isr", _remove_as_if_it_were_only_full),
     ),
     Mutation(
         "offline-forgotten",
-        "a replica whose log is offline is not eligible though all that is durable is there",
-        (partition_commands, "_remove_from_isr", _give_up_for_good_when_offline),
+        "a replica whose log is offline is not eligible although it has all durable records",
+        (partition_commands, "_remove_from_isr", _remove_for_good_when_offline),
     ),
     Mutation(
         "offline-leads",
-        "a replica whose log is offline leads before its broker is started anew",
+        "a replica whose log is offline leads before its broker restarts",
         (leader_election, "_elect_clean", _lead_though_offline),
     ),
     Mutation(
         "offline-for-ever",
-        "a replica whose log was offline cannot lead after a start of its broker either",
+        "a replica whose log was offline cannot lead even after a restart of its broker",
         (broker_commands, "PartitionEvent", _event_without_starts),
     ),
     Mutation(
@@ -383,7 +383,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "journal-goes-ahead",
-        "a journal has left for other brokers before the messages are there",
+        "a journal is moved to other brokers before its messages",
         (PartitionChangeBuilder, "preview", _complete_when_it_is_ready_itself),
     ),
     Mutation(
@@ -393,22 +393,22 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "journal-promises-less",
-        "durability of a topic is raised, that of its journals is not",
+        "the durability of a topic is raised, but not that of its journals",
         (topic_commands, "_altered_companions", _no_records),
     ),
     Mutation(
         "dead-letters-come-back",
-        "a dead-letter queue stands on the topic from which the dead letters come",
+        "a dead-letter queue is on the topic of the dead letters",
         (queue_commands, "check_dead_letter_queue", _nothing),
     ),
     Mutation(
         "queue-settings-forgotten",
-        "a snapshot does not know the settings of queues",
+        "a snapshot lacks the settings of queues",
         (Catalog, "snapshot", _catalog_snapshot_without_settings_of_queues),
     ),
     Mutation(
         "changed-while-deciding",
-        "a command changes the state before its records are agreed on",
+        "a command changes the state before its records are committed",
         (PartitionChangeBuilder, "apply_event", _happen_here_and_now),
     ),
 )

@@ -1,6 +1,6 @@
-"""One mutation: some attributes of the code under test, and what to put there instead.
+"""A mutation: attributes of the code under test, and their replacements.
 
-Nothing of this is in the code itself.
+The code itself contains none of it.
 """
 
 from collections.abc import Generator
@@ -8,15 +8,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, final
 
 Patch = tuple[Any, str, Any]
-"""An object, the name of one of its attributes, and what to put there."""
+"""An object, the name of one of its attributes, and the replacement."""
 
 
 @final
 class Mutation:
-    """A bug, with a name and a sentence that says what is wrong."""
+    """A defect, with a name and a description."""
 
     def __init__(self, name: str, about: str, *patches: Patch, shows: tuple[str, ...] = ()) -> None:
-        """Consist of `patches`; break the invariants or statements that `shows` lists."""
+        """Consist of `patches`; break the invariants or statements in `shows`."""
         self.name = name
         self.about = about
         self.patches = patches
@@ -24,7 +24,7 @@ class Mutation:
 
     @contextmanager
     def applied(self) -> Generator[None]:
-        """Have the bug while the block runs."""
+        """Apply the defect while the block runs."""
         with ExitStack() as stack:
             for owner, name, value in self.patches:
                 stack.callback(setattr, owner, name, owner.__dict__[name])

@@ -1,6 +1,6 @@
-"""Bugs that queues once had, and some of their kind, as mutations."""
+"""Earlier bugs of queues, and similar ones, as mutations."""
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Callable, Hashable, Sequence
@@ -131,35 +131,35 @@ async def _as_they_are(
 
 
 def _never_look(_: RedriveJob) -> None:
-    """Bring nothing back."""
+    """Redrive nothing."""
 
 
 MUTATIONS: Final = (
     Mutation(
         "unknown-producer-anywhere",
-        "a producer of which nothing is known may begin with any sequence",
+        "a producer without known state may begin with any sequence",
         (ProducerStates, "check", _check_known),
         (PartitionBatches, "retry_or_fail", _duplicate_is_there),
     ),
     Mutation(
         "damage-taken-for-old",
-        "retention takes what cannot be read for as old as can be",
+        "retention treats unreadable records as infinitely old",
         (SegmentList, "_newest_ms", _as_known),
     ),
     Mutation(
         "dead-and-as-old",
-        "a dead letter is as old as the message that it was",
+        "a dead letter has the timestamp of its message",
         (mover, "batch_of", _batch_of_old),
     ),
     Mutation(
         "given-up-and-sent",
-        "what a sender has given up is appended all the same, when the window was read",
+        "an abandoned send is still appended after the window was read",
         (PendingSend, "timeout_s", property(_for_ever)),
         (PendingSend, "drop", _go_on_reading),
     ),
     Mutation(
         "dead-told-as-deleted",
-        "whoever deletes again what is a dead letter by then is told that it is deleted",
+        "a repeated delete of a dead letter is acknowledged",
         (
             settler,
             "_REFUSED_BECAUSE_DONE",
@@ -168,7 +168,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "busy-while-reading",
-        "while messages are read a broker looks again and again whether a lease has ended",
+        "a broker checks for ended leases in a busy loop while it reads messages",
         (HostedPartition, "next_deadline_ms", property(_deadline_also_in_a_read)),
     ),
     Mutation(
@@ -178,24 +178,24 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "handlers-go-on",
-        "a worker goes on with a group when the message before was given back",
+        "a worker continues with a group after the message before was released",
         (QueueWorker, "_end", _end_as_if_done),
     ),
     Mutation(
         "chunks-not-copied",
-        "a large message is moved, and its chunks are not",
+        "a large message is moved without its chunks",
         (ChunkCopier, "copied", _as_they_are),
     ),
     Mutation(
         "redrive-left-alone",
-        "a redrive is decided, and nobody carries it out",
+        "a redrive is committed, but no broker executes it",
         (RedriveJob, "start_if_running", _never_look),
     ),
     Mutation(
         "loaded-as-far-as-committed",
-        "a broker that takes over reads the journal as far as it knows it to be committed",
+        "a new leader reads the journal only up to its known high watermark",
         (HostedPartition, "_wait_until_caught_up", _caught_up),
         (Journal, "load", _load_committed),
     ),
 )
-"""All of them."""
+"""Mutations that are regressions."""

@@ -1,6 +1,6 @@
-"""Mutations where queues show them: at brokers, in the state of queues, in the client."""
+"""Mutations that queues reveal: in brokers, in queue states, in the client."""
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Iterator
@@ -91,7 +91,7 @@ _extended = QueueState._extended
 
 
 def _no_refusal(*_: object, **__: object) -> None:
-    """Refuse nobody."""
+    """Refuse no request."""
 
 
 _refusal_of_open = settle._refusal_of_open
@@ -165,7 +165,7 @@ _producer_id_of = mover_ids.producer_id_of
 
 
 async def _do_not_wait(*_: object) -> None:
-    """Skip what should be waited for."""
+    """Skip the wait."""
 
 
 def _forget_times(self: QueueState, entry: Delayed) -> None:
@@ -218,7 +218,7 @@ def _snapshot_one_further(self: QueuePartition, *, now_ms: int) -> Any:  # noqa:
     return frames
 
 
-def _dead_letters_of_nobody(self: QueueState, batch: Any) -> Any:  # noqa: ANN401
+def _dead_letters_received_once(self: QueueState, batch: Any) -> Any:  # noqa: ANN401
     return [replace_count(each) for each in _dead_letters(self, batch)]
 
 
@@ -231,11 +231,11 @@ _dead_letters = QueueState.dead_letters
 
 
 def _never(_: object) -> None:
-    """Name no time."""
+    """Return no time."""
 
 
 def _hear_nothing(*_: object) -> None:
-    """Wait for no news."""
+    """Ignore all events."""
 
 
 async def _read_nothing(self: DeduplicationWindows, window: PartitionWindow) -> None:
@@ -256,12 +256,12 @@ def _answer_at_once(
 MUTATIONS: Final = (
     Mutation(
         "not-woken-by-time",
-        "who waits for messages is not told that leases and delays end",
+        "a long poll is not woken by the end of leases and delays",
         (HostedPartition, "next_deadline_ms", property(_never)),
     ),
     Mutation(
         "not-woken-by-records",
-        "who waits for messages is not told that there are more",
+        "a long poll is not woken by new messages",
         (HostedPartition, "_watch", _hear_nothing),
     ),
     Mutation(
@@ -276,107 +276,107 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "count-lost-with-leader",
-        "a broker that takes over does not know of the last deliveries",
+        "a new leader lacks the last deliveries",
         (QueueState, "_received", _received_without_count),
     ),
     Mutation(
         "leases-end-with-leader",
-        "a broker that takes over hands out what others have",
+        "a new leader delivers messages in flight",
         (QueueState, "start", _start_without_leases),
     ),
     Mutation(
         "extension-in-memory",
-        "a broker that takes over does not know of extensions",
+        "a new leader lacks extensions",
         (QueueState, "_extended", _extend_in_memory),
     ),
     Mutation(
         "lost-lease-deletes-nothing",
-        "a delete is answered and not carried out, of a message whose lease was lost",
+        "a delete after a lost lease is acknowledged but not executed",
         (settle, "_pieces", _fresh_is_done),
     ),
     Mutation(
         "any-receipt",
-        "a receipt that is void settles whatever somebody else has",
+        "a void receipt settles another worker's delivery",
         (settle, "_refusal_of_open", _no_refusal),
     ),
     Mutation(
         "stale-extends-what-is-held",
-        "what somebody has is settled by whoever had it before",
+        "a message in flight is settled with an earlier receipt",
         (settle, "_refusal_of_open", _refuse_later),
     ),
     Mutation(
         "snapshot-forgets-a-run",
-        "a snapshot lacks the last messages that somebody received",
+        "a snapshot lacks the last messages that were received",
         (QueuePartition, "snapshot", _snapshot_but_one),
     ),
     Mutation(
         "snapshot-forgets-moves",
-        "a snapshot does not say which dead letters are to be moved",
+        "a snapshot lacks the pending dead letters",
         (PendingDeadLetters, "snapshot", _no_moves),
     ),
     Mutation(
         "snapshot-one-further",
-        "a snapshot says that one message more was handed out",
+        "a snapshot counts one delivered message too many",
         (QueuePartition, "snapshot", _snapshot_one_further),
     ),
     Mutation(
         "groups-without-order",
-        "a FIFO queue hands out messages as any queue does",
+        "a FIFO queue delivers messages like a standard queue",
         (hosted_partition, "order_for", _order_of_any),
     ),
     Mutation(
         "group-free-when-leased",
-        "a group goes on as soon as its first message is handed out",
+        "a group continues as soon as its first message is delivered",
         (FifoOrder, "on_invisible", _leased_as_dead),
     ),
     Mutation(
         "behind-the-invisible",
-        "of a group messages are handed out that stand behind one that somebody has",
+        "messages of a group are delivered while an earlier one is in flight",
         (FifoOrder, "_beginning", _first_invisible_never),
     ),
     Mutation(
         "dead-under-another-id",
-        "a dead letter that is moved again is not known again",
+        "a repeated move of a dead letter is not deduplicated",
         (mover, "producer_id_of", _another_id),
     ),
     Mutation(
         "dead-before-commit",
-        "a message is moved before it is committed that it is dead",
+        "a message is moved before its dead-letter entry is committed",
         (HostedPartition, "wait_committed", _do_not_wait),
     ),
     Mutation(
         "dead-letter-of-one-delivery",
-        "a dead letter says that it was received once",
-        (QueueState, "dead_letters", _dead_letters_of_nobody),
+        "a dead letter has a receive count of one",
+        (QueueState, "dead_letters", _dead_letters_received_once),
     ),
     Mutation(
         "delay-passed-over",
-        "a delayed message that others overtake is visible to who takes over",
+        "a new leader treats an overtaken delayed message as visible",
         (QueueState, "_delayed", _forget_times),
     ),
     Mutation(
         "last-priority-never",
-        "the least urgent messages are never handed out",
+        "the least urgent messages are never delivered",
         (PriorityOrder, "candidates", _last_priority_only_first),
     ),
     Mutation(
         "one-delivery-more",
-        "a message is handed out once more than it may be",
+        "a message is delivered once too often",
         (QueueConfig, "max_deliveries", property(_one_more)),
     ),
     Mutation(
         "failed-is-settled",
-        "a client says that a message is settled though nobody answered",
+        "a client reports a settlement without a reply",
         (QueueSettler, "_failed", _failed_is_done),
     ),
     Mutation(
         "refused-is-settled",
-        "a client says that a message is settled though that was refused",
+        "a client reports a settlement that was refused",
         (QueueSettler, "_answered", _refused_is_done),
     ),
     Mutation(
         "ids-lost-with-leader",
-        "a leader that takes over knows of nothing that was sent before",
+        "a new leader lacks earlier sends",
         (DeduplicationWindows, "_read", _read_nothing),
     ),
     Mutation(
@@ -385,4 +385,4 @@ MUTATIONS: Final = (
         (PendingSend, "answer", _answer_at_once),
     ),
 )
-"""All mutations, but for those that queues once had (`queue_regressions`)."""
+"""Mutations of queues; earlier bugs are in `queue_regressions`."""

@@ -1,11 +1,11 @@
-"""Mutations: what runs must catch, to show that they would.
+"""Mutations of Raft, which runs must find.
 
-Each replaces a function of the core for the length of a block; nothing of this is in the core
-itself. Bugs about durability also switch off the checks that compare what is sent with the disk:
-those would object at once, and what is to be shown is that the consequences are caught as well.
+Each replaces a function of the core for the duration of a block; the core itself contains none of
+it. Mutations of durability also disable the checks that compare messages with the disk. Those would
+object at once, and the runs must show that the consequences are found as well.
 """
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ from tidelog.coordinator.raft.ready import (
 
 
 def _say_nothing(*_: object) -> None:
-    """Stand in for a check that is switched off."""
+    """Replace a check that is disabled."""
 
 
 _NO_PROMISE_CHECK: Patch = (Checks, "promise", _say_nothing)
@@ -56,7 +56,7 @@ def _unsynced_without_vote(self: HardStateGate) -> HardState | None:
     return None if self._durable.term == self.term else HardState(self.term)
 
 
-def _vote_for_anybody(self: HardStateGate, candidate: Identity) -> None:
+def _vote_for_any_candidate(self: HardStateGate, candidate: Identity) -> None:
     self._current = HardState(self.term, candidate)
 
 
@@ -225,7 +225,7 @@ def _voters_only(self: RaftLog) -> tuple[Identity, ...]:
 MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "vote-not-saved",
-        "votes are sent at once, and the disk never learns for whom",
+        "votes are sent at once, and the candidate is never written to disk",
         (HardStateGate, "post", _post_at_once),
         (HardStateGate, "unsynced", _unsynced_without_vote),
         (HardStateGate, "is_durable", property(_always)),
@@ -238,13 +238,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "vote-twice",
-        "whoever asks gets the vote",
+        "every candidate gets the vote",
         (RaftCore, "_on_vote_request", _on_vote_request_again),
-        (HardStateGate, "vote_for", _vote_for_anybody),
+        (HardStateGate, "vote_for", _vote_for_any_candidate),
     ),
     Mutation(
         "any-log-is-up-to-date",
-        "a vote does not ask for the candidate's log",
+        "a vote does not check the candidate's log",
         (RaftCore, "_is_up_to_date", _always),
     ),
     Mutation(
@@ -259,13 +259,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "ack-before-sync",
-        "a follower acknowledges what it has only in memory",
+        "a follower acknowledges entries that are only in memory",
         (Follower, "_report", _report_what_is_received),
         _NO_CLAIM_CHECK,
     ),
     Mutation(
         "count-own-before-sync",
-        "a leader counts what its own disk does not have",
+        "a leader counts entries that its own disk lacks",
         (Leader, "committable_index", _commit_before_own_sync),
     ),
     Mutation(
@@ -276,12 +276,12 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "truncate-always",
-        "every append cuts what is behind it",
+        "every append truncates the entries behind it",
         (RaftLog, "accept", _accept_and_truncate),
     ),
     Mutation(
         "commit-unmatched",
-        "a follower takes the commit index for what it has not compared",
+        "a follower applies the commit index to entries that it has not compared",
         (Follower, "take_entries", _take_entries_and_commit),
     ),
     Mutation(
@@ -296,27 +296,27 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "start-leaves-old-log",
-        "a start leaves on the disk what does not belong to the snapshot",
+        "a start keeps entries on the disk that do not belong to the snapshot",
         (RaftLog, "__init__", _begin_with_old_log),
     ),
     Mutation(
         "no-lease-check",
-        "who has a live leader votes all the same",
+        "a node with a live leader still votes",
         (RaftCore, "_has_live_leader", _never),
     ),
     Mutation(
         "no-pre-vote",
-        "a node stands without asking first",
+        "a node campaigns without a pre-vote",
         (RaftCore, "_pre_campaign", _campaign_at_once),
     ),
     Mutation(
         "no-check-quorum",
-        "an isolated leader leads on",
+        "an isolated leader stays leader",
         (Leader, "is_quorum_active", _always),
     ),
     Mutation(
         "two-changes",
-        "a second change of the membership is taken while one is uncommitted",
+        "a second change of the membership is accepted while one is uncommitted",
         (Leader, "changed_membership", _change_without_look),
     ),
     Mutation(
@@ -331,18 +331,18 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "damaged-takes-part",
-        "a node goes on with what is left of its log",
+        "a node continues with the rest of its damaged log",
         (RaftCore, "step", _step_although_damaged),
         _NO_CLAIM_CHECK,
     ),
     Mutation(
         "removed-never-stands",
-        "a voter whose removal is not committed does not stand",
+        "a voter whose removal is not committed does not campaign",
         (RaftLog, "promotable_voters", property(_voters_only)),
     ),
     Mutation(
         "read-unconfirmed",
-        "a read is served without asking a majority",
+        "a read is served without a majority",
         (ReadQueue, "take_confirmed", _confirmed_at_once),
     ),
 )

@@ -1,4 +1,4 @@
-"""All mutations, and which kinds of simulated runs must find them."""
+"""Registry of all mutations, by the kinds of simulated runs that must find them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -36,7 +36,7 @@ _ALSO_FOUND_IN_CLUSTERS: Final = {
     "the-leader-memory-is-its-disk",
     "truncate-only-what-is-too-long",
 }
-"""Mutations of the cores and shells of replication that runs of whole clusters find as well."""
+"""Mutations of replication's cores and shells that runs of whole clusters find as well."""
 
 MUTATIONS: Final[Mapping[str, Sequence[Mutation]]] = {
     "broker": (*logstore.MUTATIONS, *broker.MUTATIONS, *client.MUTATIONS),
@@ -66,10 +66,10 @@ _BY_NAME: Final = {each.name: each for found in MUTATIONS.values() for each in f
 
 
 def find_mutation(name: str) -> Mutation:
-    """Return the mutation of a name.
+    """Return the mutation with a name.
 
     Raises:
-        KeyError: There is none.
+        KeyError: There is no such mutation.
     """
     return _BY_NAME[name]
 

@@ -1,6 +1,6 @@
-"""Mutations that replicas show: in the ISR, in the logs of followers, in elections."""
+"""Mutations that replicas reveal: in the ISR, in the logs of followers, in elections."""
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def _never(*_: object) -> bool:
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """Skip what should be done."""
+    """Skip the work."""
 
 
 def _all_is_there(*_: object) -> LogPresence:
@@ -106,27 +106,27 @@ def _eligible_for_ever(
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "ready-gate-skipped",
-        "a new leader says what is latest before it knows what is committed",
+        "a new leader returns end offsets before it knows the committed end",
         (PartitionLeader, "has_caught_up", property(_always)),
     ),
     Mutation(
         "durable-before-it-is",
-        "a follower says that all in its log is on its disk",
+        "a follower reports its whole log as durable",
         (ReplicaFetcher, "_position_of", _place_in_memory),
     ),
     Mutation(
         "producers-not-carried-over",
-        "a follower takes no note of the producers of what it appends",
+        "a follower does not update producer state when it appends",
         (PartitionLog, "append_replicated", _append_without_producers),
     ),
     Mutation(
         "produce-below-minimum",
-        "records are appended though too few replicas are in sync",
+        "records are appended although too few replicas are in sync",
         (PartitionLeader, "require_enough_in_sync", _nothing),
     ),
     Mutation(
         "unclean-stop-forgiven",
-        "who may have lost its memory stays in sync and eligible",
+        "a replica that may have lost its memory stays in sync and eligible",
         (ClusterState, "may_lose_committed", _never),
     ),
     Mutation(
@@ -141,19 +141,19 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "anybody-leads",
-        "if nobody in sync or eligible is alive, any live replica leads",
+        "without a live replica in sync or eligible, any live replica leads",
         (leader_election, "_elect_clean", _any_live_leader),
     ),
     Mutation(
         "eligible-for-ever",
-        "who was eligible stays so when others commit without it",
+        "an eligible replica stays eligible when others commit without it",
         (leader_election, "_eligible", _eligible_for_ever),
     ),
     Mutation(
         "join-unchecked",
-        "the cluster does not look at who is to join: which process it is, and whether it is alive",
+        "the cluster does not check the process of a joining replica, nor whether it is alive",
         (partition_commands, "_check_in_sync", _nothing),
         (Followers, "_is_isr_eligible", _always),
     ),
 )
-"""All of them."""
+"""Mutations that runs of replicas must find."""

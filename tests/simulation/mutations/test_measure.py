@@ -1,4 +1,4 @@
-"""A mutation counts as caught only for the right reason, and only if the proof of it replays."""
+"""Tests of the measurement: a mutation counts as found only by a checker, and if it replays."""
 
 import msgspec
 import pytest
@@ -31,7 +31,7 @@ def trial_of(checker: str | None, *, fault_count: int = 0, complaint: str = "") 
     return Trial("broker", "no-dedup", 3, failure, failure, 10, {}, 1.0, frozenset(), complaint)
 
 
-def test_a_run_with_a_mutation_is_made_small_and_replays() -> None:
+def test_a_run_with_a_mutation_is_shrunk_and_replays() -> None:
     trial = try_mutation("broker", "no-dedup", seeds_max=8, budget=ShrinkBudget(runs=40))
 
     assert trial.failure is not None
@@ -44,7 +44,7 @@ def test_a_run_with_a_mutation_is_made_small_and_replays() -> None:
     assert trial.failure.checker in trial.objectors
 
 
-def test_another_failure_than_before_does_not_count() -> None:
+def test_a_different_failure_on_replay_does_not_count() -> None:
     assert complaint_about(trial_of("Contiguous")) == (
         "does not replay: NoDuplicates instead of Contiguous"
     )
@@ -62,11 +62,11 @@ def test_a_checker_objects(checker: str) -> None:
 
 
 @pytest.mark.parametrize("checker", [None, "AttributeError", "UnexpectedServerError"])
-def test_an_accident_is_no_objection(checker: str | None) -> None:
+def test_an_accidental_error_is_no_objection(checker: str | None) -> None:
     assert not is_objection(report_of(checker))
 
 
-def test_the_table_says_what_was_caught_and_what_was_not() -> None:
+def test_the_table_lists_found_and_missed_mutations() -> None:
     about = "batches that are sent again are appended again"
 
     assert (
@@ -81,14 +81,14 @@ def test_the_table_says_what_was_caught_and_what_was_not() -> None:
     )
 
 
-def test_the_score_counts_what_nothing_speaks_against() -> None:
+def test_the_score_counts_trials_without_a_complaint() -> None:
     caught, missed = trial_of("NoDuplicates"), trial_of(None, complaint="not in 200 seeds")
 
     assert score([caught, caught]) == ("2 of 2 found, all shrunk to five faults or fewer")
     assert score([caught, missed]) == ("1 of 2 found and shrunk to five faults or fewer")
 
 
-def test_bugs_are_counted_for_those_who_object_first_and_for_all_who_do() -> None:
+def test_mutations_are_counted_for_first_and_for_all_objecting_checkers() -> None:
     one = msgspec.structs.replace(
         trial_of("Contiguous"), objectors=frozenset({"Contiguous", "History.UNSEEN"})
     )

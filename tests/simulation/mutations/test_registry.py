@@ -1,4 +1,4 @@
-"""Mutations that runs find quickly; `make mutants` looks for them all, each in its own process."""
+"""Tests that runs find mutations quickly; `make mutants` tries all, each in its own process."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from tests.simulation.mutations.measure import is_objection
 from tests.simulation.mutations.registry import MUTATIONS, find_mutation
 
 RARE = "old-replies-believed"
-"""Only one random run in hundreds finds it."""
+"""A mutation that only one random run in hundreds finds."""
 
 CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
     ("broker", 10.0, range(8), ("flush-does-nothing", "no-dedup")),
@@ -34,17 +34,17 @@ CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
         ),
     ),
 ]
-"""Mutations of long runs: the kind of the runs, how long the faults go on, seeds, names."""
+"""Mutations of long runs: kind of the runs, seconds with faults, seeds, names."""
 
 SEED_COUNTS = {"three_brokers": 25, "transactions": 20, "groups": 20, "metadata": 150, "isr": 480}
-"""Kinds with short runs, which find all their mutations within so many seeds."""
+"""Kinds with short runs, and the number of seeds that find all their mutations."""
 
 FIRST_SEEDS = {
     "high-watermark-before-truncation": 90,
     "settled-without-another-partition-epoch": 110,
     "transaction-appended-again": 4,
 }
-"""Where to begin with those that few runs find."""
+"""First seeds for mutations that few runs find."""
 
 
 def cases() -> Iterator[tuple[str, str, float, range]]:
@@ -75,6 +75,6 @@ def test_a_mutation_is_found(
     assert any(is_objection(run) for run in runs)
 
 
-def test_a_mutation_that_few_runs_find_fails_the_test_of_its_case() -> None:
+def test_a_rare_mutation_fails_its_scenario_test() -> None:
     with find_mutation(RARE).applied(), pytest.raises(AssertionError):
         a_late_reply()

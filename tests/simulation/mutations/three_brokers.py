@@ -1,6 +1,6 @@
 """Mutations of the shells of replication."""
 
-# A mutation sits inside of what it breaks.
+# A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
 from typing import Final
@@ -23,7 +23,7 @@ def _position_of_the_leader(self: PartitionLeader, acks: Acks) -> int:
 MUTATIONS: Final = (
     Mutation(
         "logs-are-not-compared",
-        "a leader sends what comes behind a follower's end, whatever the follower has",
+        "a leader sends records behind a follower's end without a check of its log",
         (fetch_server, "find_divergence", _no_divergence),
     ),
     Mutation(

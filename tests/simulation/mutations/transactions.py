@@ -34,13 +34,13 @@ def _ends_with_the_log(
 
 APPENDED_AGAIN: Final = Mutation(
     "transaction-appended-again",
-    "who leads anew appends all of a commit, whatever the log has of it",
+    "a new leader appends a whole commit, even if the log has a part of it",
     (append, "appended_count", _nothing_done),
     (ProducerStates, "check", _check_but_what_was_staged),
 )
 DROPPED_EARLY: Final = Mutation(
     "transaction-dropped-early",
-    "what is staged is dropped though its transaction is open",
+    "staged records are dropped although their transaction is open",
     (StagingLowWatermark, "low_watermark", _ends_with_the_log),
 )
 MUTATIONS: Final = (APPENDED_AGAIN, DROPPED_EARLY)

@@ -1,1 +1,1 @@
-"""Runs of clusters that serve queues: plans, people, and what they are promised."""
+"""Runs of clusters that serve queues: plans, users, and checkers."""

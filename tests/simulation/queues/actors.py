@@ -1,4 +1,4 @@
-"""The queues of a run, and all who use them, beside the cluster's own clients."""
+"""The queues of a run, and their users, beside the cluster's own clients."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -28,10 +28,10 @@ from tidelog.wire.errors import TidelogError
 
 _FOUNDING_S = 60.0
 _DRAINING_S = 90.0
-"""How long queues may take to be empty, besides what clocks are wrong by."""
+"""Maximum seconds until queues are empty, besides clock errors."""
 _COUNTING_S = 0.5
 _HEARD_OF_S = 1.0
-"""Who serves a queue, and does not lead its topic, hears of records so late at most."""
+"""Maximum seconds until a journal's leader sees records of a topic that another broker leads."""
 _AWAKE_S = 10.0
 _LOOKING_S = 60.0
 _DRAIN_BATCH = 100
@@ -39,10 +39,10 @@ _DRAIN_BATCH = 100
 
 @final
 class QueueActors:
-    """Whoever has to do with queues in one run; see `tests.simulation.cluster.actors`."""
+    """All users of queues in one run; see `tests.simulation.cluster.actors`."""
 
     def __init__(self, host: Host, plan: QueuePlan, run_history: QueueRunHistory) -> None:
-        """Begin with no queue."""
+        """Start without queues."""
         self._world = host.world
         self._plan = plan
         self._run_history = run_history
@@ -65,11 +65,11 @@ class QueueActors:
         }
 
     async def prepare(self) -> None:
-        """Make the queues, before anything goes wrong."""
-        await self._run("queue founder", self._found, _FOUNDING_S, problem="queues are not made")
+        """Create the queues before the faults begin."""
+        await self._run("queue founder", self._found, _FOUNDING_S, problem="queues are not created")
 
     def begin(self, clients: Clients) -> None:
-        """Have everybody come."""
+        """Start all users."""
         self._world.buggify.on_fired = self._forced
         for number in range(self._plan.sender_count):
             name = f"s{number}"
@@ -97,7 +97,7 @@ class QueueActors:
             self._sometimes.forced(site)
 
     async def finish(self) -> None:
-        """Empty all queues: nobody sends any more, and nothing is wrong."""
+        """Empty all queues; the senders have ended, and no fault is active."""
         seconds = _DRAINING_S + 2 * self._plan.clock_lead_s
         await self._run("drainer", self._drain, seconds, problem="queues do not become empty")
         await self._wake()
@@ -106,20 +106,20 @@ class QueueActors:
             await self._run("clerk", self._see_redrives, _LOOKING_S, problem="redrives do not end")
 
     async def _wake(self) -> None:
-        """See that whoever waits for messages is woken by whatever brings some."""
+        """Check that each event that makes a message visible wakes long polls."""
         for setup in self._plan.queues:
             if setup.is_sent_to:
                 steps = min(setup.max_deliveries or WAKERS, WAKERS)
                 seconds = _AWAKE_S * steps + 2 * self._plan.clock_lead_s + _LOOKING_S
                 waker = Waker(self._plan, setup, self._run_history)
                 await self._run(
-                    "waker of " + setup.name, waker.run, seconds, problem="nobody is woken"
+                    "waker of " + setup.name, waker.run, seconds, problem="a long poll is not woken"
                 )
 
     async def look(self) -> None:
-        """See what is there when the power was cut a last time."""
+        """Check the queues after the last power cut."""
         seconds = _LOOKING_S + 2 * self._plan.clock_lead_s
-        await self._run("queue auditor", self._audit, seconds, problem="nobody can look at queues")
+        await self._run("queue auditor", self._audit, seconds, problem="queues cannot be inspected")
 
     async def _run(
         self, name: str, do: Callable[[Client], Awaitable[None]], seconds: float, *, problem: str
@@ -163,7 +163,7 @@ class QueueActors:
     async def _see_redrives(self, client: Client) -> None:
         for setup in self._plan.sources_of_dead_letters:
             queue = client.queue(setup.dead_letter_queue or "")
-            while not (await queue.redrive_status()).is_over:  # noqa: ASYNC110  (nobody tells)
+            while not (await queue.redrive_status()).is_over:  # noqa: ASYNC110  (there is no event)
                 await trio.sleep(_COUNTING_S)
 
     def _sender(self, clients: Clients, name: str) -> Program:
@@ -241,7 +241,7 @@ class QueueActors:
         async with trio.open_nursery() as nursery:
             for setup in self._plan.queues:
                 nursery.start_soon(self._drain_queue, client, setup)
-            while not await self._are_empty_at_last(client):  # noqa: ASYNC110  (nobody tells)
+            while not await self._are_empty_at_last(client):  # noqa: ASYNC110  (there is no event)
                 await trio.sleep(_COUNTING_S)
             nursery.cancel_scope.cancel()
 
@@ -252,7 +252,7 @@ class QueueActors:
             return False
 
     async def _are_empty(self, client: Client) -> bool:
-        # Dead-letter queues come first, so what comes into them meanwhile is asked for again.
+        # Dead-letter queues come first, so their new messages are requested again.
         if not await self._counts_nothing(client):
             return False
         await trio.sleep(_HEARD_OF_S)

@@ -1,7 +1,7 @@
-"""What users of queues are promised while they work, as far as they can tell themselves.
+"""Checkers of queues during a run, from the view of their users.
 
-Pure. A user knows when it began to ask and when it was told: what was decided was decided in
-between. So a checker objects only if no moment in between makes it right.
+Pure. A user knows when it sent a request and when it got the reply: the decision came in between.
+So a checker objects only if no moment in between makes the reply valid.
 """
 
 from collections import defaultdict
@@ -18,9 +18,9 @@ from tests.simulation.queues.run_history import (
 from tidelog.wire.messages.queues import SettleAction
 
 _Key = tuple[str, Place]
-"""A queue, and where one of its messages is."""
+"""A queue, and the place of one of its messages."""
 _SHORT_S = 0.005
-"""Times travel in whole milliseconds."""
+"""Tolerance in seconds, because times on the wire are whole milliseconds."""
 
 
 def _key(delivered: Delivered) -> _Key:
@@ -29,17 +29,17 @@ def _key(delivered: Delivered) -> _Key:
 
 @final
 class DeletedIsGone(QueueChecker):
-    """What is said to be deleted is handed out to nobody who asks later, whoever serves."""
+    """An acknowledged delete is final: no later receive returns the message, under any leader."""
 
     def __init__(self) -> None:
-        """Know of nothing that is deleted."""
+        """Start without deletes."""
         self._deleted: dict[_Key, float] = {}
 
     def delivered(self, delivered: Delivered) -> None:
         """See `QueueChecker`."""
         deleted_at = self._deleted.get(_key(delivered))
         if deleted_at is not None and delivered.asked_at >= deleted_at:
-            self.fail(f"deleted at {deleted_at:.3f}, and handed out: {delivered}")
+            self.fail(f"deleted at {deleted_at:.3f}, but delivered: {delivered}")
 
     def told(self, settlement: Settlement, outcome: Outcome, at: float) -> None:
         """See `QueueChecker`."""
@@ -53,15 +53,15 @@ class DeletedIsGone(QueueChecker):
 
 @final
 class OneHolder(QueueChecker):
-    """Nobody gets a message while somebody has it, in a strict queue.
+    """A message has one holder at a time, in a strict queue.
 
-    By how much the clocks of brokers differ, a lease may be shorter.
+    A lease may be shorter by the difference between the clocks of brokers.
     """
 
     def __init__(self) -> None:
-        """Know of no lease."""
+        """Start without leases."""
         self._leases: dict[_Key, tuple[Delivered, float]] = {}
-        """The last delivery of a message, and until when it is its holder's for certain."""
+        """The last delivery of a message, and the earliest possible end of its lease."""
 
     def delivered(self, delivered: Delivered) -> None:
         """See `QueueChecker`."""
@@ -72,7 +72,7 @@ class OneHolder(QueueChecker):
         if before is not None and delivered.receipt != before[0].receipt:
             free_at = before[1] - 2 * self.lead_s - _SHORT_S
             if delivered.told_at < free_at:
-                self.fail(f"until {free_at:.3f} somebody else has it, {before[0]}: {delivered}")
+                self.fail(f"another holder has it until {free_at:.3f}, {before[0]}: {delivered}")
         self._leases[key] = delivered, delivered.asked_at + delivered.visibility_s
 
     def settlement_asked(self, settlement: Settlement) -> None:
@@ -113,10 +113,10 @@ class OneHolder(QueueChecker):
 
 @final
 class CountsAreExact(QueueChecker):
-    """In a strict queue every delivery counts, across leaders, and there are never too many."""
+    """In a strict queue receive counts are exact across leaders, and never exceed the maximum."""
 
     def __init__(self) -> None:
-        """Know of no delivery."""
+        """Start without deliveries."""
         self._deliveries: defaultdict[_Key, dict[bytes, Delivered]] = defaultdict(dict)
         """By message and receipt."""
 
@@ -130,7 +130,7 @@ class CountsAreExact(QueueChecker):
         before = self._deliveries[_key(delivered)]
         others = [each for each in before.values() if each.receipt != delivered.receipt]
         if any(each.receive_count == delivered.receive_count for each in others):
-            self.fail(f"so many deliveries were there before: {delivered}")
+            self.fail(f"the receive count was reached before: {delivered}")
         earlier = sum(each.told_at <= delivered.asked_at for each in others)
         if delivered.receive_count < earlier + 1:
             self.fail(f"there were {earlier} deliveries before: {delivered}")
@@ -144,18 +144,18 @@ class CountsAreExact(QueueChecker):
 
 @final
 class StaleIsFenced(QueueChecker):
-    """Who had a message before somebody else got it does not settle it any more.
+    """An outdated receipt does not settle a message after a later delivery.
 
-    In a queue that is not fenced it may delete it still. To delete what is deleted is no error.
-    Nor is it to release or reject what is gone, if the answer to a first request was lost: so of
-    these a user cannot tell.
+    In a queue without fencing it may still delete the message. A repeated delete is no error. Nor
+    is a release or a reject of a message that is gone, if the reply to a first request was lost: a
+    user cannot tell these cases apart.
     """
 
     def __init__(self) -> None:
-        """Know of no delivery."""
+        """Start without deliveries."""
         self._last: dict[_Key, Delivered] = {}
         self._deleted: set[_Key] = set()
-        """Somebody who was not stale has asked for it to be deleted or rejected."""
+        """Messages that the current holder has asked to delete or reject."""
 
     def delivered(self, delivered: Delivered) -> None:
         """See `QueueChecker`."""
@@ -184,7 +184,7 @@ class StaleIsFenced(QueueChecker):
             if not setup.is_fenced or may_be_done:
                 return
         last = self._last[_key(settlement.delivered)]
-        self.fail(f"told at {at:.3f} that it is done, though {last} came before: {settlement}")
+        self.fail(f"acknowledged at {at:.3f}, though {last} came before: {settlement}")
 
     def _is_stale(self, settlement: Settlement) -> bool:
         last = self._last.get(_key(settlement.delivered))
@@ -199,10 +199,10 @@ class StaleIsFenced(QueueChecker):
 
 @final
 class DelayIsKept(QueueChecker):
-    """Nobody gets a message before its delay is over, by as much as clocks differ."""
+    """No receive returns a message before its delay is over, up to clock errors."""
 
     def __init__(self) -> None:
-        """Know of no message."""
+        """Start without messages."""
         self._not_before: dict[bytes, Sent] = {}
 
     def sent(self, sent: Sent) -> None:
@@ -217,4 +217,4 @@ class DelayIsKept(QueueChecker):
         if sent is None or self.setups[delivered.queue].topic != sent.topic:
             return
         if delivered.told_at < sent.asked_at + sent.delay_s - bound:
-            self.fail(f"it was to wait, {sent}: {delivered}")
+            self.fail(f"delivered before its delay was over, {sent}: {delivered}")

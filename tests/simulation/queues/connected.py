@@ -1,4 +1,4 @@
-"""Working as a client again and again, whatever happens to its connections."""
+"""Retry loop for clients under connection failures."""
 
 from collections.abc import Awaitable, Callable
 
@@ -17,7 +17,7 @@ async def work_connected(
     *,
     should_stop: Callable[[], bool],
 ) -> None:
-    """Repeat `work` with a client until told to stop; with another one after each failure."""
+    """Repeat `work` with a client until told to stop; reconnect after each failure."""
     while not should_stop():
         try:
             async with connect(addresses, env=process.env, request_timeout=PATIENCE_S) as client:

@@ -1,7 +1,7 @@
-"""Crashes that are aimed at whoever serves a queue: right after it has written something.
+"""Crashes that are aimed at journal leaders, just after they have written an entry.
 
-Between a decision and its effect lie milliseconds: a dead letter is decided and not moved, or moved
-and that is not written; a lease that may be lost is handed out, and not on any disk.
+Between a decision and its effect lie milliseconds. A dead letter is decided and not moved, or moved
+without the entry for the move. A lease that may be lost is delivered, and is on no disk.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ from tidelog.wire.messages.queue_journal import (
 )
 
 _AIM_S: Final = 8.0
-"""How long a fault waits for the moment that it is aimed at."""
+"""Seconds that a fault waits for its moment."""
 _ENTRIES: Final[tuple[type[AnyEntry], ...]] = (
     Received,
     Received,
@@ -44,7 +44,7 @@ _ENTRIES: Final[tuple[type[AnyEntry], ...]] = (
 
 @final
 class EntryFaults:
-    """Carries them out."""
+    """Injects crashes on journal entries."""
 
     def __init__(self, host: Host) -> None:
         """Strike at the machines of `host`."""
@@ -53,12 +53,12 @@ class EntryFaults:
         self._aims: list[Fault] = []
 
     def effects(self, injector: Injector) -> Mapping[str, Callable[[Fault], None]]:
-        """Return what strikes by means of `injector`, by kind."""
+        """Return the injectors, by kind; they strike by means of `injector`."""
         self._injector = injector
         return {CRASH_ON_ENTRY: self._aim}
 
     def appended(self, appended: JournalAppended) -> None:
-        """Strike if somebody waits for that: a leader has written to a journal."""
+        """Strike if a fault waits for this entry of a journal."""
         for fault in self._aims:
             wanted = _entry_of(fault)
             if any(
@@ -70,13 +70,13 @@ class EntryFaults:
                 return
 
     def _aim(self, fault: Fault) -> None:
-        def give_up() -> None:
+        def cancel() -> None:
             if fault in self._aims:
                 self._aims.remove(fault)
 
-        assert self._injector is not None, "somebody has drawn this fault"
+        assert self._injector is not None, "the plan has this fault"
         self._aims.append(fault)
-        self._injector.later(_AIM_S, give_up)
+        self._injector.later(_AIM_S, cancel)
 
     def _strike(self, fault: Fault, partition: tuple[bytes, int]) -> None:
         machine = self._server_of(partition)
@@ -84,7 +84,7 @@ class EntryFaults:
             return
         self._aims.remove(fault)
         self._host.sometimes.reached("crash on entry")
-        # From before anybody else has it to after it is committed.
+        # The crash comes between before replication and after the commit.
         seconds = 10 ** (-4.5 + 3 * (fault.dice * 100 % 1))
         self._injector.crash_within(machine, seconds, fault.dice)
 

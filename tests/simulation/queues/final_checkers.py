@@ -1,6 +1,6 @@
-"""What users of queues are promised at the end, when all queues are empty.
+"""Checkers of queues at the end, when all queues are empty.
 
-Pure. What is in the topics of queues then is compared with all that was ever said.
+Pure. The records in the topics of queues are compared with the whole history.
 """
 
 from collections import Counter, defaultdict
@@ -31,12 +31,12 @@ from tidelog.wire.messages.queues import (
 )
 
 _Key = tuple[str, Place]
-"""A queue, and where one of its messages is."""
+"""A queue, and the place of one of its messages."""
 _TOO_OFTEN = "max_receive_count"
 
 
 def is_redriven(message: FinalMessage) -> bool:
-    """Return whether a record was brought back: it was moved, and is no dead letter."""
+    """Return whether a record was redriven: it was moved, and is no dead letter."""
     headers = message.headers
     return FIRST_SENT_HEADER in headers and ORIGIN_QUEUE_HEADER not in headers
 
@@ -47,24 +47,24 @@ class _DeadLetter(NamedTuple):
 
     @property
     def origin(self) -> _Key:
-        """The message that it was."""
+        """The original message."""
         headers = self.message.headers
         partition, offset = headers[ORIGIN_PARTITION_HEADER], headers[ORIGIN_OFFSET_HEADER]
         return headers[ORIGIN_QUEUE_HEADER].decode(), (int(partition), int(offset))
 
     @property
     def reason(self) -> str:
-        """Why it was given up."""
+        """Reason of the move to the dead-letter queue."""
         return self.message.headers[REASON_HEADER].decode()
 
     @property
     def receive_count(self) -> int:
-        """How often it had been received."""
+        """Receive count at the move."""
         return int(self.message.headers[RECEIVE_COUNT_HEADER])
 
     @property
     def last_received_ms(self) -> int:
-        """When it was received last; 0 if it never was."""
+        """Time of the last receive; 0 if there was none."""
         return int(self.message.headers[LAST_RECEIVED_HEADER])
 
 
@@ -81,15 +81,15 @@ def _all_dead_letters(topics: Mapping[str, FinalTopic]) -> Iterator[_DeadLetter]
 
 @final
 class SentIsThere(QueueChecker):
-    """What a sender was told to be sent is in the topic, where it was told; nothing is twice.
+    """An acknowledged send is in the topic at its place, and no message is in it twice.
 
-    What is handed out is what is there.
+    Every delivered message is in the topic.
     """
 
     heeds_seeks = False
 
     def __init__(self) -> None:
-        """Know of nothing sent."""
+        """Start without sends."""
         self._acknowledged: dict[tuple[str, Place], Sent] = {}
         self._topics: dict[bytes, str] = {}
         self._delivered: list[Delivered] = []
@@ -111,7 +111,7 @@ class SentIsThere(QueueChecker):
         for (topic, place), sent in self._acknowledged.items():
             found = topics[topic].get(place)
             if found is None or (found.value, found.group) != (sent.value, sent.group):
-                self.fail(f"acknowledged at {place} of {topic} is {sent}, and there is {found}")
+                self.fail(f"acknowledged at {place} of {topic} is {sent}, found is {found}")
         for name, messages in topics.items():
             counts = Counter(
                 each.value
@@ -120,27 +120,27 @@ class SentIsThere(QueueChecker):
             )
             twice = [value for value, count in counts.items() if count > 1]
             if twice:
-                self.fail(f"there twice in {name}: {twice}")
+                self.fail(f"twice in {name}: {twice}")
         for delivered in self._delivered:
             found = topics[self.setups[delivered.queue].topic].get(delivered.place)
             if found is None or (found.value, found.group) != (delivered.value, delivered.group):
-                self.fail(f"handed out was {delivered}, and there is {found}")
+                self.fail(f"delivered was {delivered}, but the topic has {found}")
 
 
 @final
 class AllAccountedFor(QueueChecker):
-    """Every message is deleted, dead or purged: accepted sends = deleted + dead + still there.
+    """Every message is deleted, dead or purged: accepted sends = deleted + dead + remaining.
 
-    Or it was a dead letter and was brought back, once: it is in the topic again then.
+    A dead letter may have been redriven, once: then it is in the topic again.
 
-    Still there is nothing, for at the end somebody receives and deletes everything. A message that
-    is gone, and nobody has asked for that, is lost.
+    No message remains, because at the end a user receives and deletes all messages. A message that
+    is gone without a request is lost.
     """
 
     heeds_seeks = False
 
     def __init__(self) -> None:
-        """Know of nothing."""
+        """Start without messages."""
         self._deleted: set[_Key] = set()
         self._sent_at: dict[bytes, float] = {}
         self._disturbed: dict[str, float] = {}
@@ -163,7 +163,7 @@ class AllAccountedFor(QueueChecker):
         dead = {letter.origin for letter in _all_dead_letters(topics)}
         for setup in self.setups.values():
             if setup.is_passing:
-                continue  # It is gone, or nobody looks after it.
+                continue  # The queue is gone, or it has no senders.
             purged_until = self._disturbed.get(setup.name, -inf)
             brought_back = self._brought_back(setup, topics)
             for place, message in topics[setup.topic].items():
@@ -173,12 +173,10 @@ class AllAccountedFor(QueueChecker):
                     continue
                 brought_back[message.value] -= 1
                 if brought_back[message.value] < 0:
-                    self.fail(
-                        f"{place} of {setup.name} is gone, and nobody asked for that: {message}"
-                    )
+                    self.fail(f"{place} of {setup.name} is gone without a request: {message}")
 
     def _brought_back(self, setup: QueueSetup, topics: Mapping[str, FinalTopic]) -> Counter[bytes]:
-        """Return how often each message of a dead-letter queue was brought back."""
+        """Return how often each message of a dead-letter queue was redriven."""
         sources = {
             source.topic
             for source in self.setups.values()
@@ -199,14 +197,14 @@ class AllAccountedFor(QueueChecker):
 
 @final
 class DeadOnce(QueueChecker):
-    """A dead letter is what the message was, once, with its counts, its times and its reason."""
+    """A dead letter equals its message, exists once, and has its counts, times and reason."""
 
     def __init__(self) -> None:
-        """Know of nothing."""
+        """Start without messages."""
         self._deliveries: defaultdict[_Key, set[bytes]] = defaultdict(set)
         self._rejected: dict[_Key, str] = {}
         self._deleted: set[_Key] = set()
-        """Somebody asked for them to be deleted: then a rejection may have come too late."""
+        """Messages that a user asked to delete: a later rejection may have no effect."""
         self._reasons: defaultdict[_Key, set[str]] = defaultdict(set)
 
     def delivered(self, delivered: Delivered) -> None:
@@ -247,7 +245,7 @@ class DeadOnce(QueueChecker):
             if self.setups[queue].dead_letter_queue is None:
                 continue
             if (queue, place) not in found and (queue, place) not in self._deleted:
-                self.fail(f"{place} of {queue} was rejected for {reason!r}, and is nowhere")
+                self.fail(f"{place} of {queue} was rejected for {reason!r}, but is in no queue")
 
     def _check(self, letter: _DeadLetter, topics: Mapping[str, FinalTopic]) -> None:
         queue, place = letter.origin
@@ -255,14 +253,14 @@ class DeadOnce(QueueChecker):
         source = topics[setup.topic].get(place)
         message = letter.message
         if source is None:
-            self.fail(f"{letter} was nothing")
+            self.fail(f"{letter} has no original")
         if (source.value, source.group) != (message.value, message.group):
-            self.fail(f"{letter} was {source}")
+            self.fail(f"{letter} is of {source}")
         first_sent = source.headers.get(FIRST_SENT_HEADER, b"%d" % source.timestamp_ms)
         if message.headers.get(FIRST_SENT_HEADER) != first_sent:
-            self.fail(f"sent first at {first_sent.decode()} was {letter}")
+            self.fail(f"first sent at {first_sent.decode()}: {letter}")
         if message.timestamp_ms < letter.last_received_ms - 2000 * self.lead_s:
-            self.fail(f"it is as old as its move, and was received later: {letter}")
+            self.fail(f"received after its move: {letter}")
         if not setup.is_strict:
             return
         told_count = len(self._deliveries[queue, place])
@@ -271,22 +269,22 @@ class DeadOnce(QueueChecker):
         if letter.reason == _TOO_OFTEN and letter.receive_count != setup.max_deliveries:
             self.fail(f"dies after {setup.max_deliveries} deliveries: {letter}")
         if letter.reason not in {_TOO_OFTEN, *self._reasons[queue, place]}:
-            self.fail(f"nobody gave such a reason: {letter}")
+            self.fail(f"no worker gave this reason: {letter}")
 
 
 @final
 class GroupsInOrder(QueueChecker):
-    """Nobody gets a message of a FIFO queue before all earlier ones of its group are through.
+    """A FIFO queue delivers a message only after all earlier ones of its group are settled.
 
-    Or together with them, unless a worker of the library has them in hand: its handlers take the
-    messages of a group one after the other.
+    Or together with them, unless a worker of the library has them: its handlers process the
+    messages of a group in sequence.
     """
 
     def __init__(self) -> None:
-        """Know of nothing."""
+        """Start without messages."""
         self._deliveries: list[Delivered] = []
         self._done: dict[_Key, float] = {}
-        """When somebody asked first for a message to be deleted or rejected."""
+        """Time of the first request to delete or reject a message."""
 
     def delivered(self, delivered: Delivered) -> None:
         """See `QueueChecker`."""
@@ -320,10 +318,10 @@ class GroupsInOrder(QueueChecker):
                 if is_together or key in dead or key in back:
                     continue
                 if self._done.get(key, inf) > delivered.told_at:
-                    self.fail(f"{earlier} of its group was not through: {delivered}")
+                    self.fail(f"{earlier} of its group was not settled: {delivered}")
 
     def _brought_back(self, topics: Mapping[str, FinalTopic]) -> set[_Key]:
-        """Return dead letters that may have left their queue: nobody says when."""
+        """Return dead letters that may have been redriven, at an unknown time."""
         values = {
             message.value
             for topic in topics.values()

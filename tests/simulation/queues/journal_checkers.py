@@ -1,8 +1,8 @@
-"""What journals of queues must say, whoever wrote them, and what whoever serves them must know.
+"""Checkers of queue journals, and of the states that leaders load from them.
 
-Pure. What is committed in a journal is one history, which a model follows message by message. To
-that everything else is compared: what a broker knows that has read the journal, perhaps from a
-snapshot on, and what users were told.
+Pure. The committed entries of a journal are one history, which a model follows message by message.
+The loaded state of a broker, perhaps from a snapshot on, and the replies to users are compared with
+that model.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ _MAC_SIZE = 16
 
 
 class _Receipt(msgspec.Struct, frozen=True, array_like=True):
-    """What of a receipt is looked at here."""
+    """The checked fields of a receipt."""
 
     version: int
     queue_id: bytes
@@ -45,10 +45,11 @@ def _fail(checker: str, what: str) -> NoReturn:
 
 
 def _committed(written: Mapping[int, bytes], epochs: Sequence[tuple[int, int]], offset: int) -> int:
-    """Return by the leader of which epoch what is committed at an offset was written.
+    """Return the leader epoch of the committed entry at an offset.
 
-    Not that of the latest leader, who may have died with it: what an earlier one wrote may be on
-    the replica that leads then (seed 9010). Below the start of that log nobody parts any more.
+    That is not the latest leader's, which may have died with its entry: the replica that leads then
+    may have an earlier leader's entry (seed 9010). Below the start of that log no logs differ any
+    more.
     """
     epoch = max((epoch for epoch, first in epochs if first <= offset), default=max(written))
     return epoch if epoch in written else max(written)
@@ -56,28 +57,28 @@ def _committed(written: Mapping[int, bytes], epochs: Sequence[tuple[int, int]], 
 
 @final
 class JournalIsKept(QueueChecker):
-    """A broker that takes over knows what the journal says, from a snapshot on or not.
+    """A new leader loads the state that the journal records, from a snapshot or without one.
 
-    And the journal says nothing that is impossible: that a message is handed out which is done,
-    dead, or held by somebody; that it is handed out too often; that time runs backwards. Nothing is
-    moved before it is committed there that it is to be moved, and what users were told to be
-    deleted was gone there before.
+    And the journal has no impossible entry: a delivery of a message that is deleted, dead, or in
+    flight; a delivery beyond the maximum; a time that runs backwards. No message is moved before
+    the entry for that is committed, and a message whose delete was acknowledged was gone in the
+    journal before.
     """
 
     heeds_seeks = False
 
     def __init__(self) -> None:
-        """Know of no journal."""
+        """Start without journals."""
         self._queues: dict[bytes, str] = {}
         self._values: defaultdict[_Partition, dict[int, dict[int, bytes]]] = defaultdict(dict)
-        """By offset in the journal: what was written there, by leader epoch."""
+        """By offset in the journal, its entries by leader epoch."""
         self._written_at: defaultdict[_Partition, dict[tuple[int, int], float]] = defaultdict(dict)
-        """And when, by offset and leader epoch."""
+        """Time of each entry, by offset and leader epoch."""
         self._models: dict[_Partition, tuple[JournalModel, int]] = {}
-        """And up to which offset of the journal it knows everything."""
+        """The model, and the end of the journal's entries that it has applied."""
         self._delivered: list[Delivered] = []
         self._deleted: list[tuple[Delivered, float]] = []
-        """What users were told to be deleted, and when."""
+        """Acknowledged deletes, with their times."""
 
     def created(self, queue: str, queue_id: bytes) -> None:
         """See `QueueChecker`."""
@@ -106,7 +107,7 @@ class JournalIsKept(QueueChecker):
         """See `QueueChecker`."""
         model, end = self._follow(loaded.partition, loaded.committed_end, loaded.epochs)
         if end != loaded.end_offset:
-            return  # Not everything that it has read is committed.
+            return  # Some of its entries are not committed.
         expected = {offset: tuple(state) for offset, state in sorted(model.open.items())}
         found = {offset: tuple(state) for offset, state in loaded.open.items()}
         if (found, loaded.cursor) != (expected, model.cursor):
@@ -127,7 +128,7 @@ class JournalIsKept(QueueChecker):
         model, end = self._follow(moving.partition, moving.committed_end, moving.epochs)
         decided = model.pending.get(moving.target, [])
         if end == moving.committed_end and decided[: len(moving.offsets)] != [*moving.offsets]:
-            self.fail(f"{moving}, and it is committed that {decided} are to be moved there")
+            self.fail(f"{moving}, but committed for that target are {decided}")
 
     def _follow(
         self, partition: _Partition, committed_end: int, epochs: Sequence[tuple[int, int]]
@@ -164,7 +165,7 @@ class JournalIsKept(QueueChecker):
             gone_at = models[delivered.queue, number].gone_at.get(offset, inf)
             if gone_at > told_at:
                 self.fail(
-                    f"it was said at {told_at:.3f} that it is deleted, and by the journal it is"
+                    f"the delete was acknowledged at {told_at:.3f}, but in the journal it is"
                     f" gone at {gone_at:.3f}: {delivered}"
                 )
         for (queue, number), model in models.items():
@@ -174,6 +175,6 @@ class JournalIsKept(QueueChecker):
                 deliver_at_ms = int(headers.get(DELIVER_AT_HEADER, b"0"))
                 if received_ms < deliver_at_ms:
                     self.fail(
-                        f"{offset} of {queue} was handed out at {received_ms}, and was to wait"
-                        f" until {deliver_at_ms}"
+                        f"{offset} of {queue} was delivered at {received_ms}, but its delay"
+                        f" ends at {deliver_at_ms}"
                     )

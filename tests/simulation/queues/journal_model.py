@@ -1,7 +1,7 @@
-"""What the journal of one partition of a queue comes to, message by message; slow and simple.
+"""Model of a queue partition's journal, message by message; slow and simple.
 
-Pure. It knows nothing of runs, snapshots or orders of delivery, and so is no copy of what it is
-compared with. It objects to entries that no queue may ever write.
+Pure. It has no runs, snapshots or delivery orders, and so is no copy of the compared code. It
+objects to entries that no queue may ever write.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ from tidelog.wire.messages.queues import Run
 
 
 class State(NamedTuple):
-    """Where a message is that is neither fresh nor done."""
+    """State of a message that is neither unreceived nor deleted."""
 
     stored: SnapshotState = SnapshotState.AVAILABLE
     visible_at_ms: int = 0
@@ -45,7 +45,7 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class _Chain:
-    """What is to be moved to one target."""
+    """Messages that are to be moved to one target."""
 
     epoch: int = 0
     sequence: int = 0
@@ -70,15 +70,15 @@ class JournalModel:
     def __init__(
         self, fail: Callable[[str, str], NoReturn], *, max_deliveries: int | None = None
     ) -> None:
-        """Begin before the first entry; `fail` is told whose promise is broken, and how."""
+        """Begin before the first entry; `fail` gets the name of a promise, and the reason."""
         self.cursor = 0
         self.open: dict[int, State] = {}
-        """Below the cursor, all that are not done."""
+        """Below the cursor, all messages that are not deleted."""
         self.received: dict[tuple[int, int], int] = {}
-        """By lease and offset, which delivery that was."""
+        """By lease and offset, the receive count of the delivery."""
         self.first_received_ms: dict[int, int] = {}
         self.gone_at: dict[int, float] = {}
-        """When it was written first that a message is not there any more, in simulated seconds."""
+        """Time of the first entry for a message's removal, in simulated seconds."""
         self.moved_count = 0
         self._chains: dict[Target, _Chain] = {}
         self._attempts: dict[bytes, list[int]] = {}
@@ -89,7 +89,7 @@ class JournalModel:
         self._max_deliveries = max_deliveries
 
     def apply(self, frame: JournalFrame, at: float = 0.0) -> None:
-        """Take over the next frame, which was written at this time (simulated seconds)."""
+        """Apply the next frame, which was written at `at` (simulated seconds)."""
         self._at = at
         if frame.now_ms < self._time_ms:
             self._fail("JournalIsKept", f"a frame of {frame.now_ms} after one of {self._time_ms}")
@@ -153,7 +153,7 @@ class JournalModel:
                 self._remove(range(self.cursor))
                 self.cursor = self._low_water_mark = entry.offset
             case _:
-                pass  # It changes no message.
+                pass  # This entry changes no message.
 
     def _receive(self, entry: Received) -> None:
         for offset in self._existing(entry.runs, entry):
@@ -180,7 +180,7 @@ class JournalModel:
         chain = self._chain(entry.target)
         is_next = (chain.epoch, chain.sequence) == (entry.epoch, entry.sequence)
         if not is_next or entry.count > len(chain.offsets):
-            return  # Somebody was late, and it says so of what is there no more.
+            return  # A late entry names messages that are gone.
         for offset in chain.pop(entry.count):
             if isinstance(entry, Moved):
                 self.moved_count += 1
@@ -191,7 +191,7 @@ class JournalModel:
             chain.break_off()
 
     def _existing(self, runs: list[Run], entry: AnyEntry) -> list[int]:
-        """Return messages, all of which must be there, and not be dead."""
+        """Return messages, all of which must exist, and not be dead."""
         offsets = _offsets(runs)
         for first, count in runs:
             self._pass_to(first + count)

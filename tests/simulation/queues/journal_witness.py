@@ -1,10 +1,10 @@
-"""Somebody who reads over the shoulders of all who serve queues: what they write, what they read.
+"""Observer of journal leaders: the entries that they write, and the states that they load.
 
-A broker tells nobody what is in a journal. So its functions are wrapped for as long as a run goes
-on; the code under test knows nothing of it.
+A broker publishes no journal entries. So its functions are wrapped for the duration of a run, and
+the code under test is unchanged.
 """
 
-# It looks at what brokers show to nobody.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Callable, Generator, Sequence
@@ -33,8 +33,8 @@ from tidelog.wire.messages.queue_journal import JournalFrame
 
 @contextmanager
 def watching_journals(run_history: QueueRunHistory) -> Generator[None]:
-    """Tell `run_history` of all journals while the block runs."""
-    # As they are now: there may be mutations in them.
+    """Report all journals to `run_history` while the block runs."""
+    # Wrap the current functions: they may contain mutations.
     append, load, produce = Journal._append_batch, Journal.load, DeadLetterMover._produce
 
     def append_watched(self: Journal, values: list[bytes], now_ms: int) -> None:
@@ -65,7 +65,7 @@ def watching_journals(run_history: QueueRunHistory) -> Generator[None]:
         (Journal, "load", load_watched),
         (DeadLetterMover, "_produce", produce_watched),
     ]
-    with Mutation("witness", "somebody watches", *patches).applied():
+    with Mutation("witness", "an observer is installed", *patches).applied():
         yield
 
 

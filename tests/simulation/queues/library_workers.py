@@ -1,10 +1,10 @@
-"""Programs that leave the receiving to the library: `queue.worker(handler)`.
+"""Workers of the library: `queue.worker(handler)`.
 
-What they are promised besides is the order of FIFO groups: a handler begins with a message when all
-before it in its group are done for good.
+Their additional guarantee is the order of FIFO groups: a handler begins with a message when all
+messages before it in its group are settled.
 """
 
-# When a worker asked, it tells nobody.
+# A worker does not report the times of its receives.
 # pyright: reportPrivateUsage=false
 
 from dataclasses import dataclass, field
@@ -27,33 +27,33 @@ from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.queues import SettleAction
 
 _VISIBILITY_MIN_S: Final = 1.0
-"""Workers take no less."""
+"""Minimum visibility timeout of workers, in seconds."""
 _WAIT_S: Final = 2.0
 _LOOK_EVERY_S: Final = 0.2
 _FAILS: Final = 0.15
 _IS_SLOW: Final = 0.1
 _REJECTS: Final = 0.3
 _SLOW: Final = 1.5
-"""How many times its visibility timeout a slow handler takes, at most; it is extended meanwhile."""
+"""Maximum duration of a slow handler in visibility timeouts, which are extended meanwhile."""
 
 
 class _CannotError(Exception):
-    """A handler could not do its work."""
+    """A handler failed."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _Workplace:
-    """One queue, and what its worker has received."""
+    """One queue, and the messages that its worker has received."""
 
     user: QueueUser
     send_times: SendTimes
     asked_at: dict[tuple[int, int, bytes], float] = field(
         default_factory=dict[tuple[int, int, bytes], float]
     )
-    """By partition, offset and receipt: when the request was sent that brought the message."""
+    """By partition, offset and receipt: time of the request that returned the message."""
     held: dict[tuple[int, int], Delivered] = field(default_factory=dict[tuple[int, int], Delivered])
-    """What a handler was given last, by place."""
+    """The last delivery of a handler, by place."""
 
     async def receive(
         self,
@@ -63,7 +63,7 @@ class _Workplace:
         visibility_timeout: float | None,
         wait: float | None,
     ) -> list[Message]:
-        """Receive as the worker would, and note when the request was sent."""
+        """Receive like the worker, and record the time of the request."""
         asked_at = self.send_times.of_next_receive()
         messages = await receive(max_messages, visibility_timeout=visibility_timeout, wait=wait)
         for each in messages:
@@ -84,7 +84,7 @@ class LibraryWorker:
         run_history: QueueRunHistory,
         sometimes: Sometimes,
     ) -> None:
-        """Work as the plan says."""
+        """Use the settings of the plan."""
         self.should_stop = False
         self._plan = plan
         self._addresses = addresses
@@ -114,7 +114,7 @@ class LibraryWorker:
                 await trio.sleep(BACKOFF_S)
 
     async def _stop_in_time(self) -> None:
-        while not self.should_stop:  # noqa: ASYNC110  (nobody tells)
+        while not self.should_stop:  # noqa: ASYNC110  (there is no event)
             await trio.sleep(_LOOK_EVERY_S)
         for worker in self._workers.values():
             worker.stop()
@@ -129,7 +129,7 @@ class LibraryWorker:
                 concurrency=self._random.randint(1, 4),
                 visibility_timeout=self._visibility_s,
                 wait=_WAIT_S,
-                on_error=partial(self._give_up, place),
+                on_error=partial(self._on_failure, place),
             )
             receive = partial(place.receive, worker._queue.receive)
             worker._queue = worker._queue._replace(receive=receive)
@@ -148,7 +148,7 @@ class LibraryWorker:
         try:
             await trio.sleep(random.uniform(0.0, max(most_s, 2 * self._plan.work_mean_s)))
         except trio.Cancelled:
-            # It is given back, unless others have it.
+            # The message is released, unless another worker has it.
             self._run_history.settlement_asked(
                 Settlement(delivered, SettleAction.RELEASE, trio.current_time())
             )
@@ -161,7 +161,7 @@ class LibraryWorker:
         )
 
     def _delivered(self, place: _Workplace, message: Message) -> Delivered:
-        assert message.value is not None, "nobody sends messages without a value"
+        assert message.value is not None, "all messages have a value"
         return Delivered(
             place.user.setup.name,
             (message.partition, message.offset),
@@ -175,12 +175,12 @@ class LibraryWorker:
             is_handled=True,
         )
 
-    async def _give_up(self, place: _Workplace, message: Message, error: Exception) -> None:
-        """Give back or reject what a handler failed with, for reasons without a traceback.
+    async def _on_failure(self, place: _Workplace, message: Message, error: Exception) -> None:
+        """Release or reject a failed handler's message, with a reason without a traceback.
 
-        That would have the names of files in it, and make another run in another directory.
+        A traceback has file names, so another directory would give another run.
         """
-        assert isinstance(error, _CannotError), "nothing else is raised"
+        assert isinstance(error, _CannotError), "handlers raise no other error"
         self._sometimes.reached("handler failed")
         delivered = place.held[message.partition, message.offset]
         reason = f"cannot {self._random.random():.4f}"
@@ -189,7 +189,7 @@ class LibraryWorker:
             action, ask = SettleAction.REJECT, partial(message.reject, reason)
         settlement = Settlement(delivered, action, trio.current_time(), reason=reason)
         if await place.user.settle(settlement, ask) is not Outcome.DONE:
-            # Then the worker gives it back, and says what the handler failed with.
+            # Then the worker releases it, with the handler's error as the reason.
             error.__traceback__ = None
             again = Settlement(
                 delivered, SettleAction.RELEASE, trio.current_time(), reason=reason_of(error)

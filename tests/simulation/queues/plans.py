@@ -1,7 +1,7 @@
 """Plans of runs of clusters with queues; see `tests.simulation.cluster.plans`.
 
-All that a plan of a cluster has is drawn as there, and then made fit for queues: their time is the
-time of day of whoever serves them, so clocks are wrong by seconds and not by hours.
+The plan is drawn as for a cluster and then made fit for queues: their leaders use the wall clock,
+so clocks are wrong by seconds and not by hours.
 """
 
 from random import Random
@@ -17,15 +17,15 @@ from tests.simulation.machine.random_streams import RandomStreams
 
 JUMP: Final = "jump_clock"
 RECORD_BYTES: Final = 2048
-"""What a batch may have where messages are large: the smallest is 1 KiB."""
+"""Maximum bytes of a batch in runs with large messages; the smallest limit is 1 KiB."""
 TAIL_S: Final = 300.0
-"""How long clocks may go on to drift when the faults are over."""
+"""Maximum seconds of clock drift after the faults."""
 
 _FIFO = 0.6
 _FAN_OUT = 0.4
 _ON_STREAM = 0.3
 _CLUSTER_WORK = 0.2
-"""The part of runs in which others create topics, move replicas or visit brokers besides."""
+"""Fraction of runs with additional clients that create topics, move replicas or stray."""
 _IN_MEMORY = 0.15
 _GENTLE: Final = {
     "pause",
@@ -43,8 +43,8 @@ _GENTLE: Final = {
     "isolate_partition_leader",
     "kill_client",
 }
-"""Faults that take nothing from memory. Where topics are `replicated` there are no others: what all
-replicas lose together is lost, and nobody can say then what a queue should have."""
+"""Faults that lose no memory. Where topics are `replicated` there are no others: records that all
+replicas lose together are gone, and the expected contents of a queue are unknown."""
 _REDRIVEN = 0.5
 _RECREATED = 0.3
 _LARGE = 0.35
@@ -62,19 +62,19 @@ class QueueSetup(msgspec.Struct, frozen=True):
     name: str
     topic: str
     partition_count: int
-    """Of its topic."""
+    """Number of partitions of its topic."""
     is_fifo: bool = False
     settings: dict[str, str] = {}
     is_sent_to: bool = False
-    """Whether the senders of the run send to it; others get what is in their topic anyway."""
+    """Whether the run's senders send to it; other queues get the records of their topic anyway."""
     is_passing: bool = False
-    """Whether it comes and goes; others are there during the whole run."""
+    """Whether it is recreated; other queues exist during the whole run."""
     is_looked_after: bool = False
-    """Whether somebody purges it, and seeks back in it."""
+    """Whether a caretaker purges it, and seeks back in it."""
 
     @property
     def dead_letter_queue(self) -> str | None:
-        """Where its dead letters go."""
+        """Name of its dead-letter queue."""
         return self.settings.get("dead_letter_queue")
 
     @property
@@ -84,25 +84,25 @@ class QueueSetup(msgspec.Struct, frozen=True):
 
     @property
     def is_strict(self) -> bool:
-        """Whether leases and counts outlive brokers."""
+        """Whether leases and receive counts survive a change of leader."""
         has_dead_letters = self.dead_letter_queue is not None
         default = "all" if self.is_fifo or has_dead_letters else "leader"
         return self.settings.get("receive_acks", default) == "all"
 
     @property
     def max_deliveries(self) -> int | None:
-        """How often a message is handed out, at most."""
+        """Maximum receive count of a message."""
         text = self.settings.get("max_receive_count")
         return int(text) if text and self.dead_letter_queue else None
 
     @property
     def is_known_by_content(self) -> bool:
-        """Whether a message that is sent twice is there once, also without an id."""
+        """Whether messages are deduplicated by content, without an id."""
         return self.settings.get("content_based_deduplication") == "on"
 
     @property
     def lane_count(self) -> int:
-        """How many priorities there are; 0 for none."""
+        """Number of priorities; 0 for none."""
         priorities = self.settings.get("priority_weights")
         return len(priorities.split(",")) if priorities else 0
 
@@ -111,28 +111,28 @@ class QueuePlan(ClusterPlan, frozen=True, kw_only=True):
     """One run of a cluster with queues."""
 
     queues: list[QueueSetup]
-    """Dead-letter queues come before those that use them."""
+    """All queues; a dead-letter queue comes before the queues that use it."""
     sender_count: int
     worker_count: int
     send_pause_s: float
-    """Mean time between two batches of a sender."""
+    """Mean seconds between two batches of a sender."""
     send_batch_max: int
     group_count: int
-    """Of messages to FIFO queues."""
+    """Number of message groups of FIFO queues."""
     visibility_s: float
-    """For how long workers have messages, if they do not say otherwise."""
+    """Default visibility timeout of workers, in seconds."""
     work_mean_s: float
-    """How long they work at one."""
+    """Mean processing time of a message, in seconds."""
     library_worker_count: int = 0
-    """Workers of the library, beside those."""
+    """Number of library workers, in addition to the others."""
     mood: str = "plain"
-    """What workers are like; see `tests.simulation.queues.users`."""
+    """Behaviour of workers; see `tests.simulation.queues.users`."""
     redrive_pause_s: float | None = None
-    """Mean time between two commands of somebody who brings dead letters back."""
+    """Mean seconds between two commands of a client that redrives dead letters."""
     recreation_pause_s: float | None = None
-    """Mean time until a queue that somebody has deleted is created anew."""
+    """Mean seconds until a deleted queue is created again."""
     large_rate: float = 0.0
-    """The part of sends that are of one message that its topic does not take whole."""
+    """Fraction of sends with one message above the topic's `max_message_bytes`."""
 
     @property
     def sources_of_dead_letters(self) -> list[QueueSetup]:
@@ -147,19 +147,19 @@ class QueuePlan(ClusterPlan, frozen=True, kw_only=True):
 
     @property
     def clock_lead_s(self) -> float:
-        """How far any clock ever is ahead of the truth, or behind, at most."""
+        """Maximum difference of any clock from the true time, in seconds."""
         jumps = sum(abs(jump_of(self, fault)) for fault in self.faults if fault.kind == JUMP)
         drift = self.clock_drift * (self.seconds + TAIL_S)
         return self.clock_error_s + jumps + drift
 
 
 def jump_of(plan: ClusterPlan, fault: Fault) -> float:
-    """Return how far a fault sets a clock, in seconds."""
+    """Return the jump of a clock by a fault, in seconds."""
     return (fault.dice * 1000 % 1 - 0.5) * plan.clock_jump_s
 
 
 def draw_plan(seed: int, seconds: float) -> QueuePlan:
-    """Return the plan of a seed; each part of it has dice of its own."""
+    """Return the plan of a seed; each part of it has its own random stream."""
     cluster = draw_cluster(seed, seconds)
     streams = RandomStreams(f"queue plan {seed}")
     random = streams.stream("cluster")
@@ -171,7 +171,7 @@ def draw_plan(seed: int, seconds: float) -> QueuePlan:
             "durability": "fsync",
             "segment_bytes": cluster.topic_settings["segment_bytes"],
         },
-        # A message that deletes its key would be one without a value.
+        # A tombstone would be a message without a value.
         "producers": [
             msgspec.structs.replace(each, has_keys=False, has_tombstones=False)
             for each in cluster.producers[:1]
@@ -260,7 +260,7 @@ def _draw_standard(random: Random) -> list[QueueSetup]:
 
 
 def _draw_fifo(random: Random) -> list[QueueSetup]:
-    # Longer than any clock jumps: whatever is sent again is a duplicate.
+    # Longer than any clock jump: every repeated send is a duplicate.
     settings = _draw_common(random) | {"deduplication_window_ms": "7d"}
     if random.random() < _BY_CONTENT:
         settings["content_based_deduplication"] = "on"
@@ -283,7 +283,7 @@ def _draw_common(random: Random) -> dict[str, str]:
         settings["max_in_flight"] = str(random.choice([3, 20]))
     if random.random() < _LIMITED_SENDS:
         settings["send_rate"] = str(random.choice([2, 10]))
-    # Not drawn: plans of seeds of before stay what they were.
+    # Not drawn: plans of earlier seeds stay the same.
     settings["history_retention_ms"] = _HISTORIES[len(repr(settings)) % len(_HISTORIES)]
     return settings
 

@@ -1,4 +1,4 @@
-"""A queue that comes and goes, under one name: what one was is nothing to the next."""
+"""A queue that is deleted and recreated under one name; each incarnation is independent."""
 
 from random import Random
 from typing import Final, final
@@ -16,17 +16,17 @@ from tidelog.client.client import Client
 
 _NAME: Final = "lodging"
 _STAYS: Final = 0.2
-"""The part of those that somebody leaves as they are, and comes back to."""
+"""Fraction of the queues that are left as they are, and resumed later."""
 _RECEIVES_MAX: Final = 5
 _DELETES: Final = 0.5
 
 
 @final
 class RecreatedQueues:
-    """All queues that ever had the name, by their ids, over all who come and go."""
+    """All queues that ever had the name, by their ids, across all recreating clients."""
 
     def __init__(self, plan: QueuePlan, run_history: QueueRunHistory) -> None:
-        """Let them be on the topic of the first queue that is sent to."""
+        """Use the topic of the first queue that gets sends."""
         self.topic = next(setup.topic for setup in plan.queues if setup.is_sent_to)
         self._partition_count = next(
             setup.partition_count for setup in plan.queues if setup.is_sent_to
@@ -53,7 +53,7 @@ class RecreatedQueues:
 
 @final
 class QueueRecreator:
-    """Creates a queue, works at it, and deletes it."""
+    """Creates a queue, uses it, and deletes it."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class QueueRecreator:
         run_history: QueueRunHistory,
         sometimes: Sometimes,
     ) -> None:
-        """Be the only one who does so."""
+        """Create the only client that does so."""
         self.should_stop = False
         self._plan = plan
         self._addresses = addresses
@@ -82,7 +82,7 @@ class QueueRecreator:
 
     async def _recreate(self, client: Client) -> None:
         random = self._random
-        assert self._plan.recreation_pause_s is not None, "there is a recreator"
+        assert self._plan.recreation_pause_s is not None, "the plan has a recreator"
         await trio.sleep(min(random.expovariate(1 / self._plan.recreation_pause_s), PATIENCE_S))
         created = await client.admin.create_queue(
             _NAME,

@@ -1,4 +1,4 @@
-"""Somebody who brings dead letters back, and now and then thinks better of it."""
+"""Client that redrives dead letters, and sometimes cancels a redrive."""
 
 from random import Random
 from typing import Final, final
@@ -23,7 +23,7 @@ class QueueRedriver:
     def __init__(
         self, plan: QueuePlan, addresses: str, random: Random, *, sometimes: Sometimes
     ) -> None:
-        """Rest between two commands as the plan says."""
+        """Take the pause between two commands from the plan."""
         self.should_stop = False
         self._plan = plan
         self._addresses = addresses
@@ -38,10 +38,10 @@ class QueueRedriver:
 
     async def _redrive(self, client: Client) -> None:
         pause_s = self._plan.redrive_pause_s
-        assert pause_s is not None, "there is a redriver"
+        assert pause_s is not None, "the plan has a redriver"
         await trio.sleep(min(self._random.expovariate(1 / pause_s), PATIENCE_S))
         source = self._random.choice(self._plan.sources_of_dead_letters)
-        assert source.dead_letter_queue is not None, "it has dead letters"
+        assert source.dead_letter_queue is not None, "the queue has a dead-letter queue"
         queue = client.queue(source.dead_letter_queue)
         if self._random.random() < _CANCELS:
             await queue.cancel_redrive()

@@ -1,7 +1,7 @@
 """One run of a cluster with queues by a plan; see `tests.simulation.cluster.run`.
 
-When the faults are over, somebody receives and deletes until all queues are empty. So what was
-accepted is deleted, dead, purged, or was still there; anything else is lost.
+After the faults, a user receives and deletes until all queues are empty. So every accepted message
+is deleted, dead or purged, or was still there; any other message is lost.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from tests.simulation.report import RunReport
 
 
 def checkers() -> Sequence[QueueChecker]:
-    """Return one of each."""
+    """Return one checker of each class."""
     return [
         DeletedIsGone(),
         OneHolder(),
@@ -54,13 +54,13 @@ def run(
     shows_steps: bool = False,
     goes_on: bool = False,
 ) -> RunReport[QueuePlan]:
-    """Do one run and return what there is to say of it; the same for the same plan.
+    """Execute one run and return its report; the same plan gives the same report.
 
     Args:
-        plan: What it is to be.
-        show: Is given a line for each event.
-        shows_steps: Whether these are also the steps of tasks.
-        goes_on: Whether it goes on when a checker has objected, to see which others will.
+        plan: The plan of the run.
+        show: Receives a line for each event.
+        shows_steps: Whether these lines include the steps of tasks.
+        goes_on: Whether the run continues after a violation, so that other checkers can object.
     """
     run_history = QueueRunHistory(
         checkers(), plan.queues, lead_s=plan.clock_lead_s, goes_on=goes_on

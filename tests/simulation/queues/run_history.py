@@ -1,7 +1,7 @@
-"""What users of queues were told, message by message, and who looks whether that may be so.
+"""History of the users of queues, message by message, and the base class of its checkers.
 
-Pure: no clock of its own, no I/O. It stands beside the run history of records and the history of
-the cluster.
+Pure: no clock of its own, no I/O. It is independent of the run history of records and of the
+history of the cluster.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,20 +20,20 @@ Place = tuple[int, int]
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A message that was handed over to be sent."""
+    """A message that a client is about to send."""
 
     topic: str
     value: bytes
-    """No two messages have the same."""
+    """Value, unique in the run."""
     group: bytes | None
     asked_at: float
-    """When, in simulated seconds."""
+    """Time of the send, in simulated seconds."""
     delay_s: float = 0.0
-    """Nobody is to get it before so long has passed."""
+    """Seconds before which no receive may return it."""
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """A message that a user was handed."""
+    """A message that a user received."""
 
     queue: str
     place: Place
@@ -41,30 +41,30 @@ class Delivered(msgspec.Struct, frozen=True):
     group: bytes | None
     receive_count: int
     receipt: bytes
-    """Of the receive; the same for all of its messages in this partition."""
+    """Receipt of the receive; the same for all of its messages in this partition."""
     visibility_s: float
-    """For how long nobody else is to get it."""
+    """Visibility timeout in seconds."""
     asked_at: float
-    """When the user began to receive, in simulated seconds."""
+    """Time of the receive request, in simulated seconds."""
     told_at: float
-    """When it had the message."""
+    """Time of the reply."""
     is_handled: bool = False
-    """Whether a handler was given it, by a worker that has the messages of a group in order."""
+    """Whether a handler got it, from a worker that processes the messages of a group in order."""
 
 
 class Settlement(msgspec.Struct, frozen=True, eq=False):
-    """What a user asked to become of a message."""
+    """A user's request to settle a message."""
 
     delivered: Delivered
     action: SettleAction
     asked_at: float
     seconds: float | None = None
-    """For how long it is to be kept, or to be hidden."""
+    """New visibility timeout, or time until it is visible, in seconds."""
     reason: str = ""
 
 
 class Outcome(Enum):
-    """What a user was told of a settlement."""
+    """Reply to a settlement."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -81,43 +81,43 @@ class FinalMessage(msgspec.Struct, frozen=True):
 
 
 class JournalAppended(msgspec.Struct, frozen=True):
-    """What a leader has written to a journal."""
+    """Records that a leader has written to a journal."""
 
     partition: tuple[bytes, int]
     epoch: int
     offset: int
-    """Of the first of the values."""
+    """Offset of the first value."""
     values: Sequence[bytes]
     at: float = 0.0
-    """When, in simulated seconds."""
+    """Time in simulated seconds."""
 
 
 class JournalLoaded(msgspec.Struct, frozen=True):
-    """What a broker knows when it has read a journal."""
+    """State of a broker that has read a journal."""
 
     partition: tuple[bytes, int]
     end_offset: int
-    """Up to which offset of the journal (exclusive)."""
+    """End of the read part of the journal (exclusive)."""
     committed_end: int
-    """Up to which offset it is known there to be committed."""
+    """End of the part that is known there to be committed."""
     cursor: int
     open: Mapping[int, Sequence[object]]
-    """The state of each message below the cursor that is not done."""
+    """The state of each message below the cursor that is not deleted."""
     pending: Mapping[tuple[bytes, int], list[int]]
-    """What is to be moved to each target, in order."""
+    """Messages that are to be moved, by target, in order."""
     epochs: Sequence[tuple[int, int]] = ()
-    """Which leader epoch wrote the journal here, each with its first offset."""
+    """Leader epochs of the journal there, each with its first offset."""
 
 
 class Moving(msgspec.Struct, frozen=True):
-    """What a broker is about to send to where it is to be moved."""
+    """Messages that a broker is about to move to a target."""
 
     partition: tuple[bytes, int]
-    """Of the journal that says so."""
+    """Partition of the journal with their entries."""
     target: tuple[bytes, int]
     offsets: Sequence[int]
     committed_end: int
-    """Up to which offset the journal is known there to be committed (exclusive)."""
+    """End of the part of the journal that is known there to be committed (exclusive)."""
     epochs: Sequence[tuple[int, int]]
     """As for `JournalLoaded`."""
 
@@ -126,22 +126,22 @@ FinalTopic = Mapping[Place, FinalMessage]
 
 
 class QueueChecker:
-    """One promise of queues. What it does not care for it ignores.
+    """One promise of queues. A subclass ignores events that it does not need.
 
-    Of a queue that somebody seeks in it is told nothing that may be from before, and that it must
-    forget all that it knew; unless it heeds no seeks.
+    In a queue with a seek, it gets no events that may be from before, and a call to `forgot`;
+    unless it heeds no seeks.
     """
 
     heeds_seeks = True
-    """Whether what it promises ends when somebody goes back in a queue."""
+    """Whether its promise ends at a seek in a queue."""
 
     setups: Mapping[str, QueueSetup]
     """All queues by name; set by the run history."""
     lead_s: float
-    """How far the time of day of any two brokers is apart, at most; set by the run history."""
+    """Maximum difference between the wall clocks of two brokers; set by the run history."""
 
     def fail(self, what: str) -> NoReturn:
-        """Say that the promise is broken.
+        """Report that the promise is broken.
 
         Raises:
             ViolationError: Always.
@@ -149,45 +149,45 @@ class QueueChecker:
         raise ViolationError(type(self).__name__, what)
 
     def created(self, queue: str, queue_id: bytes) -> None:
-        """A queue was created."""
+        """Handle a created queue."""
 
     def journal_appended(self, appended: JournalAppended) -> None:
-        """A leader has written records to a journal."""
+        """Handle records that a leader has written to a journal."""
 
     def journal_loaded(self, loaded: JournalLoaded) -> None:
-        """A broker has read a journal, and is about to serve."""
+        """Handle a broker that has read a journal, and is about to serve."""
 
     def moving(self, moving: Moving) -> None:
-        """A broker is about to send messages to where they are to be moved."""
+        """Handle messages that a broker is about to move."""
 
     def sent(self, sent: Sent) -> None:
-        """A user hands over a message."""
+        """Handle a message that a user is about to send."""
 
     def acknowledged(self, sent: Sent, place: Place) -> None:
-        """And is told where it is."""
+        """Handle an acknowledged send with its place."""
 
     def delivered(self, delivered: Delivered) -> None:
-        """A user has got a message."""
+        """Handle a message that a user has received."""
 
     def settlement_asked(self, settlement: Settlement) -> None:
-        """A user is about to ask for something to become of a message."""
+        """Handle a settlement that a user is about to request."""
 
     def told(self, settlement: Settlement, outcome: Outcome, at: float) -> None:
-        """And is told at this time what came of it."""
+        """Handle the reply to a settlement, at this time."""
 
     def forgot(self, queue: str) -> None:
-        """Somebody seeks in a queue, or purges it."""
+        """Forget a queue at a seek or a purge."""
 
     def purged(self, queue: str, until: float) -> None:
-        """Somebody purges it: what was sent before this time may be gone."""
+        """Handle a purge: messages sent before this time may be gone."""
 
     def ended(self, topics: Mapping[str, FinalTopic]) -> None:
-        """At the end all queues are empty, and this is in their topics."""
+        """Handle the final topics; all queues are empty."""
 
 
 @final
 class QueueRunHistory:
-    """Passes on to checkers what users of queues were told."""
+    """Passes events of the users of queues on to checkers."""
 
     def __init__(
         self,
@@ -197,35 +197,35 @@ class QueueRunHistory:
         lead_s: float,
         goes_on: bool = False,
     ) -> None:
-        """Know nothing yet.
+        """Start without events.
 
         Args:
-            checkers: All that are to be told.
+            checkers: All checkers of queues.
             setups: The queues.
-            lead_s: How far the time of day of any two brokers is apart, at most.
-            goes_on: Whether the run goes on when a checker objects.
+            lead_s: Maximum difference between the wall clocks of two brokers, in seconds.
+            goes_on: Whether the run continues after an objection.
         """
         self.checkers = checkers
         self.objections: dict[str, ViolationError] = {}
-        """The first objection of each checker, if the run goes on."""
+        """The first objection of each checker, if the run continues."""
         self.setups = {setup.name: setup for setup in setups}
         self.sent_count = 0
         self.delivered_count = 0
         self.deleted_count = 0
         self.on_objection: Callable[[BaseException], None] = lambda _: None
-        """Is given an objection before it is raised, maybe in the midst of a broker."""
+        """Callback with an objection before it is raised, perhaps in the middle of a broker."""
         self.on_appended: Callable[[JournalAppended], None] = lambda _: None
-        """Is told what was written to journals, after the checkers."""
+        """Callback with records of journals, after the checkers."""
         self._goes_on = goes_on
         self._known_from: dict[str, float] = {}
-        """By queue: what was received before this time counts for nothing."""
+        """By queue: time before which deliveries do not count."""
         self._disturbed_until: dict[str, float] = {}
         for checker in checkers:
             checker.setups = self.setups
             checker.lead_s = lead_s
 
     def came(self, setup: QueueSetup) -> None:
-        """There is one queue more."""
+        """Add a queue."""
         self.setups[setup.name] = setup
 
     def created(self, queue: str, queue_id: bytes) -> None:
@@ -270,12 +270,12 @@ class QueueRunHistory:
         self._tell_of(settlement.delivered, lambda checker: checker.told(settlement, outcome, at))
 
     def disturbed(self, queue: str, until: float) -> None:
-        """Somebody seeks or purges; what is received before a time may be from before that."""
+        """Record a seek or purge; deliveries before `until` may be from before that."""
         self._disturbed_until[queue] = self._known_from[queue] = until
         self.tell(lambda checker: checker.forgot(queue))
 
     def is_certain(self, queue: str) -> bool:
-        """Return whether nobody tries to seek in a queue, or to purge it, who may do so later."""
+        """Return whether no seek or purge is in flight in a queue."""
         return self._disturbed_until.get(queue, 0.0) < inf
 
     def purged(self, queue: str, until: float) -> None:
@@ -288,12 +288,12 @@ class QueueRunHistory:
         self.tell(lambda checker: checker.ended(topics))
 
     def _tell_of(self, delivered: Delivered, tell: Callable[[QueueChecker], None]) -> None:
-        """Tell those who may draw conclusions from it."""
+        """Call the checkers that may draw conclusions from a delivery."""
         is_known = delivered.asked_at >= self._known_from.get(delivered.queue, 0.0)
         self.tell(lambda checker: tell(checker) if is_known or not checker.heeds_seeks else None)
 
     def tell(self, tell: Callable[[QueueChecker], None]) -> None:
-        """Tell all checkers something."""
+        """Call all checkers."""
         for checker in self.checkers:
             try:
                 tell(checker)

@@ -1,4 +1,4 @@
-"""What makes the plan of a failure with queues simpler; see `tests.simulation.broker`."""
+"""Simplifications of a failing plan with queues; see `tests.simulation.broker`."""
 
 from functools import partial
 from typing import Any, Final, cast
@@ -11,7 +11,7 @@ from tests.simulation.shrink import Simplification
 
 
 def _without_queue(name: str, plan: QueuePlan) -> QueuePlan:
-    """Leave out a queue, and its dead-letter queue."""
+    """Remove a queue, and its dead-letter queue."""
     gone = {name, f"{name}-dead"}
     kept = [queue for queue in plan.queues if queue.name not in gone]
     return replace(plan, queues=kept) if any(each.is_sent_to for each in kept) else plan
@@ -29,4 +29,4 @@ SIMPLIFICATIONS: Final[tuple[Simplification[QueuePlan], ...]] = (
     lambda plan: replace(plan, mood="plain"),
     lambda plan: replace(plan, group_count=1),
 )
-"""Tried one after the other."""
+"""Simplifications, in the order in which they are tried."""

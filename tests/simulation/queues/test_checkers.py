@@ -1,4 +1,4 @@
-"""Each checker of queues objects to a history that breaks its promise, and to no other."""
+"""Tests that each queue checker objects to histories that break its promise, and to no others."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -113,7 +113,7 @@ def letter(
 
 
 def back(value: bytes = b"0") -> FinalMessage:
-    """Return a dead letter that was brought back."""
+    """Return a dead letter that was redriven."""
     return FinalMessage(value, b"g", {"tidelog.first_sent_ms": b"%d" % SENT_MS}, MOVED_MS)
 
 
@@ -349,7 +349,7 @@ RIGHT: dict[str, list[Story]] = {
 
 
 @pytest.mark.parametrize(("checker", "stories"), WRONG.values(), ids=WRONG)
-def test_a_checker_objects_to_what_breaks_its_promise(checker: str, stories: list[Story]) -> None:
+def test_a_checker_objects_to_a_broken_promise(checker: str, stories: list[Story]) -> None:
     run_history = run_history_of()
 
     def tell_all() -> None:
@@ -363,22 +363,22 @@ def test_a_checker_objects_to_what_breaks_its_promise(checker: str, stories: lis
 
 
 @pytest.mark.parametrize("stories", RIGHT.values(), ids=RIGHT)
-def test_no_checker_objects_to_what_is_right(stories: list[Story]) -> None:
+def test_no_checker_objects_to_a_valid_history(stories: list[Story]) -> None:
     run_history = run_history_of()
 
     for tell in stories:
         tell(run_history)
 
 
-def test_what_clocks_are_wrong_by_is_allowed() -> None:
+def test_leases_may_differ_by_the_clock_error() -> None:
     run_history = run_history_of(lead_s=3.0)
 
     delivered(got(1), got(7, receipt=b"2", count=2))(run_history)
-    with pytest.raises(ViolationError, match="somebody else has it"):
+    with pytest.raises(ViolationError, match="another holder has it"):
         delivered(got(8, receipt=b"3", count=3))(run_history)
 
 
-def test_every_checker_has_a_history_to_which_it_objects() -> None:
+def test_every_checker_has_an_invalid_history() -> None:
     tested_elsewhere = {JournalIsKept}
     assert {checker for checker, _ in WRONG.values()} == {
         promise.__name__

@@ -1,4 +1,4 @@
-"""The model of a journal objects to what nobody may write, and its checker to who knows better."""
+"""Tests of the journal model, which rejects impossible entries, and of the journal's checker."""
 
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -62,7 +62,7 @@ def received(
     return Received(lease_id, [(offset, 1) for offset in offsets], until, "", attempt)
 
 
-def test_a_model_knows_what_becomes_of_each_message() -> None:
+def test_a_model_tracks_the_state_of_each_message() -> None:
     model = model_of(
         (0, Seeked(0)),
         (1, received(1, 0, 2, 3)),
@@ -95,7 +95,7 @@ def test_dead_letters_leave_in_their_order() -> None:
     )
 
     assert model.pending == {TARGET: [0, 2]}
-    model.apply(JournalFrame(4, [Moved(TARGET, 0, 0, 1)]))  # Said before.
+    model.apply(JournalFrame(4, [Moved(TARGET, 0, 0, 1)]))  # Repeated.
     model.apply(JournalFrame(4, [MoveFailed(TARGET, 0, 1, 1, "gone")]))
     assert model.pending == {TARGET: [2]}
     assert model.open[0].stored is SnapshotState.AVAILABLE
@@ -103,7 +103,7 @@ def test_dead_letters_leave_in_their_order() -> None:
     assert 2 not in model.open
 
 
-def test_what_is_purged_trimmed_or_sought_is_gone() -> None:
+def test_purged_trimmed_or_sought_messages_are_gone() -> None:
     model = model_of(
         (0, Seeked(0)), (1, received(1, 0, 1, 2)), (2, Purged(2)), (3, LogStartAdvanced(1))
     )
@@ -114,19 +114,19 @@ def test_what_is_purged_trimmed_or_sought_is_gone() -> None:
 
 
 WRONG: dict[str, tuple[str, list[tuple[int, AnyEntry]]]] = {
-    "handed out while somebody has it": (
+    "delivered while in flight": (
         "OneHolder",
         [(1, received(1, 0)), (99, received(2, 0))],
     ),
-    "handed out before its time": (
+    "delivered before its delay is over": (
         "OneHolder",
         [(1, Delayed([(0, 1, 50)])), (49, received(1, 0))],
     ),
-    "handed out though it is done": (
+    "delivered after its delete": (
         "DeletedIsGone",
         [(1, received(1, 0)), (2, Deleted([(0, 1)])), (200, received(2, 0))],
     ),
-    "handed out though it is dead": (
+    "delivered as a dead letter": (
         "DeadOnce",
         [(1, received(1, 0)), (2, DeadLettered([(0, 1)], TARGET)), (200, received(2, 0))],
     ),
@@ -138,11 +138,11 @@ WRONG: dict[str, tuple[str, list[tuple[int, AnyEntry]]]] = {
             (3, DeadLettered([(0, 1)], TARGET)),
         ],
     ),
-    "handed out too often": (
+    "delivered too often": (
         "CountsAreExact",
         [(1, received(1, 0)), (101, received(2, 0)), (201, received(3, 0, until=300))],
     ),
-    "extended by somebody else": (
+    "extended with another lease": (
         "OneHolder",
         [(1, received(1, 0)), (101, received(2, 0, until=200)), (102, Extended(1, [(0, 1)], 300))],
     ),
@@ -151,7 +151,7 @@ WRONG: dict[str, tuple[str, list[tuple[int, AnyEntry]]]] = {
 
 
 @pytest.mark.parametrize(("checker", "steps"), WRONG.values(), ids=WRONG)
-def test_a_model_objects_to_what_no_queue_may_write(
+def test_a_model_rejects_an_impossible_entry(
     checker: str, steps: list[tuple[int, AnyEntry]]
 ) -> None:
     steps = [(0, Seeked(0)), *steps]
@@ -184,7 +184,7 @@ def loaded(end: int, known: Mapping[int, State], **fields: Any) -> JournalLoaded
 IN_FLIGHT = State(SnapshotState.IN_FLIGHT, 100, 1, 1)
 
 
-def test_who_knows_what_the_journal_says_is_right() -> None:
+def test_a_state_that_matches_the_journal_is_accepted() -> None:
     run_history = run_history_of(Seeked(0), received(1, 0))
 
     run_history.journal_loaded(loaded(1, {}, cursor=0))
@@ -200,21 +200,21 @@ def test_who_knows_what_the_journal_says_is_right() -> None:
         loaded(2, {0: IN_FLIGHT}, pending={TARGET: [0]}),
     ],
 )
-def test_who_knows_anything_else_is_not(wrong: JournalLoaded) -> None:
+def test_a_state_that_differs_from_the_journal_is_rejected(wrong: JournalLoaded) -> None:
     run_history = run_history_of(Seeked(0), received(1, 0))
 
     with pytest.raises(ViolationError, match="JournalIsKept"):
         run_history.journal_loaded(wrong)
 
 
-def test_what_a_deposed_leader_wrote_last_counts_for_nothing() -> None:
+def test_uncommitted_entries_of_a_deposed_leader_do_not_count() -> None:
     run_history = run_history_of(Seeked(0), received(1, 0), epoch=2)
     run_history.journal_appended(written(received(1, 7), 1, epoch=1))
 
     run_history.journal_loaded(loaded(2, {0: IN_FLIGHT}))
 
 
-def test_what_a_later_leader_died_with_counts_for_nothing() -> None:
+def test_uncommitted_entries_of_a_dead_later_leader_do_not_count() -> None:
     """Seed 9010."""
     run_history = run_history_of(Seeked(0), received(1, 0))
     run_history.journal_appended(written(received(1, 7), 1, epoch=2))
@@ -222,7 +222,7 @@ def test_what_a_later_leader_died_with_counts_for_nothing() -> None:
     run_history.journal_loaded(loaded(2, {0: IN_FLIGHT}, epochs=((1, 0), (3, 2))))
 
 
-def test_what_is_not_committed_yet_is_not_compared() -> None:
+def test_uncommitted_entries_are_not_compared() -> None:
     run_history = run_history_of(Seeked(0), received(1, 0))
 
     run_history.journal_loaded(loaded(2, {}, committed_end=1))
@@ -234,7 +234,7 @@ def delivery(lease_id: int, count: int) -> Delivered:
 
 
 @pytest.mark.parametrize(("lease_id", "count"), [(2, 1), (1, 2)])
-def test_what_a_user_was_handed_is_in_the_journal(lease_id: int, count: int) -> None:
+def test_a_delivered_message_is_in_the_journal(lease_id: int, count: int) -> None:
     run_history = run_history_of(Seeked(0), received(1, 0))
     run_history.delivered(delivery(1, 1))
     run_history.journal_loaded(loaded(2, {0: IN_FLIGHT}))
@@ -247,7 +247,7 @@ def test_what_a_user_was_handed_is_in_the_journal(lease_id: int, count: int) -> 
 
 
 def deleted_at(told_at: float) -> QueueRunHistory:
-    """Return what is known of a message that is deleted by the third entry, and said to be."""
+    """Return a history with a message that the third entry deletes, acknowledged at `told_at`."""
     run_history = run_history_of(Seeked(0), received(1, 0), Deleted([(0, 1)]))
     run_history.journal_loaded(loaded(3, {}))
     run_history.delivered(delivery(1, 1))
@@ -259,14 +259,14 @@ def deleted_at(told_at: float) -> QueueRunHistory:
 TOPICS = {"jobs": {(0, 0): FinalMessage(b"0", None, {})}}
 
 
-def test_what_is_said_to_be_deleted_is_gone_by_then() -> None:
+def test_a_delete_is_in_the_journal_before_its_acknowledgement() -> None:
     deleted_at(2.0).ended(TOPICS)
 
     with pytest.raises(ViolationError, match=r"gone at 2\.000"):
         deleted_at(1.9).ended(TOPICS)
 
 
-def test_nothing_is_moved_before_that_is_committed() -> None:
+def test_a_message_is_moved_only_after_its_entry_is_committed() -> None:
     run_history = run_history_of(Seeked(0), received(1, 0), DeadLettered([(0, 1)], TARGET))
     moving = Moving(PLACE, TARGET, [0], committed_end=3, epochs=((1, 0),))
     run_history.moving(moving)
@@ -278,11 +278,11 @@ def test_nothing_is_moved_before_that_is_committed() -> None:
         too_early.moving(msgspec.structs.replace(moving, committed_end=2))
 
 
-def test_what_was_to_wait_is_not_handed_out_before() -> None:
+def test_a_delayed_message_is_not_delivered_early() -> None:
     run_history = run_history_of(Seeked(0), received(1, 0))
     run_history.journal_loaded(loaded(2, {0: IN_FLIGHT}))
 
-    with pytest.raises(ViolationError, match="was to wait"):
+    with pytest.raises(ViolationError, match="its delay"):
         run_history.ended(
             {"jobs": {(0, 0): FinalMessage(b"0", None, {"tidelog.deliver_at_ms": b"2"})}}
         )

@@ -1,4 +1,4 @@
-"""A few runs of clusters with queues, always the same; `make swarm KIND=queues` tries others."""
+"""A few fixed runs of clusters with queues; `make swarm KIND=queues` runs more of them."""
 
 # pyright: reportPrivateUsage=false
 
@@ -35,7 +35,7 @@ def test_no_run_with_queues_breaks_a_promise(seed: int) -> None:
     assert report.sometimes.keys() <= PROBES.keys()
 
 
-def test_a_plan_is_one_run_whatever_was_before_it_in_this_process() -> None:
+def test_a_plan_gives_the_same_run_after_other_runs_in_the_process() -> None:
     plan = draw_plan(7, 2.0)
 
     assert run(plan) == run(plan)
@@ -50,7 +50,7 @@ def test_all_kinds_of_queues_are_drawn_and_none_is_in_every_plan() -> None:
     assert all(any(queue.is_sent_to for queue in plan.queues) for plan in plans)
 
 
-def test_a_plan_survives_the_way_through_a_file() -> None:
+def test_a_plan_survives_a_round_trip_through_a_file() -> None:
     plan = draw_plan(7, 30.0)
 
     assert msgspec.json.decode(msgspec.json.encode(plan), type=QueuePlan) == plan
@@ -63,7 +63,7 @@ def test_a_plan_that_failed_once_does_not_fail_again(path: Path) -> None:
     assert report.checker is None, report.problem
 
 
-async def test_a_message_may_come_by_a_request_that_an_earlier_receive_has_left(
+async def test_a_message_may_come_from_the_open_poll_of_an_earlier_receive(
     autojump_clock: MockClock,
 ) -> None:
     del autojump_clock

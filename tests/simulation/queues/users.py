@@ -1,11 +1,11 @@
-"""Clients of queues: who sends, who works, and who empties them in the end.
+"""Clients of queues: senders, workers, and the final drain.
 
-Workers are what workers are in production: most do their work and delete, but some are slow,
-hold on to what they have by extending it, give it back, refuse it, forget it, or come back with a
-receipt that another worker has had since.
+Workers behave like production workers. Most process and delete; some are slow, extend their leases,
+release, reject or forget a message, or use a receipt after another worker has received the
+message.
 """
 
-# What a receive leaves under way, nobody is told.
+# A receive does not report the requests that it leaves in flight.
 # pyright: reportPrivateUsage=false
 
 from collections import deque
@@ -48,36 +48,37 @@ _WAITS_S: Final = (0.0, 1.0, 3.0, 5.0)
 _IDLE_MEAN_S: Final = 0.4
 _KEPT_HANDLES: Final = 20
 _ON_THE_WAY_S: Final = 0.1
-"""A reply may take so long."""
+"""Maximum seconds that a reply is in flight."""
 _SETTLED_AGAIN: Final = 0.2
 _REFUSALS: Final = (MessageGoneError, ReceiptExpiredError)
 _AGAIN: Final = 4
-"""Each so manieth batch to a FIFO queue is sent twice, and every one that may not be there."""
+"""One in so many batches to a FIFO queue is sent twice, and every one with unknown outcome."""
 _NO_ID: Final = 3
-"""Each so manieth message to a FIFO queue has no deduplication id."""
+"""One in so many messages to a FIFO queue has no deduplication id."""
 _LARGE_BYTES: Final = (2 * RECORD_BYTES, 6 * RECORD_BYTES)
 _SENDS_AT_ONCE: Final = 2
-"""To each queue: one of them may have to wait for a partition without a leader."""
+"""Concurrent sends to each queue: one may wait for a partition without a leader."""
 _SLOW: Final = 1.5
-"""How many times its visibility timeout a slow worker takes, at most."""
+"""Maximum duration of a slow worker, in visibility timeouts."""
 _CARE_PAUSE_S: Final = 8.0
 _PURGES: Final = 0.3
 _SOON_S: Final = 0.5
-"""Nobody asks a second time so soon."""
+"""Minimum seconds before a retry."""
 _PAUSE_MAX_S: Final = 4.0
 _MOODS: Final = {
     "plain": (0.55, 0.65, 0.75, 0.87, 0.92),
     "careless": (0.30, 0.45, 0.55, 0.70, 0.75),
     "gloomy": (0.25, 0.30, 0.40, 0.55, 0.90),
 }
-"""Below which dice workers work and delete, are slow, extend, give back, reject, or forget."""
+"""Upper bounds of the dice: workers process and delete, are slow, extend, release, reject,
+forget."""
 _FIRST_BACK: Final = 0.25
-"""The part of several messages of a FIFO queue of which the first one is given back at once."""
+"""Fraction of FIFO receives with several messages whose first message is released at once."""
 
 
 @final
 class QueueSender:
-    """Sends to some queues; told to stop, it ends."""
+    """Sends to some queues until told to stop."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class QueueSender:
         run_history: QueueRunHistory,
         sometimes: Sometimes,
     ) -> None:
-        """Be the only one of this name, which is in all of its messages."""
+        """Use this unique name, which is in all of its messages."""
         self.should_stop = False
         self._sometimes = sometimes
         self._plan = plan
@@ -137,11 +138,11 @@ class QueueSender:
         try:
             receipts = [*(await queue.send_batch(messages))]
         except BatchError as error:
-            # Which receipt is whose nobody says then; that they are there is seen in the end.
+            # The assignment of receipts is unknown then; the final check finds the messages.
             receipts = [None] * len(error.errors)
         self._note(sent, receipts)
         if setup.is_fifo and (None in receipts or self._count % _AGAIN == 0):
-            # Whether they are there or not: what has an id is there once.
+            # Whether the messages are in the topic or not: a message with an id is deduplicated.
             again = [
                 each
                 for each in sent
@@ -179,16 +180,16 @@ class QueueSender:
 
 @final
 class SendTimes:
-    """When the requests were sent that bring messages, at the earliest."""
+    """Earliest possible times of the requests that return messages."""
 
     def __init__(self, queue: Queue) -> None:
-        """Watch the requests of `queue`, of which one receive is called at a time."""
+        """Track the requests of `queue`, which has one receive at a time."""
         self._receiver = queue._receiver
         self._left_since: float | None = None
-        """When the first of the receives was called that may have left a request under way."""
+        """Time of the first receive that may have left a request in flight."""
 
     def of_next_receive(self) -> float:
-        """Return when the request was sent that may bring what the next receive returns."""
+        """Return the time of the request that may return the next receive's messages."""
         if self._left_since is None or not self._receiver.left_polls:
             self._left_since = trio.current_time()
         return self._left_since
@@ -196,7 +197,7 @@ class SendTimes:
 
 @final
 class QueueUser:
-    """Somebody who receives messages of one queue, and notes what it is told."""
+    """Receives messages of one queue, and records the replies."""
 
     def __init__(self, queue: Queue, setup: QueueSetup, run_history: QueueRunHistory) -> None:
         """Receive from `queue`."""
@@ -211,7 +212,7 @@ class QueueUser:
         """Receive messages.
 
         Raises:
-            TidelogError: There was nothing to be had.
+            TidelogError: The receive failed.
         """
         asked_at = self._send_times.of_next_receive()
         messages = await self._queue.receive(
@@ -223,10 +224,10 @@ class QueueUser:
         return received
 
     def _delivered(self, message: Message, visibility_s: float, asked_at: float) -> Delivered:
-        assert message.value is not None, "nobody sends messages without a value"
+        assert message.value is not None, "all messages have a value"
         leased_at = message.lease.expires_at - visibility_s
         if leased_at < asked_at:
-            # By a request that a call before had left: nobody knows when that began.
+            # From a request that an earlier call left in flight, whose start is unknown.
             asked_at = max(0.0, leased_at - _ON_THE_WAY_S)
         return Delivered(
             self.setup.name,
@@ -241,7 +242,7 @@ class QueueUser:
         )
 
     async def settle(self, settlement: Settlement, ask: Callable[[], Awaitable[None]]) -> Outcome:
-        """Have something become of a message.
+        """Settle a message.
 
         Raises:
             UnknownQueueError: The queue is gone.
@@ -294,7 +295,7 @@ class QueueWorker:
         run_history: QueueRunHistory,
         sometimes: Sometimes,
     ) -> None:
-        """Work as the plan says."""
+        """Use the settings of the plan."""
         self.should_stop = False
         self._plan = plan
         self._addresses = addresses
@@ -302,7 +303,7 @@ class QueueWorker:
         self._run_history = run_history
         self._sometimes = sometimes
         self._handles: dict[str, deque[tuple[str, Delivered]]] = {}
-        """By queue: receipt handles of what was received and not settled."""
+        """By queue: receipt handles of received messages that are not settled."""
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
@@ -345,14 +346,15 @@ class QueueWorker:
             await user.delete(received)
         else:
             if user.setup.is_fifo and len(received) > 1 and random.random() < _FIRST_BACK:
-                # Somebody may get it, and nothing behind it, while the others are held here.
+                # Another worker may get this one, but none behind it, while the others are in
+                # flight here.
                 message, delivered = received.pop(0)
                 settlement = Settlement(delivered, SettleAction.RELEASE, trio.current_time(), 0.0)
                 await user.settle(settlement, partial(message.release, 0.0))
                 await trio.sleep(random.uniform(0.0, 0.6) * delivered.visibility_s)
             for message, delivered in received:
                 if self.should_stop:
-                    break  # One alone may take half a minute; what is left has its time.
+                    break  # One delete may take half a minute; the rest is retried later.
                 await self._work_on(user, message, delivered)
         if random.random() < _SETTLED_AGAIN:
             await self._settle_again(client, user)
@@ -412,7 +414,7 @@ class QueueWorker:
         await user.settle(settlement, lambda: ask(delay_s, reason=reason))
 
     async def _settle_again(self, client: Client, user: QueueUser) -> None:
-        """Use an old receipt, as a worker does that had stood still for long."""
+        """Use an old receipt, like a worker after a long pause."""
         kept = self._handles[user.setup.name]
         if not kept:
             return
@@ -439,9 +441,9 @@ class QueueWorker:
 
 @final
 class QueueCaretaker:
-    """Purges queues now and then, and goes back to their beginning.
+    """Purges queues now and then, and seeks to their beginning.
 
-    If it is not told soon what came of it, nobody knows any more what is from before.
+    Without a quick reply it is unknown which deliveries are from before.
     """
 
     def __init__(
@@ -453,7 +455,7 @@ class QueueCaretaker:
         run_history: QueueRunHistory,
         sometimes: Sometimes,
     ) -> None:
-        """Look after the queues that want it."""
+        """Take the queues that are to be purged or sought."""
         self.should_stop = False
         self._plan = plan
         self._addresses = addresses

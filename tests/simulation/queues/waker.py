@@ -1,4 +1,4 @@
-"""Somebody who waits for messages when nothing is wrong, and must not wait in vain."""
+"""Client that long-polls without faults; each new message must wake it."""
 
 from functools import partial
 from typing import Final, final
@@ -14,12 +14,12 @@ from tidelog.client.queue.receive.message import Message
 from tidelog.wire.messages.queues import SettleAction
 
 WAKERS: Final = 3
-"""What brings messages: a sender, a delay that ends, a lease that ends."""
+"""Events that make a message visible: a send, the end of a delay, the end of a lease."""
 _WAIT_S: Final = 30.0
-"""How long a poll waits, besides what clocks are wrong by."""
+"""Seconds of a long poll, besides clock errors."""
 _SOON_S: Final = 3.0
 _OWED_S: Final = 20.0
-"""How long a send may have to wait for what senders before it have sent too much."""
+"""Maximum seconds that a send is delayed by the send rate, after earlier excess."""
 _HIDDEN_S: Final = 1.0
 _HEAD_START_S: Final = 0.3
 
@@ -28,7 +28,7 @@ _Received = tuple[Message, Delivered]
 
 @final
 class Waker:
-    """Waits at one queue, which is empty, for one message after the other."""
+    """Waits at one empty queue for one message after the other."""
 
     def __init__(self, plan: QueuePlan, setup: QueueSetup, run_history: QueueRunHistory) -> None:
         """Wait at the queue of `setup`."""
@@ -37,7 +37,7 @@ class Waker:
         self._run_history = run_history
 
     async def run(self, client: Client) -> None:
-        """Wait for a message that is sent, is hidden for a while, and is not settled in time."""
+        """Wait for a message that is sent, is delayed, and is not settled in time."""
         queue = client.queue(self._setup.name)
         user = QueueUser(queue, self._setup, self._run_history)
         found: list[_Received] = []

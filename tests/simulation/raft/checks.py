@@ -1,9 +1,9 @@
-"""What a Raft cluster promises, checked at the very event that would break it.
+"""Checkers of Raft, called at the very event that would break a promise.
 
 Definitions are exact, with their quantifiers; a violation names the checker.
 """
 
-# A checker looks into the log of a core.
+# A checker reads the private log of a core.
 # pyright: reportPrivateUsage=false
 
 from typing import NamedTuple, final
@@ -29,7 +29,7 @@ from tidelog.coordinator.raft.role import Role
 
 
 class Committed(NamedTuple):
-    """An entry as it was when it was committed for the first time, anywhere."""
+    """An entry at its first commit on any node."""
 
     entry: Entry
     in_term: int
@@ -38,11 +38,11 @@ class Committed(NamedTuple):
 
 @final
 class Checks:
-    """All checkers, and the one true log that they compare with."""
+    """All checkers, and the reference log that they compare with."""
 
     def __init__(self) -> None:
         self.committed: list[Committed] = []
-        """The ghost log: what was committed first at each index, from 1 on."""
+        """The ghost log: the entry committed first at each index, from 1 on."""
         self._leaders: dict[int, tuple[Identity, int]] = {}
         self._votes: dict[tuple[int, Identity], Identity] = {}
         self._known: dict[tuple[int, int], tuple[int, EntryKind, bytes]] = {}
@@ -51,10 +51,10 @@ class Checks:
         self.latest_answer = -1
         """The highest context of a read that was served."""
 
-    # After whatever a node has done.
+    # After each step of a node.
 
     def observe(self, core: RaftCore, boot: int) -> None:
-        """Look at a node: terms and commits rise, and leaders are what they should be."""
+        """Check a node: terms and commits rise, and leaders are valid."""
         key = (core.identity, boot)
         term, commit_index = core.term, core.commit_index
         seen_term, seen_commit = self._seen.get(key, (0, 0))
@@ -70,10 +70,10 @@ class Checks:
         self._seen[key] = (term, commit_index)
 
     def _commit(self, core: RaftCore, begin: int, end: int) -> None:
-        """State machine safety: what is committed first at an index is so everywhere for ever."""
+        """Check State Machine Safety: the first committed entry of an index is final."""
         snapshot = core._log.snapshot
         if end > len(self.committed) and len(self.committed) < core._log.base.index:
-            problem = f"{core.identity} has a snapshot up to {snapshot.index}, committed by nobody"
+            problem = f"{core.identity} has a snapshot up to {snapshot.index}, never committed"
             raise ViolationError("StateMachineSafety", problem)
         entries = core._log.entries_from(begin + 1, max_bytes=1 << 60, max_count=end - begin)
         for entry in entries:
@@ -82,12 +82,12 @@ class Checks:
             elif self.committed[entry.index - 1].entry != entry:
                 raise ViolationError(
                     "StateMachineSafety",
-                    f"{core.identity} commits {entry}, before it was"
+                    f"{core.identity} commits {entry}, but earlier it was"
                     f" {self.committed[entry.index - 1].entry}",
                 )
 
     def _lead(self, core: RaftCore, boot: int) -> None:
-        """Election safety, and leader completeness: what was committed in a term < T is there."""
+        """Check Election Safety, and Leader Completeness: entries of terms < T are there."""
         leader = self._leaders.setdefault(core.term, (core.identity, boot))
         if leader != (core.identity, boot):
             problem = f"{leader[0]} and {core.identity} both lead in term {core.term}"
@@ -101,10 +101,10 @@ class Checks:
                     raise ViolationError("LeaderCompleteness", problem)
                 break
 
-    # What a node hands out.
+    # Outputs of a node.
 
     def apply(self, identity: Identity, applied_index: int, entry: Entry) -> None:
-        """Applied are committed entries, each once, in order."""
+        """Check that applied entries are committed, and applied once and in order."""
         if entry.index != applied_index + 1:
             problem = f"{identity} applies {entry.index} after {applied_index}"
             raise ViolationError("AppliedInOrder", problem)
@@ -112,7 +112,7 @@ class Checks:
             raise ViolationError("StateMachineSafety", f"{identity} applies {entry}")
 
     def restore(self, identity: Identity, applied_index: int, snapshot: SnapshotMeta) -> None:
-        """A snapshot stands for committed entries, and never takes the state machine back."""
+        """Check that a snapshot contains committed entries, and never reverts the state machine."""
         if snapshot.index <= applied_index:
             problem = f"{identity} goes from {applied_index} to snapshot {snapshot.index}"
             raise ViolationError("AppliedInOrder", problem)
@@ -124,7 +124,7 @@ class Checks:
 
     @pytest.mark.invariant("I66")
     def send(self, core: RaftCore, disk: RaftDisk, message: Message) -> None:
-        """Durable before sent, and one vote per term and voter, over reboots."""
+        """Check that promises are durable when sent, and votes unique over reboots."""
         promised = HardState(message.term)
         if isinstance(message, VoteReply) and message.is_granted:
             promised = HardState(message.term, message.target)
@@ -137,13 +137,13 @@ class Checks:
             self.claim(core, disk, message)
 
     def promise(self, disk: RaftDisk, message: Message, promised: HardState) -> None:
-        """What a message promises is on the disk of its sender."""
+        """Check that a message's promises are on the disk of its sender."""
         durable = disk.hard_state
         if not durable.covers(promised) and not isinstance(message, PreVoteRequest):
             raise ViolationError("DurableBeforeSent", f"{message}, the disk has {durable}")
 
     def claim(self, core: RaftCore, disk: RaftDisk, reply: AppendReply) -> None:
-        """What a node says to be on its disk is there, and is what its log has."""
+        """Check that acknowledged entries are on the node's disk, and equal those of its log."""
         index = reply.durable_index
         on_disk = disk.term_at(index)
         is_compacted = index < disk.snapshot.index
@@ -158,7 +158,7 @@ class Checks:
             raise ViolationError("OneVote", problem)
 
     def write(self, identity: Identity, disk: RaftDisk, write: Write) -> None:
-        """Term and vote on disk never go back; entries match in all logs (by induction)."""
+        """Check that term and vote never fall on disk, and logs match (by induction)."""
         if write.hard_state is not None and not write.hard_state.covers(disk.hard_state):
             problem = f"{identity} replaces {disk.hard_state} by {write.hard_state}"
             raise ViolationError("HardStateNeverGoesBack", problem)
@@ -184,12 +184,12 @@ class Checks:
     # Reads.
 
     def ask(self, context: int) -> None:
-        """Take note of all that is committed when a read is asked for."""
+        """Record the committed end at the request of a read."""
         self._reads[context] = len(self.committed)
 
     def answer(self, context: int, index: int) -> None:
-        """A read sees all that was committed before it was asked for."""
+        """Check that a read sees all entries committed before its request."""
         self.latest_answer = max(self.latest_answer, context)
         if index < self._reads[context]:
-            problem = f"a read at {index} misses what was committed before, {self._reads[context]}"
+            problem = f"a read at {index} misses commits up to {self._reads[context]}"
             raise ViolationError("ReadIndexIsLinearizable", problem)

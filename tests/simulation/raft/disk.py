@@ -1,4 +1,4 @@
-"""A simulated disk of one Raft node: what of a write survives a crash."""
+"""Simulated disk of one Raft node, with torn writes after a crash."""
 
 from random import Random
 from typing import final
@@ -10,7 +10,7 @@ from tidelog.coordinator.raft.ready import HardState, StoredState, Write
 
 @final
 class RaftDisk:
-    """Keeps what is synced. Of a write that a crash cuts off, the first steps are done."""
+    """Keeps synced data. Of a write that a crash interrupts, the first steps are done."""
 
     def __init__(self, membership: Membership) -> None:
         self.hard_state = HardState()
@@ -18,11 +18,11 @@ class RaftDisk:
         self.entries: list[Entry] = []
 
     def stored(self) -> StoredState:
-        """Return what a start finds."""
+        """Return the state that a start finds."""
         return StoredState(self.hard_state, self.snapshot, tuple(self.entries))
 
     def term_at(self, index: int) -> int | None:
-        """Return the term of an entry that is here, or of the snapshot's last one."""
+        """Return the term of an entry on this disk, or of the snapshot's last one."""
         if index == self.snapshot.index:
             return self.snapshot.term
         position = index - self.entries[0].index if self.entries else 0
@@ -31,7 +31,7 @@ class RaftDisk:
         return None
 
     def carry_out(self, write: Write, step_count: int | None = None) -> int:
-        """Do a write, or only its first steps; return how many it has."""
+        """Execute a write, or only its first steps; return the number of its steps."""
         done = 0
 
         def is_next() -> bool:
@@ -56,16 +56,16 @@ class RaftDisk:
         return done
 
     def tear(self, write: Write, dice: Random) -> None:
-        """Crash while a write is under way."""
+        """Crash during a write."""
         self.carry_out(write, dice.randrange(len(write.entries) + 5))
 
     def lose_end(self, dice: Random) -> None:
-        """Lose what a sound disk does not lose: the last entries, term and vote."""
+        """Lose data that a sound disk does not lose: the last entries, term and vote."""
         del self.entries[dice.randrange(len(self.entries) + 1) :]
         self.hard_state = HardState()
 
     def compact(self, snapshot: SnapshotMeta, keep_entries: int) -> None:
-        """Keep a snapshot of the own state machine, and cut the log before it."""
+        """Keep a snapshot of the own state machine, and truncate the log before it."""
         self.snapshot = snapshot
         first = snapshot.index - keep_entries + 1
         self.entries = [entry for entry in self.entries if entry.index >= first]

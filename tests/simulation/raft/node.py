@@ -1,4 +1,4 @@
-"""A shell of the Raft core in the simulator: one node with its disk and its state machine."""
+"""Shell of the Raft core in the simulator: one node with its disk and its state machine."""
 
 # pyright: reportPrivateUsage=false
 
@@ -19,7 +19,7 @@ from tidelog.coordinator.raft.role import Role
 
 
 class NodeContext(Protocol):
-    """What a node needs of its world."""
+    """Services that a node uses of its world."""
 
     checks: Checks
     dice: Random
@@ -31,7 +31,7 @@ class NodeContext(Protocol):
 
 @final
 class RaftNode:
-    """One node id, whatever disk it has at the moment."""
+    """One node id, with its current disk."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class RaftNode:
         config: RaftConfig,
         snapshots: tuple[int, int],
     ) -> None:
-        """Be off, with an empty disk; `snapshots`: entries between them, and entries kept."""
+        """Start off, with an empty disk; `snapshots`: entries between them, and kept."""
         self.node_id = node_id
         self._world = context
         self._config = config
         self._snapshot_every, self._keep_entries = snapshots
         self._disk_count = 0
         self.is_damaged = False
-        """The present disk has lost something, and the node knows it."""
+        """Whether the present disk has lost data, and the node has detected it."""
         self.identity = Identity(node_id, b"")
         self.disk = RaftDisk(membership)
         self.new_disk(membership)
@@ -63,14 +63,14 @@ class RaftNode:
         self._heard_at_ticks: dict[Identity, int] = {}
 
     def new_disk(self, membership: Membership) -> None:
-        """Become another node, which remembers nothing."""
+        """Replace the disk, and get a new identity."""
         self._disk_count += 1
         self.is_damaged = False
         self.identity = Identity(self.node_id, f"d{self.node_id}.{self._disk_count}".encode())
         self.disk = RaftDisk(membership)
 
     def start(self) -> None:
-        """Begin with what the disk has."""
+        """Start with the state of the disk."""
         assert self.core is None
         self.boot += 1
         self._under_way = None
@@ -85,7 +85,7 @@ class RaftNode:
         self.pump()
 
     def crash(self) -> None:
-        """Lose all that is in memory, and a part of what is on its way to the disk."""
+        """Lose the memory, and a part of the write in progress."""
         self.core = None
         if self._under_way is not None:
             self.disk.tear(self._under_way, self._world.dice)
@@ -93,11 +93,11 @@ class RaftNode:
 
     @property
     def is_leader(self) -> bool:
-        """It thinks so."""
+        """Return whether the node believes that it leads."""
         return self.core is not None and self.core.role is Role.LEADER
 
     def tick(self) -> None:
-        """Let a tick pass."""
+        """Advance the clock by a tick."""
         if self.core is not None:
             self._now_ticks += 1
             self.core.tick()
@@ -106,7 +106,7 @@ class RaftNode:
 
     @pytest.mark.invariant("I74")
     def _check_quorum(self, core: RaftCore) -> None:
-        """A leader that hears of no majority steps down within an election timeout."""
+        """Check that a leader without a majority steps down within an election timeout."""
         if core.role is not Role.LEADER:
             self._heard_at_ticks = dict.fromkeys(core.membership.voters, self._now_ticks)
             return
@@ -117,18 +117,18 @@ class RaftNode:
             <= self._config.election_ticks + 1
         ]
         if not core.membership.is_majority([*alive, self.identity]):
-            problem = f"{self.identity} leads on and hears of nobody but {alive}"
+            problem = f"{self.identity} still leads, but hears only of {alive}"
             raise ViolationError("IsolatedLeaderStepsDown", problem)
 
     def receive(self, message: Message) -> None:
-        """Take in a message."""
+        """Receive a message."""
         if self.core is not None:
             self._heard_at_ticks[message.sender] = self._now_ticks
             self.core.step(message)
             self.pump()
 
     def end_write(self, boot: int, write: Write) -> None:
-        """A sync has returned."""
+        """Complete a sync."""
         if self.core is None or boot != self.boot:
             return
         self._under_way = None
@@ -139,7 +139,7 @@ class RaftNode:
         self.pump()
 
     def pump(self) -> None:
-        """Do what the core says, as a shell must."""
+        """Execute the core's ready actions, as a shell must."""
         core = self.core
         checks = self._world.checks
         while core is not None:
@@ -154,14 +154,14 @@ class RaftNode:
                 return
 
     def _check_nothing_left(self, core: RaftCore) -> None:
-        """A core that says at once that nothing has changed would find nothing either."""
+        """Check that a core which reports no change has none."""
         core._is_dirty = True
         left = core.ready()
         if not left.is_empty:
             raise ViolationError("EmptyReadyIsComplete", f"{self.identity} kept back {left}")
 
     def _carry_out(self, core: RaftCore, ready: Ready) -> bool:
-        """Do what is asked for; return whether the node has crashed over it."""
+        """Execute the ready actions; return whether the node has crashed in them."""
         checks = self._world.checks
         for message in ready.messages:
             checks.send(core, self.disk, message)
@@ -191,7 +191,7 @@ class RaftNode:
         self.applied_index = entry.index
 
     def _make_snapshot(self, core: RaftCore) -> None:
-        # Not while a write is under way: a shell would order the two by doing one after the other.
+        # Not during a write: a shell would execute the two in sequence.
         if self._under_way is None and (
             self.applied_index - core._log.snapshot.index >= self._snapshot_every
         ):

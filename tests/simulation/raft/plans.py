@@ -6,7 +6,7 @@ from tests.simulation.broker.plans import PlannedFault, RunPlan
 from tidelog.coordinator.raft.config import RaftConfig
 
 SECONDS = 6.0
-"""How long the faults of a run go on."""
+"""Duration of the faults of a run, in seconds."""
 
 KINDS = (
     "crash",
@@ -36,25 +36,25 @@ KINDS = (
     "remove_leader",
     "remove_two",
 )
-"""What can happen; `run.py` and `world.py` say what each of them is."""
+"""Kinds of faults; `run.py` and `world.py` define each of them."""
 
 
 class Fault(PlannedFault, frozen=True):
-    """One thing that happens."""
+    """One fault of a run."""
 
     node: int
-    """A node id; what it means depends on the kind."""
+    """A node id; its meaning depends on the kind."""
     mask: int
     """For partitions: the nodes of one side, one bit each."""
 
     @property
     def at_ms(self) -> int:
-        """When, in simulated milliseconds."""
+        """Time in simulated milliseconds."""
         return round(self.at * 1000)
 
     @property
     def duration_ms(self) -> int:
-        """How long it goes on, in milliseconds."""
+        """Duration in milliseconds."""
         return round(self.duration * 1000)
 
 
@@ -63,33 +63,33 @@ class Plan(RunPlan[Fault], frozen=True):
 
     voter_count: int
     spare_count: int
-    """Nodes that run and are no voters at first."""
+    """Number of nodes that run and are no voters at first."""
     has_learners: bool
-    """The spare nodes are learners from the beginning, otherwise no members."""
+    """Whether the spare nodes are learners from the beginning, instead of non-members."""
     election_ticks: int
     entries_max: int
-    """In one message."""
+    """Maximum entries of one message."""
     window_messages: int
     snapshot_every: int
     """Entries between snapshots."""
     keep_entries: int
-    """That compaction leaves."""
+    """Entries that compaction keeps."""
     delay_ms: int
-    """A message takes 1 to twice as many milliseconds, sometimes much longer."""
+    """Minimum of the largest usual delay: a message takes 1 to twice as many ms, or much longer."""
     loss: float
     duplication: float
     sync_ms: int
     propose_ms: int
-    """Between proposals."""
+    """Milliseconds between proposals."""
     read_ms: int
     is_encoded: bool
-    """Messages go through their bytes."""
+    """Whether messages are encoded and decoded."""
     has_return: bool
-    """At the end a follower is cut off for a while, and must not depose the leader."""
+    """Whether, at the end, a follower is cut off for a while, and must not depose the leader."""
 
     @property
     def duration_ms(self) -> int:
-        """How long faults go on, in milliseconds."""
+        """Duration of the faults, in milliseconds."""
         return round(self.seconds * 1000)
 
     @property
@@ -110,15 +110,15 @@ class Plan(RunPlan[Fault], frozen=True):
 
 
 _STYLES: tuple[tuple[str, ...], ...] = (
-    # Leaders one after the other that keep an entry to themselves, until one commits: figure 8.
+    # Several leaders in sequence that keep an entry to themselves, until one commits: figure 8.
     ("lonely_leader", "lonely_leader", "crash_on_commit"),
-    # Votes that are given, and forgotten if they can be.
+    # Votes that a node grants, and forgets if it can.
     ("crash_on_vote", "crash_on_vote", "crash_leader", "isolate_leader", "mute_on_election"),
     # Changes of the membership under partitions.
     ("add", "promote", "remove", "remove_leader", "remove_two", "partition", "crash_in_change"),
-    # Nodes that are away until they need a snapshot, and crash over it.
+    # Nodes that are away until they need a snapshot, and crash during its installation.
     ("crash_in_install", "crash_in_install", "partition", "crash", "isolate_leader"),
-    # Disks that are lost while leaders change.
+    # Disks that are lost during leader changes.
     ("damage", "damage_and_crash_leader", "isolate_leader", "crash_leader", "partition"),
 )
 
@@ -126,12 +126,12 @@ _STYLES: tuple[tuple[str, ...], ...] = (
 def draw_plan(seed: int, seconds: float = SECONDS) -> Plan:
     """Return the plan of a seed.
 
-    Half of the plans have some of all kinds of fault, the others many of a few that go together.
+    Half of the plans have some faults of each kind, the others many faults of a few related kinds.
     """
     dice = Random(f"plan {seed}")
     duration_ms = round(seconds * 1000)
     entries_max = dice.choice((1, 1, 2, 8, 100))
-    is_in_order = False  # otherwise anything may come at any time
+    is_in_order = False  # otherwise the order is random
     if dice.random() < 0.5:
         kinds = [kind for kind in KINDS if dice.random() < 0.4] or ["crash_leader"]
         count = dice.randrange(2, 14)

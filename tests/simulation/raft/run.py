@@ -1,4 +1,4 @@
-"""One run: faults, clients, an operator; then all is healed, and it must start."""
+"""One run: faults, clients, an operator; then healing, and progress must resume."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,8 +15,8 @@ from tests.simulation.report import RunReport, judged
 from tidelog.coordinator.raft.ready import AddLearner, Promote, Remove
 
 TAIL_ELECTIONS = 60
-"""After all is healed, a command must be committed and applied everywhere in so many election
-timeouts. It takes three or four; a slow network loses a few elections more."""
+"""Election timeouts after healing within which a command must be committed and applied on all
+voters. It takes three or four; a slow network loses a few elections more."""
 
 
 @final
@@ -82,9 +82,9 @@ class _Run:
         world.heal_network()
 
     def _serve_a_read(self) -> None:
-        """Liveness: without any command, a read is served, because a term has an entry of its own.
+        """Check liveness: without any command, a read is served, because a term has its own entry.
 
-        That entry commits whatever was left by earlier leaders.
+        That entry commits all remaining entries of earlier leaders.
         """
         self._may_propose = False
         begun = next(self._contexts)
@@ -92,7 +92,7 @@ class _Run:
         self._may_propose = True
 
     def _commit_everywhere(self) -> None:
-        """Liveness: more is committed than before, and applied by all voters."""
+        """Check liveness: new entries are committed, and applied by all voters."""
         goal = len(self.world.checks.committed)
         self._wait(lambda: self._is_alive(goal), "nothing is committed everywhere")
 
@@ -115,7 +115,7 @@ class _Run:
 
     @pytest.mark.invariant("I74")
     def _return_from_a_partition(self) -> None:
-        """Who comes back from a partition does not depose a healthy leader."""
+        """Check that a node which returns from a partition does not depose a healthy leader."""
         world = self.world
         world.run_until(world.now_ms + 3 * self._election_ms)
         leaders = [node for node in world.nodes.values() if node.is_leader]
@@ -124,7 +124,7 @@ class _Run:
         if len(others) < 2 or len(leaders) != 1 or world.damaged or leaders[0].core is None:
             return
         term = leaders[0].core.term
-        self._may_propose = False  # or its log would be behind, and nobody would vote for it anyway
+        self._may_propose = False  # else its log would lag, and it could win no vote anyway
         away_ms = 4 * self._election_ms
         for other in world.nodes:
             world.block(others[0].node_id, other, away_ms)
@@ -135,7 +135,7 @@ class _Run:
             raise ViolationError("HealthyLeaderStays", problem)
 
     def _is_alive(self, goal: int) -> bool:
-        """Return whether something more was committed, and all voters have applied it."""
+        """Return whether a new entry was committed, and all voters have applied it."""
         world = self.world
         for leader in world.nodes.values():
             if not leader.is_leader or leader.core is None:
@@ -157,10 +157,10 @@ def run(
     shows_steps: bool = False,
     goes_on: bool = False,
 ) -> RunReport[Plan]:
-    """Do one run, and return what came of it.
+    """Execute one run, and return its report.
 
     A failed assertion of the core is a broken promise as well. Each event is shown, and a run ends
-    with the first objection, whatever `shows_steps` and `goes_on` say.
+    with the first objection, whatever the values of `shows_steps` and `goes_on`.
     """
     del shows_steps, goes_on
     one = _Run(plan, show)

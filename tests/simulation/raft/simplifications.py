@@ -1,4 +1,4 @@
-"""What makes a run of Raft simpler."""
+"""Simplifications of a Raft plan."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Tests of the checkers: each objects to what breaks its promise."""
+"""Tests of the checkers: each objects to a broken promise."""
 
 from random import Random
 
@@ -24,7 +24,7 @@ def caught(error: "pytest.ExceptionInfo[ViolationError]") -> str:
     return error.value.checker
 
 
-def test_two_leaders_of_one_term_are_noticed() -> None:
+def test_two_leaders_of_one_term_are_found() -> None:
     checks = Checks()
     checks.observe(leader(), boot=1)
 
@@ -34,7 +34,7 @@ def test_two_leaders_of_one_term_are_noticed() -> None:
     assert caught(error) == "ElectionSafety"
 
 
-def test_a_commit_that_falls_is_noticed() -> None:
+def test_a_commit_that_falls_is_found() -> None:
     checks = Checks()
     core = node(stored(1, 1))
     core.step(append(1, (1, 1), 1, commit=2))
@@ -46,7 +46,7 @@ def test_a_commit_that_falls_is_noticed() -> None:
     assert caught(error) == "CommitNeverFalls"
 
 
-def test_a_term_that_falls_within_a_boot_is_noticed() -> None:
+def test_a_term_that_falls_within_a_boot_is_found() -> None:
     checks = Checks()
     checks.observe(node(stored(3)), boot=1)
 
@@ -56,7 +56,7 @@ def test_a_term_that_falls_within_a_boot_is_noticed() -> None:
     assert caught(error) == "MonotoneTerm"
 
 
-def test_another_entry_at_a_committed_index_is_noticed() -> None:
+def test_another_entry_at_a_committed_index_is_found() -> None:
     checks = Checks()
     for boot, term in ((1, 1), (2, 2)):
         core = node(stored(2))
@@ -71,7 +71,7 @@ def test_another_entry_at_a_committed_index_is_noticed() -> None:
     assert caught(error) == "StateMachineSafety"
 
 
-def test_a_leader_without_what_was_committed_before_is_noticed() -> None:
+def test_a_leader_without_a_committed_entry_is_found() -> None:
     checks = Checks()
     follower = node(stored(1))
     follower.step(append(1, (0, 0), 1, 1, commit=2))
@@ -84,23 +84,21 @@ def test_a_leader_without_what_was_committed_before_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(("applied_index", "index"), [(0, 2), (1, 1)])
-def test_entries_that_are_skipped_or_applied_twice_are_noticed(
-    applied_index: int, index: int
-) -> None:
+def test_skipped_and_repeated_entries_are_found(applied_index: int, index: int) -> None:
     with pytest.raises(ViolationError) as error:
         Checks().apply(A, applied_index, entry(index, 1))
 
     assert caught(error) == "AppliedInOrder"
 
 
-def test_a_snapshot_that_takes_the_state_machine_back_is_noticed() -> None:
+def test_a_snapshot_that_reverts_the_state_machine_is_found() -> None:
     with pytest.raises(ViolationError) as error:
         Checks().restore(A, 5, snapshot(5, 1))
 
     assert caught(error) == "AppliedInOrder"
 
 
-def test_a_second_vote_in_a_term_is_noticed_over_reboots() -> None:
+def test_a_second_vote_in_a_term_is_found_over_reboots() -> None:
     checks = Checks()
     for candidate in (B, C):
         made = disk()
@@ -115,28 +113,28 @@ def test_a_second_vote_in_a_term_is_noticed_over_reboots() -> None:
     assert caught(error) == "OneVote"
 
 
-def test_a_vote_that_is_not_on_the_disk_is_noticed() -> None:
+def test_a_vote_that_is_not_durable_is_found() -> None:
     with pytest.raises(ViolationError) as error:
         Checks().send(node(), disk(4), VoteReply(A, B, 4, is_granted=True))
 
     assert caught(error) == "DurableBeforeSent"
 
 
-def test_an_acknowledgement_of_what_is_not_on_the_disk_is_noticed() -> None:
+def test_an_acknowledgement_of_an_entry_that_is_not_durable_is_found() -> None:
     with pytest.raises(ViolationError) as error:
         Checks().send(node(stored(1, 1)), disk(1), AppendReply(A, B, 1, 1, 1, 1, 0))
 
     assert caught(error) == "DurableBeforeSent"
 
 
-def test_a_term_that_goes_back_on_the_disk_is_noticed() -> None:
+def test_a_term_that_falls_on_the_disk_is_found() -> None:
     with pytest.raises(ViolationError) as error:
         Checks().write(A, disk(4), Write(HardState(3), None, (), at(0, 0)))
 
     assert caught(error) == "HardStateNeverGoesBack"
 
 
-def test_two_entries_of_one_name_are_noticed() -> None:
+def test_two_entries_of_one_index_and_term_are_found() -> None:
     checks = Checks()
     checks.write(A, disk(), Write(None, None, tuple(entries(1)), at(1, 1)))
 
@@ -146,7 +144,7 @@ def test_two_entries_of_one_name_are_noticed() -> None:
     assert caught(error) == "LogMatching"
 
 
-def test_a_read_that_misses_a_commit_is_noticed() -> None:
+def test_a_read_that_misses_a_commit_is_found() -> None:
     checks = Checks()
     checks.observe(leader(), boot=1)
     checks.ask(7)
@@ -170,7 +168,7 @@ def test_a_crash_leaves_the_first_steps_of_a_write() -> None:
     assert seen == [(0, 0, 2), (2, 0, 2), (2, 3, 2), (2, 3, 0), (2, 3, 0), (2, 3, 1), (2, 3, 2)]
 
 
-def test_a_torn_write_is_drawn_from_the_dice() -> None:
+def test_a_torn_write_depends_on_the_seed() -> None:
     write = Write(None, None, tuple(entries(1, 1, 1)), at(3, 1))
     lengths: set[int] = set()
     for seed in range(60):

@@ -1,4 +1,4 @@
-"""Simulated runs: they are the same each time, keep all promises, and notice broken ones."""
+"""Tests of simulated runs: they are deterministic, keep all promises, and find mutations."""
 
 import os
 import subprocess
@@ -25,8 +25,8 @@ def test_a_hundred_short_runs_keep_all_promises() -> None:
     assert sum(report.counts["committed"] for report in reports) > 20 * 100
 
 
-def test_messages_that_overtake_each_other_cause_no_storm() -> None:
-    """Found by the simulator: each refusal had the whole window sent again."""
+def test_reordered_messages_cause_no_append_storm() -> None:
+    """Found by the simulator: each rejection caused the whole window to be sent again."""
     joins_late = Fault(at=5.0, kind="add", duration=0.0, node=4, mask=0)
     plan = msgspec.structs.replace(
         draw_plan(0),
@@ -72,7 +72,7 @@ def test_a_run_does_not_depend_on_the_hashes_of_the_process() -> None:
     assert run("1") == run("2")
 
 
-def test_a_mutation_is_gone_when_its_block_is_left() -> None:
+def test_a_mutation_is_removed_at_the_end_of_its_block() -> None:
     plan = draw_plan(3)
     before = run(plan)
 
@@ -81,7 +81,7 @@ def test_a_mutation_is_gone_when_its_block_is_left() -> None:
     assert run(plan) == before
 
 
-def test_the_plan_of_a_failure_is_made_small() -> None:
+def test_the_plan_of_a_failure_is_shrunk() -> None:
     with find_mutation("vote-twice").applied():
         report = run_seeds("raft", range(50), SECONDS)[-1]
 
@@ -96,7 +96,7 @@ def test_the_plan_of_a_failure_is_made_small() -> None:
     assert len(small.plan.faults) <= min(3, len(report.plan.faults))
 
 
-def test_a_plan_survives_its_file() -> None:
+def test_a_plan_survives_a_round_trip_through_a_file() -> None:
     plan = draw_plan(9)
 
     assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
@@ -113,7 +113,7 @@ def test_a_swarm_runs_in_several_processes() -> None:
     assert report.counts["events"] == sum(each.counts["events"] for each in alone)
 
 
-def test_a_swarm_says_which_states_it_has_never_seen() -> None:
+def test_a_swarm_reports_missed_probes() -> None:
     report = SwarmReport(RAFT)
     report.run_counts_by_probe["crash"] = 1
 

@@ -1,10 +1,11 @@
-"""A simulated Raft cluster at the level of its protocol: a heap of events, no threads, no trio.
+"""Simulated Raft cluster at protocol level: a heap of events, no threads, no trio.
 
-One plan gives one run, event for event. The network delays, loses, doubles and reorders; disks
-sync late and tear what a crash cuts off; the clocks of the nodes run at speeds of their own.
+One plan gives one run, event for event. The network delays, loses, repeats and reorders messages.
+Disks sync late and tear writes that a crash interrupts. The clocks of the nodes run at speeds of
+their own.
 """
 
-# Some faults wait for what only the log of a core knows.
+# Some faults wait for states that only the private log of a core shows.
 # pyright: reportPrivateUsage=false
 
 import heapq
@@ -33,7 +34,7 @@ Event = Callable[[], None]
 
 @final
 class World:
-    """The nodes of a plan, and all that happens to them."""
+    """The nodes of a plan, and their events."""
 
     def __init__(self, plan: Plan, show: Callable[[str], None] | None = None) -> None:
         """Begin at time 0 with all nodes started."""
@@ -43,7 +44,7 @@ class World:
         self.now_ms = 0.0
         self.event_count = 0
         self.sometimes: dict[str, int] = {}
-        """How often states came about that a good swarm must reach."""
+        """Counts of the probes that a good swarm must reach."""
         self.damaged: set[str] = set()
         self._heap: list[tuple[float, int, Event]] = []
         self._show = show
@@ -71,16 +72,16 @@ class World:
     # Time.
 
     def at(self, time_ms: float, event: Event) -> None:
-        """Let something happen at a time."""
+        """Schedule an event at a time."""
         self._number += 1
         heapq.heappush(self._heap, (time_ms, self._number, event))
 
     def after(self, delay_ms: float, event: Event) -> None:
-        """Let something happen later."""
+        """Schedule an event after a delay."""
         self.at(self.now_ms + delay_ms, event)
 
     def run_until(self, time_ms: float) -> None:
-        """Let all happen that happens before a time."""
+        """Run all events before a time."""
         heap = self._heap
         while heap and heap[0][0] < time_ms:
             self.now_ms, _, event = heapq.heappop(heap)
@@ -91,12 +92,12 @@ class World:
             raise ViolationError("EventBudget", f"{self.event_count} events in {time_ms} ms")
 
     def say(self, line: str) -> None:
-        """Write down what happens."""
+        """Record an event."""
         if self._show is not None:
             self._show(f"{self.now_ms:10.3f} {line}")
 
     def count(self, probe: str) -> None:
-        """Take note of a state that should come about sometimes."""
+        """Count a probe."""
         self.sometimes[probe] = self.sometimes.get(probe, 0) + 1
 
     def _tick_for_ever(self, node: RaftNode, interval_ms: float) -> None:
@@ -110,7 +111,7 @@ class World:
     # Network and disk.
 
     def transmit(self, message: Message) -> None:
-        """Send a message; it arrives, perhaps, in some order, once or twice."""
+        """Send a message; it may arrive in any order, once, twice or never."""
         if self._show is not None:
             self.say(f"{message.sender} -> {message.target} {message}")
         plan = self.plan
@@ -129,7 +130,7 @@ class World:
         self.after(delay_ms, lambda: self._deliver(message))
 
     def _report_loss(self, message: Message) -> None:
-        """Tell the sender of a snapshot that it was lost, sometimes; otherwise time will tell."""
+        """Report the loss of a snapshot to its sender, sometimes; otherwise a timeout does."""
         sender = self.nodes[message.sender.node_id]
         if isinstance(message, SnapshotRequest) and self.dice.random() < 0.5 and sender.core:
             sender.core.report_failure(message.target.node_id)
@@ -163,10 +164,10 @@ class World:
 
         self.after(delay_ms, end)
 
-    # What happens to nodes.
+    # Faults of nodes.
 
     def crash(self, node: RaftNode, restart_after_ms: float) -> None:
-        """Crash a node, and start it again."""
+        """Crash a node, and restart it."""
         if node.core is None:
             return
         self.say(f"{node.identity} crashes")
@@ -185,11 +186,11 @@ class World:
             raise ViolationError("StartsAfterCrash", str(error)) from error
 
     def block(self, sender: int, target: int, duration_ms: float) -> None:
-        """Lose what goes from one node to another."""
+        """Drop the messages from one node to another."""
         self._blocked[sender, target] = self.now_ms + duration_ms
 
     def heal_network(self) -> None:
-        """Let everything arrive."""
+        """Unblock all links."""
         self._blocked.clear()
 
     def arm(self, fault: Fault) -> None:
@@ -230,7 +231,7 @@ class World:
         return moments.get((fault.kind, moment), False)
 
     def _mute(self, node: RaftNode, fault: Fault) -> None:
-        """Let a leader reach only the nodes of the mask; a lonely one nobody, until it crashes."""
+        """Let a leader reach only the nodes of the mask, or none, until it crashes."""
         is_lonely = fault.kind == "lonely_leader"
         if is_lonely:
             self._armed.append(msgspec.structs.replace(fault, kind="crash_on_election"))
@@ -240,7 +241,7 @@ class World:
                 self.block(node.node_id, other, duration_ms)
 
     def lead(self, action: Callable[[RaftNode], object]) -> None:
-        """Do something on every node that thinks that it leads; it may refuse."""
+        """Execute an action on every node that believes that it leads; it may refuse."""
         for node in self.nodes.values():
             if node.is_leader and node.paused_until_ms <= self.now_ms:
                 try:
@@ -250,7 +251,7 @@ class World:
                 node.pump()
 
     def change(self, change: MembershipChange) -> None:
-        """Ask for a change of the membership, unless it would leave no healthy majority."""
+        """Propose a membership change, unless it would leave no healthy majority."""
 
         def act(node: RaftNode) -> None:
             assert node.core is not None
@@ -315,7 +316,7 @@ class World:
         return [membership.voters for _, membership in log._memberships]
 
     def replace_lost(self) -> None:
-        """Do what an operator does: remove who has lost its disk, take it in again, promote it."""
+        """Act as an operator: remove nodes with lost disks, add them again, promote them."""
         for node in self.nodes.values():
             if not node.is_leader:
                 continue

@@ -1,6 +1,6 @@
-"""Random runs of three brokers: machines die, pause, lose their power and each other.
+"""Random runs of three brokers: machines crash, pause, lose power and connections.
 
-Two writers note what is acknowledged. In the end everything is healed, and every acknowledged
+Two writers record acknowledgements. At the end all faults are healed, and every acknowledged
 record is on every replica, once, at its offset.
 """
 
@@ -34,7 +34,7 @@ _COUNTED = {"replica_truncated", "in_sync_replicas_changed", "replica_append_fai
 
 @final
 class Writer:
-    """Sends one record after the other, and notes what is acknowledged."""
+    """Sends one record after the other, and records acknowledgements."""
 
     def __init__(self, name: str = "") -> None:
         self.acknowledged: dict[tuple[int, int], bytes] = {}
@@ -44,7 +44,7 @@ class Writer:
         self._count = 0
 
     def of(self, number: int) -> Acknowledged:
-        """Return what was acknowledged in one partition."""
+        """Return the acknowledged records of one partition."""
         return {
             offset: value
             for (partition, offset), value in self.acknowledged.items()
@@ -59,7 +59,7 @@ class Writer:
                 try:
                     receipt = await producer.send(TOPIC, value, key=value)
                 except TidelogError:
-                    await trio.sleep(0.1)  # It may be there, or not.
+                    await trio.sleep(0.1)  # The record may be in the log, or not.
                     continue
                 assert receipt.offset is not None
                 place = (receipt.partition, receipt.offset)
@@ -70,7 +70,7 @@ class Writer:
 
 @final
 class FaultInjector:
-    """Does something bad every now and then."""
+    """Injects a fault every now and then."""
 
     def __init__(self, brokers: ThreeBrokers, random: Random) -> None:
         self._brokers = brokers
@@ -92,7 +92,7 @@ class FaultInjector:
         )
 
     async def run(self, attack_count: int) -> None:
-        """Attack so many times, then let all be good."""
+        """Inject so many faults, then heal all."""
         for _ in range(attack_count):
             await trio.sleep(self._random.expovariate(0.7))
             node = self._random.choice(NODES)
@@ -105,7 +105,7 @@ class FaultInjector:
             while not all(
                 self._brokers.in_sync(number) == set(NODES) for number in range(PARTITION_COUNT)
             ):
-                self._start_all()  # One that was asked to stop may take its time.
+                self._start_all()  # A broker that is stopping may take its time.
                 await trio.sleep(0.1)
 
     def _pause(self, node: int) -> None:
@@ -136,7 +136,7 @@ class FaultInjector:
 
 
 def run_three_brokers(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
-    """Do one run; return what happened in it, and how much was acknowledged."""
+    """Execute one run; return counts of its events and acknowledgements."""
     counts: Counter[str] = Counter()
 
     def observe(node: str, event: str, fields: Mapping[str, object]) -> None:
@@ -179,7 +179,7 @@ async def _write_and_suffer(
     attack_count: int,
 ) -> None:
     async def write(client: Client) -> None:
-        with suppress(TopicExistsError):  # The first answer may be lost.
+        with suppress(TopicExistsError):  # The first reply may be lost.
             await make_topic(client, PARTITION_COUNT)
         async with trio.open_nursery() as nursery:
             for writer in writers:

@@ -1,4 +1,4 @@
-"""Random runs of three brokers.
+"""Tests with random runs of three brokers.
 
 `tests/simulation/cluster` runs longer and harder; these few are about replication alone.
 """
@@ -11,11 +11,11 @@ from tests.simulation.three_brokers.runs import run_three_brokers
 
 SEED_COUNT = 5
 SEEDS_MAX = 25
-"""What a run comes upon is chance: as many are done as it takes, up to so many."""
+"""Maximum number of runs; each reaches random states, and runs stop when all are reached."""
 
 
 @pytest.mark.invariant("I2", "I35")
-def test_nothing_acknowledged_is_lost_or_there_twice() -> None:
+def test_no_acknowledged_record_is_lost_or_duplicated() -> None:
     counts: Counter[str] = Counter()
     for seed in range(SEEDS_MAX):
         counts += run_three_brokers(seed)
