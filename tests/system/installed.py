@@ -1,7 +1,7 @@
-"""The built wheel in a virtual environment of its own, and a user's project that shares our names.
+"""The built wheel in a virtual environment of its own, beside a user's project with our names.
 
-The environment holds the wheel alone. What the wheel depends on is found in the environment that
-runs the tests, behind it on the path. With `TIDELOG_TEST_PYTHON`, the environment is of that
+The environment holds the wheel alone. The wheel's dependencies come from the environment that
+runs the tests, later on the path. With `TIDELOG_TEST_PYTHON`, the environment is of that
 interpreter and has the dependencies installed.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.paths import ROOT
 
 USERS_OWN = ("client.py", "wire.py", "broker/__init__.py", "logstore/__init__.py", "isr.py")
-"""Modules of the user's project, each of which has the name of one of our rooms."""
+"""Modules of the user's project, each with the name of one of our rooms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Installation:
     wheel: Path
 
     def run(self, *arguments: str, **variables: str) -> str:
-        """Run Python in the user's project; return what it printed."""
+        """Run Python in the user's project; return its output."""
         done = subprocess.run(
             [str(self.python), *arguments],
             cwd=self.project,

@@ -238,7 +238,7 @@ class DiskFaults:
             for listener in self._cluster_history.on_disk_damaged:
                 listener(machine.node_id)
         damage()
-        self._sometimes.reached("all files damaged while counted on")
+        self._sometimes.reached("all files damaged while in sync")
 
     def _when_expendable(self, machines: Sequence[Machine], damage: Callable[[], None]) -> None:
         """Stop nodes, and damage their disks when they are in no ISR and not eligible any more."""

@@ -49,7 +49,7 @@ PROBES: Final = {
     "stale files": "log files of a node outside the ISR became stale",
     "all files damaged on 1 of nodes": "all files of a node were damaged",
     "all files damaged on 2 of nodes": "all files of two nodes of five were damaged at once",
-    "all files damaged while counted on": "all files of nodes in the ISR were damaged",
+    "all files damaged while in sync": "all files of nodes in the ISR were damaged",
     "join: stall joiner": "the disk of a replica stalled when its leader asked for it to join",
     "join: crash joiner": "a replica crashed when its leader asked for it to join",
     "join: pause joiner": "a replica was paused when its leader asked for it to join",

@@ -324,7 +324,7 @@ RIGHT: dict[str, list[Story]] = {
         LEADER_ACKS_DONE,
         ended(message(b"0")),
     ],
-    "deleted while somebody goes back": [
+    "deleted during a seek": [
         disturbed("jobs", 99),
         *DELETED,
         LEADER_ACKS_DONE,

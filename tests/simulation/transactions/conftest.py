@@ -1,4 +1,4 @@
-"""As in the tests of the broker: a defect that nothing expects fails the test."""
+"""Fixtures as in the tests of the broker: an unexpected defect fails the test."""
 
 from tests.broker.conftest import defects, no_defect_is_overlooked
 

@@ -1,6 +1,6 @@
-"""What tests stage and commit over a plain connection, in few words."""
+"""Short helpers to stage and commit over a plain connection."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from tests.broker.broker_requests import batch_of, submit
@@ -35,7 +35,7 @@ async def begin(
 
 
 def replica(broker: Broker, topic: str = "orders", number: int = 0) -> Partition:
-    """Return the log of a partition, or of what is beside it (`staged@orders`)."""
+    """Return the log of a partition, also of an internal topic beside it (`staged@orders`)."""
     assert broker._cluster is not None
     assert broker._partitions is not None
     topics = broker._cluster.metadata.state.catalog.topics
@@ -53,7 +53,7 @@ async def stage(
     producer_id: int = 1,
     sequence: int = 0,
 ) -> StagedPiece:
-    """Stage one transaction and return where it is."""
+    """Stage one transaction and return its place."""
     batch = batch_of(*values, producer_id=producer_id, sequence=sequence)
     request = StageRequest(number, 10_000, [PartitionBatch(*staging.key, len(batch))])
     reply = await submit(client, api.STAGE, request, batch).reply()

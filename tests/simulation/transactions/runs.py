@@ -1,7 +1,6 @@
-"""Random runs of transactions: brokers die, pause, lose power and each other meanwhile.
+"""Random runs of transactions while brokers crash, pause, lose power and connections.
 
-What writers do, and what is to be there in the end, is told in
-`tests.simulation.broker.transactions`.
+`tests.simulation.broker.transactions` defines the writers, and the expected contents at the end.
 """
 
 from collections import Counter
@@ -22,12 +21,12 @@ from tidelog.wire.errors import TopicExistsError
 ATTACKS = 8
 STAGED_TOPIC = f"staged@{TOPIC}"
 _BATCHES_AFTER = 2
-"""Each writer commits so many when all is well again."""
+"""Batches that each writer commits after the faults."""
 _COUNTED = {"replica_truncated", "staged_part_waits", "staged_records_lost"}
 
 
 def run_transactions(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
-    """Do one run; return what happened in it, and how many transactions were committed."""
+    """Execute one run; return counts of its events and of committed transactions."""
     counts: Counter[str] = Counter()
 
     def observe(node: str, event: str, fields: Mapping[str, object]) -> None:
@@ -81,7 +80,7 @@ async def _stage_and_suffer(
     attack_count: int,
 ) -> None:
     async def write(client: Client) -> None:
-        with suppress(TopicExistsError):  # The first answer may be lost.
+        with suppress(TopicExistsError):  # The first reply may be lost.
             await make_topic(client, PARTITION_COUNT)
         async with trio.open_nursery() as nursery:
             for writer in writers:
@@ -103,7 +102,7 @@ async def _stage_and_suffer(
 
 
 def _staged_count(brokers: ThreeBrokers) -> int:
-    """Return how many records staging logs hold at their leaders; -1 if nobody leads one."""
+    """Return the number of records in staging logs at their leaders; -1 if one has no leader."""
     count = 0
     for number in range(PARTITION_COUNT):
         leader = brokers.leader(STAGED_TOPIC, number)

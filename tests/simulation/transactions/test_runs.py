@@ -1,4 +1,4 @@
-"""Random runs of transactions; `make swarm KIND=transactions` does many more."""
+"""Random runs of transactions; `make swarm KIND=transactions` runs many more."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from tests.simulation.transactions.runs import run_transactions
 SEED_COUNT = 2
 
 
-def test_each_committed_transaction_is_there_once_and_whole_and_nothing_else_is() -> None:
+def test_each_committed_transaction_is_complete_and_exists_once() -> None:
     counts: Counter[str] = Counter()
     for seed in range(SEED_COUNT):
         counts += run_transactions(seed)

@@ -1,4 +1,4 @@
-"""Histories of real processes: `make history SECONDS=60`, or the check of one that was kept."""
+"""Histories of real processes: `make history SECONDS=60`, or the check of a kept history."""
 
 import argparse
 import sys
@@ -20,11 +20,11 @@ from tests.system.integration.processes import TIDELOG
 def main() -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.system.histories", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long things go wrong")
-    parser.add_argument("--seed", default="1", help="of the faults")
-    parser.add_argument("--mutation", metavar="NAME", help="a broker with this mutation")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="where to write the history")
-    parser.add_argument("--check", type=Path, metavar="FILE", help="only check this one")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds with faults")
+    parser.add_argument("--seed", default="1", help="seed of the faults")
+    parser.add_argument("--mutation", metavar="NAME", help="run a broker with this mutation")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="file for the history")
+    parser.add_argument("--check", type=Path, metavar="FILE", help="only check this history")
     arguments = parser.parse_args()
     if arguments.check is not None:
         return _check(arguments.check)

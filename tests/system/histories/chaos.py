@@ -1,8 +1,8 @@
-"""A real broker that has a hard time, and real clients whose history is taken down.
+"""Chaos test of a real broker, with real clients whose history is recorded.
 
-The broker is killed, stopped and continued; the connections to it are slow, stand still in one
-direction, are cut and reset. In the end all is well again, everybody must get something done, and
-a last reader reads everything.
+The broker is killed, stopped and continued. The connections to it are delayed, stalled in one
+direction, closed and reset. At the end all faults are healed, every client must complete an
+operation, and a last reader reads everything.
 """
 
 import signal
@@ -28,18 +28,19 @@ _TOPIC = "chaos"
 _PARTITION_COUNT = 3
 _TOPIC_SETTINGS = {"segment_bytes": "64KiB", "index_interval_bytes": "1KiB"}
 _DELIVERY_TIMEOUTS_S = (0.2, 120.0, 120.0)
-"""Of the writers. The first gives up soon, and then does not know what became of its records."""
+"""Delivery timeouts of the writers, in seconds. The first one expires soon, with unknown
+outcomes."""
 _GAP_MEAN_S = 0.4
 _FAULT_S = (0.1, 1.0)
 _RESTART_S = 0.3
 _REQUEST_TIMEOUT_S = 3.0
 _RECONNECT_S = 0.05
 _PAUSE_S = 0.005
-"""Between two sends of a writer, so that a long history does not become a large one."""
+"""Seconds between two sends of a writer, so that a long history does not become a large one."""
 
 
 class Fault(Enum):
-    """What is done to the broker and to the connections to it."""
+    """Faults of the broker and of the connections to it."""
 
     KILL = "kill"
     STOP = "stop"
@@ -52,21 +53,21 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """How long a history is, and what makes it hard."""
+    """Duration and faults of a history."""
 
     seconds: float
     random: Random
     program: Sequence[str]
     counts: Counter[Fault] = field(default_factory=Counter[Fault])
-    """How often each fault has happened."""
+    """Number of times that each fault has happened."""
 
 
 @final
 class MortalBroker:
-    """A broker process that is started again whenever it is killed."""
+    """A broker process that restarts after each kill."""
 
     def __init__(self, directory: Path, proxy: FaultProxy, fault_plan: FaultPlan) -> None:
-        """Keep data and settings in `directory`; be reached through `proxy`."""
+        """Keep data and settings in `directory`; accept clients through `proxy`."""
         self._directory = directory
         self._proxy = proxy
         self._fault_plan = fault_plan
@@ -99,10 +100,10 @@ class MortalBroker:
 
 
 async def live_through(fault_plan: FaultPlan, directory: Path, recorder: Recorder) -> None:
-    """Take down the history of clients while the broker in `directory` has a hard time.
+    """Record the history of clients while the broker in `directory` has faults.
 
     Raises:
-        trio.TooSlowError: When all was well again, somebody got nothing done.
+        trio.TooSlowError: A client completed nothing after the faults.
     """
     proxy = FaultProxy()
     broker = MortalBroker(directory, proxy, fault_plan)
@@ -143,7 +144,7 @@ async def live_through(fault_plan: FaultPlan, directory: Path, recorder: Recorde
 async def _client(
     proxy: FaultProxy, patience_s: float = _REQUEST_TIMEOUT_S
 ) -> AsyncGenerator[tidelog.Client, None]:
-    """Connect, again and again while that fails: a first connection is tried only once."""
+    """Connect, and retry: the client tries a first connection only once."""
     async with AsyncExitStack() as stack:
         client: tidelog.Client | None = None
         while client is None:
@@ -170,7 +171,7 @@ async def _follow(proxy: FaultProxy, reader: RecordedReader) -> None:
 
 
 async def _inject_faults(fault_plan: FaultPlan, proxy: FaultProxy, broker: MortalBroker) -> None:
-    """Do one harm after the other, for ever; each is made good before the next."""
+    """Inject one fault after the other, without end; each is healed before the next."""
     random = fault_plan.random
     while True:
         await trio.sleep(random.expovariate(1 / _GAP_MEAN_S))

@@ -1,4 +1,4 @@
-"""Writers and readers that use the client library, and have all of it taken down."""
+"""Writers and readers on the client library, with a recorded history."""
 
 from random import Random
 from typing import final
@@ -25,7 +25,7 @@ class RecordedWriter:
     def __init__(
         self, name: str, topic: str, recorder: Recorder, *, random: Random, partition_count: int
     ) -> None:
-        """Write as `name`, which no other writer of the history may have."""
+        """Write as `name`, which must be unique in the history."""
         self.should_stop = False
         self.max_value_bytes = 2000
         self.acknowledged = trio.Event()
@@ -38,7 +38,7 @@ class RecordedWriter:
         self._count = 0
 
     async def run(self, producer: Producer, *, pause_s: float = 0.0) -> None:
-        """Write until told to stop; a send that is cancelled has no end."""
+        """Write until told to stop; a cancelled send has no end in the history."""
         while not self.should_stop:
             await self.write(producer)
             await trio.sleep(self._random.uniform(0, 2 * pause_s))
@@ -54,7 +54,7 @@ class RecordedWriter:
                 self._topic, [value.encode() for value in values], partition=partition
             )
         except TidelogError as error:
-            # Of several records, some may have been acknowledged all the same.
+            # Of several records, some may have been acknowledged in spite of the error.
             outcome = outcome_of(error) if len(values) == 1 else Outcome.UNKNOWN
             self._recorder.end(number, self.name, outcome, steps=steps)
             await trio.sleep(_BACKOFF_S)
@@ -89,7 +89,7 @@ class RecordedReader:
         self._seeks = True
 
     async def follow(self, client: Client) -> None:
-        """Read for ever; begin again from the start after an error."""
+        """Read without end; begin again from the start after an error."""
         while True:
             try:
                 async with client.consumer(self._topic, auto_offset_reset="earliest") as consumer:
@@ -98,10 +98,10 @@ class RecordedReader:
                 await trio.sleep(_BACKOFF_S)
 
     async def read_to_end(self, client: Client) -> int:
-        """Read what is there now; return how many records that are.
+        """Read up to the current ends; return the number of records.
 
         Raises:
-            TidelogError: Something cannot be read.
+            TidelogError: A record is unreadable.
         """
         async with client.consumer(self._topic, auto_offset_reset="earliest") as consumer:
             return await self._read(consumer, until_end=True)

@@ -1,6 +1,6 @@
-"""What a history of real clients must not show.
+"""Examination of a history of real clients.
 
-Pure. The fifteen kinds of error of `HistoryChecker`, and phantoms.
+Pure. It finds the fifteen anomalies of `HistoryChecker`, and phantoms.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _SHOWN_CHARACTERS = 200
 
 
 def examine(operations: Sequence[Operation]) -> tuple[list[str], int]:
-    """Return what idempotent producers may not see, and how many acknowledged records are lost."""
+    """Return the anomalies of idempotent producers, and the number of lost acknowledged records."""
     found = unexpected(HistoryChecker(operations).check(), uses_subscribe=False)
     problems = [
         f"{kind.name}: {case[:_SHOWN_CHARACTERS]}"
@@ -32,12 +32,12 @@ def examine(operations: Sequence[Operation]) -> tuple[list[str], int]:
 
 
 def phantoms(operations: Sequence[Operation]) -> list[str]:
-    """Return what was read and never sent there: the one error that needs no second witness."""
+    """Return values read but never sent to their place: the anomaly that needs no second reader."""
     sent: set[tuple[Key, Value]] = set()
     for operation in operations:
         sent |= {(step.key, step.value) for step in operation.steps if isinstance(step, Send)}
     return [
-        f"{operation.process} read {value} at {key} {offset}, which nobody sent there"
+        f"{operation.process} read {value} at {key} {offset}, which was never sent there"
         for operation in operations
         for step in operation.steps
         if isinstance(step, Poll)

@@ -1,8 +1,8 @@
-"""A TCP proxy between clients and a broker, which can be as bad as a network.
+"""TCP proxy between clients and a broker, with network faults.
 
-Each direction can be slow, or stand still while its connections stay open: then bytes are held
-back, as if every packet was lost and sent again in vain. Connections can be closed in order or
-reset. What one side does, an end or a reset, is passed on to the other.
+Each direction can be delayed, or stalled while its connections stay open: then bytes are held
+back, as if every packet and its retransmissions were lost. Connections can be closed or reset.
+An end or a reset of one side is passed on to the other.
 """
 
 import socket
@@ -15,12 +15,12 @@ import trio
 _CHUNK_BYTES = 65536
 _CHUNKS_MAX = 64
 _RESET = struct.pack("ii", 1, 0)
-"""With a linger time of zero, closing sends RST."""
+"""Linger time of zero, with which a close sends RST."""
 
 
 @dataclass(slots=True)
 class Direction:
-    """What happens to bytes that go one way."""
+    """State of one direction."""
 
     delay_s: float = 0.0
     is_stalled: bool = False
@@ -31,17 +31,17 @@ class Direction:
         self.is_stalled, self.went_on = True, trio.Event()
 
     def go_on(self) -> None:
-        """Let bytes pass at once, those that were held back too."""
+        """Pass bytes at once, including those that were held back."""
         self.delay_s, self.is_stalled = 0.0, False
         self.went_on.set()
 
 
 @final
 class FaultProxy:
-    """Listens on a port of its own, and passes on to one that may change."""
+    """Listens on a port of its own, and forwards to a target that may change."""
 
     def __init__(self) -> None:
-        """Have no target yet; connections are refused until there is one."""
+        """Start without a target; connections are refused until there is one."""
         self.port = 0
         self.target_port: int | None = None
         self.to_broker = Direction()
@@ -50,23 +50,23 @@ class FaultProxy:
 
     @property
     def address(self) -> str:
-        """Where clients connect to."""
+        """Address for clients."""
         return f"127.0.0.1:{self.port}"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Pass bytes on until cancelled."""
+        """Forward bytes until cancelled."""
         (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
         self.port = listener.socket.getsockname()[1]
         task_status.started()
         await trio.serve_listeners(self._handle, [listener])
 
     def heal(self) -> None:
-        """Be a good network; connections go on."""
+        """Remove all faults; connections resume."""
         self.to_broker.go_on()
         self.to_client.go_on()
 
     def end_connections(self, *, with_reset: bool) -> int:
-        """End all connections in both directions; return how many there were."""
+        """End all connections in both directions; return their number."""
         pairs = list(self._pairs)
         for pair in pairs:
             for stream in pair:

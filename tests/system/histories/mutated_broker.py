@@ -1,4 +1,4 @@
-"""`tidelog serve` with one of the simulator's mutations: does a history show it?
+"""`tidelog serve` with one of the simulator's mutations, as a control of the histories.
 
 python -m tests.system.histories.mutated_broker NAME serve ...
 """
@@ -10,10 +10,10 @@ from tidelog.cli.main import main
 
 
 def mutated_program(name: str) -> list[str]:
-    """Return the command for a broker with this bug.
+    """Return the command for a broker with this mutation.
 
     Raises:
-        KeyError: There is no such bug.
+        KeyError: There is no such mutation.
     """
     return [sys.executable, "-m", "tests.system.histories.mutated_broker", find_mutation(name).name]
 

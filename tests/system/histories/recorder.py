@@ -1,7 +1,7 @@
-"""What clients do and are told, as it happens: a history that can be written to a file and read.
+"""Recorder of a history: operations of clients and their outcomes, in memory and in a file.
 
-Pure. An operation has two events, its beginning and its end. One without an end is one whose
-outcome nobody knows, whatever became of the client. A file has one event in each line, as JSON.
+Pure. An operation has two events, its beginning and its end. The outcome of an operation without an
+end is unknown. A file has one event in each line, as JSON.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,10 +17,10 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """The beginning or the end of an operation."""
 
     number: int
-    """Of the operation; its beginning and its end have the same."""
+    """Number of the operation; the same for its beginning and its end."""
     process: str
     at: float
-    """Seconds on a clock that does not jump."""
+    """Seconds of a monotonic clock."""
     outcome: Outcome | None = None
     """`None` at the beginning."""
     steps: list[Send | Poll] = []
@@ -33,29 +33,29 @@ _DECODER = msgspec.json.Decoder(Event)
 
 @final
 class Recorder:
-    """Takes down what several clients do, in one order."""
+    """Records the operations of several clients, in one order."""
 
     def __init__(
         self, now: Callable[[], float], write: Callable[[bytes], object] | None = None
     ) -> None:
-        """Hand every line to `write` too, before anything else happens."""
+        """Pass every line to `write` too, before anything else happens."""
         self.events: list[Event] = []
         self._now = now
         self._write = write
         self._count = 0
 
     def begin(self, process: str, steps: Sequence[Send | Poll] = (), *, seeks: bool = False) -> int:
-        """Take down that an operation begins; return its number."""
+        """Record the beginning of an operation; return its number."""
         self._count += 1
         self._add(Event(self._count, process, self._now(), None, list(steps), seeks))
         return self._count
 
     def end(self, number: int, process: str, outcome: Outcome, *, steps: list[Send | Poll]) -> None:
-        """Take down how it ended."""
+        """Record the end of an operation."""
         self._add(Event(number, process, self._now(), outcome, steps))
 
     def forget_after(self, count: int) -> None:
-        """Keep the first `count` events: the others came when the power was off already."""
+        """Keep the first `count` events: the others came after the power cut."""
         del self.events[count:]
 
     def _add(self, event: Event) -> None:
@@ -65,7 +65,7 @@ class Recorder:
 
 
 def load_events(path: Path) -> list[Event]:
-    """Return the events of a file, without a last line that is not whole."""
+    """Return the events of a file, without an incomplete last line."""
     *lines, _ = path.read_bytes().split(b"\n")
     return [_DECODER.decode(line) for line in lines]
 
@@ -92,7 +92,7 @@ def operations_of(events: Iterable[Event]) -> list[Operation]:
 
 
 def acknowledged_count(operations: Iterable[Operation]) -> int:
-    """Return how many values are known to have been acknowledged."""
+    """Return the number of values that are known to be acknowledged."""
     return sum(
         len([step for step in operation.steps if isinstance(step, Send)])
         for operation in operations

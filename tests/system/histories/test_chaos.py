@@ -1,4 +1,4 @@
-"""Real clients and a real broker in trouble: the history shows nothing wrong, unless it is."""
+"""Tests of histories of real clients and a real broker under faults."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ LIVES_MAX = 6
 
 
 async def a_history(directory: Path, program: Sequence[str]) -> tuple[list[Operation], FaultPlan]:
-    """Return what is read from the file that is written while a broker has a hard time."""
+    """Return the history that is read back from the file of a broker under faults."""
     fault_plan = FaultPlan(SECONDS, Random(SEED), program)
     file = directory / "history.jsonl"
     with file.open("wb", buffering=0) as stream:
@@ -27,7 +27,7 @@ async def a_history(directory: Path, program: Sequence[str]) -> tuple[list[Opera
     return operations_of(load_events(file)), fault_plan
 
 
-async def test_a_broker_in_trouble_loses_duplicates_and_reorders_nothing(tmp_path: Path) -> None:
+async def test_a_broker_under_faults_loses_repeats_and_reorders_no_record(tmp_path: Path) -> None:
     operations, fault_plan = await a_history(tmp_path, TIDELOG)
 
     assert examine(operations) == ([], 0)
@@ -35,9 +35,9 @@ async def test_a_broker_in_trouble_loses_duplicates_and_reorders_nothing(tmp_pat
     assert fault_plan.counts[Fault.KILL] + fault_plan.counts[Fault.RESET] > 0
 
 
-async def test_a_broker_that_forgets_what_it_has_is_found_out(tmp_path: Path) -> None:
+async def test_a_broker_without_deduplication_is_found(tmp_path: Path) -> None:
     found: set[str] = set()
-    # A batch is sent again only if its answer was on its way when the connection was lost.
+    # A batch is sent again only if its reply was in flight when the connection was lost.
     for number in range(LIVES_MAX):
         directory = tmp_path / str(number)
         directory.mkdir()

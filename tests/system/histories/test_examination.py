@@ -1,4 +1,4 @@
-"""An examination finds what the checker of histories finds, and phantoms."""
+"""Tests of the examination: it finds anomalies, and phantoms."""
 
 from tests.simulation.checkers.history import Operation, Outcome, Poll, Send
 from tests.system.histories.examination import examine, phantoms
@@ -8,13 +8,13 @@ TOLD = Send("t/0", "a", 5)
 READ = Poll({"t/0": [(5, "a")]})
 
 
-def test_what_nobody_sent_there_is_a_phantom() -> None:
+def test_a_value_that_was_never_sent_there_is_a_phantom() -> None:
     sent = Operation("writer", Outcome.UNKNOWN, [SENT])
     elsewhere = Operation("reader", Outcome.OK, [Poll({"t/1": [(0, "a")]})])
     here = Operation("reader", Outcome.OK, [READ])
 
     assert phantoms([sent, here]) == []
-    assert phantoms([sent, elsewhere]) == ["reader read a at t/1 0, which nobody sent there"]
+    assert phantoms([sent, elsewhere]) == ["reader read a at t/1 0, which was never sent there"]
 
 
 def test_a_good_history_has_no_problems_and_one_without_reads_has_lost_all() -> None:

@@ -1,4 +1,4 @@
-"""The proxy passes on what it should, and is as bad as it is told to be."""
+"""Tests of the proxy: it forwards bytes, and injects faults."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -9,12 +9,12 @@ import trio
 from tests.system.histories.fault_proxy import FaultProxy
 
 STALL_S = 0.1
-"""Long for bytes on one machine."""
+"""Seconds; a long time for bytes on one machine."""
 
 
 @asynccontextmanager
 async def an_echo(proxy: FaultProxy) -> AsyncGenerator[trio.SocketStream, None]:
-    """Hand out a connection through the proxy to a server that sends everything back."""
+    """Yield a connection through the proxy to an echo server."""
 
     async def echo(stream: trio.SocketStream) -> None:
         try:
@@ -68,7 +68,7 @@ async def test_a_stall_of_one_direction_holds_bytes_back_and_loses_none(way: str
         assert await receive(stream, 9) == b"held back"
 
 
-async def test_a_delay_delays() -> None:
+async def test_a_delay_is_injected() -> None:
     proxy = FaultProxy()
     async with an_echo(proxy) as stream:
         proxy.to_broker.delay_s = proxy.to_client.delay_s = 0.1
@@ -79,7 +79,7 @@ async def test_a_delay_delays() -> None:
         assert trio.current_time() - began_at >= 0.2
 
 
-async def test_a_reset_is_seen_as_one() -> None:
+async def test_a_reset_arrives_as_a_reset() -> None:
     proxy = FaultProxy()
     async with an_echo(proxy) as stream:
         await stream.send_all(b"x")
@@ -90,7 +90,7 @@ async def test_a_reset_is_seen_as_one() -> None:
             await stream.receive_some()
 
 
-async def test_a_cut_is_an_end_in_order() -> None:
+async def test_a_cut_arrives_as_an_end_of_stream() -> None:
     proxy = FaultProxy()
     async with an_echo(proxy) as stream:
         await stream.send_all(b"x")
@@ -100,7 +100,7 @@ async def test_a_cut_is_an_end_in_order() -> None:
         assert await stream.receive_some() == b""
 
 
-async def test_where_nobody_listens_connections_are_reset() -> None:
+async def test_without_a_listening_target_connections_are_reset() -> None:
     proxy = FaultProxy()
     async with an_echo(proxy):
         proxy.target_port = 1

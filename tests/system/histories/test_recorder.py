@@ -1,4 +1,4 @@
-"""A history that is taken down can be read again, and an operation without an end is unknown."""
+"""Tests of recorded histories: they are read back, and an operation without end is unknown."""
 
 from itertools import count
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_an_operation_without_an_end_is_unknown() -> None:
     assert (operation.outcome, operation.steps) == (Outcome.UNKNOWN, [SENT])
 
 
-def test_what_was_told_after_a_power_cut_was_not_told() -> None:
+def test_events_after_a_power_cut_do_not_count() -> None:
     recorder = a_recorder([])
     send = recorder.begin("writer", [SENT])
     moment = len(recorder.events)
@@ -57,7 +57,7 @@ def test_what_was_told_after_a_power_cut_was_not_told() -> None:
     assert acknowledged_count([operation]) == 0
 
 
-def test_a_file_gives_the_same_events_up_to_its_last_whole_line(tmp_path: Path) -> None:
+def test_a_file_has_the_same_events_up_to_its_last_complete_line(tmp_path: Path) -> None:
     lines: list[bytes] = []
     recorder = a_recorder(lines)
     send = recorder.begin("writer", [SENT])

@@ -1,4 +1,4 @@
-"""A broker that tests of commands share, and a topic of its own for each of them."""
+"""Fixtures for tests of commands: a shared broker, and a topic for each test."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def broker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a broker for all tests that only talk to it."""
+    """Run a broker for all tests that only send requests to it."""
     data_dir = tmp_path_factory.mktemp("shared")
     command = [*TIDELOG, "serve", "--log-format", "json", "--data-dir", str(data_dir)]
     with subprocess.Popen(

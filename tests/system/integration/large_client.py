@@ -1,4 +1,4 @@
-"""A process that sends or receives one large message, and says by how much it grew for that.
+"""Process that sends or receives one large message, and prints the growth of its memory.
 
 python -m tests.system.integration.large_client send|chunks|worker|join MIB ADDRESS
 """
@@ -15,12 +15,12 @@ MiB = 1024 * 1024
 
 
 def grown_to() -> float:
-    """Return the most memory that this process ever had, in MiB."""
+    """Return the peak memory of this process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 async def pieces(count: int) -> AsyncIterator[bytes]:
-    """Yield so many MiB."""
+    """Yield `count` MiB."""
     piece = bytes(range(256)) * 4096
     for _ in range(count):
         await trio.lowlevel.checkpoint()
@@ -46,7 +46,7 @@ async def work(queue: tidelog.Queue) -> int:
 
 
 async def do(what: str, mib: int, address: str) -> float:
-    """Do it, and return by how many MiB this process grew."""
+    """Execute the operation, and return the growth of this process's memory in MiB."""
     async with tidelog.connect(address) as client:
         queue = client.queue("large")
         before = grown_to()

@@ -12,7 +12,7 @@ from tests.system.integration.processes import BrokerProcess, serving
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
+    """Return ports without listeners."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -24,7 +24,7 @@ def free_ports(count: int) -> list[int]:
 
 @final
 class Nodes:
-    """Three brokers of one cluster, which can be killed, stopped and started again."""
+    """Three brokers of one cluster, which can be killed, stopped and restarted."""
 
     ids = (1, 2, 3)
 
@@ -37,15 +37,15 @@ class Nodes:
 
     @property
     def addresses(self) -> str:
-        """Where all of them are."""
+        """Addresses of all brokers."""
         return ",".join(map(self.address, self.ids))
 
     def address(self, node_id: int) -> str:
-        """Return where one of them is."""
+        """Return the address of a broker."""
         return f"127.0.0.1:{self._ports[node_id - 1]}"
 
     async def start(self, *node_ids: int) -> None:
-        """Start these, and wait until they are there."""
+        """Start these brokers, and wait until they serve."""
         async with trio.open_nursery() as starting:
             for node_id in node_ids:
                 starting.start_soon(self._nursery.start, self._run, node_id)
@@ -64,11 +64,11 @@ class Nodes:
                 await trio.sleep_forever()
 
     def kill(self, node_id: int) -> None:
-        """End a broker with SIGKILL."""
+        """Kill a broker with SIGKILL."""
         self._running[node_id][0].cancel()
 
     async def kill_and_wait(self, node_id: int) -> None:
-        """End a broker with SIGKILL, and return when it is dead."""
+        """Kill a broker with SIGKILL, and return when it is dead."""
         self.kill(node_id)
         await self.process(node_id).process.wait()
 
@@ -77,9 +77,9 @@ class Nodes:
         return self._running[node_id][1]
 
     def stop(self, node_id: int) -> None:
-        """Let a broker do nothing (SIGSTOP)."""
+        """Pause a broker (SIGSTOP)."""
         self._running[node_id][1].signal(signal.SIGSTOP)
 
     def go_on(self, node_id: int) -> None:
-        """Let a broker that was stopped go on."""
+        """Resume a paused broker."""
         self._running[node_id][1].signal(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""Real processes for tests: brokers with a log that can be waited on, and commands."""
+"""Real processes for tests: brokers whose log can be awaited, and commands."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.paths import ROOT
 
 TIDELOG = [sys.executable, "-m", "tidelog"]
 DEADLINE_S = 250.0
-"""Limit on a hang. It is below the global limit of a test, so that child processes are killed."""
+"""Maximum seconds of a hang, below a test's global limit, so that child processes are killed."""
 
 Event = dict[str, Any]
 
@@ -34,7 +34,7 @@ class BrokerProcess:
         self.process = process
         self.events: list[Event] = []
         self.other_lines: list[str] = []
-        """What it said outside of its log, such as an error at the start."""
+        """Its output outside of the log, such as an error at the start."""
         self._changed = trio.Event()
         self.has_ended = False
 
@@ -53,7 +53,7 @@ class BrokerProcess:
         return [event["event"] for event in self.events]
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until the log makes a condition true."""
+        """Wait until the log fulfils a condition."""
         while not condition():
             assert not self.has_ended, f"the broker ended: {self.other_lines} {self.events}"
             await self._changed.wait()
@@ -107,8 +107,8 @@ async def serving(
 ) -> AsyncGenerator[BrokerProcess, None]:
     """Run a broker until the block ends, or `deadline_s` is over; then kill it.
 
-    `limits` are those of the shell's `ulimit`, for what the process may use. `program` may be one
-    that breaks a promise, to see whether that is found.
+    `limits` are resource limits of the shell's `ulimit`. `program` may be a broker with a mutation,
+    as a control.
     """
     with trio.fail_after(deadline_s):
         command = [*program, "serve", "--log-format", "json", "--data-dir", str(data_dir)]
@@ -151,7 +151,7 @@ async def run_tidelog(
 
 
 def only_line(result: "subprocess.CompletedProcess[bytes]") -> str:
-    """Return the one line that a command said on standard error."""
+    """Return the one line that a command wrote to standard error."""
     lines = result.stderr.decode().splitlines()
     assert len(lines) == 1, f"one line was expected, not {lines}"
     return lines[0]

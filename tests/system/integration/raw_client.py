@@ -1,4 +1,4 @@
-"""A client that does not behave: it asks for a lot and reads nothing of it."""
+"""Misbehaving client: it fetches many records and does not read the replies."""
 
 import socket
 from types import TracebackType
@@ -41,7 +41,7 @@ class StalledReader:
         self._socket.close()
 
     def ask_for_everything(self, topic: str, *, times: int = 1) -> None:
-        """Ask for all records of partition 0; return when the first bytes of it are here."""
+        """Request all records of partition 0; return when the first bytes have arrived."""
         metadata = self._ask(api.METADATA, MetadataRequest([topic]))
         wanted = PartitionFetch(metadata.topics[0].topic_id, 0, 0, 64 * MiB)
         for _ in range(times):

@@ -1,4 +1,4 @@
-"""Topics come and go, for the benchmark beside other systems, by a process that stays."""
+"""Tests of the process that creates and deletes topics for the benchmark of other systems."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ def errands() -> Iterator[Errands]:
     found.close()
 
 
-def test_topics_come_and_go_by_one_process_and_another_one_after_a_failure(
+def test_one_process_creates_and_deletes_topics_and_is_replaced_after_a_failure(
     broker_address: str, topic: str, errands: Errands
 ) -> None:
     def run(role: str, name: str) -> None:

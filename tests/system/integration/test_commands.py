@@ -1,4 +1,4 @@
-"""The commands as people use them: pipes, exit statuses, and what is said where."""
+"""Tests of the commands as users run them: pipes, exit statuses, output and errors."""
 
 import json
 import signal
@@ -25,7 +25,7 @@ async def run_at(broker_address: str, *arguments: str, stdin: bytes = b"") -> Re
 
 
 async def run_well(broker_address: str, *arguments: str, stdin: bytes = b"") -> str:
-    """Run a command that must succeed in silence; return what it prints."""
+    """Run a command that must succeed without errors; return its output."""
     result = await run_at(broker_address, *arguments, stdin=stdin)
     assert (result.returncode, result.stderr) == (0, b""), result.stderr.decode()
     return result.stdout.decode()
@@ -33,7 +33,7 @@ async def run_well(broker_address: str, *arguments: str, stdin: bytes = b"") -> 
 
 @asynccontextmanager
 async def running(broker_address: str, *arguments: str) -> AsyncGenerator[trio.Process, None]:
-    """Run a command whose output is read, until the block ends, at the latest."""
+    """Run a command and read its output, at most until the block ends."""
     with trio.fail_after(DEADLINE_S):
         process = await trio.lowlevel.open_process(
             [*TIDELOG, *arguments],
@@ -61,7 +61,7 @@ async def read_lines(stream: trio.abc.ReceiveStream | None, count: int) -> list[
     return content.splitlines()
 
 
-async def test_a_topic_from_its_creation_to_its_end(broker_address: str, topic: str) -> None:
+async def test_a_topic_from_its_creation_to_its_deletion(broker_address: str, topic: str) -> None:
     created = await run_well(
         broker_address, "topic", "create", topic, "--partitions", "3", "--config", "retention_ms=1d"
     )
@@ -81,7 +81,7 @@ async def test_a_topic_from_its_creation_to_its_end(broker_address: str, topic: 
     assert topic not in [each["name"] for each in json.loads(remaining)]
 
 
-async def test_a_queue_from_its_creation_to_its_end(broker_address: str, topic: str) -> None:
+async def test_a_queue_from_its_creation_to_its_deletion(broker_address: str, topic: str) -> None:
     await run_well(broker_address, "topic", "create", topic, "--partitions", "2")
     await run_well(broker_address, "produce", topic, "--partition", "1", stdin=b"a\nb\nc\n")
 
@@ -104,7 +104,7 @@ async def test_a_queue_from_its_creation_to_its_end(broker_address: str, topic: 
     assert await run_well(broker_address, "topic", "delete", topic, "--yes")
 
 
-async def test_lines_go_in_and_come_out(broker_address: str, topic: str) -> None:
+async def test_lines_are_produced_and_consumed(broker_address: str, topic: str) -> None:
     lines = b"".join(b"key-%d:value %d\n" % (n % 7, n) for n in range(10_000))
     await run_well(broker_address, "topic", "create", topic, "--partitions", "3")
 
@@ -117,7 +117,7 @@ async def test_lines_go_in_and_come_out(broker_address: str, topic: str) -> None
     assert sorted(printed.encode().splitlines()) == sorted(lines.splitlines())
 
 
-async def test_what_a_line_leaves_out_comes_out_as_it_went_in(
+async def test_a_missing_part_of_a_line_is_missing_again_when_consumed(
     broker_address: str, topic: str
 ) -> None:
     lines = b":no key\nno value:\nsecond:colon: stays\nr\xc3\xa4tsel:\xff\n:the last has no end"
@@ -131,7 +131,7 @@ async def test_what_a_line_leaves_out_comes_out_as_it_went_in(
     assert result.stdout == lines + b"\n"
 
 
-async def test_json_says_everything_about_a_record(broker_address: str, topic: str) -> None:
+async def test_json_has_every_field_of_a_record(broker_address: str, topic: str) -> None:
     await run_well(broker_address, "topic", "create", topic)
     await run_well(
         broker_address,
@@ -157,7 +157,7 @@ async def test_json_says_everything_about_a_record(broker_address: str, topic: s
     }
 
 
-async def test_a_part_of_a_partition_is_read(broker_address: str, topic: str) -> None:
+async def test_consume_reads_a_part_of_a_partition(broker_address: str, topic: str) -> None:
     await run_well(broker_address, "topic", "create", topic, "--partitions", "2")
     lines = b"".join(b"%d\n" % n for n in range(100))
     await run_well(broker_address, "produce", topic, "--partition", "1", stdin=lines)
@@ -186,7 +186,7 @@ async def test_records_are_deleted_up_to_an_offset(broker_address: str, topic: s
     assert only_line(too_old).startswith("error: ")
 
 
-async def test_new_records_are_printed_as_they_come_until_ctrl_c(
+async def test_new_records_are_printed_as_they_arrive_until_ctrl_c(
     broker_address: str, topic: str
 ) -> None:
     await run_well(broker_address, "topic", "create", topic)
@@ -207,7 +207,7 @@ async def test_new_records_are_printed_as_they_come_until_ctrl_c(
     assert bytes(said).strip() == b""
 
 
-async def test_ctrl_c_delivers_what_was_read_and_says_how_much(
+async def test_ctrl_c_delivers_the_lines_read_and_prints_their_number(
     broker_address: str, topic: str
 ) -> None:
     await run_well(broker_address, "topic", "create", topic)
@@ -227,9 +227,7 @@ async def test_ctrl_c_delivers_what_was_read_and_says_how_much(
     assert said == [b"interrupted; 2 of 2 records were acknowledged"]
 
 
-async def test_it_ends_quietly_when_nobody_reads_its_output_any_more(
-    broker_address: str, topic: str
-) -> None:
+async def test_a_closed_pipe_ends_a_command_quietly(broker_address: str, topic: str) -> None:
     await run_well(broker_address, "topic", "create", topic)
     await run_well(broker_address, "produce", topic, stdin=b"x" * 99 + b"\n" + b"y\n" * 200_000)
 
@@ -260,7 +258,9 @@ async def test_a_full_disk_behind_the_output_is_an_error(broker_address: str) ->
     assert only_line(result) == "error: No space left on device"
 
 
-async def test_a_failed_produce_says_how_much_arrived(broker_address: str, topic: str) -> None:
+async def test_a_failed_produce_prints_its_acknowledged_count(
+    broker_address: str, topic: str
+) -> None:
     await run_well(broker_address, "topic", "create", topic)
 
     result = await run_at(
@@ -279,7 +279,7 @@ async def test_a_failed_produce_says_how_much_arrived(broker_address: str, topic
     assert printed == "1\n2\n"
 
 
-async def test_wrong_use_has_a_status_of_its_own() -> None:
+async def test_wrong_usage_has_its_own_exit_status() -> None:
     result = await run_tidelog("topic", "create", "orders", "--partitions", "many")
 
     assert result.returncode == 2
@@ -297,7 +297,7 @@ async def test_a_missing_broker_is_diagnosed_in_one_line() -> None:
     )
 
 
-async def test_ctrl_c_sends_what_was_read_to_a_queue_and_says_how_much(
+async def test_ctrl_c_sends_the_lines_read_to_a_queue_and_prints_their_number(
     broker_address: str, topic: str
 ) -> None:
     await run_well(broker_address, "queue", "create", topic)
@@ -317,7 +317,7 @@ async def test_ctrl_c_sends_what_was_read_to_a_queue_and_says_how_much(
     assert said == [b"interrupted; 2 messages sent"]
 
 
-async def test_a_closed_output_is_no_place_for_a_traceback(broker_address: str) -> None:
+async def test_a_closed_output_causes_no_traceback(broker_address: str) -> None:
     with trio.fail_after(DEADLINE_S):
         result: Result = await trio.run_process(
             ["sh", "-c", 'exec "$@" >&-', "sh", *TIDELOG, "queue", "list"],

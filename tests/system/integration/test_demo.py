@@ -1,4 +1,4 @@
-"""The demonstration, as `make demo` runs it."""
+"""Tests of the demo, as `make demo` runs it."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from tests.system.integration.processes import DEADLINE_S, TIDELOG, environment,
 
 
 def left_behind(directory: Path) -> list[str]:
-    """Return what is in a directory, and who uses it."""
+    """Return the files in a directory, and the processes that use it."""
     return [*map(str, directory.iterdir()), *processes_with(str(directory))]
 
 
 def processes_with(argument: str) -> list[str]:
-    """Return the processes that have an argument in which this occurs."""
+    """Return the processes with an argument that contains this text."""
     found: list[str] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -31,7 +31,7 @@ def processes_with(argument: str) -> list[str]:
     return found
 
 
-async def test_it_shows_that_a_kill_loses_nothing_and_leaves_nothing_behind(
+async def test_the_demo_loses_no_record_after_a_kill_and_leaves_nothing_behind(
     tmp_path: Path,
 ) -> None:
     result = await run_tidelog("demo", "--no-spark", "--json", TMPDIR=str(tmp_path))
@@ -47,7 +47,7 @@ async def test_it_shows_that_a_kill_loses_nothing_and_leaves_nothing_behind(
     assert left_behind(tmp_path) == []
 
 
-async def test_it_tells_people_what_happens_and_what_it_proves() -> None:
+async def test_the_demo_explains_its_steps_and_its_result() -> None:
     result = await run_tidelog("demo", "--no-spark")
 
     said = result.stderr.decode()
@@ -59,7 +59,7 @@ async def test_it_tells_people_what_happens_and_what_it_proves() -> None:
     )
 
 
-async def test_ctrl_c_ends_it_quietly_and_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_ctrl_c_ends_the_demo_quietly_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with trio.fail_after(DEADLINE_S):
         process = await trio.lowlevel.open_process(
             [*TIDELOG, "demo", "--no-spark"],

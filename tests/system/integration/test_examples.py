@@ -1,4 +1,4 @@
-"""The examples run as they are, and say what they should."""
+"""Tests of the examples and their output."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from tests.system.integration.processes import DEADLINE_S, environment
 
 
 async def run_example(name: str, *arguments: str) -> str:
-    """Run an example that must succeed in silence; return what it prints."""
+    """Run an example that must succeed without errors; return its output."""
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     with trio.fail_after(DEADLINE_S):
         result: subprocess.CompletedProcess[bytes] = await trio.run_process(
@@ -48,13 +48,13 @@ async def test_a_program_runs_a_broker_of_its_own() -> None:
     assert said.endswith("0 b'started' {'source': b'example'}\n")
 
 
-async def test_an_afternoon_is_replayed_by_time() -> None:
+async def test_an_afternoon_is_replayed_by_timestamp() -> None:
     said = await run_example("replay_by_time.py")
 
     assert "278 flights from 17:00 to 22:00 UTC" in said
 
 
-async def test_at_least_once_leaves_nothing_out() -> None:
+async def test_at_least_once_skips_no_record() -> None:
     said = await run_example("at_least_once.py")
 
     found = re.search(r"(\d+) of (\d+) flights were processed, (\d+) of them", said)
@@ -65,7 +65,7 @@ async def test_at_least_once_leaves_nothing_out() -> None:
     assert 0 < twice_count < 5_000
 
 
-async def test_at_most_once_does_nothing_twice() -> None:
+async def test_at_most_once_processes_no_record_twice() -> None:
     said = await run_example("at_most_once.py")
 
     found = re.search(r"(\d+) of (\d+) flights were left out, (\d+) came twice", said)
@@ -88,9 +88,7 @@ async def test_cancelled_flights_become_dead_letters_are_repaired_redriven_and_p
     ]
 
 
-async def test_other_flights_can_be_given_to_the_worker(
-    broker_address: str, tmp_path: Path
-) -> None:
+async def test_the_worker_accepts_other_flights(broker_address: str, tmp_path: Path) -> None:
     file = tmp_path / "flights.csv"
     file.write_text("carrier,dep_delay\nUA,5\nAA,\nUA,-2\nB6,1\n")
 

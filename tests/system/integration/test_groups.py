@@ -1,4 +1,4 @@
-"""Consumer groups on real brokers: one alone, and three of which the one that decides is killed."""
+"""Tests of consumer groups on real brokers: a single one, and three whose controller is killed."""
 
 import signal
 from collections import Counter
@@ -48,7 +48,7 @@ from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
 GROUP = "billing"
 TOPIC = "orders"
 RECORDS = 100
-"""In each of two partitions; the timestamps are a second apart and an hour old."""
+"""Records in each of two partitions; their timestamps are a second apart and an hour old."""
 PARTITIONS = 2
 
 Request = TypeVar("Request")
@@ -57,7 +57,7 @@ Reply = TypeVar("Reply")
 
 @final
 class Wire:
-    """Asks a broker about one group, message by message."""
+    """Sends requests about one group to a broker, message by message."""
 
     def __init__(self, connection: RpcConnection, topic_id: bytes) -> None:
         self._connection = connection
@@ -111,7 +111,7 @@ async def wire_to(address: str) -> AsyncGenerator[Wire, None]:
 
 
 async def fill(address: str) -> int:
-    """Make a topic with records; return the timestamp of the first one."""
+    """Create a topic with records; return the timestamp of the first one."""
     began_ms = real_env().clock.now_ms() - 3_600_000
     async with tidelog.connect(address) as client:
         await client.admin.create_topic(TOPIC, partitions=PARTITIONS)
@@ -165,7 +165,7 @@ async def test_a_member_joins_reads_commits_and_leaves(tmp_path: Path) -> None:
             assert await wire.committed() == [40, None]
 
 
-async def test_an_empty_group_is_moved_listed_and_forgotten(tmp_path: Path) -> None:
+async def test_the_offsets_of_an_empty_group_are_set_listed_and_deleted(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         began_ms = await fill(broker.address)
         async with wire_to(broker.address) as wire:
@@ -200,7 +200,7 @@ async def test_an_empty_group_is_moved_listed_and_forgotten(tmp_path: Path) -> N
             assert error.code == ErrorCode.UNKNOWN_GROUP
 
 
-async def test_what_was_committed_survives_a_kill(tmp_path: Path) -> None:
+async def test_committed_offsets_survive_a_kill(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         await fill(broker.address)
         async with wire_to(broker.address) as wire:
@@ -215,7 +215,7 @@ async def test_what_was_committed_survives_a_kill(tmp_path: Path) -> None:
 
 @final
 class Reading:
-    """What the members of a group have read, all together."""
+    """All records that the members of a group have read."""
 
     def __init__(self) -> None:
         self.seen: Counter[tuple[int, int]] = Counter()
@@ -232,13 +232,13 @@ class Reading:
                 more.set()
 
     async def until(self, count: int) -> None:
-        """Wait until so many different records were read."""
+        """Wait until `count` different records were read."""
         while len(self.seen) < count:
             await self._has_more.wait()
 
 
 async def controller_id(nodes: Nodes) -> int:
-    """Return the node that decides now."""
+    """Return the controller's node id."""
     while True:
         for number in nodes.ids:
             try:
@@ -251,7 +251,7 @@ async def controller_id(nodes: Nodes) -> int:
         await trio.sleep(0.05)
 
 
-async def test_a_group_goes_on_when_the_node_that_decides_is_killed(tmp_path: Path) -> None:
+async def test_a_group_continues_when_the_controller_is_killed(tmp_path: Path) -> None:
     with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
             nodes = Nodes(tmp_path, nursery)
@@ -272,7 +272,7 @@ async def test_a_group_goes_on_when_the_node_that_decides_is_killed(tmp_path: Pa
                         nodes.kill(node_id)
                         await nodes.start(node_id)
                         await reading.until(sent)
-            # Each was read, and nearly all of them once: what was committed was not forgotten.
+            # Each was read, and nearly all of them once, because commits were kept.
             assert len(reading.seen) == sent
             assert reading.seen.total() < 2 * sent
             nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""The wheel in a project whose modules have the names of our rooms; `../spark` has Spark's part."""
+"""Tests of the wheel beside modules with our rooms' names; `../spark` has Spark's part."""
 
 import tarfile
 import zipfile
@@ -70,7 +70,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     return install_wheel(tmp_path_factory.mktemp("installed"))
 
 
-def test_the_wheel_holds_two_packages(installation: Installation) -> None:
+def test_the_wheel_contains_two_packages(installation: Installation) -> None:
     tops = {name.split("/")[0] for name in _names(installation.wheel)}
 
     assert {top for top in tops if not top.endswith(".dist-info")} == {

@@ -1,4 +1,4 @@
-"""A broker that is killed again and again loses nothing that it acknowledged."""
+"""Tests that a broker under repeated kills loses no acknowledged record."""
 
 import random
 import signal
@@ -13,7 +13,7 @@ from tidelog.demo.verification import Consumed, Place, verify
 
 TOPIC = "kills"
 SEED = 20
-"""Of the moments at which the broker is killed."""
+"""Seed of the times of the kills."""
 
 
 async def run_mortal_broker(
@@ -23,7 +23,7 @@ async def run_mortal_broker(
     *,
     task_status: trio.TaskStatus[str],
 ) -> None:
-    """Serve on one address; kill the broker at each moment, and start it again at once."""
+    """Serve on one address; kill the broker at each time, and restart it at once."""
     address = "127.0.0.1:0"
     for moment in moments:
         async with serving(data_dir, listen=address) as broker:
@@ -61,7 +61,7 @@ class Writers:
         self._progress = trio.Event()
 
     async def write(self, producer: tidelog.Producer, writer: int) -> None:
-        """Hand over chunk after chunk, each when the one before is acknowledged."""
+        """Send chunk after chunk, each after the acknowledgement of the one before."""
         while not self.is_over:
             numbers = range(len(self.values), len(self.values) + self.CHUNK)
             keys = [b"%d-%d" % (writer, number % 5) for number in numbers]
@@ -77,7 +77,7 @@ class Writers:
             progress.set()
 
     async def wait_acknowledged(self, count: int) -> None:
-        """Wait until so many more are acknowledged."""
+        """Wait until `count` more records are acknowledged."""
         wanted = len(self.acknowledged) + count
         while len(self.acknowledged) < wanted:
             await self._progress.wait()
@@ -95,7 +95,7 @@ async def test_every_acknowledged_record_survives_ten_kills(tmp_path: Path) -> N
 
         return wait
 
-    # At one time while it has hardly begun, at another in the middle of the work.
+    # Some kills come soon after a start, others in the middle of the work.
     moments = [moment_after(entropy.choice([0, 1, 100, 400])) for _ in range(9)]
     moments.insert(0, moment_after(400))
     is_done = trio.Event()
@@ -120,7 +120,7 @@ async def test_every_acknowledged_record_survives_ten_kills(tmp_path: Path) -> N
     assert verdict.is_flawless, verdict.summary()
 
 
-async def test_records_that_nobody_waits_for_arrive_once_and_in_order_in_spite_of_kills(
+async def test_unawaited_records_arrive_once_and_in_order_across_kills(
     tmp_path: Path,
 ) -> None:
     handed_over_count = 0

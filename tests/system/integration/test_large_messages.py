@@ -1,4 +1,4 @@
-"""Large messages in real processes: who handles them needs memory for a few chunks."""
+"""Tests of large messages in real processes: clients need memory for a few chunks only."""
 
 import sys
 from pathlib import Path
@@ -11,11 +11,11 @@ from tests.system.integration.processes import environment, serving
 
 MIB = 200
 FEW_MIB = 40
-"""What a process may grow by; about 6 to send and 17 to receive when this was written."""
+"""Maximum growth of a process in MiB; about 6 to send and 17 to receive when this was written."""
 
 
 async def growth(what: str, address: str) -> float:
-    """Return by how many MiB a process grew that handled the message."""
+    """Return the growth of a process that sends or receives the message, in MiB."""
     command = [
         sys.executable,
         "-m",
@@ -29,13 +29,13 @@ async def growth(what: str, address: str) -> float:
 
 
 def most_memory(pid: int) -> float:
-    """Return the most memory that a process ever had, in MiB."""
+    """Return the peak memory of a process, in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 1024
 
 
-async def test_who_handles_a_large_message_needs_memory_for_a_few_chunks(tmp_path: Path) -> None:
+async def test_a_client_of_a_large_message_needs_memory_for_a_few_chunks(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         async with tidelog.connect(broker.address) as client:
             await client.admin.create_queue("large", partitions=1)

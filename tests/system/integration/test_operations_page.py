@@ -1,4 +1,4 @@
-"""The commands of `docs/operations.md`, with real processes, on ports that are free."""
+"""Tests of the commands in `docs/operations.md`, with real processes on free ports."""
 
 import re
 import shlex
@@ -21,7 +21,7 @@ FIRST_PORT: Final = 8433
 
 
 def commands_of(heading: str) -> list[str]:
-    """Return the lines of the code blocks of a section that are commands of tidelog."""
+    """Return the tidelog commands in the code blocks of a section."""
     flags = re.MULTILINE | re.DOTALL
     found = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", PAGE, flags)
     assert found is not None, f"there is no section {heading!r}"
@@ -31,7 +31,7 @@ def commands_of(heading: str) -> list[str]:
 
 @final
 class Terminals:
-    """Nodes that run, each in what would be a terminal."""
+    """Running nodes, each in a simulated terminal."""
 
     def __init__(self, directory: Path, nursery: trio.Nursery) -> None:
         self._directory = directory
@@ -42,7 +42,7 @@ class Terminals:
         self.nodes: dict[int, BrokerProcess] = {}
 
     def _here(self, command: str) -> list[str]:
-        """Return the words of a command, with ports that are free."""
+        """Return the words of a command, with free ports."""
         moved = re.sub(
             r"(?<=127\.0\.0\.1:)\d+",
             lambda port: str(int(port[0]) - FIRST_PORT + self._first_port),
@@ -51,7 +51,7 @@ class Terminals:
         return shlex.split(moved)
 
     async def serve(self, *commands: str) -> None:
-        """Start nodes, all at once; return when clients are served by all of them."""
+        """Start nodes, all at once; return when all of them serve clients."""
         async with trio.open_nursery() as starting:
             for command in commands:
                 starting.start_soon(self._nursery.start, self._run, command)
@@ -71,13 +71,13 @@ class Terminals:
             await trio.sleep_forever()
 
     async def tell(self, command: str) -> str:
-        """Run a command, with standard input from `seq 1000`; return what it prints."""
+        """Run a command with standard input from `seq 1000`; return its output."""
         result = await self._run_command(command)
         assert result.returncode == 0, result.stderr
         return result.stdout.decode()
 
     async def refusal(self, command: str) -> str:
-        """Run a command that fails; return the one line that it says."""
+        """Run a command that fails; return its one line of error."""
         result = await self._run_command(command)
         assert result.returncode == 1, result.stdout
         return only_line(result)
@@ -91,7 +91,7 @@ class Terminals:
         )
 
     async def wait_until(self, holds: Callable[[ClusterDescription], bool]) -> None:
-        """Wait until the cluster stands as it should, as a client sees it."""
+        """Wait until a client sees the cluster in the expected state."""
         async with tidelog.connect(self._addresses) as client:
             while not holds(await client.admin.describe_cluster()):  # noqa: ASYNC110
                 await trio.sleep(0.2)
@@ -103,12 +103,12 @@ class Terminals:
 
 
 def is_whole(cluster: ClusterDescription) -> bool:
-    """Return whether three nodes vote, run, and have all that they should have."""
+    """Return whether three nodes vote, run, and have all of their replicas."""
     nodes = [(node.role, node.status) for node in cluster.nodes]
     return nodes == [("voter", "alive")] * 3 and not cluster.under_replicated_count
 
 
-async def test_the_commands_of_this_page_do_what_it_says(tmp_path: Path) -> None:
+async def test_the_commands_of_the_operations_page_work(tmp_path: Path) -> None:
     *starts, status, create, produce, describe = commands_of("Three nodes in three terminals")
     troubled, consume = commands_of("Kill one, start it again")
     async with trio.open_nursery() as nursery:
@@ -130,7 +130,7 @@ async def test_the_commands_of_this_page_do_what_it_says(tmp_path: Path) -> None
         nursery.cancel_scope.cancel()
 
 
-async def test_with_too_few_in_sync_that_is_said_in_one_line(tmp_path: Path) -> None:
+async def test_too_few_in_sync_replicas_are_reported_in_one_line(tmp_path: Path) -> None:
     *starts, _, _, _, _ = commands_of("Three nodes in three terminals")
     async with trio.open_nursery() as nursery:
         terminals = Terminals(tmp_path, nursery)
@@ -164,7 +164,7 @@ async def test_a_node_is_replaced_by_one_with_an_empty_directory(tmp_path: Path)
         nursery.cancel_scope.cancel()
 
 
-async def test_a_node_is_emptied_and_taken_out_and_another_one_votes_in_its_place(
+async def test_a_node_is_drained_and_unregistered_and_another_one_votes_in_its_place(
     tmp_path: Path,
 ) -> None:
     *starts, _, _, _, _ = commands_of("Three nodes in three terminals")

@@ -1,4 +1,4 @@
-"""A broker that serves a queue is killed again and again: every message is accounted for."""
+"""Tests that a queue loses no message when its broker is killed repeatedly."""
 
 import signal
 from collections import Counter
@@ -19,7 +19,7 @@ WORKERS = 4
 
 
 class Work:
-    """What workers received, and what they were told is deleted."""
+    """Received messages, and acknowledged deletes."""
 
     def __init__(self) -> None:
         self.received: Counter[bytes] = Counter()
@@ -28,15 +28,15 @@ class Work:
         self.progressed = trio.Event()
 
     async def work(self, queue: tidelog.Queue) -> None:
-        """Receive and delete for ever; brokers come and go."""
+        """Receive and delete without end, across restarts of brokers."""
         while True:
             deleted_before = frozenset(self.deleted)
             try:
                 for message in await queue.receive(20, wait=1):
                     assert message.value is not None
-                    assert message.value not in deleted_before, "what was deleted came again"
+                    assert message.value not in deleted_before, "a deleted message returned"
                     counts = self.counts.setdefault(message.value, set())
-                    assert message.receive_count not in counts, "no delivery was forgotten"
+                    assert message.receive_count not in counts, "a delivery was forgotten"
                     counts.add(message.receive_count)
                     self.received[message.value] += 1
                     await message.delete()
@@ -47,13 +47,13 @@ class Work:
                 await trio.sleep(0.1)
 
     async def wait_deleted(self, count: int) -> None:
-        """Wait until so many are deleted."""
+        """Wait until `count` messages are deleted."""
         while len(self.deleted) < count:
             await self.progressed.wait()
 
 
 @pytest.mark.statement("b73", "b78")
-async def test_every_message_of_a_queue_is_accounted_for_in_spite_of_kills(tmp_path: Path) -> None:
+async def test_every_message_of_a_queue_is_accounted_for_across_kills(tmp_path: Path) -> None:
     work = Work()
     values = [b"%d" % number for number in range(MESSAGES)]
     is_done = trio.Event()
@@ -81,12 +81,12 @@ async def test_every_message_of_a_queue_is_accounted_for_in_spite_of_kills(tmp_p
             nursery.cancel_scope.cancel()
 
     assert set(work.received) == set(values)
-    # Of what is not known to be deleted the answers were lost.
+    # The other deletes lost their replies.
     assert len(work.deleted) >= MESSAGES - KILLS * WORKERS
 
 
 async def wait_until_empty(queue: tidelog.Queue) -> None:
-    """Wait until no message is left: nobody tells when leases are over."""
+    """Wait until the queue is empty: there is no event for the end of leases."""
     while True:
         if not sum(each.visible + each.in_flight for each in await queue.counts()):
             return
@@ -94,7 +94,7 @@ async def wait_until_empty(queue: tidelog.Queue) -> None:
 
 
 @pytest.mark.statement("b73", "b77")
-async def test_more_holes_than_others_remember_outlive_a_kill(tmp_path: Path) -> None:
+async def test_many_individual_acknowledgements_survive_a_kill(tmp_path: Path) -> None:
     """Statement 77: Pulsar keeps 10,000 of them."""
     holes = 11_000
     async with serving(tmp_path) as broker:

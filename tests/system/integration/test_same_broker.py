@@ -1,4 +1,4 @@
-"""The broker of simulated runs is the broker that `tidelog serve` runs, but for the seams."""
+"""Tests that simulated runs use the broker of `tidelog serve`, except for the seams."""
 
 import inspect
 import re
@@ -34,7 +34,7 @@ SMALL_SEGMENTS = {"segment_bytes": "4KiB", "index_interval_bytes": "1KiB"}
 LEFT_OUT = {"topic_id", "timestamp_ms"}
 
 Crash = Callable[[], Awaitable[None]]
-"""Kill the broker, and return when it runs again."""
+"""Kills the broker, and returns when it runs again."""
 
 
 def server_modules(imported: str) -> set[str]:
@@ -52,7 +52,7 @@ def server_modules(imported: str) -> set[str]:
     }
 
 
-def test_both_load_the_same_modules_but_for_the_real_seams() -> None:
+def test_both_brokers_load_the_same_modules_except_for_the_real_seams() -> None:
     real = server_modules("tidelog.cli.serve.serve")
     simulated = server_modules("tests.simulation.machine.broker_host")
 
@@ -61,7 +61,7 @@ def test_both_load_the_same_modules_but_for_the_real_seams() -> None:
     assert simulated <= real
 
 
-def test_both_open_the_broker_by_one_function_that_is_given_settings_env_and_disk() -> None:
+def test_both_open_the_broker_by_one_function_with_settings_env_and_disk() -> None:
     starters = [vars(tests.simulation.machine.broker_host), vars(tidelog.embedded)]
     opened = [starters[0]["open_broker"], starters[1]["open_broker_in"]]
 
@@ -70,12 +70,12 @@ def test_both_open_the_broker_by_one_function_that_is_given_settings_env_and_dis
         "config",
         "env",
         "disk",
-        "sources",  # Who gave the settings: for people who ask, and for nothing else.
+        "sources",  # The origin of the settings, for describe_config only.
     ]
 
 
 class Conversation:
-    """What a client says and hears, without what no two brokers have in common."""
+    """Requests and replies of a client, without the details that differ in every broker."""
 
     def __init__(self, client: Client, crash: Crash) -> None:
         self.heard: list[object] = []
@@ -135,7 +135,7 @@ class Conversation:
 
 
 def _comparable(heard: object) -> object:
-    """Return what was heard as plain data, without identities and times."""
+    """Return a reply as plain data, without identities and times."""
     if isinstance(heard, TidelogError):
         return (type(heard).__name__, re.sub(r"[0-9a-f]{32}", "ID", str(heard)))
     if isinstance(heard, (list, tuple)):

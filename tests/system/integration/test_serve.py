@@ -1,4 +1,4 @@
-"""`tidelog serve` as a process: signals, what it leaves behind, and what it says when it cannot."""
+"""Tests of `tidelog serve` as a process: signals, the state after its end, and start errors."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ async def consume_all(address: str) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_it_in_order_and_the_next_start_scans_nothing(
+async def test_a_signal_stops_the_broker_cleanly_and_the_next_start_scans_nothing(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     async with serving(tmp_path) as broker:
@@ -52,7 +52,7 @@ async def test_a_signal_ends_it_in_order_and_the_next_start_scans_nothing(
     assert not (tmp_path / CLEAN_MARKER).exists(), "the mark must go before anything is written"
 
 
-async def test_a_kill_leaves_no_mark_and_the_next_start_says_so(tmp_path: Path) -> None:
+async def test_a_kill_leaves_no_clean_marker_and_the_next_start_reports_it(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         await produce(broker.address, 1000)
         broker.signal(signal.SIGKILL)
@@ -65,11 +65,11 @@ async def test_a_kill_leaves_no_mark_and_the_next_start_says_so(tmp_path: Path) 
     assert again.event("broker_started")["was_clean"] is False
 
 
-async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+async def test_a_second_signal_stops_the_broker_at_once(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         await produce(broker.address, 200_000)
         with StalledReader(broker.address) as stalled:
-            # The shutdown waits for what this client does not take.
+            # The shutdown waits for replies that this client does not read.
             stalled.ask_for_everything("orders")
             broker.signal(signal.SIGINT)
             await broker.wait_event("broker_stopping")
@@ -80,7 +80,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     assert "broker_stopped" not in broker.names()
 
 
-async def test_it_says_where_it_listens_and_where_its_data_is(tmp_path: Path) -> None:
+async def test_the_start_line_has_the_address_and_the_data_directory(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         await broker.wait_until(lambda: any("listening" in name for name in broker.names()))
 
@@ -89,7 +89,7 @@ async def test_it_says_where_it_listens_and_where_its_data_is(tmp_path: Path) ->
     assert line.endswith(f" listening on {broker.address}, data in {tmp_path}")
 
 
-async def test_it_may_open_as_many_files_as_the_system_lets_it(tmp_path: Path) -> None:
+async def test_the_broker_raises_its_open_file_limit_to_the_maximum(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         limits = await trio.Path(f"/proc/{broker.pid}/limits").read_text(encoding="ascii")
 
@@ -98,7 +98,7 @@ async def test_it_may_open_as_many_files_as_the_system_lets_it(tmp_path: Path) -
     assert soft == hard
 
 
-async def test_too_few_open_files_are_warned_of(tmp_path: Path) -> None:
+async def test_a_low_open_file_limit_causes_a_warning(tmp_path: Path) -> None:
     async with serving(tmp_path, limits="-n 300") as broker:
         warning = broker.event("open_files_limit_is_low")
 
@@ -116,7 +116,7 @@ async def test_two_brokers_do_not_share_a_data_directory(tmp_path: Path) -> None
     )
 
 
-async def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     async with serving(tmp_path / "first") as broker:
         second = await run_tidelog(
             "serve", "--data-dir", str(tmp_path / "second"), "--listen", broker.address
@@ -141,7 +141,7 @@ async def test_a_data_directory_of_another_node_is_refused(tmp_path: Path) -> No
     )
 
 
-async def test_a_data_directory_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> None:
+async def test_an_invalid_data_directory_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 
     result = await run_tidelog("serve", "--data-dir", str(tmp_path / "file"))
@@ -164,7 +164,7 @@ async def test_a_data_directory_that_cannot_be_made_is_said_in_one_line(tmp_path
         (b"[topic_defaults]\nretention_ms = 'soon'", "topic_defaults: retention_ms is 'soon', it"),
     ],
 )
-async def test_a_wrong_configuration_is_said_in_one_line(
+async def test_an_invalid_configuration_is_reported_in_one_line(
     tmp_path: Path, content: bytes | None, complaint: str
 ) -> None:
     file = tmp_path / "tidelog.toml"
@@ -184,12 +184,12 @@ async def test_python_without_assertions_is_refused(tmp_path: Path) -> None:
     assert only_line(result).startswith("error: tidelog keeps its assertions")
 
 
-async def test_a_client_that_vanishes_or_talks_nonsense_harms_nobody_else(tmp_path: Path) -> None:
+async def test_a_vanishing_or_malformed_client_affects_no_other_client(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         host, port = broker.address.split(":")
         vanishing = socket.create_connection((host, int(port)))
         vanishing.sendall(b"\x00\x00\x01\x00half a fra")
-        # Closed with a reset: what was sent is not even delivered in order.
+        # Closed with a reset: the sent bytes are not even delivered in order.
         vanishing.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
         vanishing.close()
         babbling = socket.create_connection((host, int(port)))
@@ -204,7 +204,7 @@ async def test_a_client_that_vanishes_or_talks_nonsense_harms_nobody_else(tmp_pa
     assert not [event for event in broker.events if event["level"] == "error"]
 
 
-async def test_a_client_that_stops_reading_costs_bounded_memory_and_holds_up_nobody(
+async def test_a_client_that_stops_reading_costs_bounded_memory_and_blocks_no_other(
     tmp_path: Path,
 ) -> None:
     config = tmp_path / "tidelog.toml"

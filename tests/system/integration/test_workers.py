@@ -1,4 +1,4 @@
-"""`tidelog serve --workers` as processes: one cluster, signals, and a worker that dies."""
+"""Tests of `tidelog serve --workers`: one cluster, signals, and a worker that dies."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ COUNT = 3
 
 
 def free_ports(count: int) -> int:
-    """Return the first of so many ports in a row that nobody listens on."""
+    """Return the first of so many consecutive ports without listeners."""
     for first in range(20_000 + os.getpid() % 10_000, 60_000, count):
         with ExitStack() as bound:
             try:
@@ -28,14 +28,14 @@ def free_ports(count: int) -> int:
 
 
 def started(workers: BrokerProcess) -> dict[int, dict[str, object]]:
-    """Return what each worker said when it had started, by its number."""
+    """Return the start event of each worker, by its number."""
     return {
         event["worker"]: event for event in workers.events if event["event"] == "broker_started"
     }
 
 
 def names_in(directory: Path) -> list[str]:
-    """Return what is in a directory."""
+    """Return the names in a directory."""
     return sorted(path.name for path in directory.iterdir())
 
 
@@ -45,7 +45,7 @@ def listen() -> str:
     return f"127.0.0.1:{free_ports(COUNT)}"
 
 
-async def test_workers_are_one_cluster_and_end_in_order(tmp_path: Path, listen: str) -> None:
+async def test_workers_form_one_cluster_and_stop_cleanly(tmp_path: Path, listen: str) -> None:
     async with serving(tmp_path, "--workers", str(COUNT), listen=listen) as workers:
         await workers.wait_until(lambda: len(started(workers)) == COUNT)
         async with tidelog.connect(listen) as client:
@@ -68,7 +68,7 @@ async def test_workers_are_one_cluster_and_end_in_order(tmp_path: Path, listen: 
     assert names_in(tmp_path) == ["1", "2", "3"]
 
 
-async def test_a_worker_that_dies_is_said_in_one_line_and_the_others_go_on(
+async def test_a_dead_worker_is_reported_in_one_line_and_the_others_continue(
     tmp_path: Path, listen: str
 ) -> None:
     async with serving(tmp_path, "--workers", str(COUNT), listen=listen) as workers:
@@ -87,10 +87,10 @@ async def test_a_worker_that_dies_is_said_in_one_line_and_the_others_go_on(
     assert line == "error: worker 2 did not end in order; the lines above say why"
 
 
-async def test_a_second_signal_ends_all_at_once(tmp_path: Path, listen: str) -> None:
+async def test_a_second_signal_stops_all_workers_at_once(tmp_path: Path, listen: str) -> None:
     async with serving(tmp_path, "--workers", str(COUNT), listen=listen) as workers:
         await workers.wait_until(lambda: len(started(workers)) == COUNT)
-        for number in (2, 3):  # Without them the first cannot hand over, and waits for a while.
+        for number in (2, 3):  # Without them the first cannot hand over, and waits.
             os.kill(child_in(tmp_path / str(number), workers.pid), signal.SIGKILL)
         await workers.wait_until(lambda: workers.names().count("worker_ended") == COUNT - 1)
         workers.signal(signal.SIGTERM)
@@ -102,7 +102,7 @@ async def test_a_second_signal_ends_all_at_once(tmp_path: Path, listen: str) -> 
     assert "broker_stopped" not in workers.names()
 
 
-async def test_what_cannot_be_is_said_in_one_line_before_anything_starts(tmp_path: Path) -> None:
+async def test_an_invalid_combination_is_reported_before_the_start(tmp_path: Path) -> None:
     options = ["--workers", "2", "--data-dir", str(tmp_path)]
     refused = await run_tidelog("serve", *options, "--listen", "127.0.0.1:0")
 
@@ -112,7 +112,7 @@ async def test_what_cannot_be_is_said_in_one_line_before_anything_starts(tmp_pat
 
 
 def child_in(directory: Path, parent: int) -> int:
-    """Return the id of the child process whose data is in a directory."""
+    """Return the id of the child process with its data in a directory."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         words = path.read_bytes().split(b"\0")
         stat = (path.parent / "stat").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What nodes say that were not told the truth: one line, and exit status 1."""
+"""Tests of nodes with inconsistent settings: one line of error, and exit status 1."""
 
 import shutil
 from pathlib import Path
@@ -8,7 +8,7 @@ from tests.system.integration.test_workers import free_ports
 
 
 async def refusal(data_dir: Path, node_id: int, peers: str) -> str:
-    """Start a node that cannot be, and return what it says last."""
+    """Start a node that must fail, and return its last line."""
     result = await run_tidelog(
         "serve", "--data-dir", str(data_dir), "--node-id", str(node_id),
         "--listen", "127.0.0.1:0", "--peers", peers, "--log-level", "error",
@@ -19,10 +19,10 @@ async def refusal(data_dir: Path, node_id: int, peers: str) -> str:
     return last
 
 
-async def test_peers_ids_and_disks_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+async def test_inconsistent_peers_ids_and_disks_are_refused(tmp_path: Path) -> None:
     async with serving(tmp_path / "1") as first:
         there = f"1={first.address}"
-        second = "127.0.0.1:9"  # Where nobody listens; nobody asks for it either.
+        second = "127.0.0.1:9"  # An address without a listener or a request.
 
         said = await refusal(tmp_path / "new", 2, there)
         assert said == "error: peers: node 2 itself is missing; add 2=HOST:PORT to the list"
@@ -57,7 +57,7 @@ async def test_a_second_node_with_the_id_of_a_live_one_is_refused(tmp_path: Path
     assert f"node id 2 belongs to a live broker at {address}" in said
 
 
-async def test_a_copied_directory_is_no_other_node(tmp_path: Path) -> None:
+async def test_a_copied_data_directory_is_refused_for_another_node(tmp_path: Path) -> None:
     async with serving(tmp_path / "1") as first:
         shutil.copytree(tmp_path / "1", tmp_path / "2", ignore=shutil.ignore_patterns("lock"))
 

@@ -1,1 +1,1 @@
-"""Real brokers in network namespaces of their own, in trouble: `make netns MINUTES=10`."""
+"""Real brokers in network namespaces of their own, under faults: `make netns MINUTES=10`."""

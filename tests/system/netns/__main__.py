@@ -1,7 +1,7 @@
-"""Real brokers, each in a network namespace, in trouble: `make netns MINUTES=10`.
+"""Real brokers, each in a network namespace, under faults: `make netns MINUTES=10`.
 
-Needs root, or users who may make namespaces. This process starts another one that is the first in
-namespaces of its own; with it, everything in them goes, after Ctrl-C too.
+It needs root, or users who may create namespaces. This process starts another one, the first
+process in namespaces of its own; when that ends, all others in them end, after Ctrl-C too.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="tidelog-netns-") as workshop:
         own = [sys.executable, "-m", "tests.system.netns", *sys.argv[1:], "--inside", workshop]
-        # A session of its own: Ctrl-C comes to this process alone, which then takes all down.
+        # A session of its own: Ctrl-C reaches this process alone, which then stops all others.
         with subprocess.Popen(isolated(own), start_new_session=True) as inside:
             try:
                 return inside.wait()
@@ -41,17 +41,17 @@ def main() -> int:
                 _say("interrupted")
                 return 130
             finally:
-                # All others in there are killed with the first, and it is waited for.
+                # The kernel kills all other processes in there with the first, and it is awaited.
                 inside.kill()
 
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.system.netns", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1.0, help="how long things go wrong")
-    parser.add_argument("--brokers", type=int, default=3, help="how many, at least 3")
-    parser.add_argument("--seed", default="1", help="of the faults, not of a whole run")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="where to keep data and history")
-    parser.add_argument("--mutation", metavar="NAME", help="brokers with this mutation")
+    parser.add_argument("--minutes", type=float, default=1.0, help="minutes with faults")
+    parser.add_argument("--brokers", type=int, default=3, help="number of brokers, at least 3")
+    parser.add_argument("--seed", default="1", help="seed of the faults, not of a whole run")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="directory for data and history")
+    parser.add_argument("--mutation", metavar="NAME", help="run brokers with this mutation")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -63,7 +63,7 @@ def _run(arguments: argparse.Namespace, workshop: Path) -> int:
     settings = RunSettings(
         arguments.minutes * 60, arguments.seed, directory, _say, arguments.brokers, program
     )
-    # What clients of the library warn of is what is meant to happen here.
+    # The library's clients warn of the faults that this run injects.
     logging.getLogger("tidelog").addHandler(logging.NullHandler())
     report = trio.run(run, settings)
     for problem in report.problems:
@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace, workshop: Path) -> int:
 
 
 def _tell_logs(directory: Path) -> None:
-    """Say how the logs of the brokers end: the next run may not show it again."""
+    """Print the ends of the brokers' logs: the next run may not reproduce the failure."""
     for log in sorted(directory.glob("*/log")):
         for line in log.read_text(encoding="utf-8").splitlines()[-_TOLD_LINES:]:
             _say(f"broker {log.parent.name}: {line}")
@@ -86,7 +86,7 @@ def _summary(report: Report, arguments: argparse.Namespace) -> str:
     return (
         f"{arguments.brokers} brokers, {arguments.minutes:g} minutes, seed {arguments.seed}:"
         f" {report.counts.total()} faults, {report.acknowledged_count} records acknowledged,"
-        f" {report.replica_count} replicas read, {report.accepted_count} elections in spite of a"
+        f" {report.replica_count} replicas read, {report.accepted_count} elections with a"
         f" possible loss, {len(report.problems)} problems"
     )
 

@@ -1,4 +1,4 @@
-"""Brokers as processes, each in a network namespace, which can be killed, paused and started again.
+"""Broker processes, each in a network namespace, which can be killed, paused and restarted.
 
 A broker that ends by itself is a problem, whatever the reason.
 """
@@ -22,12 +22,12 @@ group_consumer_session_timeout_ms = "8s"
 group_consumer_heartbeat_interval_ms = "1s"
 group_initial_rebalance_delay_ms = "0s"
 """
-"""Shorter than the defaults, so that more happens in a minute."""
+"""Shorter than the defaults, so that a minute has more events."""
 
 
 @final
 class Broker:
-    """One of them, over all of its processes."""
+    """One broker, over all of its processes."""
 
     def __init__(
         self, node_id: int, node_ids: tuple[int, ...], directory: Path, *, program: Sequence[str]
@@ -44,11 +44,11 @@ class Broker:
 
     @property
     def data_directory(self) -> Path:
-        """Where its data is."""
+        """Its data directory."""
         return self.directory / "data"
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Be one process, from its start to its end; started when it serves."""
+        """Run one process, from its start to its end; started when it serves."""
         assert self._process is None, "it runs"
         await trio.Path(self.directory).mkdir(exist_ok=True)
         settings = self.directory / "tidelog.toml"
@@ -70,7 +70,7 @@ class Broker:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._process.read_log)
-                # Whoever starts it again does not wait: alone it may have nobody to serve with.
+                # A restart does not wait: without other brokers it may be unable to serve.
                 task_status.started()
                 await self._watch(self._process)
         finally:
@@ -81,16 +81,16 @@ class Broker:
             self._ended.set()
 
     async def wait_ended(self) -> None:
-        """Wait until the process that runs now is gone."""
+        """Wait until the current process has ended."""
         await self._ended.wait()
 
     async def wait_serving(self) -> None:
         """Wait until it serves.
 
         Raises:
-            trio.TooSlowError: It does not.
+            trio.TooSlowError: It does not serve in time.
         """
-        assert self._process is not None, "it was started"
+        assert self._process is not None, "the broker was started"
         with trio.fail_after(DEADLINE_S):
             await self._process.wait_event("broker_started")
 

@@ -1,4 +1,4 @@
-"""Clients of a cluster in trouble, which begin anew whatever happens to them."""
+"""Clients of a cluster under faults, which restart after every error."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +20,7 @@ _GROUP: Final = "crew"
 
 @asynccontextmanager
 async def connected(addresses: str) -> AsyncGenerator[tidelog.Client, None]:
-    """Connect, again and again while that fails: a first connection is tried only once."""
+    """Connect, and retry: the client tries a first connection only once."""
     async with AsyncExitStack() as stack:
         client: tidelog.Client | None = None
         while client is None:
@@ -35,18 +35,18 @@ async def connected(addresses: str) -> AsyncGenerator[tidelog.Client, None]:
 
 @final
 class GroupMember:
-    """One member of a consumer group, and what it was given."""
+    """One member of a consumer group, and the records that it received."""
 
     def __init__(self, name: str, topics: Sequence[str], recorder: Recorder) -> None:
-        """Be a member as `name`."""
+        """Join as `name`."""
         self.offsets: dict[Key, set[int]] = {}
-        """Of all records that it was given."""
+        """Offsets of all received records."""
         self._name = name
         self._topics = topics
         self._recorder = recorder
 
     async def work(self, client: tidelog.Client) -> None:
-        """Process records for ever; join again after an error."""
+        """Process records without end; join again after an error."""
         while True:
             try:
                 async with client.consumer(
@@ -61,7 +61,7 @@ class GroupMember:
 
     async def _process(self, consumer: tidelog.Consumer) -> None:
         async for batch in consumer.batches():
-            # Others may have had the partition since its last batch came here.
+            # Another member may have had the partition since its last batch here.
             number = self._recorder.begin(self._name, seeks=True)
             values = [(value or b"").decode() for value in batch.values]
             entries = list(zip(batch.offsets, values, strict=True))
@@ -72,17 +72,17 @@ class GroupMember:
 
 @final
 class Lookout:
-    """Somebody who asks all the time how the cluster stands."""
+    """Client that polls the state of the cluster."""
 
     def __init__(self, client: tidelog.Client) -> None:
-        """Ask through `client`."""
+        """Send requests through `client`."""
         self._client = client
 
     async def roles(self) -> Roles:
-        """Return who plays which part.
+        """Return the roles of the brokers.
 
         Raises:
-            TidelogError: Nobody says.
+            TidelogError: No broker answers.
         """
         cluster = await self._client.admin.describe_cluster()
         leaders = [
@@ -94,7 +94,7 @@ class Lookout:
         return Roles(known, cluster.controller_id)
 
     async def describe(self) -> str:
-        """Return how the cluster stands, as it says itself."""
+        """Return the state of the cluster, as it reports it."""
         try:
             cluster = await self._client.admin.describe_cluster(with_partitions=True)
         except TidelogError as error:
@@ -102,10 +102,10 @@ class Lookout:
         return f"{cluster.nodes} {cluster.partitions}"
 
     async def accept_losses(self, topic: str) -> int:
-        """Wait until all brokers are alive, and let anybody lead partitions that nobody may lead.
+        """Wait until all brokers are alive, and elect leaders of partitions without one.
 
-        Returns how many these were: processes were killed that had records in memory alone, as far
-        as the cluster knows. Those of other topics than `topic` are left as they are.
+        Returns the number of these partitions: as far as the cluster knows, killed processes had
+        records in memory alone. Partitions of other topics than `topic` are left as they are.
         """
         while True:
             await trio.sleep(_LOOK_S)
@@ -121,7 +121,7 @@ class Lookout:
             return sum(each.may_have_lost_data for each in elected)
 
     async def wait_in_sync(self) -> dict[Key, list[int]]:
-        """Return who has which partition, as soon as all of them are in sync."""
+        """Return the replicas of each partition, as soon as all of them are in sync."""
         while True:
             await trio.sleep(_LOOK_S)
             try:

@@ -1,6 +1,6 @@
-"""Who hears whom in a network that is cut in some directions: `test_network` reads this.
+"""Reachability in a network with cut directions, by datagrams: `test_network` reads the output.
 
-Datagrams between two machines keep their order here, so one that was lost is known by the next.
+Datagrams between two machines keep their order here, so the next one reveals a loss.
 """
 
 import subprocess
@@ -31,7 +31,7 @@ while True:
 
 @final
 class _Machine:
-    """A machine that sends what it is told to, and says what it hears."""
+    """A machine that sends datagrams on command, and prints those that it receives."""
 
     def __init__(self, number: int) -> None:
         prefix = [] if number == CLIENTS else inside(number)
@@ -49,7 +49,7 @@ class _Machine:
         self._process.stdin.write(f"{address_of(target)} {text}\n")
 
     def hear(self) -> str:
-        """Return what comes next."""
+        """Return the next datagram."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 

@@ -1,4 +1,4 @@
-"""Carrying faults out on a network and on brokers, and making them good again."""
+"""Injector of faults in a network and in brokers, which also heals them."""
 
 import signal
 from collections import Counter
@@ -14,19 +14,19 @@ from tests.system.netns.plan import Fault, FaultKind, Roles, directions, victims
 
 @final
 class FaultInjector:
-    """Faults, some of them at the same time.
+    """Concurrent faults.
 
-    Invariant: whoever is killed is started again, and whoever is paused goes on.
+    Invariant: every killed broker is restarted, and every paused one is resumed.
     """
 
     def __init__(
         self, network: Network, brokers: Mapping[int, Broker], machines: trio.Nursery
     ) -> None:
-        """Run brokers in `machines`."""
+        """Inject faults into brokers in `machines`."""
         self.roles = Roles()
-        """To be kept up to date by somebody."""
+        """Roles of the brokers; the owner keeps them up to date."""
         self.counts: Counter[str] = Counter()
-        """How often each fault has happened."""
+        """Number of times that each fault has happened."""
         self._network = network
         self._brokers = brokers
         self._machines = machines
@@ -34,9 +34,9 @@ class FaultInjector:
         self._down: set[int] = set()
 
     async def make(self, faults: Iterator[Fault], rest: Callable[[], Awaitable[None]]) -> None:
-        """Do one after the other, without end; when cancelled, all are good again.
+        """Inject one fault after the other, without end; when cancelled, heal all.
 
-        `rest` is awaited whenever all are good in between.
+        `rest` is awaited whenever all faults are healed in between.
         """
         while True:
             async with trio.open_nursery() as nursery:

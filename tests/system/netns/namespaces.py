@@ -1,7 +1,7 @@
-"""Running a program in namespaces of its own, of which nothing is left when it ends in any way.
+"""Programs in namespaces of their own, which disappear completely when the program ends.
 
-Network, mounts and processes are all its own. The kernel takes them down with their first process,
-and that one is killed with whoever has started it.
+Network, mounts and processes are separate. The kernel removes them with their first process, and
+kills that with its parent.
 """
 
 import os
@@ -14,7 +14,7 @@ from tests.system.integration.processes import DEADLINE_S
 
 _TOOLS: Final = ("ip", "unshare", "setpriv", "mount")
 
-# `ip netns` keeps its names there. Not those of the whole machine, which would outlive the run.
+# `ip netns` keeps its names there. The names of the whole machine would outlive the run.
 _OWN_NAMES: Final = "mount -t tmpfs tmpfs /var/run"
 _TRIAL: Final = (
     f"{_OWN_NAMES} && ip netns add trial"
@@ -25,12 +25,12 @@ _TRIAL: Final = (
 
 
 def isolated(command: Sequence[str]) -> list[str]:
-    """Return the command that runs `command` in namespaces; kill it, and all in there is killed."""
+    """Return the command that runs `command` in namespaces; its end kills all in there."""
     return _in_namespaces(f'{_OWN_NAMES} && exec "$@"', *command)
 
 
 def missing_here() -> str:
-    """Return what this machine lacks, in words; nothing when it lacks nothing."""
+    """Return the missing tools or privileges of this machine, in words; empty if there are none."""
     lacks = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if lacks:
         return ", ".join(lacks)
@@ -45,8 +45,8 @@ def missing_here() -> str:
     if trial.returncode == 0:
         return ""
     said = trial.stderr.strip().splitlines()
-    who = "" if os.geteuid() == 0 else ", as root or where users may make them"
-    return f"network namespaces{who} ({said[-1] if said else 'they cannot be made'})"
+    condition = "" if os.geteuid() == 0 else ", as root or where users may make them"
+    return f"network namespaces{condition} ({said[-1] if said else 'they cannot be made'})"
 
 
 def _in_namespaces(script: str, *arguments: str) -> list[str]:

@@ -1,8 +1,8 @@
-"""A network of Linux network namespaces: brokers, clients, and a router between all of them.
+"""Network of Linux network namespaces: brokers, clients, and a router between all of them.
 
-Every machine has one link, which leads to the router, and whatever two of them say to each other is
-forwarded there. So a packet is lost in one direction alone, unseen by whoever has sent it, by a
-rule of the router that matches source and destination; nothing but `ip` is needed for that.
+Every machine has one link, to the router, which forwards all packets between two machines. A rule
+of the router that matches source and destination drops packets in one direction alone, unnoticed by
+their sender; only `ip` is needed for that.
 """
 
 import subprocess
@@ -13,11 +13,11 @@ from typing import Final, final
 import trio
 
 CLIENTS: Final = 0
-"""The machine of the clients: the namespace that this process is in itself."""
+"""The machine of the clients: the namespace of this process."""
 _ROUTER: Final = "router"
 _MANY: Final = 1000
 
-# Without the reply path being looked at: a rule against one direction would count in the other one.
+# Reverse path filtering is off: a rule for one direction would affect the other one.
 _FORWARD: Final = (
     "echo 1 > /proc/sys/net/ipv4/ip_forward;"
     " for each in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $each; done"
@@ -30,7 +30,7 @@ def address_of(machine: int) -> str:
 
 
 def inside(machine: int) -> list[str]:
-    """Return what a command for a machine other than `CLIENTS` begins with."""
+    """Return the prefix of a command for a machine other than `CLIENTS`."""
     return ["ip", "netns", "exec", _name(machine)]
 
 
@@ -38,18 +38,18 @@ def inside(machine: int) -> list[str]:
 class Network:
     """The links between machines, which can be cut, each in each direction.
 
-    Invariant: while nobody changes them, the router has rules against the directions in `_cuts`.
+    Invariant: while no task changes them, the router has rules against the directions in `_cuts`.
     """
 
     def __init__(self, node_ids: Iterable[int]) -> None:
-        """Make namespaces; this process must be in one of its own, with mounts of its own.
+        """Create the namespaces; this process must have its own network and mount namespaces.
 
         Raises:
-            subprocess.CalledProcessError: That is not allowed here.
+            subprocess.CalledProcessError: This is not allowed here.
         """
         self._cuts: Counter[tuple[int, int]] = Counter()
         self._cut: set[tuple[int, int]] = set()
-        """Against which the router has rules."""
+        """Directions that the router has rules against."""
         self._changing = trio.Lock()
         _ip([f"netns add {_ROUTER}", "link set lo up"])
         for machine in (CLIENTS, *node_ids):
@@ -57,18 +57,18 @@ class Network:
         subprocess.run(["ip", "netns", "exec", _ROUTER, "sh", "-c", _FORWARD], check=True)
 
     async def cut(self, directions: Iterable[tuple[int, int]]) -> None:
-        """Lose all packets in these directions, from one machine to another one."""
+        """Drop all packets in these directions, from one machine to another."""
         self._cuts.update(directions)
         await self._follow()
 
     async def heal(self, directions: Iterable[tuple[int, int]]) -> None:
-        """Take one `cut` of these directions back; others may still be there."""
+        """Undo one `cut` of these directions; others may remain."""
         self._cuts.subtract(directions)
-        assert min(self._cuts.values()) >= 0, "it was not cut"
+        assert min(self._cuts.values()) >= 0, "the direction was not cut"
         await self._follow()
 
     async def _follow(self) -> None:
-        """Let the router have the rules that are to be; not to be cancelled."""
+        """Update the rules of the router; not to be cancelled."""
         with trio.CancelScope(shield=True):
             async with self._changing:
                 wanted = {direction for direction, count in self._cuts.items() if count}

@@ -1,6 +1,6 @@
-"""What is done to the brokers, and when: a schedule that follows from a seed.
+"""Schedule of faults, from a seed.
 
-Pure. Whom a fault hits is said by the part that a broker plays, which is looked up when it happens.
+Pure. A fault names the role of its victim, which is looked up when the fault happens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,13 +14,13 @@ from tests.system.netns.network import CLIENTS
 _GAP_MEAN_S: Final = 1.5
 _SHORTEST_S: Final = 0.3
 LONGEST_S: Final = 15.0
-"""Longer than the session of a broker, so that the cluster gives some up."""
+"""Longest fault in seconds; longer than a broker's session, so that brokers are fenced."""
 _CALM_S: Final = 2.0
 _IS_FOLLOWED_BY_CALM: Final = 0.25
 
 
 class FaultKind(Enum):
-    """What is done."""
+    """Kinds of faults."""
 
     KILL = "SIGKILL"
     PAUSE = "SIGSTOP"
@@ -30,54 +30,54 @@ class FaultKind(Enum):
 
 
 class Victim(Enum):
-    """To whom."""
+    """Victims of faults."""
 
     LEADER = "leader"
-    """Of a random partition."""
+    """Leader of a random partition."""
     FOLLOWER = "follower"
     CONTROLLER = "controller"
     MINORITY = "minority"
-    """Of the brokers, at random: as many as can be done without."""
+    """Random brokers, as many as the cluster can lose."""
     MAJORITY = "majority"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault, which is made good after a while."""
+    """One fault, which is healed after a while."""
 
     after_s: float
-    """Since the fault before."""
+    """Seconds since the fault before."""
     duration_s: float
     kind: FaultKind
     victim: Victim
     partition: int
-    """Whose leader or follower is meant: a number to take modulo the partitions."""
+    """Partition whose leader or follower is hit: a number modulo the partition count."""
     is_hidden_from_clients: bool
-    """Whether a cut is one from clients too."""
+    """Whether a cut affects clients too."""
     order: tuple[int, ...]
-    """All brokers, in the order in which they are chosen where several would do."""
+    """All brokers, in the order in which victims are chosen."""
     waits: bool
-    """Whether all must be well again before the next one."""
+    """Whether all faults must be healed before the next one."""
 
     @property
     def name(self) -> str:
-        """What is done to whom."""
+        """Name of kind and victim."""
         return f"{self.kind.value} of {self.victim.value}"
 
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which broker plays which part, as far as somebody knows."""
+    """Roles of brokers, as far as known."""
 
     leaders: tuple[int, ...] = ()
-    """Of the partitions."""
+    """Leaders of the partitions."""
     controller: int | None = None
 
 
 def faults(
     random: Random, node_ids: Sequence[int], *, longest_s: float = LONGEST_S
 ) -> Iterator[Fault]:
-    """Return faults without end. Each pair of kind and victim comes before any comes again."""
+    """Return faults without end. Each pair of kind and victim comes before any repeats."""
     pairs: list[tuple[FaultKind, Victim]] = []
     waits = False
     while True:
@@ -116,7 +116,7 @@ def victims(fault: Fault, roles: Roles) -> list[int]:
 
 
 def directions(fault: Fault, hit: Sequence[int]) -> list[tuple[int, int]]:
-    """Return in which directions packets are lost; a majority loses each other too."""
+    """Return the directions that lose packets; members of a cut majority also lose each other."""
     hidden = (CLIENTS,) if fault.is_hidden_from_clients else ()
     lost: dict[tuple[int, int], None] = {}
     for one in hit:

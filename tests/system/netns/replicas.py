@@ -1,6 +1,6 @@
-"""Reading replicas from data directories of brokers that have stopped, and comparing them.
+"""Reader of replicas in the data directories of stopped brokers, and their comparison.
 
-A replica is opened as a broker opens it, and everything in it is read, whatever is committed.
+A replica is opened as a broker opens it, and all of its records are read, committed or not.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,13 +26,13 @@ _SHOWN: Final = 3
 
 
 def read_replicas(directory: Path, node_id: int) -> tuple[dict[Key, Replica], list[str]]:
-    """Return all replicas in the data directory of a broker, and what is wrong with them."""
+    """Return all replicas in the data directory of a broker, and their problems."""
     found: dict[Key, Replica] = {}
     problems: list[str] = []
     data = open_data_directory(OsDisk(str(directory)), node_id=node_id, disk_ids=_NO_IDS)
     try:
         if not data.was_clean:
-            problems.append(f"broker {node_id} left no mark of a clean stop")
+            problems.append(f"broker {node_id} left no clean-shutdown marker")
         for name, topic_id in data.stored_topics():
             for partition in data.stored_partitions(name, topic_id):
                 where = data.partition_directory(name, topic_id, partition)
@@ -48,7 +48,7 @@ def read_replicas(directory: Path, node_id: int) -> tuple[dict[Key, Replica], li
 
 
 def acknowledged(operations: Iterable[Operation]) -> dict[Key, Replica]:
-    """Return what was acknowledged at known offsets."""
+    """Return the values acknowledged at known offsets."""
     found: dict[Key, Replica] = {}
     for operation in operations:
         for step in operation.steps if operation.outcome is Outcome.OK else ():
@@ -62,14 +62,14 @@ def differences(
     replicas: Mapping[int, Mapping[Key, Replica]],
     assigned: Mapping[Key, Sequence[int]],
 ) -> list[str]:
-    """Return in which ways replicas are not what they should be.
+    """Return the problems of replicas.
 
-    Each has every acknowledged record once, at its offset, and is the same as the others.
+    Each must have every acknowledged record once, at its offset, and equal the others.
 
     Args:
-        expected: What was acknowledged.
-        replicas: By node id, all that is there.
-        assigned: By partition, the brokers that should have a replica.
+        expected: Acknowledged values.
+        replicas: By node id, all values.
+        assigned: By partition, the brokers that must have a replica.
     """
     problems: list[str] = []
     for key, node_ids in assigned.items():
@@ -78,14 +78,14 @@ def differences(
             what = f"broker {node_id}, {key}"
             replica = replicas[node_id].get(key)
             if replica is None:
-                problems.append(f"{what}: there is no replica")
+                problems.append(f"{what}: the replica is missing")
                 continue
             problems += (f"{what}: {text}" for text in _wrong(expected.get(key, {}), replica))
             if replica != first:
                 where = _shown(
                     at for at in {**first, **replica} if first.get(at) != replica.get(at)
                 )
-                problems.append(f"{what}: other records than broker {node_ids[0]} has, at {where}")
+                problems.append(f"{what}: differs from broker {node_ids[0]}, at {where}")
     return problems
 
 
@@ -95,11 +95,11 @@ def _wrong(expected: Replica, replica: Replica) -> Iterator[str]:
         yield f"{len(missing)} acknowledged records are missing, at {_shown(missing)}"
     other = [at for at, value in expected.items() if at in replica and replica[at] != value]
     if other:
-        yield f"{len(other)} acknowledged records are not where it was said, at {_shown(other)}"
+        yield f"{len(other)} acknowledged records are not at their offsets, at {_shown(other)}"
     places: dict[bytes, int] = {}
     twice = [at for at, value in replica.items() if places.setdefault(value, at) != at]
     if twice:
-        yield f"{len(twice)} records are there twice, at {_shown(twice)}"
+        yield f"{len(twice)} records are duplicates, at {_shown(twice)}"
 
 
 def _shown(offsets: Iterable[int]) -> str:
@@ -113,7 +113,7 @@ def _records(log: PartitionLog) -> Replica:
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
         part = log.read(offset, max_bytes=_READ_BYTES, high_watermark=end)
-        assert part is not None, "there is more"
+        assert part is not None, "the log has more batches"
         found |= records_in((part if part.is_ready() else part.load()).read())
         offset = max(found) + 1
     return found

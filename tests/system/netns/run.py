@@ -1,7 +1,7 @@
-"""The run of a cluster in trouble, with clients all the while, and what must be true in the end.
+"""Run of a cluster under faults, with clients meanwhile, and the checks at its end.
 
-After the trouble everybody must get something done. Then all brokers stop in order, and what is on
-their disks is held against what clients were told.
+After the faults every client must complete an operation. Then all brokers stop cleanly, and the
+records on their disks are compared with the replies to clients.
 """
 
 import signal
@@ -32,30 +32,30 @@ from tidelog.wire.errors import TidelogError
 
 _COPIED: Final = "copied"
 _TOPICS: Final = {"synced": "fsync", _COPIED: "replicated"}
-"""By name: the durability."""
+"""Durability by topic."""
 _PARTITION_COUNT: Final = 3
 _REPLICA_COUNT: Final = 3
 _DELIVERY_TIMEOUTS_S: Final = (4.0, 120.0)
-"""Of the writers of a topic. The first gives up soon, and then does not know what became of its
-records."""
+"""Delivery timeouts of a topic's writers, in seconds. The first one expires soon, with unknown
+outcomes."""
 _MEMBER_COUNT: Final = 2
 _PAUSE_S: Final = 0.03
-"""Between two sends of a writer, so that a long history does not become a large one."""
+"""Seconds between two sends of a writer, so that a long history does not become a large one."""
 _VALUE_BYTES_MAX: Final = 200
 _LOOK_S: Final = 0.5
 _SHORT_RUN: Final = 4
-"""So many of its longest faults fit into a short settings."""
+"""Number of its longest faults that fit into a short run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a run is to be."""
+    """Settings of a run."""
 
     seconds: float
-    """How long things go wrong."""
+    """Seconds with faults."""
     seed: str
     directory: Path
-    """For data directories and the history."""
+    """Directory of the data directories and the history."""
     say: Callable[[str], object]
     node_count: int = 3
     program: Sequence[str] = field(default_factory=lambda: list(TIDELOG))
@@ -63,20 +63,20 @@ class RunSettings:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of it."""
+    """Result of a run."""
 
     problems: list[str]
     counts: Counter[str]
-    """How often each fault has happened."""
+    """Number of times that each fault has happened."""
     acknowledged_count: int
     replica_count: int
-    """Replicas that were read."""
+    """Number of replicas that were read."""
     accepted_count: int
-    """How often a loss had to be accepted, though there was none."""
+    """Number of losses that were accepted, although no record was lost."""
 
 
 async def run(settings: RunSettings) -> Report:
-    """Do a run in the namespaces of this process.
+    """Execute a run in the namespaces of this process.
 
     Raises:
         trio.TooSlowError: A broker does not start, or does not stop.
@@ -125,16 +125,16 @@ async def run(settings: RunSettings) -> Report:
 
 @final
 class _Clients:
-    """All that want something of the cluster."""
+    """All clients of the cluster."""
 
     def __init__(
         self, settings: RunSettings, recorder: Recorder, fault_injector: FaultInjector
     ) -> None:
         self.problems: list[str] = []
         self.assigned: dict[Key, list[int]] = {}
-        """By partition, who has a replica."""
+        """By partition, the brokers with a replica."""
         self.accepted_count = 0
-        """How often a leader was elected that may have lost records, as far as the cluster knew."""
+        """Number of elected leaders that may have lost records, as far as the cluster knew."""
         self._settings = settings
         self._recorder = recorder
         self._fault_injector = fault_injector
@@ -158,10 +158,10 @@ class _Clients:
         ]
         self._written = trio.Event()
         self._stage = ""
-        """What is waited for."""
+        """The awaited event."""
 
     async def run(self) -> None:
-        """Make topics, use them while there is trouble, and see that all is well afterwards."""
+        """Create topics, use them during the faults, and check that all clients work afterwards."""
         async with connected(self._addresses) as client:
             for topic, durability in _TOPICS.items():
                 await client.admin.create_topic(
@@ -182,7 +182,7 @@ class _Clients:
                     longest_s = min(LONGEST_S, self._settings.seconds / _SHORT_RUN)
                     planned = faults(self._random, self._node_ids, longest_s=longest_s)
                     await self._fault_injector.make(planned, partial(self._rest, lookout))
-                self._settings.say("the trouble is over")
+                self._settings.say("the faults are over")
                 with trio.move_on_after(DEADLINE_S) as patience:
                     await self._recover(client, lookout)
                 if patience.cancelled_caught:
@@ -191,33 +191,33 @@ class _Clients:
                 nursery.cancel_scope.cancel()
 
     def left_out(self, replicas: dict[int, dict[Key, Replica]]) -> list[str]:
-        """Return which records no member of the group was given."""
+        """Return the records that no member of the group received."""
         given = self._given()
         problems: list[str] = []
         for key, node_ids in self.assigned.items():
             left = replicas[node_ids[0]].get(key, {}).keys() - given.get(key, set())
             if left:
-                problems.append(f"{key}: the group was not given {len(left)}, from {min(left)} on")
+                problems.append(f"{key}: the group did not get {len(left)}, from {min(left)} on")
         return problems
 
     async def _rest(self, lookout: Lookout) -> None:
-        # Nothing is lost by that: what killed processes have written is in the page cache.
+        # No record is lost by that: writes of killed processes are in the page cache.
         self.accepted_count += await lookout.accept_losses(_COPIED)
 
     async def _recover(self, client: tidelog.Client, lookout: Lookout) -> None:
-        """Wait until all is well, and everybody has got done what there is to do."""
+        """Wait until all partitions are healthy, and every client has completed its work."""
         self._stage = "every partition has a leader"
         await self._rest(lookout)
         for writer in self._writers:
-            self._stage = f"{writer.name} goes on"
+            self._stage = f"{writer.name} continues"
             writer.acknowledged = trio.Event()
             await writer.acknowledged.wait()
             writer.should_stop = True
-        self._stage = "all writers come to their end"
+        self._stage = "all writers end"
         await self._written.wait()
         self._stage = "all replicas are in sync"
         self.assigned = await lookout.wait_in_sync()
-        self._stage = "the last readers come to the end"
+        self._stage = "the last readers reach the end"
         await self._read_all(client)
 
     async def _write_all(self) -> None:
@@ -250,12 +250,12 @@ class _Clients:
             await trio.sleep(_LOOK_S)
 
     async def _read_all(self, client: tidelog.Client) -> None:
-        """Read everything once more, and wait until the group was given it all."""
+        """Read everything once more, and wait until the group has received all records."""
         count = 0
         for topic in _TOPICS:
             reader = RecordedReader(f"last reader of {topic}", topic, self._recorder)
             count += await reader.read_to_end(client)
-        self._stage = "the group is given all records"
+        self._stage = "the group receives all records"
         given_count = 0
         while given_count < count:
             await trio.sleep(_LOOK_S)

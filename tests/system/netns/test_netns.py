@@ -1,4 +1,4 @@
-"""A short run in network namespaces, where they can be had; `make netns` is a long one."""
+"""Test with a short run in network namespaces, if available; `make netns` is a long one."""
 
 import signal
 import subprocess
@@ -13,19 +13,19 @@ COMMAND = [sys.executable, "-m", "tests.system.netns", "--minutes"]
 
 
 def left_running(directory: Path) -> list[str]:
-    """Return the commands of processes that work there."""
+    """Return the commands of processes that work in a directory."""
     found: list[str] = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = file.read_bytes().replace(b"\0", b" ").decode()
         except OSError:
-            continue  # It has ended meanwhile.
+            continue  # The process has ended meanwhile.
         if str(directory) in command:
             found.append(command)
     return found
 
 
-def test_what_was_acknowledged_is_on_every_replica_and_nothing_is_left_behind(
+def test_acknowledged_records_are_on_every_replica_and_nothing_is_left_behind(
     tmp_path: Path,
 ) -> None:
     result = subprocess.run(
@@ -49,9 +49,9 @@ def test_what_was_acknowledged_is_on_every_replica_and_nothing_is_left_behind(
     assert not list(tmp_path.iterdir())
 
 
-def test_whoever_interrupts_it_finds_nothing_left_behind(tmp_path: Path) -> None:
+def test_an_interrupted_run_leaves_nothing_behind(tmp_path: Path) -> None:
     if missing_here():
-        return  # The test above sees that this is said.
+        return  # The test above checks the message.
     with subprocess.Popen(
         [*COMMAND, "1"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""A cut loses packets in the direction that was asked for and in no other, until it is healed."""
+"""Test that a cut loses packets in one direction only, until it is healed."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from tests.paths import ROOT
 from tests.system.netns.namespaces import isolated, missing_here
 
 
-def test_one_direction_is_cut_and_nothing_else() -> None:
+def test_a_cut_affects_one_direction_only() -> None:
     if missing := missing_here():
         pytest.skip(f"this needs {missing}")
     result = subprocess.run(

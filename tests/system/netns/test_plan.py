@@ -1,4 +1,4 @@
-"""Faults follow from a seed, hit whom they say, and lose packets in the directions they say."""
+"""Tests of the schedule: it follows from a seed, and its victims and directions are correct."""
 
 from itertools import islice
 from random import Random
@@ -22,7 +22,7 @@ def a_fault(kind: FaultKind, victim: Victim, *, is_hidden_from_clients: bool = F
     )
 
 
-def test_everything_is_done_to_everybody_before_anything_is_done_again() -> None:
+def test_every_pair_of_fault_and_victim_comes_before_any_repeats() -> None:
     planned = list(islice(faults(Random("7"), NODES), 50))
     every = {(kind, victim) for kind in FaultKind for victim in Victim}
 
@@ -36,7 +36,7 @@ def test_a_seed_gives_the_same_faults_again() -> None:
     )
 
 
-def test_victims_are_those_who_play_the_part() -> None:
+def test_victims_have_the_named_role() -> None:
     roles = Roles(leaders=(1, 3, 2), controller=2)
 
     hit = {victim: victims(a_fault(FaultKind.KILL, victim), roles) for victim in Victim}
@@ -50,7 +50,7 @@ def test_victims_are_those_who_play_the_part() -> None:
     }
 
 
-def test_while_nothing_is_known_somebody_is_hit() -> None:
+def test_without_known_roles_a_fault_still_has_a_victim() -> None:
     for victim in Victim:
         assert victims(a_fault(FaultKind.KILL, victim), Roles())
 
@@ -74,7 +74,7 @@ def test_clients_may_be_cut_off_too() -> None:
     assert set(directions(fault, [1])) == {(1, CLIENTS), (1, 2), (1, 3)}
 
 
-def test_a_majority_that_is_cut_off_falls_apart() -> None:
+def test_members_of_a_cut_off_majority_lose_each_other() -> None:
     lost = set(directions(a_fault(FaultKind.CUT, Victim.MAJORITY), [1, 2]))
 
     assert {(1, 2), (2, 1)} <= lost

@@ -1,4 +1,4 @@
-"""Replicas are read from disks as they are, and every way in which they can be wrong is found."""
+"""Tests of the comparison of replicas on disks: it finds every kind of difference."""
 
 from pathlib import Path
 
@@ -46,17 +46,17 @@ def test_a_broker_that_did_not_stop_cleanly_is_a_problem(tmp_path: Path) -> None
     replicas, problems = read_replicas(tmp_path, 3)
 
     assert replicas == {KEY: GOOD}
-    assert problems == ["broker 3 left no mark of a clean stop"]
+    assert problems == ["broker 3 left no clean-shutdown marker"]
 
 
-def test_what_was_acknowledged_is_what_somebody_was_told_the_place_of() -> None:
+def test_acknowledged_values_have_a_known_offset() -> None:
     told = Operation("writer", Outcome.OK, [Send(KEY, "a", 0)])
     not_told = Operation("writer", Outcome.UNKNOWN, [Send(KEY, "b", 1)])
 
     assert acknowledged([told, not_told]) == {KEY: {0: b"a"}}
 
 
-def test_replicas_that_are_the_same_and_have_everything_are_good() -> None:
+def test_equal_and_complete_replicas_have_no_problem() -> None:
     more = {**GOOD, 2: b"not acknowledged"}
 
     assert differences({KEY: GOOD}, {1: {KEY: more}, 2: {KEY: more}}, {KEY: [1, 2]}) == []
@@ -66,18 +66,18 @@ def test_replicas_that_are_the_same_and_have_everything_are_good() -> None:
     ("replica", "problem"),
     [
         ({0: b"a"}, "1 acknowledged records are missing, at 1"),
-        ({0: b"a", 1: b"c"}, "1 acknowledged records are not where it was said, at 1"),
-        ({0: b"a", 1: b"b", 2: b"a"}, "1 records are there twice, at 2"),
-        ({0: b"a", 1: b"b", 2: b"c"}, "other records than broker 1 has, at 2"),
+        ({0: b"a", 1: b"c"}, "1 acknowledged records are not at their offsets, at 1"),
+        ({0: b"a", 1: b"b", 2: b"a"}, "1 records are duplicates, at 2"),
+        ({0: b"a", 1: b"b", 2: b"c"}, "differs from broker 1, at 2"),
     ],
 )
-def test_a_replica_that_is_wrong_is_found(replica: Replica, problem: str) -> None:
+def test_an_invalid_replica_is_found(replica: Replica, problem: str) -> None:
     found = differences({KEY: GOOD}, {1: {KEY: GOOD}, 2: {KEY: replica}}, {KEY: [1, 2]})
 
     assert f"broker 2, {KEY}: {problem}" in found
 
 
-def test_a_replica_that_is_not_there_is_found() -> None:
+def test_a_missing_replica_is_found() -> None:
     found = differences({}, {1: {KEY: GOOD}, 2: {}}, {KEY: [1, 2]})
 
-    assert found == [f"broker 2, {KEY}: there is no replica"]
+    assert found == [f"broker 2, {KEY}: the replica is missing"]

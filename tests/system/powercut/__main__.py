@@ -1,8 +1,8 @@
 """Power cuts, a full disk and a thin one, on a real file system: `make powercut CUTS=20`.
 
-Needs root, FUSE and loop devices. One process does the work; this one waits for it and takes down
-what it may have left. Mounts are those of the whole system: in a mount namespace of its own, the
-process that is the disk could be the last one that its mounts wait for, and would wait for itself.
+It needs root, FUSE and loop devices. One process does the work; this one waits for it and removes
+its leftovers. Mounts are those of the whole system. In a mount namespace of its own, the process
+that serves the disk could be the last one that its mounts wait for, and would wait for itself.
 """
 
 import argparse
@@ -47,8 +47,8 @@ def main() -> int:
 
 
 def _supervise(arguments: list[str], workshop: Path) -> int:
-    """Run this program in a process of its own, and leave nothing of it behind."""
-    # Should this process be killed, the other one is interrupted, and takes down what it has.
+    """Run this program in a process of its own, and remove everything that it leaves."""
+    # If this process is killed, the other one is interrupted, and removes its mounts.
     command = [
         "setpriv",
         "--pdeathsig",
@@ -76,20 +76,20 @@ def _supervise(arguments: list[str], workshop: Path) -> int:
 
 
 def _mounts_in(directory: Path) -> list[str]:
-    """Return what is mounted there, in the order of mounting."""
+    """Return the mounts in a directory, in the order of mounting."""
     lines = Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
     points = [line.split()[1] for line in lines]
     return [point for point in points if Path(point).is_relative_to(directory)]
 
 
 def missing_here() -> str:
-    """Return what this machine lacks, in words; nothing when it lacks nothing."""
+    """Return the missing tools or privileges of this machine, in words; empty if there are none."""
     lacks = [tool for tool in _TOOLS if shutil.which(tool) is None]
     lacks += [name for name in ("/dev/fuse", "/dev/loop-control") if not Path(name).exists()]
     if os.geteuid() != 0:
         lacks.insert(0, "root")
     elif not _may_mount():
-        lacks.insert(0, "the capability SYS_ADMIN, which a container seldom has")
+        lacks.insert(0, "the capability SYS_ADMIN, which most containers lack")
     return ", ".join(lacks)
 
 
@@ -102,18 +102,18 @@ def _may_mount() -> bool:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.system.powercut", description=__doc__)
     parser.add_argument("--cuts", type=int, default=20, help="how many")
-    parser.add_argument("--seed", default="1", help="of moments and records, not of a whole run")
+    parser.add_argument("--seed", default="1", help="seed of moments and records, not of the run")
     parser.add_argument(
-        "--without-controls", action="store_true", help="only cut the power, for a short look"
+        "--without-controls", action="store_true", help="only cut the power, for a short run"
     )
-    parser.add_argument("--mutation", metavar="NAME", help="a broker with this mutation")
+    parser.add_argument("--mutation", metavar="NAME", help="run a broker with this mutation")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 async def _run(workshop: Path, arguments: argparse.Namespace) -> int:
     if not arguments.without_controls and not await _controls_fail(workshop, arguments.seed):
-        _say("FAILED: a control lost nothing, so whatever follows would prove nothing")
+        _say("FAILED: a control lost nothing, so the rest would prove nothing")
         return 1
     random = partial(Random, arguments.seed)
     problems: list[str] = []
@@ -131,7 +131,7 @@ async def _run(workshop: Path, arguments: argparse.Namespace) -> int:
 
 
 async def _controls_fail(workshop: Path, seed: str) -> bool:
-    """Return whether the experiments find what is wrong with brokers that are broken."""
+    """Return whether the experiments find the defects of broken brokers."""
     show = _under("control")
     cuts = PowerCuts(workshop, Random(seed), show=show, program=broken("no-sync"))
     report = await cuts.run(_CONTROL_CUTS)
@@ -139,7 +139,7 @@ async def _controls_fail(workshop: Path, seed: str) -> bool:
     thin = await exhaust_pool(
         workshop, Random(seed), refusal=errno.EIO, show=show, program=broken("no-drop")
     )
-    _say(f"control, with a page cache that is believed: {len(thin)} problems")
+    _say(f"control, with a page cache that is trusted: {len(thin)} problems")
     return bool(report.lost_count and thin)
 
 

@@ -1,7 +1,7 @@
-"""Disks without room, real ones: a full file system, and a thin disk whose pool is exhausted.
+"""Real disks without space: a full file system, and a thin disk whose pool is exhausted.
 
-The first says so when bytes are handed over. The second says nothing until they are synced, and
-then the page cache goes on showing what never reached the disk, to the next process too.
+The first fails at the write. The second fails at the sync, and then the page cache still shows
+bytes that never reached the disk, to the next process too.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ Entry = tuple[str, int, str]
 
 @final
 class BadDisk:
-    """One machine with one writer, and what it is told while the disk has no room."""
+    """One machine with one writer, and its replies while the disk has no space."""
 
     def __init__(self, workshop: Path, random: Random) -> None:
-        """Work in `workshop`, on a disk that is new."""
+        """Work in `workshop`, on a new disk."""
         self.machine = _machine(VolatileDisk(DISK_BYTES), workshop)
         self.recorder = Recorder(trio.current_time)
         self.problems: list[str] = []
@@ -50,7 +50,7 @@ class BadDisk:
         )
 
     async def read(self, client: tidelog.Client) -> set[Entry]:
-        """Read what can be read; return what that was."""
+        """Read all readable records; return them."""
         first = len(self.recorder.events)
         self._name_count += 1
         reader = RecordedReader(f"r{self._name_count}", _TOPIC, self.recorder)
@@ -68,7 +68,7 @@ class BadDisk:
         }
 
     async def look_after_power_cut(self) -> set[Entry]:
-        """Cut the power, start on what is left, and return what can be read."""
+        """Cut the power, start on the remaining disk, and return the readable records."""
         medium = self.machine.disk.after_power_cut(Survival.NONE, self._random)
         machine = _machine(VolatileDisk(content=medium), self._workshop)
         async with (
@@ -78,7 +78,7 @@ class BadDisk:
             return await self.read(client)
 
     async def expect_status(self, broker: BrokerProcess, *expected: str) -> None:
-        """Wait until the log of a broker says that the partition has become this, in order."""
+        """Wait until the log of a broker reports these states of the partition, in order."""
 
         def statuses() -> list[str]:
             return [
@@ -90,7 +90,7 @@ class BadDisk:
             self.problems.append(f"the partition became {statuses()}, it should be {expected}")
 
     def verdict(self) -> list[str]:
-        """Return all that was wrong."""
+        """Return all problems."""
         return [*self.problems, *examine(operations_of(self.recorder.events))[0]]
 
 
@@ -104,7 +104,7 @@ async def exhaust_pool(
 ) -> list[str]:
     """Let syncs fail with the error `refusal`; return problems.
 
-    The log must go offline, and nothing be served afterwards that is not on the disk.
+    The log must go offline, and afterwards serve no record that is not on the disk.
     """
     bad = BadDisk(workshop, random)
     writer = bad.new_writer()
@@ -122,7 +122,7 @@ async def exhaust_pool(
                 pass
             await bad.expect_status(broker, "offline")
         bad.machine.disk.refusal = None
-        # The page cache still has what the failed sync did not write: this is the same mount.
+        # The page cache still has the records of the failed sync: this is the same mount.
         async with (
             serving(root / "data", program=program) as broker,
             tidelog.connect(broker.address) as client,
@@ -138,7 +138,7 @@ async def exhaust_pool(
 
 
 async def fill_disk(workshop: Path, random: Random, *, show: Callable[[str], None]) -> list[str]:
-    """Fill the file system and make room again, without a restart; return problems."""
+    """Fill the file system and free space again, without a restart; return problems."""
     bad = BadDisk(workshop, random)
     writer = bad.new_writer()
     async with bad.machine.mounted(is_new=True) as root:

@@ -2,8 +2,8 @@
 
     python -m tests.system.powercut.broken_broker WHAT serve ...
 
-Only this process is changed, and nothing of tidelog. What an experiment does not find here, it
-would not find in tidelog either.
+Only this process is changed, and no code of tidelog. A defect that an experiment misses here,
+it would miss in tidelog either.
 """
 
 import os
@@ -17,7 +17,7 @@ _sync = os.fdatasync
 
 
 def _lose_syncs_of_records() -> None:
-    """Sync everything but records, so that topics are there after a power cut."""
+    """Sync all files except segments, so that topics exist after a power cut."""
 
     def sync_all_but_records(descriptor: int) -> None:
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
@@ -28,7 +28,7 @@ def _lose_syncs_of_records() -> None:
 
 
 def _keep_the_page_cache() -> None:
-    """Never drop what the page cache has of a file."""
+    """Never drop a file's page cache."""
 
     def keep(descriptor: int, offset: int, length: int, advice: int, /) -> None:
         del descriptor, offset, length, advice
@@ -43,7 +43,7 @@ BREAKS: dict[str, Callable[[], None]] = {
 
 
 def broken(what: str) -> list[str]:
-    """Return the command for a broker where `what` is broken."""
+    """Return the command for a broker with a broken `what`."""
     assert what in BREAKS
     return [sys.executable, "-m", "tests.system.powercut.broken_broker", what]
 

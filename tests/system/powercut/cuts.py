@@ -1,7 +1,7 @@
-"""Runs of a broker that end with a power cut, each on what the one before has left.
+"""Runs of a broker that end with a power cut, each on the disk of the one before.
 
-A run: the machine starts on the disk as the last cut left it. All that was acknowledged before
-that cut is read and compared; then writers and a reader go on, until the power is cut again.
+In a run, the machine starts on the disk after the last cut. All records that were acknowledged
+before that cut are read and compared; then writers and a reader continue, until the next power cut.
 """
 
 from collections import Counter
@@ -29,30 +29,30 @@ PARTITION_COUNT = 3
 _TOPIC_SETTINGS = {"segment_bytes": "32KiB", "index_interval_bytes": "1KiB"}
 _WRITER_COUNT = 5
 _EARLY_SHARE = 0.25
-"""Of the switches, those that are armed before the broker starts."""
+"""Fraction of the switches that are armed before the broker starts."""
 _LIVES_OF_A_DISK = 10
 _ANY_MOMENT_S = 2.5
-"""When the power is cut, unless the moment that was aimed at comes first."""
+"""Seconds until the power is cut, unless the aimed moment comes first."""
 _FALSE_ALARMS = {"log_damaged", "log_note", "log_status_changed"}
-"""What a broker says of a disk that is not what it should be. This one always is."""
+"""Events of a broker about a damaged disk. This disk is never damaged."""
 
 
 @dataclass(slots=True)
 class Cut:
-    """One power cut, and what was found afterwards."""
+    """One power cut, and its findings."""
 
     moment: str
     survival: Survival
     unflushed_bytes: int = 0
     acknowledged_count: int = 0
-    """How many records of all runs of the disk had been acknowledged before."""
+    """Number of records of all runs of the disk that were acknowledged before."""
     problems: list[str] = field(default_factory=list[str])
     lost_count: int = 0
 
 
 @dataclass(slots=True)
 class CutsReport:
-    """What many power cuts have shown."""
+    """Result of many power cuts."""
 
     cuts: list[Cut] = field(default_factory=list[Cut])
     acknowledged_count: int = 0
@@ -60,12 +60,12 @@ class CutsReport:
 
     @property
     def lost_count(self) -> int:
-        """How many acknowledged records were gone."""
+        """Number of lost acknowledged records."""
         return sum(cut.lost_count for cut in self.cuts)
 
     @property
     def problems(self) -> list[str]:
-        """All that was wrong."""
+        """All problems."""
         return [problem for cut in self.cuts for problem in cut.problems]
 
     def summary(self) -> str:
@@ -92,7 +92,7 @@ class PowerCuts:
         show: Callable[[str], None],
         program: Sequence[str] = TIDELOG,
     ) -> None:
-        """Work in `workshop`; tell `show` of every cut."""
+        """Work in `workshop`; pass every cut to `show`."""
         self.report = CutsReport()
         self._workshop = workshop
         self._random = random
@@ -102,7 +102,7 @@ class PowerCuts:
         self._run_count = 0
 
     async def run(self, count: int) -> CutsReport:
-        """Cut the power so often."""
+        """Cut the power `count` times."""
         began = perf_counter()
         while (left := count - len(self.report.cuts)) > 0:
             await self._wear_out_a_disk(min(left, _LIVES_OF_A_DISK))
@@ -110,7 +110,7 @@ class PowerCuts:
         return self.report
 
     async def _wear_out_a_disk(self, count: int) -> None:
-        """Do `count` times on a disk that was new, and once more to look at the last cut."""
+        """Run `count` times on a disk that was new, and check the last cut in one more run."""
         self._recorder = Recorder(trio.current_time)
         run = _Run(VolatileDisk(DISK_BYTES), self._recorder, self._workshop, random=self._random)
         before: Cut | None = None
@@ -127,10 +127,10 @@ class PowerCuts:
         self.report.acknowledged_count += before.acknowledged_count
 
     async def _live(self, run: "_Run", before: Cut | None, *, is_last: bool) -> None:
-        """Look at what the cut `before` has left, and unless that is bad, go on to the next."""
+        """Check the state after the cut `before`, and unless it has problems, run to the next."""
         self._run_count += 1
         is_new = before is None
-        # On a disk with a topic, the recovery may be cut into as well.
+        # On a disk with a topic, a cut may also come during recovery.
         run.machine.switch.is_armed = not is_new and self._random.random() < _EARLY_SHARE
         try:
             async with (
@@ -152,7 +152,7 @@ class PowerCuts:
             self._show(_line(len(self.report.cuts), before))
 
     async def _compare(self, cut: Cut, broker: BrokerProcess, client: tidelog.Client) -> None:
-        """Take down what is wrong after a cut."""
+        """Record the problems after a cut."""
         cut.problems += [
             f"the broker says: {event}"
             for event in broker.events
@@ -170,7 +170,7 @@ class PowerCuts:
         cut.problems += problems
 
     async def _write(self, client: tidelog.Client, run: "_Run") -> None:
-        """Write and read until the power is cut, at the moment that was aimed at or at any."""
+        """Write and read until the power is cut, at the aimed moment or any other."""
         async with client.producer() as producer, trio.open_nursery() as nursery:
             writers = [
                 RecordedWriter(
@@ -195,10 +195,10 @@ class PowerCuts:
 
 @final
 class _Run:
-    """A machine, and what is left when its power is cut.
+    """A machine, and its disk after the power cut.
 
-    Everything is noted inside of the request at which that happens: whatever was acknowledged in
-    the first `event_count` events was acknowledged before.
+    Every event is recorded within its request: all acknowledgements in the first `event_count`
+    events came before the cut.
     """
 
     def __init__(

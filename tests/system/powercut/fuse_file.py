@@ -1,9 +1,9 @@
-"""The kernel's FUSE protocol, as far as one file needs it that is a disk.
+"""The kernel's FUSE protocol, as far as a file that is a disk needs it.
 
 Pure: requests in, replies out. The file system has one file, `disk`, of a fixed size. The kernel
-caches nothing of it (`FOPEN_DIRECT_IO`), so that every write of a block device on top of it comes
-here when it is made, and every flush as an fsync. `linux/fuse.h` has the layouts; numbers are in
-the order of the host, which is taken to be little-endian.
+caches nothing of it (`FOPEN_DIRECT_IO`). So every write of a block device on top of it arrives here
+at once, and every flush as an fsync. `linux/fuse.h` has the layouts; numbers are in the byte order
+of the host, which must be little-endian.
 """
 
 import errno
@@ -41,7 +41,7 @@ _STATFS = Struct("<QQQQQIII 4x 24x")
 
 
 class Opcode(IntEnum):
-    """The requests that are understood; others are answered with `ENOSYS`."""
+    """Supported requests; others are answered with `ENOSYS`."""
 
     LOOKUP = 1
     FORGET = 2
@@ -69,7 +69,7 @@ class FuseFile:
     """Answers the kernel for one mounted disk."""
 
     def __init__(self, disk: VolatileDisk, switch: PowerSwitch) -> None:
-        """Be `disk`, and let `switch` see what happens to it."""
+        """Serve `disk`, and report its requests to `switch`."""
         self._disk = disk
         self._switch = switch
 

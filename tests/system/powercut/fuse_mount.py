@@ -1,8 +1,8 @@
-"""A mounted file that is a disk of ours: what is written to it is handled in a thread.
+"""Mounted file that is a simulated disk, with a thread for its requests.
 
-Shell: owns the descriptor of `/dev/fuse`, the mount and the thread. Needs root. Nobody in this
-process may touch the mounted file, or what lies above it, in a call that holds the interpreter's
-lock, for the thread that answers needs that lock too: other programs do.
+Shell: owns the descriptor of `/dev/fuse`, the mount and the thread. Needs root. No code in this
+process may touch the mounted file, or the file system on it, in a call that holds the interpreter's
+lock, because the answering thread needs that lock too. Other programs may.
 """
 
 import ctypes
@@ -23,9 +23,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def mounted(
     file: FuseFile, between_requests: threading.Lock, directory: Path
 ) -> Generator[Path, None, None]:
-    """Mount a file system with one file at `directory`; hand out the path of the file.
+    """Mount a file system with one file at `directory`; yield the path of the file.
 
-    Whoever holds `between_requests` has the disk for itself.
+    The holder of `between_requests` has exclusive access to the disk.
 
     Raises:
         OSError: It cannot be mounted.
@@ -48,7 +48,7 @@ def mounted(
 def _serve(descriptor: int, file: FuseFile, between_requests: threading.Lock) -> None:
     """Answer one request after the other until the file system is unmounted.
 
-    Should an answer fail, closing the descriptor makes all further requests fail: nobody hangs.
+    If an answer fails, the close of the descriptor makes all further requests fail: none hangs.
     """
     try:
         while (request := _next_request(descriptor)) is not None:
@@ -67,7 +67,7 @@ def _next_request(descriptor: int) -> bytes | None:
         except OSError as error:
             if error.errno == errno.ENODEV:
                 return None
-            if error.errno not in {errno.ENOENT, errno.EINTR}:  # The request was taken back.
+            if error.errno not in {errno.ENOENT, errno.EINTR}:  # The request was cancelled.
                 raise
 
 
@@ -75,5 +75,5 @@ def _send(descriptor: int, reply: bytes) -> None:
     try:
         os.write(descriptor, reply)
     except OSError as error:
-        if error.errno != errno.ENOENT:  # Whoever asked no longer waits.
+        if error.errno != errno.ENOENT:  # The requesting process no longer waits.
             raise

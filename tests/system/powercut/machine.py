@@ -1,20 +1,20 @@
-"""A machine that can lose its power: a real broker process on ext4, on a disk of ours.
+"""A machine that can lose its power: a real broker process on ext4, on a simulated disk.
 
-Shell: mounts, starts processes, and takes all of it down again. From the top:
+Shell: mounts, starts processes, and removes all of it. From the top:
 
-    tidelog serve            a process of its own, started as users start it
+    tidelog serve            a process of its own, started like a user's
     ext4                     the kernel's, with its journal, mounted with default options
-    /dev/loopN               makes a block device of a file; passes flushes on as fsync
-    FUSE                     passes every request on when it is made, and caches nothing
-    `VolatileDisk`           a program of ours, with a write cache that forgets
+    /dev/loopN               a block device on a file; passes flushes on as fsync
+    FUSE                     passes every request on at once, and caches nothing
+    `VolatileDisk`           our disk, with a volatile write cache
 
-Why what is captured is a state that a power cut can leave: the disk is one thread, which handles
-one request at a time, and captures between two of them (or inside of a flush, before it begins or
-when it is done). So the capture is a cut through the requests at one moment: everything that a
-completed flush has covered is in it, and of what came later some arbitrary choice of sectors is.
-A file system is told that a flush is done only by the answer to it, which comes after. A copy of
-an image file that a loop device writes to is no such state: it takes time, so it may have what
-was written behind a flush and miss what was written before it.
+The captured state is one that a power cut can leave. The disk is one thread, which handles one
+request at a time. It captures between two requests (or inside of a flush, before it begins or after
+it is done). So the capture is a cut through the requests at one moment. It has everything that a
+completed flush has covered, and some arbitrary choice of later sectors. A file system learns that a
+flush is done only by the reply, which comes after. A copy of an image file that a loop device
+writes to is no such state. It takes time, so it may have writes from behind a flush and lack writes
+from before it.
 """
 
 import threading
@@ -33,12 +33,12 @@ from tests.system.powercut.volatile_disk import VolatileDisk
 
 DISK_BYTES = 64 << 20
 _MKFS = ["mkfs.ext4", "-q", "-F", "-J", "size=4", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
-"""Everything is written at once, so that a thin disk has room for all but new data."""
+"""Everything is written at once, so that a thin disk has space for all but new data."""
 
 
 @final
 class Machine:
-    """A disk, what may happen to it, and the two directories at which it is mounted."""
+    """A disk, its faults, and its two mount points."""
 
     def __init__(self, disk: VolatileDisk, switch: PowerSwitch, workshop: Path) -> None:
         """Mount in `workshop`, which is an existing directory."""
@@ -57,16 +57,16 @@ class Machine:
 
     @asynccontextmanager
     async def mounted(self, *, is_new: bool) -> AsyncGenerator[Path, None]:
-        """Mount the file system while the block runs; make it first if the disk is new.
+        """Mount the file system while the block runs; create it first if the disk is new.
 
         Raises:
-            OSError: The file system cannot be made or mounted.
+            OSError: The file system cannot be created or mounted.
         """
         with mounted(FuseFile(self.disk, self.switch), self._between_requests, self._below) as file:
             if is_new:
                 await run(*_MKFS, str(file))
                 with self._between_requests:
-                    self.disk.flush()  # Which mkfs leaves to others.
+                    self.disk.flush()  # mkfs does not flush.
             await run("mount", "-o", "loop", str(file), str(self._above))
             try:
                 yield self._above
@@ -90,7 +90,7 @@ async def run(*command: str) -> str:
     """Run a command to its end.
 
     Raises:
-        OSError: It failed; with what it said.
+        OSError: It failed; with its output.
     """
     result = await trio.run_process(
         list(command), capture_stdout=True, capture_stderr=True, check=False

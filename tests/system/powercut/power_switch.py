@@ -1,6 +1,6 @@
-"""When the power is cut: at a moment that was aimed at, among the requests to a disk.
+"""Aimed power cuts, at a moment among the requests to a disk.
 
-Pure. A random moment almost never lies in the microseconds in which a crash is interesting, so
+Pure. A random moment almost never lies in the microseconds in which a crash is interesting. So
 the requests themselves are watched: flushes, the first block of a new segment or checkpoint, and
 the commits of the file system's own journal.
 """
@@ -18,11 +18,11 @@ _JOURNAL_COMMIT_MAGIC = bytes.fromhex("c03b3998 00000002")  # JBD2_MAGIC_NUMBER,
 
 
 class Moment(Enum):
-    """What happens at the moment of the cut."""
+    """Event at the moment of the cut."""
 
     WRITE = "a write"
     FLUSH = "a flush, before it has done anything"
-    FLUSHED = "a flush, when it is done and nobody knows yet"
+    FLUSHED = "a flush, when it is done and not yet acknowledged"
     SEGMENT = "the first block of a segment is written"
     CHECKPOINT = "the first block of a checkpoint is written"
     JOURNAL_COMMIT = "a commit of the file system's journal is written"
@@ -46,7 +46,7 @@ _LATER_MAX = 4
 
 @final
 class PowerSwitch:
-    """Calls `cut` once, inside of the request that was aimed at, or a few requests later."""
+    """Calls `cut` once, inside of the aimed request, or a few requests later."""
 
     def __init__(
         self, moment: Moment, cut: Callable[[], None], *, number: int, later: int = 0
@@ -54,7 +54,7 @@ class PowerSwitch:
         """Aim at the moment `number` of its kind, from 1 on, and `later` requests behind it."""
         self.moment = moment
         self.is_armed = False
-        """Whether requests count; not while a machine is being set up."""
+        """Whether requests count; not during the setup of a machine."""
         self._cut = cut
         self._number = number
         self._later = later
@@ -66,23 +66,23 @@ class PowerSwitch:
         return self._is_over
 
     def pull(self) -> None:
-        """Cut the power now, unless that has happened; between two requests."""
+        """Cut the power now, unless it is cut already; between two requests."""
         if not self._is_over:
             self._is_over = True
             self._cut()
 
     def wrote(self, data: bytes) -> None:
-        """Take note that `data` is in the cache."""
+        """Count a write of `data` into the cache."""
         if not self._is_counting_down():
             self._saw(self.moment is Moment.WRITE or self._has_magic(data))
 
     def will_flush(self) -> None:
-        """Take note that a flush is about to begin."""
+        """Count a flush that is about to begin."""
         if not self._is_counting_down():
             self._saw(self.moment is Moment.FLUSH)
 
     def flushed(self) -> None:
-        """Take note that a flush is done, and will be answered."""
+        """Count a flush that is done, and will be acknowledged."""
         if self._number > 0:
             self._saw(self.moment is Moment.FLUSHED)
 
@@ -109,7 +109,7 @@ class PowerSwitch:
 
 
 def aim(random: Random, cut: Callable[[], None]) -> PowerSwitch:
-    """Return a switch that is aimed at some moment."""
+    """Return a switch that is aimed at a random moment."""
     moment = random.choice(list(Moment))
     return PowerSwitch(
         moment,

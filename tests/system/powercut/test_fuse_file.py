@@ -1,4 +1,4 @@
-"""The protocol of FUSE, request by request, and one disk that is really mounted."""
+"""Tests of the FUSE protocol, request by request, and with one really mounted disk."""
 
 import errno
 import struct
@@ -22,7 +22,7 @@ def request(opcode: int, body: bytes = b"", *, node: int = 2) -> bytes:
 
 
 def ask(file: FuseFile, opcode: int, body: bytes = b"", *, node: int = 2) -> tuple[int, bytes]:
-    """Return the error number, which is 0 or less, and what the reply says."""
+    """Return the error number, which is 0 or less, and the body of the reply."""
     reply = file.answer(request(opcode, body, node=node))
     assert reply is not None
     length, error, unique = struct.unpack_from("<IiQ", reply)
@@ -34,7 +34,7 @@ def write_body(position: int, data: bytes) -> bytes:
     return struct.pack("<QQIIQII", 1, position, len(data), 0, 0, 0, 0) + data
 
 
-def test_it_agrees_on_a_version_and_on_large_writes() -> None:
+def test_the_handshake_agrees_on_a_version_and_large_writes() -> None:
     asked = struct.pack("<IIII", 7, 45, 131072, 0xFFFF_FFFF).ljust(64, b"\0")
 
     error, body = ask(a_file(VolatileDisk(SIZE)), Opcode.INIT, asked)
@@ -45,7 +45,7 @@ def test_it_agrees_on_a_version_and_on_large_writes() -> None:
     assert flags == (1 << 5) | (1 << 22), "of all that is offered, large writes only"
 
 
-def test_it_has_one_file_of_the_size_of_the_disk() -> None:
+def test_the_file_system_has_one_file_of_the_disk_size() -> None:
     file = a_file(VolatileDisk(SIZE))
 
     error, entry = ask(file, Opcode.LOOKUP, FILE_NAME.encode() + b"\0", node=1)
@@ -62,7 +62,7 @@ def test_it_has_one_file_of_the_size_of_the_disk() -> None:
     assert struct.unpack_from("<I", root, 16 + 60) == (DIRECTORY,)
 
 
-def test_what_was_written_is_read_and_only_a_flush_makes_it_durable() -> None:
+def test_writes_are_readable_and_only_a_flush_makes_them_durable() -> None:
     disk = VolatileDisk(SIZE)
     file = a_file(disk)
 
@@ -77,7 +77,7 @@ def test_what_was_written_is_read_and_only_a_flush_makes_it_durable() -> None:
     assert disk.unflushed_bytes == 0
 
 
-def test_the_kernel_is_told_to_cache_nothing() -> None:
+def test_the_file_is_opened_with_direct_io() -> None:
     error, body = ask(a_file(VolatileDisk(SIZE)), Opcode.OPEN, struct.pack("<II", 2, 0))
 
     assert (error, struct.unpack("<QII", body)[1]) == (0, 1)
@@ -90,11 +90,11 @@ def test_a_write_that_the_disk_refuses_is_an_error() -> None:
     assert ask(a_file(disk), Opcode.WRITE, write_body(0, b"x")) == (-errno.EIO, b"")
 
 
-def test_what_it_does_not_know_it_says_so() -> None:
+def test_an_unknown_request_is_answered_with_enosys() -> None:
     fallocate = 43
 
     assert ask(a_file(VolatileDisk(SIZE)), fallocate)[0] == -errno.ENOSYS
 
 
-def test_forgetting_is_not_answered() -> None:
+def test_a_forget_request_has_no_reply() -> None:
     assert a_file(VolatileDisk(SIZE)).answer(request(Opcode.FORGET, bytes(8))) is None

@@ -1,4 +1,4 @@
-"""The power is cut once, at the moment that was aimed at."""
+"""Tests that the power is cut once, at the aimed moment."""
 
 from random import Random
 
@@ -15,7 +15,7 @@ COMMIT = bytes.fromhex("c03b3998 00000002 0000000a")
 
 
 def cut_at(moment: Moment, requests: list[bytes | None], *, number: int, later: int = 0) -> str:
-    """Return after which call the power went; `None` among the requests is a flush."""
+    """Return the call after which the power is cut; `None` among the requests is a flush."""
     calls: list[str] = []
     cuts: list[str] = []
     switch = PowerSwitch(moment, lambda: cuts.append(calls[-1]), number=number, later=later)
@@ -59,7 +59,7 @@ def test_writes_and_flushes_are_counted(moment: Moment, number: int, expected: s
         (Moment.JOURNAL_COMMIT, COMMIT),
     ],
 )
-def test_blocks_are_known_by_how_they_begin_wherever_they_are_in_a_write(
+def test_blocks_are_recognised_by_their_first_bytes_anywhere_in_a_write(
     moment: Moment, block: bytes
 ) -> None:
     inside = bytes(BLOCK_BYTES) + block
@@ -70,11 +70,11 @@ def test_blocks_are_known_by_how_they_begin_wherever_they_are_in_a_write(
 
 
 @pytest.mark.parametrize(("later", "expected"), [(1, "1 before"), (2, "2 written")])
-def test_it_can_wait_for_a_few_requests_more(later: int, expected: str) -> None:
+def test_the_cut_may_come_a_few_requests_later(later: int, expected: str) -> None:
     assert cut_at(Moment.SEGMENT, [SEGMENT, None, b"x"], number=1, later=later) == expected
 
 
-def test_what_happens_before_it_is_armed_does_not_count() -> None:
+def test_requests_before_arming_do_not_count() -> None:
     cuts: list[bool] = []
     switch = PowerSwitch(Moment.WRITE, lambda: cuts.append(True), number=1)
 
@@ -86,7 +86,7 @@ def test_what_happens_before_it_is_armed_does_not_count() -> None:
     assert cuts == [True]
 
 
-def test_it_can_be_pulled_by_hand_but_only_once() -> None:
+def test_the_switch_can_be_pulled_directly_but_only_once() -> None:
     cuts: list[bool] = []
     switch = PowerSwitch(Moment.WRITE, lambda: cuts.append(True), number=1)
     switch.is_armed = True
@@ -98,7 +98,7 @@ def test_it_can_be_pulled_by_hand_but_only_once() -> None:
     assert cuts == [True]
 
 
-def test_in_time_every_moment_is_aimed_at() -> None:
+def test_all_moments_are_drawn() -> None:
     random = Random(1)
 
     assert {aim(random, lambda: None).moment for _ in range(100)} == set(Moment)

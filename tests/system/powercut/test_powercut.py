@@ -1,4 +1,4 @@
-"""One power cut on a real file system, where that can be had; `make powercut` does many."""
+"""Test of one power cut on a real file system, if available; `make powercut` does many."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from tests.system.powercut.__main__ import missing_here
 
 
 def left_behind(directory: Path) -> list[str]:
-    """Return what is mounted, used by a loop device, or lying about there."""
+    """Return mounts, loop devices and files that are left in a directory."""
     mounts = Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
     loops = [
         file.read_text(encoding="utf-8")
@@ -20,7 +20,7 @@ def left_behind(directory: Path) -> list[str]:
     return found + [str(path) for path in directory.iterdir()]
 
 
-def test_what_was_acknowledged_survives_real_power_cuts_and_nothing_is_left_behind(
+def test_acknowledged_records_survive_real_power_cuts_and_nothing_is_left_behind(
     tmp_path: Path,
 ) -> None:
     result = subprocess.run(

@@ -1,4 +1,4 @@
-"""What a disk with a write cache keeps, and what it may keep, when the power goes."""
+"""Tests of a disk with a write cache after a power cut."""
 
 import errno
 from random import Random
@@ -20,7 +20,7 @@ WRITES = st.lists(
 
 
 def sector_of(content: bytes | bytearray, number: int) -> int:
-    """Return the byte of which a sector is made; fails if it was torn."""
+    """Return the byte that fills a sector; fails if the sector was torn."""
     (value,) = set(content[number * SECTOR_BYTES : (number + 1) * SECTOR_BYTES])
     return value
 
@@ -32,7 +32,7 @@ def write(disk: VolatileDisk, first: int, count: int, *, value: int) -> range:
 
 
 @given(WRITES, st.sampled_from(Survival), st.randoms(use_true_random=False))
-def test_a_power_cut_leaves_of_each_sector_what_was_flushed_or_something_newer(
+def test_a_power_cut_leaves_each_sector_flushed_or_newer(
     writes: list[tuple[int, int, int] | None], survival: Survival, random: Random
 ) -> None:
     disk = VolatileDisk(SECTORS * SECTOR_BYTES)
@@ -87,14 +87,14 @@ def test_of_two_writes_the_later_one_may_survive_alone() -> None:
     }
 
 
-def test_what_is_on_the_medium_at_the_start_is_durable() -> None:
+def test_the_initial_content_is_durable() -> None:
     disk = VolatileDisk(content=bytearray(b"x" * BLOCK_BYTES))
 
     assert disk.after_power_cut(Survival.NONE, Random(1)) == b"x" * BLOCK_BYTES
     assert disk.unflushed_bytes == 0
 
 
-def test_a_thin_disk_without_room_takes_writes_only_where_something_was_written() -> None:
+def test_a_full_thin_disk_accepts_writes_only_to_written_blocks() -> None:
     disk = VolatileDisk(4 * BLOCK_BYTES)
     disk.write(BLOCK_BYTES, b"a")
     disk.refusal = errno.EIO

@@ -1,7 +1,7 @@
-"""A disk with a write cache that forgets, and what of it a power cut may leave.
+"""Disk with a volatile write cache, and its possible states after a power cut.
 
-Pure. What a flush has covered stays. Of what was written since, each sector may have reached the
-medium or not, in any order: that is all a disk promises, and all that a file system relies on.
+Pure. Flushed sectors stay. Of later writes, each sector may have reached the medium or not, in any
+order: that is all a disk guarantees, and all that a file system relies on.
 """
 
 from enum import Enum
@@ -9,13 +9,13 @@ from random import Random
 from typing import final
 
 SECTOR_BYTES = 512
-"""A sector is written whole or not at all."""
+"""A sector is written completely or not at all."""
 BLOCK_BYTES = 4096
-"""The unit in which a thin disk takes room from its pool."""
+"""The unit in which a thin disk allocates from its pool."""
 
 
 class Survival(Enum):
-    """What becomes of the sectors that no flush has covered."""
+    """Outcome of the unflushed sectors."""
 
     NONE = "none"
     ALL = "all"
@@ -29,10 +29,10 @@ class VolatileDisk:
     """Sectors, some of which are only in the cache."""
 
     def __init__(self, size_bytes: int = 0, *, content: bytearray | None = None) -> None:
-        """Hold zeros, or `content`, which is on the medium."""
+        """Start with zeros, or with `content`, which is on the medium."""
         self.refusal: int | None = None
-        """The error number for writes to blocks that were never written: a thin disk without room
-        in its pool. `None` while there is room."""
+        """Error number for writes to unwritten blocks of a thin disk with an exhausted pool. `None`
+        while the pool has space."""
         self._durable = bytearray(size_bytes) if content is None else content
         self._latest = bytearray(self._durable)
         self._unflushed: list[tuple[int, bytes]] = []
@@ -46,18 +46,18 @@ class VolatileDisk:
 
     @property
     def unflushed_bytes(self) -> int:
-        """How much the next power cut may take."""
+        """Number of bytes that the next power cut may lose."""
         return sum(len(data) for _, data in self._unflushed)
 
     def read(self, position: int, length: int) -> bytes:
-        """Return what was written last."""
+        """Return the bytes that were written last."""
         return bytes(self._latest[position : position + length])
 
     def write(self, position: int, data: bytes) -> None:
         """Write into the cache.
 
-        Raises:
-            OSError: A block of it was never written, and there is no room; nothing was written.
+        Raises: OSError: A block of it was never written, and the pool is exhausted; nothing was
+        written.
         """
         assert position + len(data) <= len(self._latest), "a write beyond the end"
         blocks = slice(position // BLOCK_BYTES, -(-(position + len(data)) // BLOCK_BYTES))
@@ -68,13 +68,13 @@ class VolatileDisk:
         self._unflushed.append((position, data))
 
     def flush(self) -> None:
-        """Put the cache on the medium."""
+        """Write the cache to the medium."""
         for position, data in self._unflushed:
             self._durable[position : position + len(data)] = data
         self._unflushed.clear()
 
     def after_power_cut(self, survival: Survival, random: Random) -> bytearray:
-        """Return what is on the medium after a power cut at this moment; nothing changes."""
+        """Return the state of the medium after a power cut at this moment; nothing changes."""
         medium = bytearray(self._durable)
         for position, data in _survivors(self._unflushed, survival, random):
             medium[position : position + len(data)] = data
@@ -84,7 +84,7 @@ class VolatileDisk:
 def _survivors(
     writes: list[tuple[int, bytes]], survival: Survival, random: Random
 ) -> list[tuple[int, bytes]]:
-    """Return what reached the medium, in the order of writing."""
+    """Return the writes that reached the medium, in their order."""
     sectors = [
         (position + start, data[start : start + SECTOR_BYTES])
         for position, data in writes

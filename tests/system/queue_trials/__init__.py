@@ -1,1 +1,1 @@
-"""Queues that three real brokers serve, whose leaders are killed and stopped under load."""
+"""Trials of queues on three real brokers, whose leaders are killed and paused under load."""

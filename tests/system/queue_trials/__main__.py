@@ -1,4 +1,4 @@
-"""Queues of three real brokers whose leaders are killed and stopped: `make queue-trial`."""
+"""Queues of three real brokers whose leaders are killed and paused: `make queue-trial`."""
 
 import argparse
 import logging
@@ -17,10 +17,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.system.queue_trials", description=__doc__
     )
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long things go wrong")
-    parser.add_argument("--seed", default="1", help="of the faults, not of a whole run")
+    parser.add_argument("--minutes", type=float, default=10.0, help="minutes with faults")
+    parser.add_argument("--seed", default="1", help="seed of the faults, not of a whole run")
     arguments = parser.parse_args()
-    # What clients of the library warn of is what is meant to happen here.
+    # The library's clients warn of the faults that this run injects.
     logging.getLogger("tidelog").addHandler(logging.NullHandler())
     plan = Plan(arguments.minutes * 60, Random(arguments.seed))
     with tempfile.TemporaryDirectory(prefix="tidelog-queue-trial-") as made:

@@ -1,6 +1,6 @@
-"""Every message of a queue, from its sending to its end, and whether what was said of it is true.
+"""Ledger of a queue: every message from its send to its end, and the checks of all replies.
 
-Pure: no clock, no I/O. Times are seconds of one clock, which all who take part share.
+Pure: no clock, no I/O. Times are seconds of one clock, which all clients share.
 """
 
 from bisect import bisect_left
@@ -14,11 +14,11 @@ _MILLISECOND_S: Final = 0.001
 
 
 class Name(NamedTuple):
-    """What tells a message from all others; its value says it."""
+    """Unique name of a message, which is its value."""
 
     group: str
     number: int
-    """In the order in which the messages of the group were sent."""
+    """Position in the order in which the messages of the group were sent."""
 
     def value(self) -> bytes:
         """Return the value of the message."""
@@ -26,19 +26,19 @@ class Name(NamedTuple):
 
 
 def name_of(value: bytes | None) -> Name:
-    """Return the name that a value says."""
+    """Return the name in a value."""
     group, _, number = (value or b"").decode().rpartition("/")
     return Name(group, int(number))
 
 
 class Fate(Enum):
-    """What a worker was told of what it did with a message."""
+    """A worker's outcome for a message."""
 
     DELETED = "deleted"
     DELETED_PERHAPS = "deleted perhaps"
-    """The answer was lost."""
+    """The reply was lost."""
     REJECTED = "rejected"
-    """It is a dead letter; perhaps, if the answer was lost."""
+    """The message is a dead letter; perhaps, if the reply was lost."""
 
 
 @final
@@ -51,11 +51,11 @@ class Delivery:
     asked_at: float
     got_at: float
     mine_until: float
-    """Nobody else may have it before: the time of asking and the visibility timeout, or when this
-    worker began to give it away."""
+    """Time before which no other worker may get it: the time of the request plus the visibility
+    timeout, or the time at which this worker began to release it."""
 
     def extended(self, asked_at: float, seconds: float, *, is_certain: bool) -> None:
-        """Note that it was asked to keep it for so long from then on, which may be shorter."""
+        """Record an extension to `seconds` after the request, which may be a shorter time."""
         until = asked_at + seconds
         self.mine_until = until if is_certain else min(until, self.mine_until)
 
@@ -63,26 +63,26 @@ class Delivery:
 @final
 @dataclass(slots=True)
 class Ledger:
-    """All that senders and workers of one queue were told."""
+    """All replies to senders and workers of one queue."""
 
     is_fifo: bool
     max_receive_count: int
     accepted: set[Name] = field(default_factory=set[Name])
     uncertain: set[Name] = field(default_factory=set[Name])
-    """Sends without an answer."""
+    """Sends without a reply."""
     receives: list[list[Delivery]] = field(default_factory=list[list[Delivery]])
     fates: dict[Name, Fate] = field(default_factory=dict[Name, Fate])
     settled_at: dict[Name, float] = field(default_factory=dict[Name, float])
-    """When the answer came that it is deleted."""
+    """Time of the reply that it is deleted."""
     deleted_in_time: set[Name] = field(default_factory=set[Name])
-    """Those of which it came while the worker still had the message for itself."""
+    """Messages whose reply came while the worker's visibility timeout still ran."""
 
     def received(self, deliveries: list[Delivery]) -> None:
-        """Note what one receive returned."""
+        """Record the messages of one receive."""
         self.receives.append(deliveries)
 
     def deleted(self, delivery: Delivery, now: float) -> None:
-        """Note that a message is deleted, as the worker of one of its deliveries was told."""
+        """Record an acknowledged delete of one delivery."""
         name = delivery.name
         self.fates[name] = Fate.DELETED
         self.settled_at.setdefault(name, now)
@@ -90,17 +90,17 @@ class Ledger:
             self.deleted_in_time.add(name)
 
     def perhaps_deleted(self, name: Name) -> None:
-        """Note that a deletion had no answer."""
+        """Record a delete without a reply."""
         if self.fates.get(name) is not Fate.DELETED:
             self.fates[name] = Fate.DELETED_PERHAPS
 
     @property
     def deliveries(self) -> Iterator[Delivery]:
-        """All messages that were received, in the order in which workers got them."""
+        """All received messages, in the order of receipt."""
         return (each for receive in self.receives for each in receive)
 
     def story(self, name: Name) -> str:
-        """Return what is known of a message."""
+        """Return the known events of a message."""
         received = [
             f"{each.receive_count}. from {each.got_at:.1f} to {each.mine_until:.1f}"
             for each in self.deliveries
@@ -109,15 +109,15 @@ class Ledger:
         return f" (received: {', '.join(received) or 'never'}; fate: {self.fates.get(name)})"
 
     def count(self, fate: Fate) -> int:
-        """Return how many messages met this end."""
+        """Return the number of messages with this outcome."""
         return sum(each is fate for each in self.fates.values())
 
 
 def problems(ledger: Ledger, dead: Collection[Name], left: Collection[Name]) -> list[str]:
-    """Return what is wrong, when all is quiet again.
+    """Return the problems, after all clients have ended.
 
     Args:
-        ledger: What was said.
+        ledger: All replies.
         dead: The messages in the dead-letter queue.
         left: The messages that are still in the queue.
     """
@@ -131,7 +131,7 @@ def problems(ledger: Ledger, dead: Collection[Name], left: Collection[Name]) -> 
 
 
 def _unaccounted(ledger: Ledger, dead: Collection[Name], left: Collection[Name]) -> Iterator[str]:
-    """Yield messages that are nowhere, at two places, or come from nowhere."""
+    """Yield messages that are lost, at two places, or were never sent."""
     everywhere = [*dead, *left]
     for name, count in Counter(everywhere).items():
         if count > 1:
@@ -147,13 +147,13 @@ def _unaccounted(ledger: Ledger, dead: Collection[Name], left: Collection[Name])
             yield f"{name} was deleted and is still there"
         if ledger.fates.get(name) is Fate.REJECTED:
             yield f"{name} was rejected and is no dead letter"
-    # To delete what is done is success: a late worker may be told so of a letter that moved.
+    # A repeated delete succeeds: a late worker may get that reply for a moved dead letter.
     for name in sorted(ledger.deleted_in_time.intersection(dead)):
         yield f"{name} was deleted and is a dead letter"
 
 
 def _wrong_counts(ledger: Ledger) -> Iterator[str]:
-    """Yield receive counts that do not grow, or grow too far."""
+    """Yield receive counts that do not grow, or exceed the maximum."""
     last: dict[Name, Delivery] = {}
     for each in sorted(ledger.deliveries, key=lambda delivery: delivery.receive_count):
         before = last.get(each.name)
@@ -167,31 +167,32 @@ def _wrong_counts(ledger: Ledger) -> Iterator[str]:
 
 
 def _come_back(ledger: Ledger) -> Iterator[str]:
-    """Yield messages that were received after the answer that they are deleted."""
+    """Yield messages that were received after the reply that they are deleted."""
     for each in ledger.deliveries:
         if each.asked_at > ledger.settled_at.get(each.name, each.asked_at):
             yield f"{each.name} came again after it was deleted"
 
 
 def _taken_twice(ledger: Ledger) -> Iterator[str]:
-    """Yield messages that somebody got while another one had them."""
+    """Yield messages that a worker received while another one held them."""
     by_name: dict[Name, list[Delivery]] = defaultdict(list)
     for each in ledger.deliveries:
         by_name[each.name].append(each)
     for name, deliveries in by_name.items():
         for first in deliveries:
             for second in deliveries:
-                # Brokers count in whole milliseconds: what began in the midst of one ends with it.
+                # Brokers count in whole milliseconds: a timeout that begins within one ends with
+                # it.
                 until = first.mine_until - _MILLISECOND_S
                 if first.got_at < second.asked_at and second.got_at < until:
-                    yield f"{name} was handed out again {first.mine_until - second.got_at} s early"
+                    yield f"{name} was delivered again {first.mine_until - second.got_at} s early"
 
 
 def _out_of_order(ledger: Ledger) -> Iterator[str]:
-    """Yield messages that came after later ones of their group.
+    """Yield messages that were received after later ones of their group.
 
-    Who gets a message and not an earlier one of its group may take it that the earlier one is done:
-    it does not come any more.
+    A receive of a message without an earlier one of its group implies that the earlier one is
+    settled: it must not be received any more.
     """
     by_group: dict[str, list[list[Delivery]]] = defaultdict(list)
     for receive in ledger.receives:
@@ -208,9 +209,9 @@ def _out_of_order_in_group(receives: list[list[Delivery]]) -> Iterator[str]:
     receives.sort(key=lambda receive: receive[0].got_at)
     ends = [receive[0].got_at for receive in receives]
     floors: list[int] = []
-    """By receive: the first number that may come after all receives up to this one."""
+    """By receive: the smallest number that may follow all receives up to this one."""
     closed: dict[int, float] = {}
-    """Numbers between those of one receive, and since when they must be done."""
+    """Numbers between those of one receive, and the time since when they must be settled."""
     for receive in receives:
         numbers = [each.name.number for each in receive]
         if numbers != sorted(numbers):

@@ -1,4 +1,4 @@
-"""One trial: three brokers, a standard and a FIFO queue, their users, and troubled leaders."""
+"""One trial: three brokers, a standard and a FIFO queue, their users, and faults of leaders."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -25,25 +25,25 @@ _RECEIVES_MAX: Final = 4
 _REQUEST_TIMEOUT_S: Final = 8.0
 _RESTART_S: Final = 1.0
 _STOPS_S: Final = (0.3, 1.0, 3.0, 11.0)
-"""How long a broker is stopped: others take its place after 9 seconds."""
+"""Seconds of a pause; other brokers take over after 9 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long a trial is, and what makes it hard."""
+    """Duration and faults of a trial."""
 
     seconds: float
     random: Random
     gap_s: float = 4.0
-    """Mean time between two faults."""
+    """Mean seconds between two faults."""
     stops_s: tuple[float, ...] = _STOPS_S
     least_faults: int = 0
-    """It goes on until there were so many, however slow the machine is."""
+    """Minimum number of faults, however slow the machine is."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What has happened."""
+    """Result of a trial."""
 
     ledgers: dict[str, Ledger] = field(default_factory=dict[str, Ledger])
     faults: Counter[str] = field(default_factory=Counter[str])
@@ -58,8 +58,8 @@ class Report:
         deliveries = sum(1 for _ in ledger.deliveries)
         return (
             f"{name}: {len(ledger.accepted)} accepted ({len(ledger.uncertain - ledger.accepted)}"
-            f" more without an answer), {deliveries} deliveries, {ledger.count(Fate.DELETED)}"
-            f" deleted ({ledger.count(Fate.DELETED_PERHAPS)} more without an answer),"
+            f" more without a reply), {deliveries} deliveries, {ledger.count(Fate.DELETED)}"
+            f" deleted ({ledger.count(Fate.DELETED_PERHAPS)} more without a reply),"
             f" {len(self.dead[name])} dead"
         )
 
@@ -68,7 +68,7 @@ async def run(plan: Plan, data_dir: Path) -> Report:
     """Run a trial.
 
     Raises:
-        trio.TooSlowError: When all was well again, something was not finished.
+        trio.TooSlowError: Work was not finished after the faults.
     """
     report = Report()
     async with trio.open_nursery() as machines:
@@ -122,7 +122,7 @@ async def _create(admin: tidelog.Client, name: str, *, is_fifo: bool) -> None:
 async def _inject_faults(
     plan: Plan, nodes: Nodes, admin: tidelog.Client, *, faults: Counter[str]
 ) -> None:
-    """Kill and stop those who lead, one after the other, until the time is over."""
+    """Kill and pause leaders, one after the other, until the time is over."""
     until = trio.current_time() + plan.seconds
     while trio.current_time() < until or faults.total() < plan.least_faults:
         await trio.sleep(plan.random.expovariate(1 / plan.gap_s))
@@ -140,7 +140,7 @@ async def _inject_faults(
 
 
 async def _leader(admin: tidelog.Client, random: Random) -> int:
-    """Return who serves one of the partitions of one of the queues."""
+    """Return the leader of a random partition of a queue."""
     while True:
         try:
             (queue,) = await admin.admin.describe_queues([random.choice(list(QUEUES))])
@@ -154,7 +154,7 @@ async def _leader(admin: tidelog.Client, random: Random) -> int:
 
 
 async def _wait_empty(queue: tidelog.Queue) -> None:
-    """Wait until no message is left: nobody tells when the last letter has gone."""
+    """Wait until the queue is empty: there is no event for the last dead letter's move."""
     while True:
         try:
             counts = await queue.counts()
@@ -168,7 +168,7 @@ async def _wait_empty(queue: tidelog.Queue) -> None:
 
 
 async def _judge(admin: tidelog.Client, name: str, report: Report) -> None:
-    """Compare what was said with what is there."""
+    """Compare the replies with the final contents."""
     ledger = report.ledgers[name]
     dead = await admin.queue(f"{name}-dead").peek(1_000_000)
     left = await admin.queue(name).peek(1_000_000)
@@ -186,7 +186,7 @@ async def _judge(admin: tidelog.Client, name: str, report: Report) -> None:
 
 
 async def _replayed(admin: tidelog.Client, topic: str) -> list[Name]:
-    """Return all that was ever sent: what is deleted in a queue is still in the log."""
+    """Return all messages ever sent: a message deleted in a queue is still in the log."""
     async with admin.consumer(topic, auto_offset_reset="earliest") as consumer:
         return [
             name_of(record.value)

@@ -1,4 +1,4 @@
-"""The ledger finds what is wrong, and only that."""
+"""Tests of the ledger: it finds problems, and only these."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ def receive(ledger: Ledger, at: float, *names: Name, count: int = 1, timeout: fl
 
 
 def a_good_ledger(*, is_fifo: bool = True) -> tuple[Ledger, list[Name], list[Name]]:
-    """Return what could have happened, the dead letters and what is left."""
+    """Return a valid ledger, its dead letters and its remaining messages."""
     ledger = Ledger(is_fifo=is_fifo, max_receive_count=3, accepted=set(A[:5]), uncertain={A[5]})
     receive(ledger, 0, A[0], A[1])
     ledger.deleted(ledger.receives[0][0], 0.5)
@@ -26,12 +26,12 @@ def a_good_ledger(*, is_fifo: bool = True) -> tuple[Ledger, list[Name], list[Nam
     return ledger, [A[2]], [A[3], A[4]]
 
 
-def test_a_name_is_what_a_value_says() -> None:
+def test_a_value_is_the_name_of_its_message() -> None:
     assert name_of(Name("a/b", 17).value()) == Name("a/b", 17)
 
 
 @pytest.mark.parametrize("is_fifo", [True, False])
-def test_what_could_have_happened_is_no_problem(is_fifo: bool) -> None:
+def test_a_valid_ledger_has_no_problems(is_fifo: bool) -> None:
     assert problems(*a_good_ledger(is_fifo=is_fifo)) == []
 
 
@@ -116,8 +116,8 @@ def mixed_up(ledger: Ledger, dead: list[Name], left: list[Name]) -> None:
 
 
 @pytest.mark.parametrize(("is_certain", "until"), [(True, 8.5), (False, 8)])
-def test_who_extends_has_it_from_then_on_only(is_certain: bool, until: float) -> None:
-    """That may be shorter than what was left, as in SQS; if nobody answered, either may be so."""
+def test_an_extension_counts_from_its_request(is_certain: bool, until: float) -> None:
+    """It may be shorter than the remaining time, as in SQS; without a reply, either may hold."""
     ledger, dead, left = a_good_ledger()
     delivery = ledger.receives[2][0]
 
@@ -128,7 +128,7 @@ def test_who_extends_has_it_from_then_on_only(is_certain: bool, until: float) ->
 
     receive(ledger, until - 1, A[3], count=3)
 
-    assert any("was handed out again" in each for each in problems(ledger, dead, left))
+    assert any("was delivered again" in each for each in problems(ledger, dead, left))
 
 
 @pytest.mark.parametrize(
@@ -145,13 +145,13 @@ def test_who_extends_has_it_from_then_on_only(is_certain: bool, until: float) ->
         (counted_down, "fell to 2"),
         (too_often, "for the 4. time"),
         (come_back, "came again after it was deleted"),
-        (too_early, "was handed out again 0.9"),
+        (too_early, "was delivered again 0.9"),
         (overtaken, "came after a later message"),
         (left_out, "came after a later message"),
         (mixed_up, "one receive has the numbers"),
     ],
 )
-def test_a_wrong_is_found(
+def test_an_invalid_ledger_is_found(
     harm: Callable[[Ledger, list[Name], list[Name]], None], complaint: str
 ) -> None:
     ledger, dead, left = a_good_ledger()

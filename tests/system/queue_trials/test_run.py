@@ -1,4 +1,4 @@
-"""A short trial; `make queue-trial` runs through a long one."""
+"""Test with a short trial; `make queue-trial` is a long one."""
 
 from pathlib import Path
 from random import Random
@@ -25,4 +25,4 @@ async def test_every_message_is_accounted_for_when_leaders_are_killed_and_stoppe
     for name in QUEUES:
         ledger = report.ledgers[name]
         assert ledger.count(Fate.DELETED) > 50
-        assert report.dead[name], "poison has become dead letters"
+        assert report.dead[name], "poison messages are dead letters"

@@ -1,4 +1,4 @@
-"""Senders and workers of one queue, who note all that they are told."""
+"""Senders and workers of one queue, which record all replies."""
 
 from collections.abc import Awaitable
 from random import Random
@@ -10,13 +10,13 @@ import tidelog
 from tests.system.queue_trials.ledger import Delivery, Fate, Ledger, Name, name_of
 
 POISON: Final = "poison"
-"""Part of the names of groups whose messages nobody can work on: they are released each time."""
+"""Part of the names of groups whose messages always fail: they are released each time."""
 _REFUSALS: Final = (
     tidelog.ReceiptExpiredError,
     tidelog.InvalidReceiptError,
     tidelog.MessageGoneError,
 )
-"""After all other errors it may have been done."""
+"""Errors that exclude an effect; after all others the request may have taken effect."""
 _SEND_MAX: Final = 8
 _PAUSE_S: Final = 0.02
 _EXTENSION_S: Final = 2.0
@@ -28,7 +28,7 @@ class Trial:
     """One queue with its senders and workers."""
 
     def __init__(self, queue: tidelog.Queue, ledger: Ledger, random: Random) -> None:
-        """Note everything in `ledger`."""
+        """Record all replies in `ledger`."""
         self.queue = queue
         self.ledger = ledger
         self._is_ending = False
@@ -39,12 +39,12 @@ class Trial:
         self._counts: dict[str, int] = {}
 
     async def end(self) -> None:
-        """Send no more, wait until all sends have ended, and have workers finish what they get."""
+        """Stop sending, wait until all sends have ended, and let workers finish their messages."""
         self._is_ending = True
         await self._has_sent.wait()
 
     def leave(self) -> None:
-        """Let workers go when they were told what became of what they have."""
+        """Stop the workers after the replies for their current messages."""
         self._is_over = True
 
     async def send(self, sender: str) -> None:
@@ -88,7 +88,7 @@ class Trial:
         return Name(group, self._counts[group])
 
     async def work(self) -> None:
-        """Receive and settle until told to leave; brokers come and go."""
+        """Receive and settle until told to leave, across restarts of brokers."""
         while not self._is_over:
             count = self._random.randint(1, 20)
             timeout = self._random.choice([1.5, 2.0, 3.0])
@@ -112,12 +112,12 @@ class Trial:
             await self._finish(list(zip(messages, deliveries, strict=True)))
 
     async def _finish(self, work: list[tuple[tidelog.Message, Delivery]]) -> None:
-        """Settle messages: many together, some by themselves, some never."""
+        """Settle messages: many together, some individually, some never."""
         together: list[tuple[tidelog.Message, Delivery]] = []
         async with trio.open_nursery() as nursery:
             for message, delivery in work:
                 if POISON in delivery.name.group:
-                    nursery.start_soon(self._give_up, message, delivery)
+                    nursery.start_soon(self._release, message, delivery)
                 elif self._is_ending or self._random.random() < 0.85:
                     together.append((message, delivery))
                 else:
@@ -140,12 +140,12 @@ class Trial:
                 self.ledger.perhaps_deleted(delivery.name)
 
     async def _do_something(self, message: tidelog.Message, delivery: Delivery) -> None:
-        """Keep it for longer, release it, reject it, or forget it."""
+        """Extend, release, reject or forget a message."""
         match self._random.choice(["extend", "release", "reject", "forget"]):
             case "extend":
                 await self._extend_and_delete(message, delivery)
             case "release":
-                await self._give_up(message, delivery)
+                await self._release(message, delivery)
             case "reject":
                 delivery.mine_until = trio.current_time()
                 self.ledger.fates.setdefault(delivery.name, Fate.REJECTED)
@@ -153,7 +153,7 @@ class Trial:
             case _:
                 pass
 
-    async def _give_up(self, message: tidelog.Message, delivery: Delivery) -> None:
+    async def _release(self, message: tidelog.Message, delivery: Delivery) -> None:
         delivery.mine_until = trio.current_time()
         await _try(message.release(self._random.choice([0, 0.5]), reason="not today"))
 
@@ -168,7 +168,7 @@ class Trial:
 
 
 async def _try(call: Awaitable[None]) -> bool:
-    """Return whether it was done for certain."""
+    """Return whether the request took effect for certain."""
     try:
         await call
     except tidelog.TidelogError:

@@ -1,7 +1,7 @@
-"""One session of Spark for all tests here, and one broker. `make test-spark` runs them.
+"""Fixtures: one Spark session and one broker for all tests here. `make test-spark` runs them.
 
-They take minutes, nearly all of which Java and Spark spend on starting, so `make test` leaves them
-out; without Java they are skipped, and one line says what is missing.
+The tests take minutes, nearly all of which Java and Spark spend on starting, so `make test`
+excludes them; without Java they are skipped, and one line names the missing part.
 """
 
 import itertools
@@ -42,6 +42,6 @@ def shared_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture
 def world(shared_world: World, tmp_path: Path) -> World:
-    """Return Spark, a broker, and the name of a topic that is not there yet."""
+    """Return Spark, a broker, and the name of a topic that does not exist yet."""
     del tmp_path
     return shared_world.named(f"topic-{next(_numbers)}")

@@ -1,4 +1,4 @@
-"""A small session of Spark: two tasks at a time, no web pages."""
+"""Small Spark session: two tasks at a time, no web UI."""
 
 import os
 from collections.abc import Generator, Mapping
@@ -32,7 +32,7 @@ def session(
         "spark.executorEnv.PYTHONPATH": str(ROOT),
         **(settings or {}),
     }
-    if master.startswith("local-cluster"):  # It starts executors from there.
+    if master.startswith("local-cluster"):  # Spark starts executors from there.
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
     is_connect = master == "connect"
     builder = builder.remote("local[2]") if is_connect else builder.master(master)

@@ -1,4 +1,4 @@
-"""Which tasks of Spark are connected to a broker on this machine, as Linux says it."""
+"""Connections of Spark tasks to a broker on this machine, as Linux reports them."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -6,11 +6,11 @@ from pathlib import Path
 
 _ESTABLISHED = "01"
 _TASKS = b"pyspark.daemon\0pyspark.worker\0"
-"""How processes are called that work for tasks; others plan queries."""
+"""Names of processes that work for tasks; other processes plan queries."""
 
 
 def established(port: int) -> set[int]:
-    """Return the numbers of sockets that are connected to a port."""
+    """Return the inodes of sockets that are connected to a port."""
     found: set[int] = set()
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
@@ -20,14 +20,14 @@ def established(port: int) -> set[int]:
 
 
 def held_by_tasks(executor: int) -> set[int]:
-    """Return the numbers of all sockets of the processes in which an executor has tasks."""
+    """Return the inodes of all sockets of the processes in which an executor has tasks."""
     return {number for pid in _below(executor) if _is_for_tasks(pid) for number in _held_by(pid)}
 
 
 def _below(pid: int) -> Iterator[int]:
     yield pid
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # Its thread has ended.
+        with suppress(OSError):  # The thread has ended.
             for child in children.read_text().split():
                 yield from _below(int(child))
 

@@ -1,4 +1,4 @@
-"""Batches: what Spark's Kafka source would give, and errors where it would guess."""
+"""Tests of batch reads: results of Spark's Kafka source, and errors instead of guesses."""
 
 import datetime as dt
 
@@ -9,7 +9,7 @@ from tests.system.spark.world import World
 
 
 @pytest.mark.statement("s1", "s2", "s11")
-def test_it_is_found_without_registration_and_has_the_columns_of_a_kafka_topic(
+def test_the_source_needs_no_registration_and_has_the_columns_of_a_kafka_topic(
     world: World,
 ) -> None:
     world.create(2)
@@ -76,7 +76,7 @@ def test_a_count_needs_no_column_and_two_columns_can_be_asked_for(world: World) 
         ({"minPartitions": "many"}, "minPartitions must be a whole number"),
     ],
 )
-def test_what_is_misspelt_is_refused_when_it_is_loaded(
+def test_a_misspelt_option_is_refused_at_load(
     world: World, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(PySparkException, match=message):
@@ -91,7 +91,7 @@ def test_what_is_misspelt_is_refused_when_it_is_loaded(
         ({"maxOffsetsPerTrigger": "5"}, "for streams"),
     ],
 )
-def test_what_makes_no_sense_for_a_batch_is_refused_when_it_is_read(
+def test_an_invalid_option_of_a_batch_is_refused_at_read(
     world: World, options: dict[str, str], message: str
 ) -> None:
     world.create()
@@ -101,7 +101,7 @@ def test_what_makes_no_sense_for_a_batch_is_refused_when_it_is_read(
 
 
 @pytest.mark.statement("s36")
-def test_a_table_stays_what_it_was_and_a_new_one_has_what_came(world: World) -> None:
+def test_a_table_is_a_snapshot_and_a_new_one_has_new_records(world: World) -> None:
     world.create()
     world.write([b"a"])
     table = world.load()
@@ -135,7 +135,7 @@ def test_a_limit_is_reached_without_reading_all(world: World) -> None:
 
 
 @pytest.mark.statement("s41")
-def test_a_damaged_batch_fails_the_task_and_is_named(world: World) -> None:
+def test_a_damaged_batch_fails_the_task_and_the_error_names_it(world: World) -> None:
     world.create()
     world.write([b"good"])
     world.write([b"bad-to-the-bone"])
@@ -149,7 +149,7 @@ def test_a_damaged_batch_fails_the_task_and_is_named(world: World) -> None:
         world.rows()
 
 
-def test_dead_letters_say_where_they_come_from_and_why(world: World) -> None:
+def test_dead_letters_have_source_and_reason(world: World) -> None:
     dead = f"{world.topic}-dead"
     world.client.admin.create_queue(dead, partitions=1)
     for name in (world.topic, f"{world.topic}-other"):

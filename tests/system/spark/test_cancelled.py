@@ -1,4 +1,4 @@
-"""A job that is cancelled in the middle of a range."""
+"""Test of a job that is cancelled in the middle of a range."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +12,8 @@ from tests.system.spark_trials.gate import Gate
 from tests.system.spark_trials.waiting import wait_until
 
 COUNT = 20_000
-"""Of a thousand bytes each: more than buffers hold, so the task is in the middle of its range."""
+"""Records of a thousand bytes: more than buffers hold, so the task is in the middle of its
+range."""
 
 
 @pytest.mark.statement("s38")
@@ -21,7 +22,7 @@ def test_a_cancelled_job_frees_its_connections_and_the_next_one_works(
 ) -> None:
     world.create()
     world.write([jobs.value_of(number) for number in range(COUNT)])
-    # Under another name tasks do not take the connections of those before them.
+    # Under another name tasks do not reuse the connections of earlier ones.
     source = world.options(**{"client.id": "cancelled"})
     gate = Gate(str(tmp_path), 1000)
     port = int(world.address.rpartition(":")[2])

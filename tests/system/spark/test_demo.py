@@ -1,4 +1,4 @@
-"""The last part of the demo, with a Spark of its own."""
+"""Test of the last part of the demo, with a Spark of its own."""
 
 from functools import partial
 

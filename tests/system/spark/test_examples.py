@@ -1,4 +1,4 @@
-"""The examples do what they say, with the session that all tests share."""
+"""Tests of the examples, with the session that all tests share."""
 
 import importlib.util
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_the_last_hour_is_replayed_into_a_table_and_checked_for_compaction(
     assert 0 < found.kept_bytes < found.size_bytes
 
 
-def test_delays_are_told_by_airline_and_window(world: World, tmp_path: Path) -> None:
+def test_delays_are_aggregated_by_airline_and_window(world: World, tmp_path: Path) -> None:
     delays = example("spark_delays")
     delays.produce_flights(world.topic, world.address)
 

@@ -1,4 +1,4 @@
-"""What happened to the messages of a queue, as a table and as a stream."""
+"""Tests of a queue's history, as a table and as a stream."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tidelog.spark_connector.read.columns import HISTORY_COLUMNS
 
 
 def work_through(world: World, count: int) -> None:
-    """Have each message received and deleted."""
+    """Receive and delete each message."""
     world.write([b"%d" % number for number in range(count)])
     messages = world.client.queue(world.topic).receive(max_messages=count, wait=5)
     assert len(messages) == count
@@ -19,7 +19,7 @@ def work_through(world: World, count: int) -> None:
         message.delete()
 
 
-def test_a_history_is_a_table_that_says_who_had_what_and_how_often(world: World) -> None:
+def test_a_history_is_a_table_of_holders_and_receive_counts(world: World) -> None:
     world.client.admin.create_queue(world.topic)
     work_through(world, 3)
 
@@ -38,9 +38,7 @@ def test_a_history_is_a_table_that_says_who_had_what_and_how_often(world: World)
     assert [row.holder for row in held] == [found[0].holder]
 
 
-def test_a_stream_of_a_history_goes_on_where_it_was_and_knows_what_came_before(
-    world: World, tmp_path: Path
-) -> None:
+def test_a_stream_of_a_history_resumes_with_its_earlier_state(world: World, tmp_path: Path) -> None:
     world.client.admin.create_queue(world.topic, receive_acks="all")
     queue = world.client.queue(world.topic)
     seen: list[tuple[str, int, int]] = []
@@ -68,6 +66,6 @@ def test_a_stream_of_a_history_goes_on_where_it_was_and_knows_what_came_before(
     assert seen[3:] == [("delete", 0, 2)]
 
 
-def test_what_makes_no_sense_for_a_history_is_refused_when_it_is_loaded(world: World) -> None:
+def test_an_invalid_option_of_a_history_is_refused_at_load(world: World) -> None:
     with pytest.raises(PySparkException, match="includeHeaders cannot be used here"):
         world.load(queueHistory=world.topic, includeHeaders="true")

@@ -1,4 +1,4 @@
-"""Spark reads with the installed wheel in a project whose modules have the names of our rooms."""
+"""Test of the installed wheel in Spark, beside modules with our rooms' names."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A cluster of Spark, with executors in processes of their own, of which one is killed."""
+"""Test of a Spark cluster with executor processes, one of which is killed."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from tests.system.spark_trials.standalone import standalone
 COUNT = 4000
 
 
-def test_in_a_standalone_cluster_an_executor_is_killed_and_each_row_is_there_once(
+def test_after_the_kill_of_a_standalone_executor_each_row_exists_once(
     world: World, tmp_path: Path
 ) -> None:
     world.create(2)

@@ -1,4 +1,4 @@
-"""Streams: what is read once stays read once, and what is lost is said."""
+"""Tests of streams: rows are read once, and losses are reported."""
 
 import json
 import os
@@ -26,7 +26,7 @@ class Sink:
         self.progress: list[Any] = []
 
     def take(self, batch: DataFrame, batch_id: int) -> None:
-        """Note what a batch brought."""
+        """Record the rows of a batch."""
         rows = batch.orderBy("topic", "partition", "offset").collect()
         self.batches[batch_id] = [bytes(row.value) for row in rows]
 
@@ -49,7 +49,7 @@ def numbers(*bounds: int) -> list[bytes]:
 
 
 @pytest.mark.statement("s22")
-def test_batches_are_limited_and_what_comes_later_is_left_for_the_next_run(
+def test_batches_are_limited_and_later_records_wait_for_the_next_run(
     world: World, tmp_path: Path
 ) -> None:
     world.create()
@@ -85,7 +85,7 @@ def test_a_query_that_is_triggered_once_reads_everything_at_once(
 
 
 @pytest.mark.statement("s15")
-def test_retention_that_passes_a_checkpoint_ends_the_query_or_is_passed_over(
+def test_retention_past_a_checkpoint_ends_the_query_or_is_skipped(
     world: World, tmp_path: Path
 ) -> None:
     world.create()
@@ -103,7 +103,7 @@ def test_retention_that_passes_a_checkpoint_ends_the_query_or_is_passed_over(
 
 
 @pytest.mark.statement("s16")
-def test_a_topic_that_was_made_anew_ends_the_query_or_is_read_from_its_first_record(
+def test_a_recreated_topic_ends_the_query_or_is_read_from_its_first_record(
     world: World, tmp_path: Path
 ) -> None:
     world.create()
@@ -121,7 +121,7 @@ def test_a_topic_that_was_made_anew_ends_the_query_or_is_read_from_its_first_rec
 
 
 @pytest.mark.statement("s25")
-def test_a_stream_from_the_end_on_begins_where_it_was_started(world: World, tmp_path: Path) -> None:
+def test_a_stream_from_latest_begins_at_its_first_start(world: World, tmp_path: Path) -> None:
     world.create()
     world.write([b"before"])
     sink = Sink(tmp_path)
@@ -161,9 +161,7 @@ with session(Path(folder)) as spark:
 
 
 @pytest.mark.statement("s26")
-def test_a_batch_in_which_the_driver_is_killed_has_the_same_rows_when_it_is_run_again(
-    world: World, tmp_path: Path
-) -> None:
+def test_a_batch_has_the_same_rows_after_a_kill_of_the_driver(world: World, tmp_path: Path) -> None:
     world.create()
     world.write(numbers(10))
 

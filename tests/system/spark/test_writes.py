@@ -1,4 +1,4 @@
-"""Writing from Spark: each batch is there once, all of it or nothing."""
+"""Tests of writes from Spark: each batch exists once, completely or not at all."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_rows_come_back_as_they_were_written(world: World) -> None:
 
 
 @pytest.mark.statement("s28", "s31")
-def test_a_job_that_fails_leaves_nothing_and_one_that_is_run_again_adds_nothing(
+def test_a_failed_job_writes_nothing_and_a_repeated_one_adds_nothing(
     world: World,
 ) -> None:
     world.create(3)
@@ -81,7 +81,7 @@ def test_a_job_that_fails_leaves_nothing_and_one_that_is_run_again_adds_nothing(
         (["value"], {"topics": "x"}, "did you mean topic"),
     ],
 )
-def test_what_cannot_be_written_is_refused_in_one_line(
+def test_an_invalid_write_is_refused_in_one_line(
     world: World, select: Sequence[str], given: dict[str, str], *, complaint: str
 ) -> None:
     world.create()
@@ -108,7 +108,7 @@ def test_a_null_topic_and_a_missing_one_are_refused(world: World) -> None:
 
 
 @pytest.mark.statement("s34")
-def test_a_topic_is_only_appended_to(world: World) -> None:
+def test_only_append_mode_is_accepted(world: World) -> None:
     world.create()
     rows = numbers(world, 10)
 
@@ -119,7 +119,7 @@ def test_a_topic_is_only_appended_to(world: World) -> None:
 
 
 def copy_stream(world: World, target: World, folder: Path, *, name: str = "tidelog") -> None:
-    """Copy what there is by a stream, in batches of at most 100 rows."""
+    """Copy the topic by a stream, in batches of at most 100 rows."""
     stream = (
         world.spark.readStream.format("tidelog")
         .options(**world.options(startingOffsets="earliest", maxOffsetsPerTrigger="100"))
@@ -143,7 +143,7 @@ def test_a_stream_writes_each_row_once_over_several_runs(world: World, tmp_path:
 
 
 @pytest.mark.statement("s29")
-def test_a_commit_that_took_effect_and_failed_is_neither_undone_nor_done_twice(
+def test_a_commit_with_a_lost_reply_is_neither_aborted_nor_repeated(
     world: World, tmp_path: Path
 ) -> None:
     target = world.named(f"{world.topic}-copy")
@@ -153,9 +153,9 @@ def test_a_commit_that_took_effect_and_failed_is_neither_undone_nor_done_twice(
     marker = str(tmp_path / "has-failed")
 
     class Failing(TidelogSource):
-        """Loses the answer of the second commit.
+        """Loses the reply of the second commit.
 
-        Travels as it stands here, without what its annotations mean.
+        Pickled by source, without the meaning of its annotations.
         """
 
         @classmethod

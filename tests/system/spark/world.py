@@ -1,4 +1,4 @@
-"""Spark and a broker, and short ways to write and read."""
+"""Spark and a broker, with short helpers to write and read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ _SELECTIONS = {"subscribe", "assign", "queueDeadLetters", "queueHistory", "subsc
 @final
 @dataclass(frozen=True, slots=True)
 class World:
-    """What every test of reading with Spark needs."""
+    """Fixture of every test that reads with Spark."""
 
     spark: "SparkSession"
     address: str
@@ -57,7 +57,7 @@ class World:
         return [None if row.value is None else bytes(row.value) for row in self.rows(**options)]
 
     def offsets(self, *numbers: int) -> str:
-        """Return an offset of each partition, in JSON."""
+        """Return an offset of each partition, as JSON."""
         inner = ",".join(f'"{place}":{number}' for place, number in enumerate(numbers))
         return f'{{"{self.topic}":{{{inner}}}}}'
 

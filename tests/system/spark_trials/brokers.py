@@ -1,4 +1,4 @@
-"""Three brokers as processes of their own, which are killed while Spark reads and writes."""
+"""Three broker processes, which are killed while Spark reads and writes."""
 
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -25,11 +25,11 @@ class Brokers:
 
     @property
     def addresses(self) -> str:
-        """Where all of them are."""
+        """Addresses of all brokers."""
         return self._nodes.addresses
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Return who leads a partition."""
+        """Return the leader of a partition."""
         while True:
             (described,) = self.client.admin.describe_topics([topic])
             leader_id = described.partitions[partition].leader_id
@@ -37,20 +37,20 @@ class Brokers:
                 return leader_id
 
     def kill(self, node_id: int) -> None:
-        """End a broker with SIGKILL; return when it is dead."""
+        """Kill a broker with SIGKILL; return when it is dead."""
         self._thread.call(partial(self._nodes.kill_and_wait, node_id))
 
     def start(self, node_id: int) -> None:
-        """Start it again; return when it is there."""
+        """Restart a broker; return when it serves."""
         self._thread.call(partial(self._nodes.start, node_id))
 
     def has_staged(self, topic: str) -> bool:
-        """Whether something is staged for a topic."""
+        """Return whether a staging log has records of a topic."""
         logs = self._data_dir.glob(f"*/topics/staged@{topic}.*/*/*.log")
         return any(log.stat().st_size for log in logs)
 
     def write(self, topic: str, values: Sequence[bytes], partitions: int) -> None:
-        """Write values, round about in all partitions."""
+        """Write values, round robin over all partitions."""
         with self.client.producer() as producer:
             for partition in range(partitions):
                 producer.send_many(topic, values[partition::partitions], partition=partition)

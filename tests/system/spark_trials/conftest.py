@@ -1,7 +1,7 @@
-"""A cluster of Spark and three brokers, of which one after the other dies: `make spark-trial`.
+"""Fixtures: a Spark cluster and three brokers, which are killed in turn: `make spark-trial`.
 
-That takes minutes even on a quiet machine, so `make test` and `make test-spark` leave it out.
-Without Java it is skipped, and one line says what is missing.
+The trials take minutes even on a quiet machine, so `make test` and `make test-spark` exclude them.
+Without Java they are skipped, and one line names the missing part.
 """
 
 import itertools
@@ -43,7 +43,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Brokers]":
 
 @pytest.fixture(scope="session")
 def drivers(java: None, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Drivers]":
-    """Return sessions of a cluster of Spark, of which one is there at a time."""
+    """Return sessions of a Spark cluster, one at a time."""
     del java
     from tests.system.spark_trials.driver import Drivers  # noqa: PLC0415
     from tests.system.spark_trials.standalone import standalone  # noqa: PLC0415
@@ -57,7 +57,7 @@ def drivers(java: None, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[D
 
 @pytest.fixture
 def trial(brokers: "Brokers", drivers: "Drivers", tmp_path: Path) -> "Trial":
-    """Return all of them, and the name of a topic that is not there yet."""
+    """Return all of them, and the name of a topic that does not exist yet."""
     from tests.system.spark_trials.trial import Trial  # noqa: PLC0415
 
     return Trial(brokers, drivers, tmp_path, f"topic-{next(_numbers)}")

@@ -1,9 +1,10 @@
-"""Sessions of Spark in processes of their own, which can be killed.
+"""Spark sessions in processes of their own, which can be killed.
 
-A job is a function of a module that executors can import as well; it gets the session first.
+A job is a function of a module that executors can import as well; its first argument is the
+session.
 """
 
-# Nothing else tells in which process Java runs.
+# There is no public way to find the process of Java.
 # pyright: reportPrivateUsage=false
 
 import os
@@ -26,14 +27,14 @@ _ENDED_S = 30.0
 CLUSTER = {
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
-    # Few rows at a time, so that writers begin long before the rows end.
+    # Small batches of rows, so that writers begin long before the rows end.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
 }
-"""Of a session whose executors are killed: two of them, of one task each."""
+"""Settings of a session whose executors are killed: two of them, with one task each."""
 
 Job = Callable[..., Any]
 Reply = tuple[bool, Any]
-"""Whether it is a result, and it; else what the error says."""
+"""Whether the job succeeded, and its result; else the text of the error."""
 
 
 class JobFailedError(Exception):
@@ -46,10 +47,10 @@ class DriverDiedError(Exception):
 
 @final
 class Driver:
-    """A process with a session of Spark, which does one job after the other."""
+    """A process with a Spark session, which executes one job after the other."""
 
     def __init__(self, folder: Path, master: str, settings: Mapping[str, str]) -> None:
-        """Start it, and wait until its session is there."""
+        """Start it, and wait until its session exists."""
         ours, theirs = get_context("spawn").Pipe()
         # Not a daemon: Spark starts processes of its own.
         self._process = get_context("spawn").Process(
@@ -62,7 +63,7 @@ class Driver:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process lives."""
         return self._process.is_alive()
 
     def start(self, job: Job, *arguments: object) -> "Future[Any]":
@@ -85,7 +86,7 @@ class Driver:
         return future
 
     def do(self, job: Job, *arguments: object) -> Any:  # noqa: ANN401 (whatever the job returns)
-        """Do a job, and return what it returns.
+        """Execute a job, and return its result.
 
         Raises:
             JobFailedError: It raised.
@@ -94,7 +95,7 @@ class Driver:
         return self.start(job, *arguments).result()
 
     def kill(self) -> None:
-        """End it with SIGKILL, Java and all."""
+        """Kill it with SIGKILL, including Java."""
         if self._java_pid:
             os.kill(self._java_pid, signal.SIGKILL)
         self._process.kill()
@@ -111,26 +112,26 @@ class Driver:
 
 @final
 class Drivers:
-    """Sessions of one cluster of Spark. One is there at a time; a dead one is replaced."""
+    """Sessions of one Spark cluster, one at a time; a dead one is replaced."""
 
     def __init__(self, folder: Path, master: str) -> None:
-        """Start none yet."""
+        """Start without a session."""
         self._folder = folder
         self._master = master
         self._driver: Driver | None = None
         self._settings: dict[str, str] = {}
 
     def __enter__(self) -> "Drivers":
-        """Close them at the end."""
+        """Close the session at the end."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close what is there."""
+        """Close the session."""
         if self._driver is not None:
             self._driver.close()
 
     def get(self, **settings: str) -> Driver:
-        """Return a session with these settings, where `_` stands for a dot."""
+        """Return a session with these settings, in which `_` stands for a dot."""
         given = {**CLUSTER, **{name.replace("_", "."): text for name, text in settings.items()}}
         if self._driver is None or not self._driver.is_alive or given != self._settings:
             self.__exit__()
@@ -140,7 +141,7 @@ class Drivers:
 
 
 def java_pid(spark: SparkSession) -> int:
-    """Return the process in which Java runs, 0 if there is none to know of (Spark Connect)."""
+    """Return the process id of Java, 0 if it is unknown (Spark Connect)."""
     if not hasattr(spark, "_jvm"):
         return 0
     java: Any = spark._jvm
@@ -150,7 +151,7 @@ def java_pid(spark: SparkSession) -> int:
 def _drive(
     pipe: "Connection[Any, Any]", folder: str, master: str, settings: dict[str, str], /
 ) -> None:
-    """Do jobs until there are no more."""
+    """Execute jobs until there are no more."""
     from tests.system.spark.session import session  # noqa: PLC0415 (this is another process)
 
     sys.path.insert(0, str(ROOT))
@@ -159,6 +160,6 @@ def _drive(
             job, arguments = asked
             try:
                 reply: Reply = (True, job(spark, *arguments))
-            except Exception as error:  # noqa: BLE001 (told to whoever asked)
+            except Exception as error:  # noqa: BLE001 (sent to the caller)
                 reply = (False, str(error))
             pipe.send(reply)

@@ -1,6 +1,6 @@
-"""A place in the rows of a job where it stands still until it is told to go on, or fails.
+"""Gate in the rows of a job, at which a task waits until it is opened, or fails.
 
-Jobs run in other processes than tests, so a gate is a folder: files in it say how far both are.
+Jobs run in other processes than tests, so a gate is a folder: its files show the state of both.
 """
 
 import os
@@ -14,13 +14,13 @@ from tests.system.spark_trials.waiting import wait_until
 @final
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Where the first who comes with a row stands still; whoever comes later passes."""
+    """Blocks the first task that arrives with a row; later tasks pass."""
 
     folder: str
     number: int
     """The row."""
     failing: bool = False
-    """Whether the first one fails instead of going on."""
+    """Whether the first task fails instead of waiting."""
 
     @property
     def _reached(self) -> Path:
@@ -33,18 +33,18 @@ class Gate:
     # -- in tests -------------------------------------------------------------------------------
 
     def wait_reached(self) -> int:
-        """Wait until a task stands there; return the process of its executor."""
+        """Wait until a task waits there; return the process of its executor."""
         wait_until(lambda: self._reached.exists() and bool(self._reached.read_text()), "the row")
         return int(self._reached.read_text())
 
     def open(self) -> None:
-        """Let it go on."""
+        """Let the task continue."""
         self._opened.touch()
 
     # -- in tasks -------------------------------------------------------------------------------
 
     def pass_by(self, number: int) -> None:
-        """Go past with one row.
+        """Pass with one row.
 
         Raises:
             OSError: This task was to fail.

@@ -1,6 +1,6 @@
-"""What drivers are asked to do; see `driver`. Rows are numbers, each once.
+"""Jobs of drivers; see `driver`. Rows are numbers, each once.
 
-A value is a number, filled up with blanks, so that there is more of it than buffers hold.
+A value is a number, padded with blanks, so that the values exceed the buffers.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Options = Mapping[str, str]
 
 
 def value_of(number: int) -> bytes:
-    """Return the value that stands for a number."""
+    """Return the value of a number."""
     return b"%d" % number + b" " * (VALUE_BYTES - len(str(number)))
 
 
@@ -36,7 +36,7 @@ def write(spark: SparkSession, options: Options, count: int, gate: Gate | None =
 def copy(
     spark: SparkSession, source: Options, sink: Options, folder: str, gate: Gate | None = None, /
 ) -> None:
-    """Copy what there is by a stream, past a gate; `folder` has its checkpoint."""
+    """Copy the topic by a stream, past a gate; `folder` has its checkpoint."""
     stream = spark.readStream.format("tidelog").options(**source).load()
     _run(stream.select(_padded(_gated(gate)).alias("value")), sink, folder)
 
@@ -44,7 +44,7 @@ def copy(
 def collect(
     spark: SparkSession, source: Options, folder: str, gate: Gate | None = None, /
 ) -> list[int]:
-    """Return what a stream reads up to what there is, past a gate."""
+    """Return the rows that a stream reads up to the current end, past a gate."""
     stream = spark.readStream.format("tidelog").options(**source).load()
     found: dict[int, list[int]] = {}
 

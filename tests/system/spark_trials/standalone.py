@@ -1,4 +1,4 @@
-"""A cluster of Spark on this machine: a master and a worker, as the package from pip brings them.
+"""Spark cluster on this machine: a master and a worker, from the pip package.
 
 Shell: owns the processes.
 """
@@ -16,12 +16,12 @@ from tests.system.spark_trials.waiting import wait_until
 
 _ENDED_S = 20.0
 HOSTS = ("127.0.0.1", "127.0.0.2")
-"""Of workers: a second attempt beside the first goes to another host."""
+"""Hosts of workers: a speculative attempt runs on another host than the first."""
 
 
 @contextmanager
 def standalone(folder: Path, hosts: Sequence[str] = HOSTS) -> Generator[str, None, None]:
-    """Run a master, and a worker on each host, while the block runs; give where the master is.
+    """Run a master, and a worker on each host, while the block runs; yield the master's URL.
 
     Raises:
         TimeoutError: A worker was not registered in time.
@@ -44,7 +44,7 @@ def standalone(folder: Path, hosts: Sequence[str] = HOSTS) -> Generator[str, Non
 
 @contextmanager
 def _running(folder: Path, name: str, what: Sequence[str]) -> Generator[Path, None, None]:
-    """Run a part of Spark; give the file with what it says."""
+    """Run a part of Spark; yield the file with its output."""
     home = Path(pyspark.__file__).parent
     main, *arguments = what
     log = folder / f"{name}.log"

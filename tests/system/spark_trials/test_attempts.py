@@ -1,4 +1,4 @@
-"""Tasks that are done twice at the same time."""
+"""Test of tasks that run twice at the same time."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_a_second_attempt_beside_a_slow_one_adds_no_row(trial: Trial) -> None:
 
     writing = driver.start(jobs.write, trial.sink(trial.topic), ROW_COUNT, gate)
     gate.wait_reached()
-    # The first attempt stands still until the job is done by a second one.
+    # The first attempt waits until a second one has completed the job.
     writing.result()
     gate.open()
 

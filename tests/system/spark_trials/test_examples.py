@@ -1,4 +1,4 @@
-"""The examples as programs of their own, each with a session of its own."""
+"""Tests of the examples as programs, each with a session of its own."""
 
 import os
 import re
@@ -17,7 +17,7 @@ FLIGHTS = 27_004
 
 
 def run_example(name: str, *arguments: str) -> str:
-    """Run an example that must succeed; return what it prints."""
+    """Run an example that must succeed; return its output."""
     result = subprocess.run(
         [sys.executable, str(ROOT / "examples" / name), *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -1,4 +1,4 @@
-"""Brokers, drivers and executors are killed while Spark reads and writes: each row is there once.
+"""Tests that each row exists once when brokers, drivers and executors of Spark are killed.
 
 A topic with one replica waits for its broker to come back; one with three gets another leader.
 """
@@ -18,7 +18,7 @@ def test_a_batch_read_outlives_the_broker_that_it_reads_from(trial: Trial, repli
     reading = trial.driver.start(jobs.read, trial.source(), gate)
     killed = trial.kill_leader(trial.topic, gate)
     if replicas == 3:
-        assert is_each_once(reading.result()), "another one leads"
+        assert is_each_once(reading.result()), "another broker leads"
     trial.brokers.start(killed)
 
     assert is_each_once(reading.result())
@@ -44,7 +44,7 @@ def test_a_streaming_copy_outlives_the_broker_that_it_reads_from_and_writes_to(
     assert is_each_once(trial.numbers(copied))
 
 
-def test_a_job_whose_driver_is_killed_leaves_nothing_and_can_be_run_again(trial: Trial) -> None:
+def test_a_job_whose_driver_is_killed_writes_nothing_and_can_be_repeated(trial: Trial) -> None:
     trial.create()
     gate = trial.gate(ROW_COUNT // 8)
     sink = trial.sink(trial.topic, transactionalId=trial.topic)
@@ -60,7 +60,7 @@ def test_a_job_whose_driver_is_killed_leaves_nothing_and_can_be_run_again(trial:
 
 
 @pytest.mark.statement("s26")
-def test_a_stream_whose_driver_is_killed_goes_on_from_its_checkpoint(trial: Trial) -> None:
+def test_a_stream_whose_driver_is_killed_resumes_from_its_checkpoint(trial: Trial) -> None:
     trial.fill()
     copied = f"{trial.topic}-copy"
     trial.create(copied)
@@ -114,7 +114,7 @@ def test_a_streaming_write_whose_executor_is_killed_has_each_row_once(trial: Tri
 
 
 @pytest.mark.statement("s28")
-def test_a_task_that_fails_when_it_has_staged_is_done_again_and_each_row_is_there_once(
+def test_a_task_that_fails_after_staging_is_retried_and_each_row_exists_once(
     trial: Trial,
 ) -> None:
     trial.create()

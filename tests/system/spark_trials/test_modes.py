@@ -1,4 +1,4 @@
-"""It works however Spark runs; the other tests here use a cluster."""
+"""Tests of other modes of Spark; the other tests here use a cluster."""
 
 from tests.system.spark_trials import jobs
 from tests.system.spark_trials.driver import Driver
@@ -20,7 +20,7 @@ def write_copy_and_read(trial: Trial, driver: Driver) -> None:
     assert is_each_once(driver.do(jobs.read, {**trial.source(), "subscribe": copied}), COUNT)
 
 
-def test_it_works_in_a_session_of_spark_connect(trial: Trial) -> None:
+def test_writes_and_reads_work_in_spark_connect(trial: Trial) -> None:
     driver = Driver(trial.folder, "connect", {})
     try:
         write_copy_and_read(trial, driver)
@@ -28,7 +28,7 @@ def test_it_works_in_a_session_of_spark_connect(trial: Trial) -> None:
         driver.close()
 
 
-def test_it_works_in_a_local_cluster(trial: Trial) -> None:
+def test_writes_and_reads_work_in_a_local_cluster(trial: Trial) -> None:
     driver = Driver(trial.folder, "local-cluster[2,1,512]", {"spark.executor.memory": "512m"})
     try:
         write_copy_and_read(trial, driver)

@@ -1,4 +1,4 @@
-"""What goes wrong while Spark reads and writes, and the numbers that are to be there in the end."""
+"""Faults while Spark reads and writes, and the numbers that must exist at the end."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from tests.system.spark_trials.jobs import Options, value_of
 from tests.system.spark_trials.waiting import wait_until
 
 ROW_COUNT = 40_000
-"""Of a thousand bytes each: more than what a task has in its hands at a time."""
+"""Rows of a thousand bytes each: more than a task buffers at a time."""
 PARTITIONS = 2
 
 
@@ -52,7 +52,7 @@ class Trial:
         return Gate(str(folder), number, failing)
 
     def kill_executor(self, gate: Gate, *, staged: str = "") -> None:
-        """Kill the executor that stands at a gate, when something is staged for a topic."""
+        """Kill the executor that waits at a gate, once rows are staged for a topic."""
         executor = gate.wait_reached()
         if staged:
             self.wait_staged(staged)
@@ -60,7 +60,7 @@ class Trial:
         gate.open()
 
     def kill_driver(self, gate: Gate, *, staged: str = "") -> None:
-        """Kill the driver when a task stands at a gate, and something is staged for a topic."""
+        """Kill the driver when a task waits at a gate, and rows are staged for a topic."""
         gate.wait_reached()
         if staged:
             self.wait_staged(staged)
@@ -68,7 +68,7 @@ class Trial:
         gate.open()
 
     def kill_leader(self, topic: str, gate: Gate) -> int:
-        """Kill who leads a partition of a topic when a task stands at a gate; return the node."""
+        """Kill the leader of a partition when a task waits at a gate; return the node."""
         gate.wait_reached()
         leader = self.brokers.leader(topic)
         self.brokers.kill(leader)
@@ -76,8 +76,8 @@ class Trial:
         return leader
 
     def wait_staged(self, topic: str) -> None:
-        """Wait until something is staged for a topic."""
-        wait_until(lambda: self.brokers.has_staged(topic), f"something is staged for {topic}")
+        """Wait until rows are staged for a topic."""
+        wait_until(lambda: self.brokers.has_staged(topic), f"rows are staged for {topic}")
 
     def source(self, **options: str) -> Options:
         """Return options to read the topic."""
@@ -100,5 +100,5 @@ class Trial:
 
 
 def is_each_once(numbers: Sequence[int], count: int = ROW_COUNT) -> bool:
-    """Whether these are all numbers below `count`, each once."""
+    """Return whether these are all numbers below `count`, each once."""
     return sorted(numbers) == list(range(count))
