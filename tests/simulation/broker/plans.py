@@ -75,7 +75,7 @@ _ALTERATIONS: Final = (
 _ACKS_ALL = 2
 _HAS_FAULT = 0.5
 _HAS_ROT = 0.3
-"""Probability of damage in a run; below 1, as damage disables the check of some promises."""
+"""Probability of each kind of damage; lower, as some promises need a run without damage."""
 _ROTS = {"rot", "rot_checkpoint", "lose_sector"}
 
 ALWAYS_SET: Final = ("log_flush_interval_ms", "maintenance_interval_ms")
@@ -242,7 +242,7 @@ class Plan(RunPlan[Fault], frozen=True):
     def has_retention(self) -> bool:
         """Return whether retention deletes segments.
 
-        A segment of which compaction left nothing is older than any limit on time.
+        A segment that compaction has emptied is older than any time limit.
         """
         return self.is_compacted or any(
             settings.get(name, endless) != endless

@@ -125,7 +125,7 @@ class _Run:
                         )
                     await self._world.add_node("auditor").start(self._audit).ended.wait()
             except trio.TooSlowError:
-                raise ViolationError("Liveness", "the tail does not come to its end") from None
+                raise ViolationError("Liveness", "the tail does not end") from None
             nursery.cancel_scope.cancel()
         self.superseded.learn(last.logs)
         self.run_history.ended({**last.logs, **self._other_logs})

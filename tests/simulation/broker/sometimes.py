@@ -16,7 +16,7 @@ FORCED: Final = {
     "roll early": "maintenance rolled a segment that was neither old nor full",
     "files dropped": "all open files and indexes were dropped",
     "few bytes received": "a broker received less than was available",
-    "buffer given back early": "a connection gave its memory back as soon as it was idle",
+    "buffer given back early": "a connection freed its buffer as soon as it was idle",
     "fetch cut short": "a fetch was answered as if it had asked for one byte",
     "poll without waiting": "a long poll was answered at once",
     "snapshot early": "a node took a snapshot of the metadata after a few entries",

@@ -37,7 +37,7 @@ _AIM_S = 5.0
 """Seconds that a fault waits for its moment."""
 _POWER_IS_BACK_S = 1.0
 _MISSED_S = 1.5
-"""Seconds that a broker's port stays closed; the other brokers then remove the broker."""
+"""Seconds without a listener after which the other brokers treat a broker as gone."""
 _NEW_DISK_S = 2.0
 """Seconds that a machine is down while its disk is replaced."""
 _ELECTION_S = 2.0

@@ -130,7 +130,7 @@ class Machine:
         self._stop_wanted.set()
 
     def offline(self) -> None:
-        """Schedule a restart, as an operator would of an offline broker, unless it ends before."""
+        """Schedule a kill of this process, as an operator would, unless it ends before."""
         process = self.node.process
 
         def kill() -> None:

@@ -29,10 +29,10 @@ class AnswersAreCommitted(NodeChecker):
     """An acknowledged change of metadata is committed, and stays.
 
     Definition: when a client is told that a topic is created, some node has applied its record.
-    When it is told that one was deleted, no topic of this name exists that existed before the
-    request. When it is told that one has other settings, one of this name had them at some moment
-    since the request. When it is told a partition count, one of this name has had that count. Since
-    applied entries never change, this holds forever.
+    When it is told that a topic was deleted, no topic of this name exists that existed before the
+    request. When it is told that a topic has other settings, a topic of this name had them at some
+    moment since the request. When it is told a partition count, a topic of this name has had that
+    count. Since applied entries never change, this holds forever.
     """
 
     def __init__(self) -> None:
@@ -230,8 +230,8 @@ class OneLeader(NodeChecker):
 
     Definition: a broker that answers for a partition has been its leader by the committed metadata,
     and no later leader has answered for it before the request was sent. If it was alive when it was
-    replaced, because an administrator moves leaderships, it may go on until it learns of that, for
-    the time of a session; no record that it appends then is ever committed.
+    replaced, because an administrator moves leaderships, it may continue until it learns of that,
+    for the time of a session; no record that it appends then is ever committed.
     """
 
     def __init__(self) -> None:

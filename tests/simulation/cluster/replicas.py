@@ -108,7 +108,7 @@ class Replicas:
                 self._before.setdefault((replica.key, node_id), _look(before))
         self._cluster_history.tell(lambda checker: checker.opened(opened))
         if assigned is not None and replica.durability is not Durability.FSYNC:
-            # Its loss was unknown when the cluster counted it as it is now.
+            # The cluster set its current state before the loss was known.
             shown = self._as_shown(replica.key, assigned, self._shown.get(replica.key, (0, None)))
             self._cluster_history.tell(lambda checker: checker.shown(shown))
 

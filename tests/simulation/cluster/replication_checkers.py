@@ -182,8 +182,8 @@ class JoinersHaveAll(NodeChecker):
 
     Definition: when a leader that was not deposed is about to request the change, and the process
     that it names is the registered one, that replica has all records below the highest high
-    watermark ever shown. By the time of the reply the replica may have caught up, so the check
-    comes before.
+    watermark ever shown. By the time of the reply the replica may have caught up, and a check
+    would miss the error.
     """
 
     def asked(self, asked: Asked) -> None:

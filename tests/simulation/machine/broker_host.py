@@ -144,7 +144,7 @@ class BrokerHost:
             self._kill_later()
 
     def _kill_later(self) -> None:
-        """Schedule a restart, as an operator would of a failed broker, unless it ends before."""
+        """Schedule a kill of this process, as an operator would, unless it ends before."""
         process = self.node.process
 
         def kill() -> None:

@@ -154,7 +154,7 @@ def _all_is_committed(self: Partition) -> int:
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "empty-vote",
-        "term and vote are not compared with those on the disk",
+        "term and vote are saved as if there were none",
         (RaftStorage, "save_vote", _save_empty_vote),
     ),
     Mutation(

@@ -60,7 +60,7 @@ class QueueActors:
         """See `Actors`."""
         return {
             "sent to queues": self._run_history.sent_count,
-            "handed out": self._run_history.delivered_count,
+            "delivered": self._run_history.delivered_count,
             "deleted": self._run_history.deleted_count,
         }
 

@@ -193,7 +193,7 @@ WRONG: dict[str, tuple[str, list[Story]]] = {
         "SentIsThere",
         [sent(b"0", offset=0), ended(message(b"0"), message(b"0"))],
     ),
-    "handed out is another": (
+    "another value is delivered": (
         "SentIsThere",
         [delivered(got(1, value=b"x")), ended(message(b"0"))],
     ),
@@ -269,7 +269,7 @@ RIGHT: dict[str, list[Story]] = {
         delivered(got(20, receipt=b"2", count=1)),
     ],
     "a lease is over": [delivered(got(1), got(11.1, receipt=b"2", count=2))],
-    "a lease was given back": [
+    "a lease was released": [
         delivered(got(1)),
         settlement_asked(got(1), RELEASE, 2, outcome=None),
         delivered(got(3, receipt=b"2", count=2)),

@@ -63,7 +63,7 @@ _SLOW: Final = 1.5
 _CARE_PAUSE_S: Final = 8.0
 _PURGES: Final = 0.3
 _SOON_S: Final = 0.5
-"""Minimum seconds before a retry."""
+"""Seconds within which the client sends no retry."""
 _PAUSE_MAX_S: Final = 4.0
 _MOODS: Final = {
     "plain": (0.55, 0.65, 0.75, 0.87, 0.92),

@@ -14,7 +14,7 @@ from tidelog.client.queue.receive.message import Message
 from tidelog.wire.messages.queues import SettleAction
 
 WAKERS: Final = 3
-"""Events that make a message visible: a send, the end of a delay, the end of a lease."""
+"""Number of events that make a message visible: a send, an ended delay, an ended lease."""
 _WAIT_S: Final = 30.0
 """Seconds of a long poll, besides clock errors."""
 _SOON_S: Final = 3.0

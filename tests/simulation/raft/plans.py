@@ -75,7 +75,7 @@ class Plan(RunPlan[Fault], frozen=True):
     keep_entries: int
     """Entries that compaction keeps."""
     delay_ms: int
-    """Minimum of the largest usual delay: a message takes 1 to twice as many ms, or much longer."""
+    """Usual delay: a message takes 1 to twice as many milliseconds, sometimes much longer."""
     loss: float
     duplication: float
     sync_ms: int

@@ -10,7 +10,7 @@ from random import Random
 import trio
 
 from tests.simulation.checkers.history import HistoryChecker
-from tests.system.histories.chaos import Fault, FaultPlan, live_through
+from tests.system.histories.chaos import Fault, FaultPlan, run_chaos
 from tests.system.histories.examination import examine
 from tests.system.histories.mutated_broker import mutated_program
 from tests.system.histories.recorder import Recorder, acknowledged_count, load_events, operations_of
@@ -33,9 +33,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tidelog-history-") as made:
         file = arguments.keep or Path(made, "history.jsonl")
         with file.open("wb", buffering=0) as stream:
-            trio.run(
-                live_through, fault_plan, Path(made), Recorder(trio.current_time, stream.write)
-            )
+            trio.run(run_chaos, fault_plan, Path(made), Recorder(trio.current_time, stream.write))
         _say(f"faults: {_described(fault_plan.counts)}")
         return _check(file)
 

@@ -99,7 +99,7 @@ class MortalBroker:
             self._process.signal(number)
 
 
-async def live_through(fault_plan: FaultPlan, directory: Path, recorder: Recorder) -> None:
+async def run_chaos(fault_plan: FaultPlan, directory: Path, recorder: Recorder) -> None:
     """Record the history of clients while the broker in `directory` has faults.
 
     Raises:

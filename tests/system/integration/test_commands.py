@@ -258,7 +258,7 @@ async def test_a_full_disk_behind_the_output_is_an_error(broker_address: str) ->
     assert only_line(result) == "error: No space left on device"
 
 
-async def test_a_failed_produce_prints_its_acknowledged_count(
+async def test_a_failed_produce_prints_the_acknowledged_count(
     broker_address: str, topic: str
 ) -> None:
     await run_well(broker_address, "topic", "create", topic)

@@ -1,6 +1,6 @@
 """Real brokers, each in a network namespace, under faults: `make netns MINUTES=10`.
 
-It needs root, or users who may create namespaces. This process starts another one, the first
+It needs root, or a user that may create namespaces. This process starts another one, the first
 process in namespaces of its own; when that ends, all others in them end, after Ctrl-C too.
 """
 

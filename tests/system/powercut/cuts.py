@@ -30,7 +30,7 @@ _TOPIC_SETTINGS = {"segment_bytes": "32KiB", "index_interval_bytes": "1KiB"}
 _WRITER_COUNT = 5
 _EARLY_SHARE = 0.25
 """Fraction of the switches that are armed before the broker starts."""
-_LIVES_OF_A_DISK = 10
+_RUNS_OF_A_DISK = 10
 _ANY_MOMENT_S = 2.5
 """Seconds until the power is cut, unless the aimed moment comes first."""
 _FALSE_ALARMS = {"log_damaged", "log_note", "log_status_changed"}
@@ -105,7 +105,7 @@ class PowerCuts:
         """Cut the power `count` times."""
         began = perf_counter()
         while (left := count - len(self.report.cuts)) > 0:
-            await self._wear_out_a_disk(min(left, _LIVES_OF_A_DISK))
+            await self._wear_out_a_disk(min(left, _RUNS_OF_A_DISK))
         self.report.seconds = perf_counter() - began
         return self.report
 
@@ -115,7 +115,7 @@ class PowerCuts:
         run = _Run(VolatileDisk(DISK_BYTES), self._recorder, self._workshop, random=self._random)
         before: Cut | None = None
         for number in range(count + 1):
-            await self._live(run, before, is_last=number == count)
+            await self._run_to_cut(run, before, is_last=number == count)
             if number == count or (before is not None and before.problems):
                 break
             before = run.cut
@@ -126,7 +126,7 @@ class PowerCuts:
         assert before is not None
         self.report.acknowledged_count += before.acknowledged_count
 
-    async def _live(self, run: "_Run", before: Cut | None, *, is_last: bool) -> None:
+    async def _run_to_cut(self, run: "_Run", before: Cut | None, *, is_last: bool) -> None:
         """Check the state after the cut `before`, and unless it has problems, run to the next."""
         self._run_count += 1
         is_new = before is None

@@ -155,7 +155,7 @@ def test_a_commit_with_a_lost_reply_is_neither_aborted_nor_repeated(
     class Failing(TidelogSource):
         """Loses the reply of the second commit.
 
-        Pickled by source, without the meaning of its annotations.
+        Pickled by value; its annotations are strings, which workers do not resolve.
         """
 
         @classmethod
