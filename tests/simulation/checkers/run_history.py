@@ -256,8 +256,11 @@ class RunHistory:
     ) -> None:
         """Start with an empty run history.
 
-        Args: checkers: All checkers of the run. now: Returns the simulated time. goes_on: Whether
-        the run continues after an objection, so that other checkers can object.
+        Args:
+            checkers: All checkers of the run.
+            now: Returns the simulated time.
+            goes_on: Whether the run continues after an objection, so that other checkers can
+                object.
         """
         self.checkers = checkers
         self.now = now

@@ -215,10 +215,13 @@ class ClusterHistory:
     ) -> None:
         """Start without committed entries.
 
-        Args: checkers: All checkers of the cluster. now: Returns the simulated time. fail: Receives
-        an objection before it is raised, because a broker catches many exceptions in which it may
-        be raised. goes_on: Whether the run continues after an objection, so that other checkers can
-        object.
+        Args:
+            checkers: All checkers of the cluster.
+            now: Returns the simulated time.
+            fail: Receives an objection before it is raised, because it may be raised inside of a
+                broker, which catches many exceptions.
+            goes_on: Whether the run continues after an objection, so that other checkers can
+                object.
         """
         self.checkers = checkers
         self.objections: dict[str, ViolationError] = {}

@@ -56,8 +56,9 @@ class VolatileDisk:
     def write(self, position: int, data: bytes) -> None:
         """Write into the cache.
 
-        Raises: OSError: A block of it was never written, and the pool is exhausted; nothing was
-        written.
+        Raises:
+            OSError: A block of it was never written, and the pool is exhausted; the disk is
+                unchanged.
         """
         assert position + len(data) <= len(self._latest), "a write beyond the end"
         blocks = slice(position // BLOCK_BYTES, -(-(position + len(data)) // BLOCK_BYTES))
