@@ -16,7 +16,7 @@ from tidelog.wire.batch.record_batch import Headers
 
 def close_idle() -> None:
     """Close the connections that no task uses now."""
-    for free in pool._idle.values():
+    for free in pool._idle.values():  # pyright: ignore[reportPrivateUsage]
         while free:
             free.pop().close()
 

@@ -1,5 +1,8 @@
 """Tests of compaction beside other work of a broker."""
 
+# Runs single rounds, which the compactor itself repeats until nothing is dirty.
+# pyright: reportPrivateUsage=false
+
 import errno
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager

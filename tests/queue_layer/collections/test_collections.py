@@ -1,5 +1,8 @@
 """Small collections: rings of indices, redeliverable messages, links of groups."""
 
+# Counts the blocks in memory.
+# pyright: reportPrivateUsage=false
+
 from random import Random
 
 import pytest

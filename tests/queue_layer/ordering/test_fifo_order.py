@@ -1,5 +1,8 @@
 """FIFO order of message groups. Numbers in docstrings: docs/queue-statements.md."""
 
+# Counts the blocks in memory.
+# pyright: reportPrivateUsage=false
+
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from random import Random
