@@ -150,7 +150,7 @@ async def test_a_cancelled_delayed_message_is_never_delivered(
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("api_", "message"),
     [
         (api.PURGE, PurgeRequest(QUEUE, [0])),
         (api.QUEUE_SEEK, QueueSeekRequest(QUEUE, 0, 2)),
@@ -192,7 +192,7 @@ async def first_result(pending: Pending[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "request_of"),
+    ("api_", "request_of"),
     [
         (api.COUNT_MESSAGES, CountMessagesRequest),
         (api.PURGE, PurgeRequest),
