@@ -389,6 +389,12 @@ class ReplicaFetcher:
         context, log = self._context, partition.log
         try:
             await context.env.run_in_thread(lambda: log.truncate(step.offset))
+            if log.log_end_offset > step.offset:
+                # The segments below are missing, and an empty log ends at its first segment.
+                raise CorruptRecordError(
+                    f"the log cannot end at offset {step.offset}: its files begin at offset"
+                    f" {log.log_end_offset}"
+                )
         except CorruptRecordError:
             known = context.state.partition(*partition.key)
             in_sync_or_eligible = () if known is None else known.in_sync_or_eligible
