@@ -387,20 +387,23 @@ class ReplicaFetcher:
                 with the records there. Its removal is under way.
         """
         context, log = self._context, partition.log
+        known = context.state.partition(*partition.key)
+        is_needed = known is not None and context.node_id in known.in_sync_or_eligible
         try:
             await context.env.run_in_thread(lambda: log.truncate(step.offset))
-            if log.log_end_offset > step.offset:
-                # The segments below are missing, and an empty log ends at its first segment.
+        except CorruptRecordError:
+            if is_needed:
+                raise
+        else:
+            if log.log_end_offset <= step.offset:
+                return
+            # The segments below are missing, and an empty log ends at its first segment.
+            if is_needed:
                 raise CorruptRecordError(
                     f"the log cannot end at offset {step.offset}: its files begin at offset"
                     f" {log.log_end_offset}"
                 )
-        except CorruptRecordError:
-            known = context.state.partition(*partition.key)
-            in_sync_or_eligible = () if known is None else known.in_sync_or_eligible
-            if context.node_id in in_sync_or_eligible:
-                raise
-            await context.partitions.restart(partition, log.log_start_offset)
+        await context.partitions.restart(partition, log.log_start_offset)
 
 
 def _note_repaired(partition: Partition, step: Truncate | Restart) -> None:
