@@ -163,7 +163,7 @@ def test_a_new_leader_does_not_return_the_latest_offset_before_it_is_known() -> 
     leader = partition.leader
     assert leader is not None
 
-    with pytest.raises(LeaderNotAvailableError, match="does not know yet"):
+    with pytest.raises(LeaderNotAvailableError, match="does not know the high watermark yet"):
         offset_at("latest", partition_offsets(partition))
     assert readable_offsets(partition, with_size=False) is None
 
