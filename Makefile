@@ -55,7 +55,7 @@ types: $(VENV)/installed-dev ## mypy and pyright, both strict
 	@$(BIN)/python -m mypy .
 	@$(BIN)/python -m pyright --pythonpath $(BIN)/python
 
-contracts: $(VENV)/installed-dev ## Who may import whom
+contracts: $(VENV)/installed-dev ## Check import contracts
 	@$(BIN)/lint-imports --no-logo
 
 limits: $(VENV)/installed-dev ## Limits on the size and shape of the code

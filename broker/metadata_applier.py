@@ -291,6 +291,6 @@ class MetadataApplier:
             self._env.probe("files_left_over", severity="warning", topic=name, reason=str(error))
 
     async def _stop_replica(self, partition: Partition, *, is_for_good: bool) -> None:
-        """Return when nobody touches the files of a replica that was closed."""
+        """Wait until no task uses the files of a closed replica."""
         await self._group_commit.forget(partition, is_for_good=is_for_good)
         partition.log.close()  # A repair under way may have opened it again.

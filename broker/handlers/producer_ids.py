@@ -48,7 +48,7 @@ class ProducerIdsHandler:
                 raise InvalidRequestError(f"producer id {producer_id} was never given out")
         if producer_id and request.producer_epoch < _EPOCH_MAX:
             return InitProducerReply(producer_id, request.producer_epoch + 1)
-        # One at a time, or else everybody who finds the block used up takes a block of their own.
+        # The lock keeps concurrent requests from each taking a block when the last one is used up.
         async with self._taking:
             if not self._ids:
                 self._ids = await self._take()
@@ -56,7 +56,7 @@ class ProducerIdsHandler:
         return InitProducerReply(taken, 0)
 
     async def _take(self) -> range:
-        """Return producer ids that nobody else gets."""
+        """Return a block of producer ids for this broker alone."""
         reply = await self._cluster.command_client.submit(TakeProducerIds(), timeout_s=_TIMEOUT_S)
         assert isinstance(reply, ProducerIds)
         return range(reply.first, reply.end)

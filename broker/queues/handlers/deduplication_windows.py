@@ -153,7 +153,7 @@ class DeduplicationWindows:
         return await self._records(window).drive(self._stored(window, base_offset))
 
     def invalidate(self, queue_id: bytes, number: int) -> None:
-        """Take note that a purge was decided here: nothing is sent before it is committed."""
+        """Mark a window as outdated by a purge: sends wait until the purge is committed."""
         window = self._windows.get((queue_id, number))
         if window is not None:
             window.purge_epoch = None

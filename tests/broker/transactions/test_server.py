@@ -129,7 +129,7 @@ async def test_a_new_leader_deletes_the_records_of_finished_transactions(
             await world.pass_time(0.1)
 
 
-async def test_who_stages_too_much_is_told_to_wait(mock_clock: MockClock) -> None:
+async def test_staging_above_the_limit_is_refused_as_retriable(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with (
         world.broker(max_transaction_bytes_per_partition=1 << 20) as broker,

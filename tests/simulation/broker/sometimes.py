@@ -26,8 +26,8 @@ FORCED: Final = {
     "produce without waiting": "a produce timed out at once",
     "producer wakes late": "a producer sent due batches late",
     "one batch in a request": "a producer sent two requests where one was enough",
-    "connection given up": "a producer closed a connection with requests in flight",
-    "fetch given up": "a consumer abandoned a fetch",
+    "connection abandoned": "a producer closed a connection with requests in flight",
+    "fetch abandoned": "a consumer abandoned a fetch",
 }
 """Rare branches in the code under test (`wire.env.env.Buggify`), and their effects."""
 

@@ -53,7 +53,7 @@ _newest = KeyRange.newest
 
 MUTATIONS: Final = (
     Mutation(
-        "offsets-counted-anew",
+        "offsets-recounted",
         "the rest of a batch that was cleaned before is numbered from its first offset on",
         (tidelog.logstore.compaction.batch_cleaner, "encode_sparse", _renumber_offsets),
     ),

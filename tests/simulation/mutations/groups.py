@@ -261,7 +261,7 @@ MUTATIONS: Final = (
         *_commit_of_an_old_epoch(),
     ),
     Mutation(
-        "commit-of-somebody-else",
+        "commit-of-another-member",
         "a member commits for a partition that it does not hold",
         *_commit_of_another_member(),
     ),

@@ -296,7 +296,7 @@ MUTATIONS: Final = (
         (broker_commands, "_after_restart", _same_disk),
     ),
     Mutation(
-        "everybody-eligible",
+        "all-eligible",
         "every replica is eligible while too few are in sync",
         (leader_election, "_eligible", _all_that_are_not_in_sync),
     ),
@@ -311,7 +311,7 @@ MUTATIONS: Final = (
         (topic_commands, "_settle", _nothing),
     ),
     Mutation(
-        "epoch-of-nobody",
+        "epoch-of-no-broker",
         "the leader epoch does not rise when the partition loses its leader",
         (partition_changes, "elect", _epoch_of_leaders_only),
     ),

@@ -140,7 +140,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         (replica_manager, "presence_of", _all_is_there),
     ),
     Mutation(
-        "anybody-leads",
+        "any-replica-leads",
         "without a live replica in sync or eligible, any live replica leads",
         (leader_election, "_elect_clean", _any_live_leader),
     ),
