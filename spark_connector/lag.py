@@ -1,7 +1,7 @@
-"""How far a streaming query is behind, from the progress that it reports.
+"""Lag of a streaming query, from its progress reports.
 
-Pure: no clock, no I/O, no pyspark. Spark has no place for such numbers of a source in Python, but
-its progress has the offsets.
+Pure: no clock, no I/O, no pyspark. Spark accepts no metrics from a Python source, but its progress
+reports hold the offsets.
 """
 
 import json
@@ -13,7 +13,7 @@ from tidelog.spark_connector.read.offset_ranges import IDS
 
 
 def lag(progress: Any) -> dict[TopicPartition, int]:  # noqa: ANN401 (an object of pyspark, or JSON)
-    """Return by partition how many offsets were there and not read when a batch ended.
+    """Return the unread offsets of each partition at the end of a batch.
 
     Args:
         progress: `query.lastProgress`, an element of `query.recentProgress`, or its JSON.
@@ -29,7 +29,7 @@ def lag(progress: Any) -> dict[TopicPartition, int]:  # noqa: ANN401 (an object 
 
 
 def _offsets(found: object) -> dict[TopicPartition, int]:
-    """Return offsets as they stand in a progress; none if another source wrote them."""
+    """Return the offsets of a progress report; none if another source wrote them."""
     if isinstance(found, str):
         found = json.loads(found)
     if not isinstance(found, dict) or IDS not in found:

@@ -1,7 +1,7 @@
-"""Options as Spark hands them over: texts under names in lower case.
+"""Connection and write options, parsed from Spark's strings with names in lower case.
 
-Pure: no clock, no I/O, no pyspark. Whatever is not understood is refused in one line that says what
-would be right; a name that is not known is refused with the nearest one that is.
+Pure: no clock, no I/O, no pyspark. An invalid option raises an error of one line that says what is
+valid; the error of an unknown name suggests the nearest known one.
 """
 
 import json
@@ -21,7 +21,7 @@ CONNECTION_NAMES: Final = (
     "client.connect.timeout.ms",
     "client.id",
 )
-"""What every source and sink understands."""
+"""Options of every source and sink."""
 
 _ALIASES: Final = {
     "kafka.bootstrap.servers": SERVERS,
@@ -29,7 +29,7 @@ _ALIASES: Final = {
     "kafka.isolation.level": "isolation",
     "kafkaconsumer.polltimeoutms": "fetch.timeout.ms",
 }
-"""Names of Spark's Kafka source for the same things."""
+"""Option names of Spark's Kafka source, with their equivalents here."""
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _CONNECT_TIMEOUT_MS: Final = 10_000
 
@@ -47,13 +47,13 @@ Choice = TypeVar("Choice", bound=str)
 
 @final
 class GivenOptions:
-    """The options of one source or sink, by the names under which they are documented."""
+    """The options of one source or sink, by their documented names."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
-        """Take `given`, whose names may be in any case.
+        """Store `given`, whose names may be in any case.
 
         Raises:
-            ConfigError: A name is not one of `known`, or two names mean the same.
+            ConfigError: A name is not in `known`, or two names mean the same option.
         """
         by_lower = {name.lower(): name for name in known}
         self._values: dict[str, str] = {}
@@ -71,14 +71,14 @@ class GivenOptions:
         return name in self._values
 
     def given(self, names: Iterable[str]) -> list[str]:
-        """Return which of these are given, in the order of `names`."""
+        """Return the given options among `names`, in the order of `names`."""
         return [name for name in names if name in self._values]
 
     def text(self, name: str) -> str | None:
-        """Return a text without space around it; `None` if it is not given.
+        """Return a stripped string; `None` if the option is not given.
 
         Raises:
-            ConfigError: It is empty.
+            ConfigError: The string is empty.
         """
         value = self._values.get(name)
         if value is None:
@@ -88,10 +88,10 @@ class GivenOptions:
         return value.strip()
 
     def number(self, name: str, *, at_least: int = 1) -> int | None:
-        """Return a whole number; `None` if it is not given.
+        """Return a whole number; `None` if the option is not given.
 
         Raises:
-            ConfigError: It is not one, or below `at_least`.
+            ConfigError: The value is not a whole number, or below `at_least`.
         """
         text = self.text(name)
         if text is None:
@@ -103,10 +103,10 @@ class GivenOptions:
         return int(text)
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Return true or false.
+        """Return a boolean option.
 
         Raises:
-            ConfigError: It is neither.
+            ConfigError: The value is neither true nor false.
         """
         text = self.text(name)
         if text is None:
@@ -116,10 +116,10 @@ class GivenOptions:
         return text.lower() == "true"
 
     def choice(self, name: str, choices: Sequence[Choice], *, default: Choice) -> Choice:
-        """Return one of some words, which may be given in any case.
+        """Return one of `choices`, given in any case.
 
         Raises:
-            ConfigError: It is none of them.
+            ConfigError: The value is not among `choices`.
         """
         text = self.text(name)
         if text is None:
@@ -130,10 +130,10 @@ class GivenOptions:
         raise ConfigError(f"{name} must be {' or '.join(choices)}, not {text!r}")
 
     def duration_ms(self, name: str, *, default: int) -> int:
-        """Return a time in milliseconds, written as `90s`, `15m` or plain milliseconds.
+        """Return a duration in milliseconds, written as `90s`, `15m` or plain milliseconds.
 
         Raises:
-            ConfigError: It is not one, or 0.
+            ConfigError: The value is not a duration, or 0.
         """
         text = self.text(name)
         if text is None:
@@ -147,20 +147,20 @@ class GivenOptions:
         return int(found[1]) * unit
 
     def json_object(self, name: str) -> dict[str, Any] | None:
-        """Return an object in JSON; `None` if it is not given.
+        """Return a JSON object; `None` if the option is not given.
 
         Raises:
-            ConfigError: It is not one, or names something twice.
+            ConfigError: The value is not a JSON object, or has a duplicate key.
         """
         text = self.text(name)
         return None if text is None else parse_object(name, text)
 
 
 def parse_object(name: str, text: str) -> dict[str, Any]:
-    """Return an object in JSON, in which nothing is named twice.
+    """Return a JSON object without duplicate keys.
 
     Raises:
-        ConfigError: It is not one; the message begins with `name`.
+        ConfigError: `text` is not such an object; the message begins with `name`.
     """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -181,21 +181,21 @@ def parse_object(name: str, text: str) -> dict[str, Any]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """Which brokers, and how long to wait for them. Equal ones may share connections."""
+    """Addresses and timeouts of brokers; equal options may share connections."""
 
     addresses: tuple[Address, ...]
     request_timeout_ms: int = _REQUEST_TIMEOUT_MS
-    """How long to go on asking while that may help."""
+    """Milliseconds to wait for a reply, and to retry a request."""
     connect_timeout_ms: int = _CONNECT_TIMEOUT_MS
     client_id: str = "spark"
-    """Told to brokers, for their logs."""
+    """Client id that brokers log."""
 
     @classmethod
     def parse(cls, given: GivenOptions) -> Self:
-        """Return what the options in `CONNECTION_NAMES` say.
+        """Parse the options in `CONNECTION_NAMES`.
 
         Raises:
-            ConfigError: No broker is given, or something is not legal.
+            ConfigError: No broker is given, or a value is invalid.
         """
         servers = given.text(SERVERS)
         if servers is None:
@@ -219,7 +219,7 @@ WRITE_NAMES: Final = (
     "stage.timeout.ms",
 )
 _SPARK_NAMES: Final = ("checkpointLocation", "queryName")
-"""Options of streaming queries, which Spark hands to the sink as well."""
+"""Options of streaming queries that Spark also passes to the sink."""
 CompressionName = Literal["none", "lz4", "zstd"]
 _COMPRESSIONS: Final[tuple[CompressionName, ...]] = ("none", "lz4", "zstd")
 _STAGE_TIMEOUT_MS: Final = 120_000
@@ -228,25 +228,25 @@ _STAGE_TIMEOUT_MS: Final = 120_000
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How to write."""
+    """Options of the sink."""
 
     connection: ConnectionOptions
     topic: str | None = None
-    """Where all rows go; `None`: the column `topic` says it of each."""
+    """Topic of all rows; `None`: the column `topic` names it per row."""
     include_headers: bool = True
     """Whether a column `headers` is written."""
     compression: CompressionName = "none"
     transactional_id: str | None = None
-    """Names what is written, so that it is written once; `None`: a name for this query or job."""
+    """Name of the transaction, for exactly-once writes; `None`: a name for this query or job."""
     stage_timeout_ms: int = _STAGE_TIMEOUT_MS
-    """How long one request may take until what it brings is durable."""
+    """Milliseconds until the records of one request must be durable."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> Self:
-        """Return what the options of a sink say.
+        """Parse the options of a sink.
 
         Raises:
-            ConfigError: One is unknown, missing or not legal.
+            ConfigError: An option is unknown, missing or invalid.
         """
         given = GivenOptions(raw, (*WRITE_NAMES, *_SPARK_NAMES))
         return cls(

@@ -1,7 +1,7 @@
-"""The data source `tidelog`, as Spark finds it.
+"""The data source `tidelog` behind Spark's DataSource API.
 
-Options are checked when a table is loaded, so that what is misspelt is refused there and not only
-when the first row is wanted.
+The source checks options when a table is loaded, so that a misspelt option fails there and not only
+when the first row is read.
 """
 
 from collections.abc import Mapping
@@ -30,40 +30,40 @@ class TidelogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` takes."""
+        """Return the name for `format`."""
         return "tidelog"
 
     def schema(self) -> str:
-        """Return the columns; `.schema("value binary, offset long")` reads some of them only.
+        """Return the columns; `.schema("value binary, offset long")` reads only these.
 
         Raises:
-            ConfigError: An option is unknown, missing or not legal.
+            ConfigError: An option is unknown, missing or invalid.
         """
         return ddl(columns_of(ReadOptions.parse(self.options, is_stream=None)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads a batch.
+        """Return a reader for a batch.
 
         Raises:
-            ConfigError: An option makes no sense for a batch, or there is no such column.
+            ConfigError: An option is invalid for a batch, or a column does not exist.
         """
         options = ReadOptions.parse(self.options, is_stream=False)
         return BatchReader(options, _columns(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return what reads a stream.
+        """Return a reader for a stream.
 
         Raises:
-            ConfigError: An option makes no sense for a stream, or there is no such column.
+            ConfigError: An option is invalid for a stream, or a column does not exist.
         """
         options = ReadOptions.parse(self.options, is_stream=True)
         return StreamReader(options, _columns(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return what writes a batch.
+        """Return a writer for a batch.
 
         Raises:
-            ConfigError: An option or a column makes no sense, or rows are to be overwritten.
+            ConfigError: An option or a column is invalid, or the mode is `overwrite`.
         """
         return BatchWriter(_write_options(self.options, schema, is_overwriting=overwrite))
 
@@ -72,10 +72,10 @@ class TidelogSource(DataSource):
         schema: StructType,
         overwrite: bool,
     ) -> DataSourceStreamArrowWriter:
-        """Return what writes a stream.
+        """Return a writer for a stream.
 
         Raises:
-            ConfigError: An option or a column makes no sense, or the output mode is `complete`.
+            ConfigError: An option or a column is invalid, or the output mode is `complete`.
         """
         return StreamWriter(_write_options(self.options, schema, is_overwriting=overwrite))
 

@@ -1,1 +1,1 @@
-"""Records to Arrow columns."""
+"""Conversion of records to Arrow columns."""

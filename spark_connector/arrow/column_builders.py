@@ -1,8 +1,8 @@
-"""Columns of Arrow that are put together of batches of records.
+"""Builders of Arrow columns from record batches.
 
-Pure: no clock, no I/O. Imports pyarrow, so only readers import it. What costs something for each
-record is done in C: keys and values that are equally long, and times close to each other, go from
-the payload of a batch to Arrow without an object of Python in between.
+Pure: no clock, no I/O. Imports pyarrow, so only readers import it. Per-record work runs in C: keys
+and values of equal length, and timestamps close to each other, go from the payload of a batch to
+Arrow without Python objects.
 """
 
 from array import array
@@ -18,7 +18,7 @@ from tidelog.spark_connector.arrow.record_columns import RecordColumns
 from tidelog.wire.batch.batch_columns import EvenBytes
 
 ROWS_MAX: Final = 16_384
-"""Rows of one Arrow batch: enough that the cost of a batch is spread, few enough for memory."""
+"""Rows of one Arrow batch: enough to spread the cost of a batch, few enough for memory."""
 TIME: Final = pa.timestamp("us", tz="UTC")
 _TIME_IN_MS: Final = pa.timestamp("ms", tz="UTC")
 _COUNTED: Final = pa.array(range(ROWS_MAX), pa.int64())
@@ -26,23 +26,23 @@ _NUMBER_BYTES: Final = 8
 
 
 class ColumnBuilder(Protocol):
-    """One column of the rows that are put together."""
+    """Builder of one Arrow column."""
 
     def add(self, records: RecordColumns) -> int:
-        """Add what records have; return how many bytes that takes, about."""
+        """Add the column of these records; return its approximate size in bytes."""
         ...
 
     def take(self) -> pa.Array:
-        """Return all of it, and begin with nothing."""
+        """Return the column and reset the builder."""
         ...
 
 
 @final
 class ChunkedBuilder:
-    """A column with a value for each record: an array for each batch of records."""
+    """Column with a value for each record, built as one array per record batch."""
 
     def __init__(self, make: Callable[[RecordColumns], pa.Array]) -> None:
-        """Have `make` make the arrays."""
+        """Create a builder; `make` returns the array of a record batch."""
         self._make = make
         self._pieces: list[pa.Array] = []
 
@@ -61,10 +61,10 @@ class ChunkedBuilder:
 
 @final
 class RunBuilder:
-    """A column whose value is the same for all records of a batch, and mostly beyond it."""
+    """Column whose value is the same for all records of a batch, and mostly beyond it."""
 
     def __init__(self, value_of: Callable[[RecordColumns], object], kind: pa.DataType) -> None:
-        """Have `value_of` say which."""
+        """Create a builder; `value_of` returns the value of a record batch."""
         self._value_of = value_of
         self._kind = kind
         self._runs: list[tuple[object, int]] = []
@@ -91,10 +91,10 @@ class RunBuilder:
 
 @final
 class OffsetBuilder:
-    """Offsets, which nearly always follow each other: then no number is made one by one."""
+    """Column of offsets; consecutive offsets stay ranges without a Python number each."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Create an empty builder."""
         self._runs: list[Sequence[int]] = []
 
     def add(self, records: RecordColumns) -> int:
@@ -116,10 +116,10 @@ class OffsetBuilder:
 
 @final
 class TimestampBuilder:
-    """The times of records: deltas of a byte or more, to the first times of their batches."""
+    """Column of timestamps: the first timestamp of each batch plus a delta for each record."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Create an empty builder."""
         self._firsts = RunBuilder(lambda records: records.first_timestamp_ms, pa.int64())
         self._deltas: list[Sequence[int]] = []
 
@@ -139,17 +139,17 @@ class TimestampBuilder:
 
 @final
 class BinaryBuilder:
-    """Keys, or values."""
+    """Column of keys or values."""
 
     def __init__(self, name: str, of: Callable[[RecordColumns], Sequence[bytes | None]]) -> None:
-        """Have the column `name` of batches, or what `of` says, one by one."""
+        """Create a builder of the batch column `name`; `of` returns its values as objects."""
         self._name = name
         self._of = of
         self._nulls = _Nulls()
         self._even = _Even()
         self._objects = _Objects()
         self._run: _Nulls | _Even | _Objects = self._nulls
-        """Where the last ones are; those before them are in pieces."""
+        """The run that holds the newest values; older values are in `_pieces`."""
         self._pieces: list[pa.Array] = []
 
     def add(self, records: RecordColumns) -> int:
@@ -185,7 +185,7 @@ class BinaryBuilder:
 
 @final
 class _Nulls:
-    """Records that have none."""
+    """Run of records without the value."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -197,7 +197,7 @@ class _Nulls:
 
 @final
 class _Objects:
-    """Some that Python has objects of."""
+    """Run of values that are Python objects."""
 
     def __init__(self) -> None:
         self.values: list[bytes | None] = []
@@ -209,10 +209,10 @@ class _Objects:
 
 @final
 class _Even:
-    """Some that are equally long.
+    """Run of values of equal length.
 
-    They are in one buffer, which stays: to have a new one each time would cost more than copying,
-    for the kernel gives memory by pages, and clears them.
+    They share one buffer, which is kept: a new buffer for each batch costs more than the copy,
+    because the kernel clears every page that it hands out.
     """
 
     def __init__(self) -> None:
@@ -222,11 +222,11 @@ class _Even:
         self._value_bytes = 0
 
     def fits(self, even: EvenBytes) -> bool:
-        """Return whether they are as long as those that are there."""
+        """Return whether these values are as long as those of the run."""
         return not self._end or even.head == self._head
 
     def add(self, even: EvenBytes) -> bool:
-        """Add some that fit, unless they are not equally long."""
+        """Add values that fit; return False if their lengths differ."""
         end = self._end + len(even.content)
         if end > len(self._buffer):
             self._buffer += bytes(end - len(self._buffer))
@@ -248,14 +248,14 @@ class _Even:
         return pa.Array.from_buffers(pa.binary(), count, [None, ends, values])
 
 
-@lru_cache(8)  # Most are the same in one Arrow batch as in the next.
+@lru_cache(8)  # Most columns repeat the same value in consecutive Arrow batches.
 def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), count)
 
 
-@lru_cache(8)  # There are as many rows in one Arrow batch as in the next.
+@lru_cache(8)  # Consecutive Arrow batches mostly have the same number of rows.
 def _ends(count: int, value_bytes: int) -> pa.Buffer | None:
-    """Return where values begin, and the last one ends."""
+    """Return the start positions of the values and the end of the last value."""
     ends = pc.multiply(_numbers(range(count + 1)), pa.scalar(value_bytes, pa.int64()))
     return ends.cast(pa.int32()).buffers()[1]
 
@@ -265,7 +265,7 @@ def _joined(pieces: list[pa.Array]) -> pa.Array:
 
 
 def _merged(runs: Sequence[Sequence[int]]) -> list[Sequence[int]]:
-    """Return runs of which no two of bytes follow each other."""
+    """Return the runs with adjacent runs of bytes merged."""
     merged: list[Sequence[int]] = []
     small: list[bytes] = []
     for run in runs:
@@ -296,10 +296,10 @@ def _parts(numbers: range) -> list[range]:
 
 
 def _counted(numbers: range) -> pa.Array:
-    """Return at most `ROWS_MAX` numbers that follow each other."""
+    """Return an array of at most `ROWS_MAX` consecutive numbers."""
     return pc.add(_COUNTED.slice(0, len(numbers)), pa.scalar(numbers.start, pa.int64()))
 
 
 def times(times_ms: Sequence[int | None]) -> pa.Array:
-    """Return times as Spark wants them, made of some in milliseconds."""
+    """Return Unix milliseconds as an array of Spark's timestamp type."""
     return pa.array(times_ms, _TIME_IN_MS).cast(TIME)

@@ -1,4 +1,4 @@
-"""What happened to messages of a queue, as columns of Arrow.
+"""Builder of Arrow batches from the history events of a queue.
 
 Pure: no clock, no I/O. Imports pyarrow, so only readers import it.
 """
@@ -29,17 +29,17 @@ _READ: Final[dict[str, _Read]] = {
     "targetPartition": lambda event: event.target[1] if event.target and event.target[0] else None,
     "journalOffset": attrgetter("journal_offset"),
 }
-"""By column, what is the same whatever queue it is."""
+"""Readers of the columns that do not depend on the queue, by column name."""
 
 
 @final
 class HistoryBatchBuilder:
-    """Rows that are put together until there are enough for one Arrow batch."""
+    """History events that accumulate to one Arrow batch."""
 
     def __init__(
         self, schema: pa.Schema, queue: str, partition: int, *, name_of: Callable[[bytes], str]
     ) -> None:
-        """Begin with none; `name_of` returns the name of the topic with an id."""
+        """Create an empty builder; `name_of` returns the name of a topic id."""
         self._schema = schema
         self._name_of = name_of
         self._read: dict[str, _Read] = {
@@ -52,12 +52,12 @@ class HistoryBatchBuilder:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to take them."""
+        """Whether the rows are enough for one Arrow batch."""
         return len(self._events) >= ROWS_MAX
 
     @property
     def row_count(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return len(self._events)
 
     def add(self, event: HistoryEvent) -> None:
@@ -65,7 +65,7 @@ class HistoryBatchBuilder:
         self._events.append(event)
 
     def take(self) -> pa.RecordBatch:
-        """Return all rows as one batch, and begin with none."""
+        """Return all rows as one batch and reset the builder."""
         events, self._events = self._events, []
         arrays = [self._array(field, events) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

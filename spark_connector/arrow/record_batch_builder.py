@@ -1,4 +1,4 @@
-"""Records to Arrow, column by column; only the columns that are wanted.
+"""Builder of Arrow batches from records, with the requested columns only.
 
 Pure: no clock, no I/O. Imports pyarrow, so only readers and writers import it.
 """
@@ -34,7 +34,7 @@ from tidelog.wire.messages.queues import (
 )
 
 BYTES_MAX: Final = 4 << 20
-"""Bytes of one Arrow batch, unless one log batch has more."""
+"""Bytes of one Arrow batch; only a single larger log batch exceeds it."""
 
 _HEADER_FIELDS: Final = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
 _TYPES: Final = {
@@ -47,12 +47,12 @@ _TYPES: Final = {
         pa.field("element", pa.struct(_HEADER_FIELDS))
     ),
 }
-"""By the names that Spark gives them; they are what Spark makes of its own types."""
+"""Arrow types by the names of Spark's types, as Spark converts them."""
 _HEADERS_TYPE: Final = _TYPES["array<struct<key:string,value:binary>>"]
 
 
 def arrow_schema(columns: Sequence[str], types: Sequence[str]) -> pa.Schema:
-    """Return the schema of columns whose types are named as Spark names them."""
+    """Return the Arrow schema of columns with Spark's type names."""
     return pa.schema(
         [pa.field(name, _TYPES[kind]) for name, kind in zip(columns, types, strict=True)]
     )
@@ -60,31 +60,31 @@ def arrow_schema(columns: Sequence[str], types: Sequence[str]) -> pa.Schema:
 
 @final
 class RecordBatchBuilder:
-    """Rows that are put together until there are enough for one Arrow batch."""
+    """Records that accumulate to one Arrow batch."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """Begin with none."""
+        """Create an empty builder."""
         self._schema = schema
         self._columns = [_COLUMNS[name]() for name in schema.names]
         self.row_count = 0
         self.byte_count = 0
-        """Of columns that are not the same for all records of a batch."""
+        """Bytes of the columns that differ between the records of a batch."""
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to take them."""
+        """Whether the rows are enough for one Arrow batch."""
         return self.row_count >= ROWS_MAX or self.byte_count >= BYTES_MAX
 
     def add(self, records: RecordColumns) -> None:
-        """Add records; nothing of them is referred to afterwards."""
+        """Add a copy of these records."""
         if not len(records):
-            return  # Compaction left none of them.
+            return  # Compaction removed all of them.
         for column in self._columns:
             self.byte_count += column.add(records)
         self.row_count += len(records)
 
     def take(self) -> pa.RecordBatch:
-        """Return all rows as one batch, and begin with none."""
+        """Return all rows as one batch and reset the builder."""
         arrays = [column.take() for column in self._columns]
         self.row_count = self.byte_count = 0
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -95,7 +95,7 @@ def _headers(records: RecordColumns) -> pa.Array:
     values: list[bytes] = []
     ends: list[int | None] = []
     for of_record in records.headers:
-        # An entry of `ends` that is null makes the list that begins there null.
+        # A null in `ends` makes the list that begins there null.
         ends.append(len(names) if of_record else None)
         for name, value in of_record:
             names.append(name)
@@ -108,7 +108,7 @@ def _headers(records: RecordColumns) -> pa.Array:
 
 
 def _from_header(name: str, read: Callable[[bytes], Any], kind: pa.DataType) -> "_Maker":
-    """Return what makes a column of what one header says; null where it is missing or not legal."""
+    """Return a function that builds a column from one header; a missing or invalid one is null."""
 
     def value_of(headers: Sequence[tuple[str, bytes]]) -> Any:  # noqa: ANN401 (one type per column)
         for found, value in headers:

@@ -1,4 +1,4 @@
-"""Records column by column, whether they come from one batch or were put together.
+"""Records as columns, from one batch or assembled from several.
 
 Pure: no clock, no I/O.
 """
@@ -13,70 +13,70 @@ from tidelog.wire.messages.queues import ORIGIN_QUEUE_HEADER
 
 
 class RecordColumns(Protocol):
-    """Records of one partition; all columns are equally long. A `RecordBatch` is one."""
+    """Records of one partition, with columns of equal length; `RecordBatch` implements it."""
 
     @property
     def topic(self) -> str:
-        """The name of their topic."""
+        """Name of the topic."""
         ...
 
     @property
     def partition(self) -> int:
-        """The number of their partition."""
+        """Number of the partition."""
         ...
 
     @property
     def has_append_time(self) -> bool:
-        """Whether a broker gave them their times."""
+        """Whether the timestamps are those of the broker (log append time)."""
         ...
 
     @property
     def offsets(self) -> Sequence[int]:
-        """Ascending."""
+        """Offsets, ascending."""
         ...
 
     @property
     def first_timestamp_ms(self) -> int:
-        """What the deltas are counted from: Unix time in milliseconds."""
+        """Base of the timestamp deltas, in Unix milliseconds."""
         ...
 
     @property
     def timestamp_deltas(self) -> Sequence[int] | None:
-        """The milliseconds from there to the time of each; `None` if all have the first one."""
+        """Milliseconds from the first timestamp, per record; `None` if all have the first one."""
         ...
 
     @property
     def keys(self) -> Sequence[bytes | None]:
-        """The key of each."""
+        """Keys, per record."""
         ...
 
     @property
     def values(self) -> Sequence[bytes | None]:
-        """The value of each."""
+        """Values, per record."""
         ...
 
     @property
     def headers(self) -> Sequence[Headers]:
-        """The headers of each."""
+        """Headers, per record."""
         ...
 
     def size_of(self, column: str) -> int | None:
-        """Return the bytes of keys (`"keys"`) or values, about; `None` if no record has one."""
+        """Return the approximate bytes of `"keys"` or `"values"`; `None` if no record has any."""
         ...
 
     def even_bytes(self, column: str) -> EvenBytes | None:
-        """Return keys (`"keys"`) or values as a batch has them, if they seem equally long there."""
+        """Return `"keys"` or `"values"` as encoded in a batch, if their lengths seem equal."""
         ...
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of records."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class GivenRecords:
-    """Records whose columns are there already."""
+    """Records with decoded columns."""
 
     topic: str
     partition: int
@@ -93,24 +93,24 @@ class GivenRecords:
         return sum(map(len, filter(None, self.keys if column == "keys" else self.values)))
 
     def even_bytes(self, column: str) -> EvenBytes | None:
-        """Return that they are in no batch."""
+        """Return `None`: decoded records have no encoded form."""
         del column
         return None
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of records."""
         return len(self.offsets)
 
 
 def only(
     records: RecordColumns, rows: Sequence[int], values: Sequence[bytes | None]
 ) -> GivenRecords:
-    """Return some of the records, with other values.
+    """Return a selection of records, with other values.
 
     Args:
-        records: All of them.
-        rows: Which to keep, ascending.
-        values: Of all of them.
+        records: All records.
+        rows: Rows to keep, ascending.
+        values: The new values of all records.
     """
     offsets, deltas = records.offsets, records.timestamp_deltas
     keys, headers = records.keys, records.headers
@@ -128,9 +128,9 @@ def only(
 
 
 def of_origin(records: RecordColumns, queue: str) -> RecordColumns | None:
-    """Return the dead letters of one queue, `None` if there are none.
+    """Return the dead letters of one queue, or `None` if there are none.
 
-    Other queues may share the topic, and people may send to it themselves.
+    The topic may also hold dead letters of other queues, and records of ordinary producers.
     """
     wanted = ORIGIN_QUEUE_HEADER, queue.encode()
     rows = [row for row, headers in enumerate(records.headers) if wanted in headers]

@@ -1,1 +1,1 @@
-"""Blocking connections to brokers, for Spark's processes without trio."""
+"""Blocking connections to brokers, for Spark processes without trio."""

@@ -1,7 +1,7 @@
-"""One connection to a broker, for programs that wait for every answer.
+"""Blocking connection to one broker.
 
-Shell: owns a socket. A task of Spark has a process to itself and nothing to do while it waits, so
-it needs no event loop; the bytes are those of `wire.protocol.connection`, as everywhere.
+Shell: owns a socket. A Spark task has its own process and waits for every reply, so it needs no
+event loop. `wire.protocol.connection` encodes and decodes the bytes, as in all clients.
 """
 
 import socket
@@ -30,22 +30,22 @@ RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")
 
 CLIENT_VERSION = "1"
-"""Told to brokers, for their logs."""
+"""Client version that brokers log."""
 _FRAME_BYTES_MAX = 256 << 20
 
 
 @final
 class BrokerConnection:
-    """Requests and answers, one after the other.
+    """Requests and replies, one at a time.
 
-    A caller that does not wait for its answer closes the connection: no other caller may get it.
+    A caller that does not wait for its reply closes the connection, so no other caller gets it.
     """
 
     def __init__(self, address: Address, options: ConnectionOptions) -> None:
-        """Connect and introduce ourselves.
+        """Connect and exchange HELLO.
 
         Raises:
-            ConnectError: Nobody is there, or not a broker.
+            ConnectError: No process listens there, or it is not a broker.
             RetriableError: The broker is not ready.
         """
         self._address = address
@@ -76,11 +76,11 @@ class BrokerConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is open and owes no answer."""
+        """Whether the connection is open without a request in flight."""
         return not self.is_closed and self._core.in_flight_count == 0
 
     def close(self) -> None:
-        """Close it; nothing happens if it is closed."""
+        """Close the connection; idempotent."""
         self.is_closed = True
         self._socket.close()
 
@@ -90,7 +90,7 @@ class BrokerConnection:
         request: RequestType,
         attachment: Sequence[BytesLike] = (),
     ) -> None:
-        """Send a request; `receive` will return its answer.
+        """Send a request; `receive` returns its reply.
 
         Raises:
             ConnectionLostError: The connection broke.
@@ -108,15 +108,15 @@ class BrokerConnection:
     def receive(
         self, api_: Api[RequestType, ReplyType], *, timeout_s: float
     ) -> tuple[ReplyType, memoryview]:
-        """Return the answer to the request that was sent, and its attachment.
+        """Return the reply to the request in flight, and its attachment.
 
-        The view of the attachment is valid until the next answer is received.
+        The view of the attachment is valid until the next reply arrives.
 
         Raises:
-            BrokerError: The broker refused.
+            BrokerError: The broker rejected the request.
             ConnectionLostError: The connection broke; the request may have been executed.
-            RequestTimedOutError: No answer came in time; the connection is closed.
-            WireFormatError: The answer is not one; the connection is closed.
+            RequestTimedOutError: No reply arrived in time; the connection is closed.
+            WireFormatError: The reply cannot be decoded; the connection is closed.
         """
         deadline = time.monotonic() + timeout_s
         try:
@@ -144,8 +144,8 @@ class BrokerConnection:
         timeout_s: float,
         attachment: Sequence[BytesLike] = (),
     ) -> tuple[ReplyType, memoryview]:
-        """Ask and wait for the answer; errors are those of `send` and `receive`."""
-        assert self._core.in_flight_count == 0, "another answer would be taken for this one"
+        """Send a request and wait for its reply; raises as `send` and `receive` do."""
+        assert self._core.in_flight_count == 0, "the reply of another request is due first"
         self.send(api_, request, attachment)
         return self.receive(api_, timeout_s=timeout_s)
 

@@ -1,7 +1,7 @@
-"""The client of one cluster for programs without trio: every call blocks.
+"""Blocking client of one cluster, for programs without trio.
 
-Shell: owns connections. One caller at a time; `spark_connector.connection.pool` gives each caller
-its own.
+Shell: owns connections. It serves one caller at a time; `spark_connector.connection.pool` lends
+each caller its own client.
 """
 
 import random
@@ -47,10 +47,10 @@ _BACKOFF_MAX_S = 1.0
 
 @final
 class BlockingClusterClient:
-    """Connections to brokers, and what they say about the cluster."""
+    """Connections to brokers, and the metadata of the cluster."""
 
     def __init__(self, options: ConnectionOptions) -> None:
-        """Connect when something is asked."""
+        """Create a client that connects with its first request."""
         self.options = options
         self.metadata = MetadataCache()
         self._connections: dict[int, BrokerConnection] = {}
@@ -58,19 +58,19 @@ class BlockingClusterClient:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no answer is owed by anybody, so that another caller may go on with it."""
+        """Whether no request is in flight, so that another caller may use the client."""
         return all(
             connection.is_closed or connection.is_idle for connection in self._connections.values()
         )
 
     @property
     def sent_count(self) -> int:
-        """Requests sent so far on the connections that there are."""
+        """Requests sent so far on the present connections."""
         return sum(connection.sent_count for connection in self._connections.values())
 
     @property
     def request_timeout_s(self) -> float:
-        """How long one answer is waited for, and how long it is tried to get one."""
+        """Seconds to wait for one reply, and to retry a request."""
         return self.options.request_timeout_ms / 1000
 
     def close(self) -> None:
@@ -79,29 +79,29 @@ class BlockingClusterClient:
             connection.close()
         self._connections.clear()
 
-    # -- whom to ask ----------------------------------------------------------------------------
+    # -- choice of the broker -------------------------------------------------------------------
 
     def connection_to(self, node_id: int) -> BrokerConnection:
-        """Return a connection to a broker, made if need be.
+        """Return a connection to a broker; connect if there is none.
 
         Raises:
-            ConnectError: It cannot be reached.
-            RetriableError: It is not ready, or nobody says where it is.
+            ConnectError: The broker cannot be reached.
+            RetriableError: The broker is not ready, or the metadata has no address for it.
         """
         connection = self._connections.get(node_id)
         if connection is not None and not connection.is_closed:
             return connection
         known = self.metadata.brokers.get(node_id)
         if known is None:
-            raise LeaderNotAvailableError(f"nobody says where node {node_id} is")
+            raise LeaderNotAvailableError(f"the metadata has no address of node {node_id}")
         return self._connect(Address(known.host, known.port))
 
     def any_connection(self) -> BrokerConnection:
         """Return a connection to any broker.
 
         Raises:
-            ConnectError: None can be reached; one line.
-            RetriableError: One was reached, and is not ready.
+            ConnectError: No broker can be reached; one line.
+            RetriableError: A broker was reached, and is not ready.
         """
         for connection in self._connections.values():
             if not connection.is_closed:
@@ -119,11 +119,11 @@ class BlockingClusterClient:
         raise ConnectError("; ".join(map(str, failures)))
 
     def leader_of(self, at: TopicPartition) -> tuple[bytes, BrokerConnection]:
-        """Return the id of a topic, and a connection to who leads one of its partitions.
+        """Return the id of a topic, and a connection to the leader of one of its partitions.
 
         Raises:
             UnknownTopicError: There is no such topic.
-            LeaderNotAvailableError: Nobody leads it now.
+            LeaderNotAvailableError: The partition has no leader now.
             TidelogError: The leader cannot be reached.
         """
         topic = self.topic(at.topic)
@@ -133,15 +133,15 @@ class BlockingClusterClient:
             self.refresh([at.topic])
             leader_id = self.metadata.leader_of(at.topic, at.partition)
         if leader_id is None:
-            raise LeaderNotAvailableError(f"nobody leads {at.topic}/{at.partition} now")
+            raise LeaderNotAvailableError(f"{at.topic}/{at.partition} has no leader now")
         return topic.topic_id, self.connection_to(leader_id)
 
     def topic(self, name: str) -> TopicMetadata:
-        """Return what is known of a topic, after asking if it is not known.
+        """Return the metadata of a topic; fetch it if it is not cached.
 
         Raises:
             UnknownTopicError: There is no such topic.
-            TidelogError: Nobody could be asked.
+            TidelogError: No broker answered.
         """
         known = self.metadata.topic(name)
         if known is None:
@@ -152,27 +152,27 @@ class BlockingClusterClient:
         return known
 
     def refresh(self, topics: Iterable[str]) -> None:
-        """Ask where brokers and these topics are, once.
+        """Fetch the metadata of the brokers and of these topics, once.
 
         Raises:
-            TidelogError: Nobody could be asked.
+            TidelogError: No broker answered.
         """
         reply, _ = self.any_connection().call(
             api.METADATA, MetadataRequest(sorted(topics)), timeout_s=self.request_timeout_s
         )
         self.metadata.apply(reply)
 
-    # -- asking ---------------------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Let a moment pass before the same is asked again."""
+        """Wait for the first backoff delay before a retry."""
         time.sleep(self._backoff.delay(1))
 
     def retry(self, attempt: Callable[[], Result]) -> Result:
-        """Return what `attempt` returns; repeat it while that may help, for the request timeout.
+        """Return the result of `attempt`; retry retriable errors until the request timeout.
 
         Raises:
-            TidelogError: What went wrong last.
+            TidelogError: The last failure.
         """
         deadline = time.monotonic() + self.request_timeout_s
         failure_count = 0
@@ -188,18 +188,18 @@ class BlockingClusterClient:
                 self._refresh_metadata()
 
     def call_any(self, api_: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
-        """Ask any broker something that may be asked twice; errors as for `retry`."""
+        """Send an idempotent request to any broker; raises as `retry` does."""
         return self.retry(lambda: self._ask(self.any_connection(), api_, request))
 
     def call_controller(self, api_: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
-        """Ask the node that decides for the cluster, likewise."""
+        """Send an idempotent request to the controller; raises as `retry` does."""
 
         def attempt() -> ReplyType:
             if self.metadata.controller_id is None:
                 self.refresh(())
             node_id = self.metadata.controller_id
             if node_id is None:
-                raise NotControllerError("no broker knows which one decides for the cluster now")
+                raise NotControllerError("the cluster has no controller now")
             return self._ask(self.connection_to(node_id), api_, request)
 
         return self.retry(attempt)
@@ -207,12 +207,12 @@ class BlockingClusterClient:
     def topic_offsets(
         self, topics: Sequence[str] | None, *, with_sizes: bool = False, from_journals: bool = False
     ) -> list[TopicOffsets]:
-        """Return how far topics go, all for `None`, in one call; those not there are left out.
+        """Return the offsets of topics, or all for `None`, in one request; skip unknown topics.
 
-        With `from_journals`, `topics` are queues, and their journals are meant.
+        With `from_journals`, `topics` names queues, and the offsets are those of their journals.
 
         Raises:
-            TidelogError: Nobody could be asked.
+            TidelogError: No broker answered.
         """
         request = ListOffsetsRequest(
             [],
@@ -225,12 +225,12 @@ class BlockingClusterClient:
     def list_offsets(
         self, queries: Mapping[TopicPartition, OffsetQuery]
     ) -> dict[TopicPartition, PartitionOffsets]:
-        """Return answers about partitions, each from its leader; none has an error.
+        """Return the offsets of partitions, each from its leader.
 
-        All are partitions of topics, or all are of journals.
+        All are partitions of topics, or all are partitions of journals.
 
         Raises:
-            TidelogError: A broker refused, or nobody could be asked.
+            TidelogError: A broker rejected a query, or no broker answered.
         """
         return self.retry(lambda: self._list_offsets(queries))
 
@@ -262,14 +262,14 @@ class BlockingClusterClient:
         return reply
 
     def _refresh_metadata(self) -> None:
-        """Ask again where everything is: leaders may have changed."""
+        """Fetch the metadata again, because leaders may have changed."""
         names = self.metadata.topic_names
         try:
             self.refresh(names)
         except (RetriableError, ConnectionLostError):
             for connection in list(self._connections.values()):
                 if not connection.is_idle:
-                    connection.close()  # Another broker may know; a new one is made if needed.
+                    connection.close()  # The next refresh may then choose another broker.
 
     def _connect(self, address: Address) -> BrokerConnection:
         connection = BrokerConnection(address, self.options)

@@ -1,6 +1,6 @@
-"""Names of the journals of queues, which are read as topics are.
+"""Names of queue journals, which the connector reads like topics.
 
-Pure: no clock, no I/O. A journal is named as brokers name it; no topic has an @ in its name.
+Pure: no clock, no I/O. The names are those of the brokers; no topic has an @ in its name.
 """
 
 from typing import Final
@@ -11,22 +11,22 @@ _PREFIX: Final = "queue@"
 
 
 def journal_of(queue: str) -> str:
-    """Return the name of the journal of a queue."""
+    """Return the journal's name of a queue."""
     return f"{_PREFIX}{queue}"
 
 
 def queue_of(topic: str) -> str:
-    """Return the queue whose journal has this name."""
+    """Return the queue of a journal's name."""
     return topic.removeprefix(_PREFIX)
 
 
 def is_journal(topic: str) -> bool:
-    """Return whether this is the name of a journal."""
+    """Return whether a name is that of a journal."""
     return topic.startswith(_PREFIX)
 
 
 def not_there(topic: str) -> TidelogError:
-    """Return the error that says that there is no such topic, or no such queue."""
+    """Return the error for a topic or a queue that does not exist."""
     if is_journal(topic):
         return UnknownQueueError(f"there is no queue {queue_of(topic)!r}")
     return UnknownTopicError(f"there is no topic {topic!r}")

@@ -1,7 +1,7 @@
-"""Connections of this process, kept from one task to the next.
+"""Pool of this process's cluster clients, shared by consecutive tasks.
 
-Shell: the only state that outlives a task. Spark runs many tasks in one worker process, and each of
-them would connect anew otherwise.
+Shell: the only state that outlives a task. Spark runs many tasks in one worker process; without the
+pool each task would connect again.
 """
 
 import os
@@ -13,13 +13,13 @@ from tidelog.spark_connector.options import ConnectionOptions
 
 _IDLE_MAX = 8
 _idle: dict[tuple[int, ConnectionOptions], list[BlockingClusterClient]] = {}
-"""By process, for one that is forked must not speak over its parent's connections. Lists are pushed
-to and popped from in one step each, so threads may share them."""
+"""Idle clients by process id, because a forked process must not use its parent's connections. A
+list's append and pop are atomic, so threads may share it."""
 
 
 @contextmanager
 def borrowed(options: ConnectionOptions) -> Generator[BlockingClusterClient, None, None]:
-    """Lend a cluster client to one caller, with the connections that others have made."""
+    """Lend a cluster client, with its open connections, to one caller."""
     free = _idle.setdefault((os.getpid(), options), [])
     try:
         cluster = free.pop()
@@ -30,7 +30,7 @@ def borrowed(options: ConnectionOptions) -> Generator[BlockingClusterClient, Non
         yield cluster
         is_clean = True
     finally:
-        # Who was ended in the middle may leave an answer on its way that nobody will take.
+        # A caller that stopped early may leave a request in flight; its reply must reach no other.
         if (is_clean or cluster.is_idle) and len(free) < _IDLE_MAX:
             free.append(cluster)
         else:

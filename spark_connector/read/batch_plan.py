@@ -1,6 +1,6 @@
-"""What a batch reads: decided once, when the query is planned.
+"""Plan of a batch: the offset ranges, fixed once when Spark plans the query.
 
-Shell: asks how far partitions go, and again while some leader does not answer.
+Shell: fetches the offsets of partitions, and retries while a leader does not answer.
 """
 
 import time
@@ -17,13 +17,13 @@ from tidelog.wire.errors import ConfigError, LeaderNotAvailableError, TidelogErr
 
 
 def plan(cluster: BlockingClusterClient, options: ReadOptions) -> list[Slice]:
-    """Return the ranges that the tasks of a batch read; none if there is nothing.
+    """Return the offset ranges of the tasks of a batch; none if there is nothing to read.
 
     Raises:
-        ConfigError: A range ends before it begins, or what is given does not fit what is there.
-        DataLossError: Records that were asked for are gone, and that matters.
-        UnknownTopicError: A topic is not there.
-        TidelogError: Nobody could be asked.
+        ConfigError: A range ends before it begins, or the options do not fit the partitions.
+        DataLossError: Requested records are gone, and `failOnDataLoss` is true.
+        UnknownTopicError: A topic does not exist.
+        TidelogError: No broker answered.
     """
     ranges = known_ranges(cluster, options)
     start = starting_offsets(cluster, options.starting, ranges, strategy=options.starting_strategy)
@@ -51,14 +51,14 @@ def plan(cluster: BlockingClusterClient, options: ReadOptions) -> list[Slice]:
 
 
 def known_ranges(cluster: BlockingClusterClient, options: ReadOptions) -> PartitionRanges:
-    """Return how far all partitions go that are to be read.
+    """Return the offsets of all selected partitions.
 
     Raises:
-        UnknownTopicError: A topic that is named is not there.
-        UnknownQueueError: A queue is not there.
-        ConfigError: No topic has a name like the pattern.
-        LeaderNotAvailableError: Of some partition nobody says so.
-        TidelogError: Nobody could be asked.
+        UnknownTopicError: A named topic does not exist.
+        UnknownQueueError: A queue does not exist.
+        ConfigError: No topic name matches the pattern.
+        LeaderNotAvailableError: The leader of a partition does not answer.
+        TidelogError: No broker answered.
     """
     tries = options.retry_count
     while True:
@@ -81,5 +81,5 @@ def _unknown(gone: list[str], silent: list[TopicPartition]) -> TidelogError:
         return not_there(gone[0])
     topic, partition = silent[0]
     return LeaderNotAvailableError(
-        f"nobody says how far {topic}/{partition} goes: its leader does not answer"
+        f"the end offset of {topic}/{partition} is unknown: its leader does not answer"
     )

@@ -1,4 +1,4 @@
-"""A batch, as Spark asks for it."""
+"""Batch reader of Spark's DataSource API."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,14 +16,14 @@ from tidelog.spark_connector.read.slice_reader import read_slice
 
 
 class BatchReader(DataSourceReader):
-    """Reads what was there when the query was planned.
+    """Reader of the records that existed when Spark planned the query.
 
-    It filters nothing: a reader that took filters would be given those of another query that shares
-    its `load()`, and rows would be missing (pyspark 4.3).
+    It accepts no filters: Spark would pass it the filters of another query that shares its
+    `load()`, and rows would be missing (pyspark 4.3).
     """
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
-        """Read these columns; it travels to the tasks."""
+        """Create a reader of these columns; Spark sends copies to the tasks."""
         self._options = options
         self._columns = tuple(columns)
 
@@ -33,14 +33,14 @@ class BatchReader(DataSourceReader):
             return [InputPartition(part) for part in plan(cluster, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one task; without partitions Spark asks once, for none."""
+        """Yield the rows of one task; without partitions Spark calls it once, with `None`."""
         return read_partition(self._options, self._columns, partition)
 
 
 def read_partition(
     options: ReadOptions, columns: Sequence[str], partition: InputPartition | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a partition, none if it is not one of ours."""
+    """Yield the rows of a partition; none for a partition that is not a `Slice`."""
     wanted = None if partition is None else partition.value
     if isinstance(wanted, Slice):
         schema = arrow_schema(columns, [COLUMN_TYPES[name] for name in columns])

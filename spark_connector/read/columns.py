@@ -1,7 +1,7 @@
-"""The columns of the source: what they are called and what type they have.
+"""Names and types of the source's columns.
 
-Pure: no pyspark. Those of a topic are the columns of Spark's Kafka source, so that a job that reads
-from Kafka reads from here with another format and other options.
+Pure: no pyspark. A topic has the columns of Spark's Kafka source, so a job that reads from Kafka
+needs only another format and other options.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,10 +20,10 @@ RECORD_COLUMNS: Final[Mapping[str, str]] = {
     "timestamp": "timestamp",
     "timestampType": "int",
 }
-"""Of every record, with the types as Spark writes them. `timestampType` is 0 for the time of the
-producer and 1 for that of the broker."""
+"""Columns of every record, with the names of Spark's types. `timestampType` is 0 for the time of
+the producer and 1 for that of the broker."""
 HEADERS_COLUMN: Final[Mapping[str, str]] = {"headers": _HEADERS_TYPE}
-"""With `includeHeaders`; null where a record has none."""
+"""Column for `includeHeaders`; null for a record without headers."""
 ORIGIN_COLUMNS: Final[Mapping[str, str]] = {
     "originQueue": "string",
     "originTopic": "string",
@@ -35,7 +35,7 @@ ORIGIN_COLUMNS: Final[Mapping[str, str]] = {
     "firstSent": "timestamp",
     "reason": "string",
 }
-"""Of dead letters: where each comes from, and why it was given up."""
+"""Columns of dead letters: the origin of each, and the reason of its move."""
 HISTORY_COLUMNS: Final[Mapping[str, str]] = {
     "timestamp": "timestamp",
     "event": "string",
@@ -53,7 +53,7 @@ HISTORY_COLUMNS: Final[Mapping[str, str]] = {
     "targetPartition": "int",
     "journalOffset": "bigint",
 }
-"""Of what happened to messages of a queue."""
+"""Columns of the history of a queue."""
 COLUMN_TYPES: Final[Mapping[str, str]] = {
     **RECORD_COLUMNS,
     **HEADERS_COLUMN,
@@ -72,21 +72,21 @@ def columns_of(options: ReadOptions) -> dict[str, str]:
 
 
 def ddl(columns: Mapping[str, str]) -> str:
-    """Return columns as Spark's SQL declares them."""
+    """Return columns as a DDL string of Spark SQL."""
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
 def check_projection(
     wanted: Iterable[tuple[str, str, bool]], options: ReadOptions
 ) -> tuple[str, ...]:
-    """Return the names of the columns that `.schema(...)` asked for, in its order.
+    """Return the names of the columns in `.schema(...)`, in its order.
 
     Args:
-        wanted: Name, type and whether it may be null, of each.
-        options: Of the source.
+        wanted: Name, type and nullability of each column.
+        options: Options of the source.
 
     Raises:
-        ConfigError: A column is not there, has another type, or is said to be never null.
+        ConfigError: A column does not exist, has another type, or is declared NOT NULL.
     """
     known = columns_of(options)
     if options.selection.history_of is None:
@@ -98,9 +98,9 @@ def check_projection(
         if kind != known[name]:
             raise ConfigError(f"column {name} is {known[name]}, not {kind}; cast it after reading")
         if not is_nullable:
-            raise ConfigError(f"column {name} cannot be NOT NULL: a source promises no such thing")
+            raise ConfigError(f"column {name} cannot be NOT NULL: the source may return nulls")
         if name in names:
-            raise ConfigError(f"column {name} is asked for twice")
+            raise ConfigError(f"column {name} is in the schema twice")
         names.append(name)
     if not names:
         raise ConfigError(f"the schema has no column; there are {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""What is said when records that were to be read are not there any more.
+"""The error for records that were deleted before the connector read them.
 
 Pure: no clock, no I/O, no pyspark.
 """
@@ -10,9 +10,9 @@ from tidelog.wire.errors import TidelogError
 
 @final
 class DataLossError(TidelogError):
-    """Records that were to be read are gone, and nobody said that this does not matter."""
+    """Records were deleted before they were read, and `failOnDataLoss` is true."""
 
 
 def lost(what: str) -> DataLossError:
-    """Return the error that says what is lost, and how to go on without it."""
+    """Return the error for a loss, with the option that permits it."""
     return DataLossError(f"{what}; set failOnDataLoss to false to go on with what is left")

@@ -1,8 +1,8 @@
-"""The batches of one range, one fetch ahead of whoever reads them.
+"""Fetcher of one offset range, one fetch ahead of its caller.
 
-Shell: asks the leader. Memory: one reply of about `FETCH_BYTES`, or one batch if that is larger,
-and what the connection holds of the next one. What is yielded are views into the reply, valid
-until the next batch is asked for; their checksums are right.
+Shell: sends fetch requests to the leader. Memory: one reply of about `FETCH_BYTES`, or one batch if
+that is larger, plus the part of the next reply that the connection holds. The fetcher yields views
+into the reply, valid until the next batch is requested; their checksums are verified.
 """
 
 import time
@@ -36,15 +36,15 @@ FETCH_BYTES: Final = 4 << 20
 _FETCH_BYTES_MIN: Final = 64 << 10
 _MAX_WAIT_MS: Final = 500
 _UNCOMPRESSED_BYTES_MAX: Final = 256 << 20
-"""As for any consumer: what one can read, the other can."""
+"""The limit of the client's consumer, so that both read the same batches."""
 _TRIES_MAX: Final = 3
-"""So often is a batch fetched that may have been damaged on its way, and a topic asked for that may
-be so new that not every broker has heard of it."""
+"""Attempts to fetch a batch, which the network may have damaged, and to find a topic, which may be
+so new that some brokers do not know it yet."""
 
 
 @final
 class RangeFetcher:
-    """Fetches the records of one slice."""
+    """Fetcher of the records of one slice."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class RangeFetcher:
         fail_on_data_loss: bool,
         timeout_ms: int,
     ) -> None:
-        """Begin at the start; `timeout_ms` is how long nothing may come before it fails."""
+        """Begin at the start; fail after `timeout_ms` without progress."""
         self._cluster = cluster
         self._wanted = wanted
         self._fail_on_data_loss = fail_on_data_loss
@@ -62,22 +62,22 @@ class RangeFetcher:
         self._from_journals = is_journal(wanted.topic)
         self._position: int = wanted.start
         self._asked: tuple[BrokerConnection, int] | None = None
-        """Who was asked for the batches at which offset, if an answer is on its way."""
+        """Connection and offset of the fetch in flight, if any."""
         self._bytes_per_offset = 0.0
         self._damaged_count = 0
         self._missing_count = 0
-        self._gives_up_at = 0.0
+        self._deadline = 0.0
         self._decoder = ALL_COLUMNS
 
     def batches(self, decoder: ColumnDecoder = ALL_COLUMNS) -> Iterator[RecordBatch]:
-        """Yield all batches that have records of the slice, cut to it.
+        """Yield all batches with records of the slice, cut to it.
 
-        `decoder` decodes the columns that are likely to be asked for.
+        `decoder` decodes the columns that the caller probably reads.
 
         Raises:
-            DataLossError: Some are gone, and that matters.
+            DataLossError: Some records are gone, and `failOnDataLoss` is true.
             CorruptRecordError: A batch is damaged.
-            TidelogError: For `timeout_ms` nobody could be asked; what went wrong last.
+            TidelogError: No broker answered for `timeout_ms`; the last failure.
         """
         self._decoder = decoder
         self._moved()
@@ -94,14 +94,14 @@ class RangeFetcher:
                     raise
             except (RetriableError, ConnectionLostError) as error:
                 self._wait_for_better(error)
-            if self._position < self._wanted.end and time.monotonic() >= self._gives_up_at:
+            if self._position < self._wanted.end and time.monotonic() >= self._deadline:
                 raise RequestTimedOutError(
                     f"{self._wanted}: no record at offset {self._position} came in"
                     f" {self._timeout_s:.0f} s (fetch.timeout.ms)"
                 )
 
     def close(self) -> None:
-        """Give up; an answer that is on its way is not waited for."""
+        """Stop without waiting for the fetch in flight."""
         if self._asked is not None:
             self._asked[0].close()
             self._asked = None
@@ -109,7 +109,7 @@ class RangeFetcher:
     # -- one fetch ------------------------------------------------------------------------------
 
     def _fetch(self) -> Iterator[RecordBatch]:
-        """Yield what one answer brought, and have the next one sent meanwhile."""
+        """Yield the batches of one reply while the next fetch is in flight."""
         if self._asked is None or self._asked[1] != self._position:
             self.close()
             self._ask(self._leader(), self._position)
@@ -131,11 +131,13 @@ class RangeFetcher:
 
     def _leader(self) -> BrokerConnection:
         topic_id, connection = self._cluster.leader_of(self._wanted.at)
-        if topic_id != self._wanted.topic_id:  # What is known may be old.
+        if topic_id != self._wanted.topic_id:  # The cached metadata may be old.
             self._cluster.refresh([self._wanted.topic])
             topic_id, connection = self._cluster.leader_of(self._wanted.at)
         if topic_id != self._wanted.topic_id:
-            raise UnknownTopicError(f"another topic has the name {self._wanted.topic!r} now")
+            raise UnknownTopicError(
+                f"topic {self._wanted.topic!r} was deleted, and its name is that of another topic"
+            )
         return connection
 
     def _taken(self, chunk: FetchedBatches) -> Iterator[RecordBatch]:
@@ -155,15 +157,15 @@ class RangeFetcher:
                 return
             if cut.next_offset > cut.base_offset:
                 yield cut
-                self._moved()  # Whoever took it may have taken long.
+                self._moved()  # The caller may have processed the batch for long.
 
     def _moved(self) -> None:
-        self._gives_up_at = time.monotonic() + self._timeout_s
+        self._deadline = time.monotonic() + self._timeout_s
         self._damaged_count = self._missing_count = 0
 
     def _ask(self, connection: BrokerConnection, offset: int) -> None:
         wanted = self._wanted
-        # No more than is needed, as far as can be told: what is behind the end is for others.
+        # By the mean size so far, because records behind the end belong to other tasks.
         left_bytes = (wanted.end - offset) * self._bytes_per_offset or FETCH_BYTES
         max_bytes = int(min(max(left_bytes * 1.1, _FETCH_BYTES_MIN), FETCH_BYTES))
         asked = PartitionFetch(wanted.topic_id, wanted.partition, offset, max_bytes)
@@ -173,10 +175,10 @@ class RangeFetcher:
         connection.send(api.FETCH, request)
         self._asked = connection, offset
 
-    # -- what may go wrong ----------------------------------------------------------------------
+    # -- errors ---------------------------------------------------------------------------------
 
     def _check_start(self, fetched: PartitionFetched, view: memoryview) -> None:
-        """See whether the log has lost the first records that are wanted."""
+        """Raise `OffsetOutOfRangeError` if the log has deleted the first requested records."""
         first = parse_header(view)
         begins_at = fetched.log_start_offset
         if begins_at > self._position and (first is None or first.base_offset > self._position):
@@ -196,7 +198,7 @@ class RangeFetcher:
             raise lost(what) from error
 
     def _note_missing(self, error: UnknownTopicError | UnknownQueueError) -> None:
-        """Stop if the topic is gone; whoever was asked may not have heard of a new one yet."""
+        """Stop if the topic is gone; retry first, because a broker may not know a new topic yet."""
         self.close()
         self._missing_count += 1
         if self._missing_count < _TRIES_MAX:
@@ -207,9 +209,9 @@ class RangeFetcher:
         self._position = self._wanted.end
 
     def _wait_for_better(self, error: TidelogError) -> None:
-        """Ask who leads now; whoever is asked next may know better."""
+        """Wait and refresh the metadata on another connection: the leader may have changed."""
         self.close()
-        if time.monotonic() >= self._gives_up_at:
+        if time.monotonic() >= self._deadline:
             raise error
         self._cluster.pause()
         self._cluster.retry(lambda: self._cluster.refresh([self._wanted.topic]))

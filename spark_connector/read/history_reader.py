@@ -1,7 +1,7 @@
-"""What a task does that reads the history of a queue.
+"""Task that reads a slice of a queue's history.
 
-Shell: puts the parts together. It begins at the snapshot before its slice, without which nobody
-could say who had a message and how often it was received, and yields nothing of that.
+Shell: connects the parts. It reads from the snapshot before its slice, because the holder and the
+receive count of a message follow from earlier entries, and yields only events of its slice.
 """
 
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ _VALUES: Final = ColumnDecoder({"values"})
 def read_history(
     options: ReadOptions, schema: pa.Schema, wanted: Slice
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what a slice of the journal says happened.
+    """Yield the events in a slice of the journal.
 
     Raises:
-        DataLossError: Some of it is gone, and that matters.
-        CorruptRecordError: It is damaged, or a newer version wrote it.
-        TidelogError: Nobody could be asked in time.
+        DataLossError: A part of the slice is gone, and `failOnDataLoss` is true.
+        CorruptRecordError: An entry is damaged, or a newer version wrote it.
+        TidelogError: No broker answered in time.
     """
     rows = HistoryBatchBuilder(
         schema, queue_of(wanted.topic), wanted.partition, name_of=_Names(options)
@@ -50,7 +50,7 @@ def read_history(
 
 
 def _before(options: ReadOptions, wanted: Slice) -> Slice:
-    """Return what is to be known before the slice: from the last snapshot on, or from the start."""
+    """Return the range from the last snapshot, or from the log start, to the slice."""
     begin: int | None = None
     for _, frame in _frames(options, wanted.between(wanted.start, wanted.start + 1)):
         begin = frame.snapshot_offset
@@ -92,14 +92,14 @@ def _decoded(wanted: Slice, offset: int, value: bytes | None) -> JournalFrame:
 
 @final
 class _Names:
-    """Names of topics by id, asked for when one is wanted."""
+    """Names of topics by id, fetched at the first use."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._known: dict[bytes, str] = {}
 
     def __call__(self, topic_id: bytes) -> str:
-        """Return the name of a topic; its id in digits if it is gone."""
+        """Return the name of a topic; its id in hexadecimal digits if it is gone."""
         if topic_id not in self._known:
             with borrowed(self._options.connection) as cluster:
                 found = cluster.topic_offsets(None)

@@ -1,7 +1,7 @@
-"""Large messages in a batch of records: joined, and their chunks left out.
+"""Reader of large messages, which joins their chunks.
 
-Shell: reads chunks by the offsets that the message names. They may lie before the range that a task
-reads, so it cannot collect them on its way. Memory: one message at a time beside the rows.
+Shell: fetches chunks by the offsets that the message names. Chunks may lie before the range of the
+task, so the task cannot collect them as it reads. Memory: one message at a time beside the rows.
 """
 
 import io
@@ -22,20 +22,20 @@ from tidelog.wire.errors import CorruptRecordError, RecordTooLargeError, WireFor
 
 @final
 class LargeMessageReader:
-    """Joins the large messages of one partition."""
+    """Reader of the large messages of one partition."""
 
     def __init__(self, options: ReadOptions, wanted: Slice) -> None:
-        """Read chunks as `options` say."""
+        """Create a reader for the partition of `wanted`."""
         self._options = options
         self._wanted = wanted
 
     def joined(self, batch: RecordBatch) -> RecordColumns | None:
-        """Return the records that are messages, whole; `None` if there are none.
+        """Return the records without chunks, with large messages joined; `None` if there are none.
 
         Raises:
-            DataLossError: A chunk is gone, and that matters.
-            RecordTooLargeError: A message is larger than is allowed for.
-            CorruptRecordError: A chunk, or what a message says of its chunks, is damaged.
+            DataLossError: A chunk is gone, and `failOnDataLoss` is true.
+            RecordTooLargeError: A message is larger than `largeMessageMaxBytes`.
+            CorruptRecordError: A chunk, or a message's header about its chunks, is damaged.
         """
         if batch.has_only_chunks or not len(batch):
             return None
@@ -64,7 +64,7 @@ class LargeMessageReader:
         at = self._wanted.at
         where = f"{at.topic}/{at.partition}: the message at offset {offset}"
         if chunks.is_lost:
-            raise lost(f"{where} was moved when its chunks were gone already")
+            raise lost(f"{where} was moved after the deletion of its chunks")
         limit = self._options.large_message_bytes_max
         if chunks.length > limit:
             raise RecordTooLargeError(
@@ -90,7 +90,7 @@ class LargeMessageReader:
     ) -> Iterator[tuple[int, tuple[tuple[str, bytes], ...], bytes]]:
         """Yield offset, headers and value of each chunk."""
         wanted = self._wanted
-        # Other connections than those on which the records come: an answer may be under way there.
+        # A client of its own: on the connections of the records a fetch may be in flight.
         with borrowed(self._options.connection) as cluster:
             for first, count in chunks.runs:
                 run = Slice(wanted.topic, wanted.topic_id, wanted.partition, first, first + count)

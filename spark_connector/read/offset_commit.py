@@ -1,7 +1,7 @@
-"""Offsets of a stream, committed to a consumer group, so that its lag can be seen there.
+"""Commit of a stream's offsets to a consumer group, which makes its lag visible.
 
-Shell: asks the node that decides for the cluster. A stream never reads them: where it is stands in
-its checkpoint. It is no member of the group, so the group must have none.
+Shell: sends requests to the controller. A stream never reads these offsets: its position is in
+Spark's checkpoint. The stream is no member of the group, so the group must have no members.
 """
 
 from crc32c import crc32c
@@ -15,9 +15,9 @@ from tidelog.wire.protocol import api
 
 
 def group_of(options: ReadOptions) -> str | None:
-    """Return the group to which a stream commits, `None` for none.
+    """Return the group to which a stream commits, or `None`.
 
-    With a prefix, its name ends with digits that are always the same for what is read.
+    With a prefix, the name ends with a checksum of the selection, which never changes.
     """
     if options.group_id_prefix is not None:
         read = str(options.selection).encode()
@@ -26,10 +26,10 @@ def group_of(options: ReadOptions) -> str | None:
 
 
 def commit_group(options: ReadOptions, position: StreamOffset) -> None:
-    """Commit how far a stream is; nothing without a group.
+    """Commit the position of a stream; do nothing without a group.
 
     Raises:
-        TidelogError: It was refused, or nobody could be asked.
+        TidelogError: The controller rejected the commit, or no broker answered.
     """
     group_id = group_of(options)
     if group_id is None:

@@ -1,8 +1,8 @@
-"""Offsets as Spark keeps them, and the ranges that lie between two of them.
+"""Offsets in Spark's JSON format, and the ranges between two of them.
 
 Pure: no clock, no I/O, no pyspark. An offset is that of the next record to read, so ranges are half
-open. Spark compares offsets by their text: equal ones must be equal texts, so topics are sorted by
-name and partitions by number, whatever the order in which a broker lists them.
+open. Spark compares offsets as texts, so equal offsets must be equal texts: topics are sorted by
+name and partitions by number, independent of the order in a broker's reply.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,34 +14,34 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import ConfigError
 
 IDS: Final = "@ids"
-"""Beside the topics in the offsets of a stream: the id of each, in hexadecimal digits, so that
-another topic of the same name is told from the first. No topic has a name with an @."""
+"""Key beside the topics in the offsets of a stream, for their ids in hexadecimal digits. The ids
+distinguish a recreated topic from the first one. No topic has a name with an @."""
 _TOPIC_ID_BYTES: Final = 16
 
 Offsets = Mapping[TopicPartition, int]
-"""For each partition the offset of the next record to read."""
+"""Offset of the next record to read, by partition."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """How far a stream is."""
+    """Position of a stream."""
 
     offsets: Offsets
     topic_ids: Mapping[str, bytes]
-    """By name; every topic of `offsets` has one."""
+    """Topic ids by name; every topic of `offsets` has one."""
 
     def to_json(self) -> dict[str, dict[str, Any]]:
-        """Return what Spark writes into the checkpoint; equal positions give equal texts."""
+        """Return the JSON for Spark's checkpoint; equal positions give equal texts."""
         ids = {topic: self.topic_ids[topic].hex() for topic in sorted(self.topic_ids)}
         return {**to_json(self.offsets), IDS: ids}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "StreamOffset":
-        """Return what `to_json` gave.
+        """Return the position that `to_json` wrote.
 
         Raises:
-            ConfigError: It is something else.
+            ConfigError: `to_json` did not write it.
         """
         ids: dict[str, bytes] = {}
         offsets: dict[TopicPartition, int] = {}
@@ -61,7 +61,7 @@ class StreamOffset:
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, Any]]:
-    """Return offsets as Spark's Kafka source writes them: `{"orders":{"0":23}}`."""
+    """Return offsets in the format of Spark's Kafka source: `{"orders":{"0":23}}`."""
     found: dict[str, dict[str, Any]] = {}
     for at in sorted(offsets):
         found.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
@@ -84,14 +84,14 @@ def _not_ours(found: object) -> ConfigError:
 @final
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Records of one partition, to be read by one task."""
+    """Offset range of one partition for one task."""
 
     topic: str
     topic_id: bytes
     partition: int
     start: int
     end: int
-    """Exclusive."""
+    """End offset, exclusive."""
 
     @property
     def at(self) -> TopicPartition:
@@ -100,7 +100,7 @@ class Slice:
 
     @property
     def size(self) -> int:
-        """How many offsets there are; some of them may have no record."""
+        """Number of offsets; some of them may have no record."""
         return self.end - self.start
 
     def between(self, start: int, end: int) -> "Slice":
@@ -108,20 +108,20 @@ class Slice:
         return replace(self, start=start, end=end)
 
     def __str__(self) -> str:
-        """Return it for people."""
+        """Return the slice for messages."""
         return f"{self.topic}/{self.partition} [{self.start}, {self.end})"
 
 
 def split(
     slices: Iterable[Slice], *, records_max: int | None, min_partitions: int | None
 ) -> list[Slice]:
-    """Cut ranges so that there are enough tasks and none is too large; leave out empty ones.
+    """Cut ranges into enough tasks, none too large; leave out empty ranges.
 
     Args:
-        slices: What is to be read.
+        slices: The ranges to read.
         records_max: No slice has more offsets; a range is cut into equal parts.
-        min_partitions: Have about so many, at least: large ranges are cut in proportion to their
-            size, those below the mean are left whole.
+        min_partitions: The approximate least number of slices: large ranges are cut in proportion
+            to their size, those below the mean are left whole.
     """
     found = [each for each in slices if each.size > 0]
     if records_max is not None:
@@ -140,22 +140,22 @@ def split(
 
 
 def _cut(each: Slice, count: int) -> list[Slice]:
-    """Return so many parts, equal up to one offset."""
+    """Return `count` parts of equal size, up to one offset."""
     edges = [each.start + each.size * index // count for index in range(count + 1)]
     return [replace(each, start=start, end=end) for start, end in pairwise(edges)]
 
 
 def advance(start: Offsets, end: Offsets, *, numerator: int, denominator: int) -> Offsets:
-    """Return how far a batch goes that may read a share of all that is there.
+    """Return the end of a batch that may read a share of the backlog.
 
     Each partition gets the same share of its backlog, rounded down, and at least one offset if it
     has any: no partition starves, so the sum may exceed the limit by one for each.
 
     Args:
-        start: Where the batch begins; a partition that is missing begins at 0.
-        end: All that is there.
-        numerator: What may be read, in any unit.
-        denominator: What is there, in the same unit.
+        start: The start of the batch; a missing partition begins at 0.
+        end: The end of all available records.
+        numerator: The limit of the batch, in any unit.
+        denominator: The backlog, in the same unit.
     """
     if numerator >= denominator:
         return dict(end)
@@ -171,11 +171,11 @@ def advance(start: Offsets, end: Offsets, *, numerator: int, denominator: int) -
 
 
 def backlog(start: Offsets, end: Offsets) -> int:
-    """Return how many offsets lie between; a partition that `start` does not have begins at 0."""
+    """Return the number of offsets between; a partition missing in `start` begins at 0."""
     return sum(max(offset - start.get(at, 0), 0) for at, offset in end.items())
 
 
 def describe(slices: Sequence[Slice]) -> str:
-    """Return some ranges for people, not too many of them."""
+    """Return the first five ranges for a message."""
     shown = ", ".join(map(str, slices[:5]))
     return shown if len(slices) <= 5 else f"{shown} and {len(slices) - 5} more"  # noqa: PLR2004

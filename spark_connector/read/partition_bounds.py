@@ -1,6 +1,6 @@
-"""Which partitions there are and how far each goes.
+"""Selected partitions with their start and end offsets.
 
-Shell: asks brokers, in one call for all partitions if it can.
+Shell: asks brokers, in one request for all partitions if possible.
 """
 
 import re
@@ -22,44 +22,44 @@ from tidelog.wire.messages.queue_admin import DescribeQueuesRequest, QueueDescri
 from tidelog.wire.protocol import api
 
 _NO_QUEUE: Final = "none"
-"""As the name of a dead-letter queue."""
+"""Value of `dead_letter_queue` for a queue without one."""
 _TOPICS_KEPT: Final = 16
-"""The names of their partitions are not made anew for each look."""
+"""Topics in the cache of partition objects."""
 
 
 class PartitionRange(NamedTuple):
-    """How far one partition goes."""
+    """Start and end offset of one partition."""
 
     topic_id: bytes
     start: int
-    """The first offset that can be read."""
+    """Log start offset."""
     end: int
-    """Up to where it can be read (exclusive)."""
+    """High watermark, exclusive."""
     size_bytes: int = 0
-    """On disk; 0 if it was not asked for."""
+    """Bytes on disk; 0 if not requested."""
     is_known: bool = True
-    """Whether its leader has said so just now; if not, the numbers mean nothing."""
+    """Whether the leader reported the offsets; if not, they mean nothing."""
 
     def slice(self, at: TopicPartition, start: int, end: int) -> Slice:
-        """Return a range of it."""
+        """Return a range of this partition."""
         return Slice(at.topic, self.topic_id, at.partition, start, end)
 
 
 PartitionRanges = Mapping[TopicPartition, PartitionRange]
-"""By partition, in order."""
+"""Ranges by partition, in order."""
 
 
 def look(
     cluster: BlockingClusterClient, selection: Selection, *, with_sizes: bool = False
 ) -> PartitionRanges:
-    """Return what a selection reads now; topics that are not there any more are missing.
+    """Return the current ranges of a selection; deleted topics are missing.
 
-    Without `with_sizes` all sizes are 0, and the answer takes less time.
+    Without `with_sizes` all sizes are 0, and the request is faster.
 
     Raises:
-        ConfigError: An assigned partition is not one of its topic, or a queue has no dead letters.
-        UnknownQueueError: There is no such queue.
-        TidelogError: Nobody could be asked.
+        ConfigError: A topic lacks an assigned partition, or a queue has no dead-letter queue.
+        UnknownQueueError: The queue does not exist.
+        TidelogError: No broker answered.
     """
     ranges = _ranges(_topics(cluster, selection, with_sizes=with_sizes))
     if not selection.partitions:
@@ -76,7 +76,7 @@ def look(
 
 
 def missing(selection: Selection, ranges: PartitionRanges) -> list[str]:
-    """Return the topics that are named and were not found."""
+    """Return the named topics that do not exist."""
     named = {*selection.topics, *(at.topic for at in selection.partitions)}
     if selection.history_of is not None:
         named.add(journal_of(selection.history_of))
@@ -84,11 +84,11 @@ def missing(selection: Selection, ranges: PartitionRanges) -> list[str]:
 
 
 def dead_letter_topic(cluster: BlockingClusterClient, queue: str) -> str:
-    """Return the topic in which dead letters of a queue are.
+    """Return the topic that holds the dead letters of a queue.
 
     Raises:
-        UnknownQueueError: There is no such queue.
-        ConfigError: It has no dead-letter queue.
+        UnknownQueueError: The queue does not exist.
+        ConfigError: The queue has no dead-letter queue.
     """
     described = _queue(cluster, queue)
     name = described.config.get("dead_letter_queue", _NO_QUEUE)
@@ -121,7 +121,7 @@ def _topics(
 
 
 def _ranges(topics: Iterable[TopicOffsets]) -> dict[TopicPartition, PartitionRange]:
-    """Return them by partition; topics are sorted by name."""
+    """Return the ranges by partition; topics are sorted by name."""
     found: dict[TopicPartition, PartitionRange] = {}
     for topic in topics:
         count = len(topic.high_watermarks)
@@ -131,8 +131,10 @@ def _ranges(topics: Iterable[TopicOffsets]) -> dict[TopicPartition, PartitionRan
         sizes = topic.sizes_bytes or [0] * count
         columns = (topic.log_start_offsets, topic.high_watermarks, sizes, known)
         if any(len(column) != count for column in columns):
-            raise WireFormatError(f"the offsets of topic {topic.name!r} are not equally many")
-        # Without a step of Python for each of them: a stream asks several times a second.
+            raise WireFormatError(
+                f"malformed reply: the offsets of topic {topic.name!r} differ in number"
+            )
+        # In C instead of a Python loop: a stream runs this several times a second.
         ranges = map(PartitionRange._make, zip(repeat(topic.topic_id), *columns, strict=False))
         found.update(zip(_places(topic.name, count), ranges, strict=True))
     return found
@@ -140,5 +142,5 @@ def _ranges(topics: Iterable[TopicOffsets]) -> dict[TopicPartition, PartitionRan
 
 @lru_cache(maxsize=_TOPICS_KEPT)
 def _places(topic: str, count: int) -> tuple[TopicPartition, ...]:
-    """Return the partitions of a topic; the same objects each time, which are fast to compare."""
+    """Return the partitions of a topic, cached, because identical objects compare fast."""
     return tuple(TopicPartition(topic, number) for number in range(count))

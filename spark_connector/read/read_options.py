@@ -1,7 +1,7 @@
-"""What to read, from where to where, and how fast: the options of the source.
+"""Options of the source: selection, start and end offsets, and rate limits.
 
-Pure: no clock, no I/O, no pyspark. The names and their meaning are those of Spark's Kafka source
-where it has the same thing; `docs/spark.md` has the table.
+Pure: no clock, no I/O, no pyspark. Names and meanings are those of Spark's Kafka source where it
+has an equivalent; `docs/spark.md` has the table.
 """
 
 import re
@@ -14,9 +14,9 @@ from tidelog.spark_connector.options import CONNECTION_NAMES, ConnectionOptions,
 from tidelog.wire.errors import ConfigError
 
 EARLIEST: Final = -2
-"""As an offset in JSON: the first that can be read."""
+"""Offset in JSON that stands for the log start offset."""
 LATEST: Final = -1
-"""As an offset in JSON: the end of what can be read."""
+"""Offset in JSON that stands for the high watermark."""
 OFFSET_MAX: Final = (1 << 63) - 1
 
 _SELECTIONS: Final = (
@@ -25,7 +25,7 @@ _SELECTIONS: Final = (
 
 
 class _LimitNames(NamedTuple):
-    """The options that name one end of what is read."""
+    """Names of the options for the start or the end."""
 
     time: str
     times: str
@@ -50,7 +50,7 @@ READ_NAMES: Final = (
     "largeMessages", "largeMessageMaxBytes",
 )  # fmt: skip
 RECORDS_PER_TASK: Final = 250_000
-"""What one task of a batch reads at most by default: a task costs about 100 ms of its own."""
+"""Default maximum of records for one task of a batch; a task has an overhead of about 100 ms."""
 _MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
 _FETCH_TIMEOUT_MS: Final = 120_000
 _RETRY_COUNT: Final = 3
@@ -65,14 +65,14 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 @final
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is read; exactly one field is set."""
+    """Selected partitions; exactly one field is set."""
 
     topics: tuple[str, ...] = ()
     """`subscribe`: all partitions of these topics, sorted."""
     pattern: str | None = None
-    """`subscribePattern`: topics whose whole name matches this regular expression of Python."""
+    """`subscribePattern`: topics whose whole name matches this Python regular expression."""
     partitions: tuple[TopicPartition, ...] = ()
-    """`assign`: exactly these, sorted."""
+    """`assign`: exactly these partitions, sorted."""
     dead_letters_of: str | None = None
     """`queueDeadLetters`: the name of a queue."""
     history_of: str | None = None
@@ -80,10 +80,10 @@ class Selection:
 
     @classmethod
     def parse(cls, given: GivenOptions) -> Self:
-        """Return what is selected.
+        """Parse the selection.
 
         Raises:
-            ConfigError: Nothing is, or more than one thing, or it is not legal.
+            ConfigError: No selection is given, or several, or its value is invalid.
         """
         found = given.given(_SELECTIONS)
         if len(found) != 1:
@@ -102,7 +102,7 @@ class Selection:
         return cls(dead_letters_of=text)
 
     def __str__(self) -> str:
-        """Return it for people."""
+        """Return the selection for messages."""
         if self.topics:
             return ", ".join(self.topics)
         if self.partitions:
@@ -117,68 +117,68 @@ class Selection:
 @final
 @dataclass(frozen=True, slots=True)
 class OffsetLimit:
-    """Where to begin or to end."""
+    """Start or end of the range to read."""
 
     option: str
-    """The name of the option that says it, for errors."""
+    """Name of the option, for errors."""
     at: Literal["earliest", "latest", "time", "offsets", "times"]
     time_ms: int = 0
-    """Unix milliseconds, with `time`: for all partitions."""
+    """Unix milliseconds for all partitions, with `time`."""
     by_partition: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
-    """With `offsets`: an offset, `EARLIEST` or `LATEST`; with `times`: Unix milliseconds. Names
-    every partition that is read."""
+    """With `offsets`: an offset, `EARLIEST` or `LATEST`; with `times`: Unix milliseconds. It names
+    every selected partition."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How to read."""
+    """Options of the source."""
 
     connection: ConnectionOptions
     selection: Selection
     starting: OffsetLimit
     ending: OffsetLimit
-    """For a batch; a stream ends nowhere."""
+    """End of a batch; a stream has no end."""
     starting_strategy: Strategy
-    """What to do where no record is as young as the starting time: fail, or begin at the end."""
+    """Action if no record is as young as the starting time: fail, or begin at the end."""
     min_partitions: int | None
-    """Have at least about so many tasks."""
+    """Approximate least number of tasks."""
     max_records_per_partition: int | None
-    """No task reads more; `None`: no limit."""
+    """Maximum of records for one task; `None`: no limit."""
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
-    """A batch below `min_offsets_per_trigger` waits no longer."""
+    """Longest wait of a batch below `min_offsets_per_trigger`, in milliseconds."""
     max_bytes_per_trigger: int | None
     fail_on_data_loss: bool
     include_headers: bool
     group_id: str | None
-    """Commit to this group how far the stream is, for its lag."""
+    """Group to which the stream commits its position, so that its lag is visible."""
     group_id_prefix: str | None
     fetch_timeout_ms: int
-    """Records that are known to be there must arrive within this time."""
+    """Milliseconds without progress, below the end offset, after which a task fails."""
     retry_count: int
-    """Ask so often again where partitions end."""
+    """Retries of the request for end offsets."""
     retry_interval_ms: int
     isolation: Isolation
-    """For jobs that come from Kafka: nothing that is not committed is ever in a log, so both
-    values read the same."""
+    """Accepted for jobs written for Kafka: a log never holds uncommitted records of a transaction,
+    so both values read the same."""
     large_messages: LargeMessages
     large_message_bytes_max: int
-    """A larger message is not joined in memory; the task fails and names it."""
+    """Maximum size of a joined message in bytes; the task fails at a larger one and names it."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, str], *, is_stream: bool | None) -> Self:
-        """Return what the options of a source say; `is_stream` is `None` before that is known.
+        """Parse the options of a source; `is_stream` is `None` while that is unknown.
 
         Raises:
-            ConfigError: One is unknown, missing or not legal, or contradicts another.
+            ConfigError: An option is unknown, missing or invalid, or contradicts another.
         """
         given = GivenOptions(raw, READ_NAMES)
         connection = ConnectionOptions.parse(given)
         selection = Selection.parse(given)
         if selection.history_of is not None:
-            _refuse(given, _ONLY_RECORDS, "it is about records, and queueHistory reads none")
+            _refuse(given, _ONLY_RECORDS, "it applies to records, and queueHistory reads none")
         default_start: Literal["earliest", "latest"] = "latest" if is_stream else "earliest"
         starting = _place(given, _STARTING, default_start)
         ending = _place(given, _ENDING, "latest")
@@ -219,7 +219,7 @@ class ReadOptions:
 
 
 def _details(given: GivenOptions) -> dict[str, Any]:
-    """Return the fields that few people set."""
+    """Return the rarely set fields."""
     retry_count = given.number("fetchOffset.numRetries", at_least=0)
     isolations: tuple[Isolation, ...] = ("read_committed", "read_uncommitted")
     large: tuple[LargeMessages, ...] = ("join", "chunks")
@@ -247,7 +247,7 @@ def _pattern(text: str) -> str:
         re.compile(text)
     except re.error as error:
         raise ConfigError(
-            f"subscribePattern {text!r} is no regular expression of Python: {error}"
+            f"subscribePattern {text!r} is not a Python regular expression: {error}"
         ) from error
     return text
 
@@ -258,7 +258,7 @@ def _assigned(by_topic: dict[str, Any]) -> tuple[TopicPartition, ...]:
         if not isinstance(partitions, list) or not partitions:
             raise ConfigError(f'assign must be JSON such as {{"orders":[0,1]}}; see {topic!r}')
         for number in cast("list[object]", partitions):
-            if type(number) is not int or number < 0:  # A bool is an int of its own type.
+            if type(number) is not int or number < 0:  # Excludes bool, a subclass of int.
                 raise ConfigError(f"assign: {number!r} of {topic!r} is not a partition's number")
             found.append(TopicPartition(topic, number))
     if not found:
@@ -271,7 +271,7 @@ def _assigned(by_topic: dict[str, Any]) -> tuple[TopicPartition, ...]:
 def _place(
     given: GivenOptions, names: _LimitNames, default: Literal["earliest", "latest"]
 ) -> OffsetLimit:
-    """Return what the first of `names` that is given says: a time, times, or offsets."""
+    """Parse the first given option of `names`: a time, times, or offsets."""
     time_ms = given.number(names.time, at_least=0)
     if time_ms is not None:
         return OffsetLimit(names.time, "time", time_ms)
@@ -314,7 +314,7 @@ def _numbers(name: str, by_topic: dict[str, Any], *, at_least: int) -> dict[Topi
 
 
 def json_text(value: object) -> str:
-    """Return a value from JSON nearly as it was written."""
+    """Return a JSON value nearly as it was written."""
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 

@@ -1,7 +1,6 @@
-"""What a task does: read its slice and yield it as Arrow batches.
+"""Task that reads a slice and yields Arrow batches.
 
-Shell: puts the parts together. Nothing is kept but one Arrow batch, one answer of the broker and
-what is on its way.
+Shell: connects the parts. Memory: one Arrow batch, one reply of the broker and one in flight.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,12 +20,12 @@ from tidelog.wire.batch.batch_columns import ColumnDecoder
 
 
 def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a slice; whoever takes no more of them stops the reading.
+    """Yield the records of a slice; closing the generator stops the fetcher.
 
     Raises:
-        DataLossError: Some are gone, and that matters.
+        DataLossError: Some records are gone, and `failOnDataLoss` is true.
         CorruptRecordError: A batch is damaged; the error names topic, partition and offset.
-        TidelogError: Nobody could be asked in time.
+        TidelogError: No broker answered in time.
     """
     rows = RecordBatchBuilder(schema)
     decoder = _decoder(schema.names)
@@ -60,8 +59,8 @@ _WITHOUT_HEADERS: Final = frozenset(RECORD_COLUMNS)
 
 
 def _decoder(columns: Sequence[str]) -> ColumnDecoder:
-    """Return what decodes at once what some columns of Spark need in any case.
+    """Return the decoder of the record fields that these columns of Spark require.
 
-    Most keys, values and times are made into Arrow without being decoded.
+    Most keys, values and timestamps become Arrow without being decoded.
     """
     return _NONE if _WITHOUT_HEADERS.issuperset(columns) else _HEADERS

@@ -1,8 +1,7 @@
-"""From places as people give them to an offset of each partition.
+"""Resolution of start and end options to an offset of each partition.
 
-Shell: asks the leaders for offsets of times; the rest decides. All places are made offsets when a
-query is planned, never by its tasks, so a failure names the range, and a task that is run again
-reads the same.
+Shell: asks leaders for the offsets of times; the rest is pure. The driver resolves all offsets when
+Spark plans a query, never a task. So a failure names the range, and a repeated task reads the same.
 """
 
 from collections.abc import Mapping
@@ -23,12 +22,12 @@ def starting_offsets(
     *,
     strategy: Strategy,
 ) -> Offsets:
-    """Return where to begin.
+    """Return the starting offset of each partition.
 
     Raises:
-        ConfigError: The place does not name exactly the partitions that are read, or no record is
-            as young as a time and the strategy is to fail.
-        TidelogError: Nobody could be asked.
+        ConfigError: The option does not name exactly the selected partitions, or no record is as
+            young as a time and the strategy is to fail.
+        TidelogError: No broker answered.
     """
     offsets = _resolved(cluster, place, ranges)
     late = [at for at, offset in offsets.items() if offset is None]
@@ -43,12 +42,12 @@ def starting_offsets(
 def ending_offsets(
     cluster: BlockingClusterClient, place: OffsetLimit, ranges: PartitionRanges
 ) -> Offsets:
-    """Return where to end; where no record is as young as a time, at the end of the partition.
+    """Return the ending offset of each partition: its end if no record is as young as a time.
 
     Raises:
-        ConfigError: The place does not name exactly the partitions that are read, or lies beyond
-            the end of one.
-        TidelogError: Nobody could be asked.
+        ConfigError: The option does not name exactly the selected partitions, or an offset is above
+            the end of its partition.
+        TidelogError: No broker answered.
     """
     offsets = _resolved(cluster, place, ranges)
     found = {at: ranges[at].end if offset is None else offset for at, offset in offsets.items()}
@@ -64,7 +63,7 @@ def ending_offsets(
 def _resolved(
     cluster: BlockingClusterClient, place: OffsetLimit, ranges: PartitionRanges
 ) -> dict[TopicPartition, int | None]:
-    """Return an offset of each partition; `None` where no record is as young as a time."""
+    """Return an offset of each partition; `None` if no record is as young as a time."""
     if place.at == "earliest":
         return {at: bounds.start for at, bounds in ranges.items()}
     if place.at == "latest":

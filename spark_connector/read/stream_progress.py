@@ -1,7 +1,7 @@
-"""How far the next batch of a stream goes.
+"""Calculation of the end offsets of a stream's next batch.
 
-Pure: no clock, no I/O, no pyspark. A stream never goes back: what is answered is never below where
-the last batch ended, never without a partition that was there, and never empty.
+Pure: no clock, no I/O, no pyspark. A stream never goes back: its end offsets are never below the
+end of the last batch, never lack a partition that was there, and are never empty.
 """
 
 from collections.abc import Mapping
@@ -23,29 +23,29 @@ from tidelog.spark_connector.read.partition_bounds import PartitionRange, Partit
 @final
 @dataclass(frozen=True, slots=True)
 class AvailableOffsets:
-    """How far a stream could go now."""
+    """Offsets up to which a stream can read now."""
 
     begin: Offsets
-    """For each partition of `end` where the next batch begins, if it is not the start: behind what
-    is lost, and 0 where another topic has the name now."""
+    """Start of the next batch for each partition of `end`, if it is not the stream's position: the
+    offset after a loss, or 0 for a recreated topic."""
     end: StreamOffset
     losses: list[str]
-    """What is not there any more although it was not read, one line each."""
+    """Unread records that were deleted, one line for each loss."""
 
 
 def available_offsets(start: StreamOffset, ranges: PartitionRanges) -> AvailableOffsets:
-    """Return how far a stream could go that has come to `start`.
+    """Return the available offsets of a stream at `start`.
 
-    A partition whose leader does not answer, or that is missing from the answer, stays where it is.
+    A partition keeps its position if its leader does not answer or the reply lacks it.
     """
     return _available_at_once(start, ranges) or _available_one_by_one(start, ranges)
 
 
 def _available_at_once(start: StreamOffset, ranges: PartitionRanges) -> AvailableOffsets | None:
-    """Return it if all that was there is there and nothing is lost or new, `None` otherwise.
+    """Return the available offsets if no partition is lost, new or truncated, `None` otherwise.
 
-    That is what nearly every look finds, several times a second, so there is no step of Python for
-    each partition.
+    Nearly every refresh takes this path, several times a second, so it has no Python loop over
+    partitions.
     """
     places = sorted(ranges)
     if not places or list(ranges) != places or list(start.offsets) != places:
@@ -67,16 +67,16 @@ def _available_at_once(start: StreamOffset, ranges: PartitionRanges) -> Availabl
 
 
 def _available_one_by_one(start: StreamOffset, ranges: PartitionRanges) -> AvailableOffsets:
-    """Return it whatever has become of partitions and topics."""
+    """Return the available offsets for any change of partitions and topics."""
     ids = dict(start.topic_ids)
     found = {at.topic: bounds.topic_id for at, bounds in ranges.items()}
     losses = _topic_losses(start, ranges, found)
-    anew = {topic for topic, topic_id in found.items() if ids.get(topic, topic_id) != topic_id}
-    begins = {at: offset for at, offset in start.offsets.items() if at.topic not in anew}
+    recreated = {topic for topic, topic_id in found.items() if ids.get(topic, topic_id) != topic_id}
+    begins = {at: offset for at, offset in start.offsets.items() if at.topic not in recreated}
     ends = dict(begins)
     for at, bounds in ranges.items():
         topic_id, begins_at, ends_at, _, is_known = bounds
-        if not is_known and at.topic not in anew:
+        if not is_known and at.topic not in recreated:
             continue
         ids[at.topic] = topic_id
         begin = ends.get(at, 0)
@@ -118,9 +118,9 @@ def _partition_loss(
 
 
 def limited(begin: Offsets, end: StreamOffset, *, numerator: int, denominator: int) -> StreamOffset:
-    """Return how far a batch goes that may read so many of all units that are there.
+    """Return the end of a batch that may read `numerator` of `denominator` units.
 
-    Each backlogged partition moves by one offset at least, and none beyond its end.
+    Each partition with a backlog advances by at least one offset, and none beyond its end.
     """
     if numerator >= denominator:
         return end
@@ -129,9 +129,9 @@ def limited(begin: Offsets, end: StreamOffset, *, numerator: int, denominator: i
 
 
 def within(position: StreamOffset, target: StreamOffset, start: StreamOffset) -> StreamOffset:
-    """Return a position that goes nowhere beyond a target; partitions born later stay out.
+    """Return a position capped at a target, without partitions that were created later.
 
-    Nothing goes below where the stream is.
+    No partition falls below the position of the stream.
     """
     offsets: dict[TopicPartition, int] = {}
     ids: dict[str, bytes] = {}
@@ -153,7 +153,7 @@ def within(position: StreamOffset, target: StreamOffset, start: StreamOffset) ->
 
 
 def bytes_between(begin: Offsets, end: Offsets, ranges: PartitionRanges) -> int:
-    """Return about how many bytes lie between, as if all records of a partition were as large."""
+    """Return the approximate bytes between, by the mean size of each partition's records."""
     total = 0
     for at, limit in end.items():
         bounds = ranges.get(at)
@@ -166,10 +166,10 @@ def bytes_between(begin: Offsets, end: Offsets, ranges: PartitionRanges) -> int:
 
 
 def slices_between(start: StreamOffset, end: StreamOffset) -> list[Slice]:
-    """Return what lies between two positions; it is the same whenever the same is asked.
+    """Return the slices between two positions; the result depends on nothing else.
 
-    A partition that is new, or whose topic is another one by now, is read from 0. One that would go
-    back has nothing: after a crash in its first batch, a stream that begins at the end asks so.
+    A new partition, or one of a recreated topic, is read from 0. A partition whose end is below its
+    start has no slice: a stream that begins at the end asks so after a crash in its first batch.
     """
     found: list[Slice] = []
     for at, limit in end.offsets.items():
@@ -182,5 +182,5 @@ def slices_between(start: StreamOffset, end: StreamOffset) -> list[Slice]:
 
 
 def size_between(begin: Offsets, end: StreamOffset) -> int:
-    """Return how many offsets a batch has."""
+    """Return the number of offsets of a batch."""
     return backlog(begin, end.offsets)

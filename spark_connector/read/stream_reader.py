@@ -1,4 +1,4 @@
-"""A stream, as Spark asks for it."""
+"""Stream reader of Spark's DataSource API."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,22 +22,22 @@ from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads batch after batch. Spark makes several: one plans, and others read in the tasks."""
+    """Reader of a stream's batches; Spark creates one in the driver and one in each task."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
-        """Read these columns; it travels to the tasks."""
+        """Create a reader of these columns; Spark sends copies to the tasks."""
         self._options = options
         self._columns = tuple(columns)
         self._source: StreamSource | None = None
         self._answered: tuple[dict[str, Any], StreamOffset] | None = None
-        """What was answered last: mostly the start of the next question."""
+        """The last reply of `latestOffset`, which is mostly the start of the next call."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return where the query begins."""
+        """Return the initial position of the query."""
         return self._planner().initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return what one batch may read; Spark replaces it for a query that is triggered once."""
+        """Return the limit of a batch; Spark replaces it for a query that is triggered once."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -48,7 +48,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return where the next batch ends; the start if there is nothing yet."""
+        """Return the end of the next batch; `start` if there is nothing to read yet."""
         answered = self._answered
         is_same = answered is not None and answered[0] == start
         begin = answered[1] if answered is not None and is_same else StreamOffset.from_json(start)
@@ -58,16 +58,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return text
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return how far partitions go, for progress reports."""
+        """Return the end offsets of the partitions, for progress reports."""
         latest = self._planner().reported()
         return None if latest is None else latest.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Let the query end where the partitions end now."""
+        """Set the end of the query to the current end of the partitions."""
         self._planner().prepare_available_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return one partition for each task of a batch; the same whenever it is run again."""
+        """Return one partition for each task of a batch; the same for a repeated batch."""
         slices = slices_between(StreamOffset.from_json(start), StreamOffset.from_json(end))
         parts = split(
             slices,
@@ -81,11 +81,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(self._options, self._columns, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Take note that a batch is done, for the group if there is one."""
+        """Commit the end of a batch to the group, if there is one."""
         self._planner().commit(StreamOffset.from_json(end))
 
     def stop(self) -> None:
-        """Do nothing: Spark does not call it, and nothing has to be closed."""
+        """Do nothing: Spark does not call it, and the reader holds no resources."""
 
     def _planner(self) -> StreamSource:
         if self._source is None:

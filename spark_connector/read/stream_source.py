@@ -1,7 +1,7 @@
-"""One streaming query, as far as it is not Spark's: where it begins, how far its next batch goes.
+"""Planner of one streaming query: its initial position and the end of each batch.
 
-Shell: asks brokers and waits; `spark_connector.read.stream_progress` decides. It lives in one
-process for as long as the query, and knows nothing that the checkpoint would have to know.
+Shell: asks brokers and waits; `spark_connector.read.stream_progress` decides. It exists in one
+process for as long as the query, and holds no state that the checkpoint would need.
 """
 
 import logging
@@ -29,18 +29,18 @@ from tidelog.spark_connector.read.stream_progress import (
 from tidelog.wire.errors import TidelogError, UnknownTopicError
 
 _REQUEST_INTERVAL_S: Final = 0.25
-"""Brokers are asked no more often than this: Spark asks an idle source thirty times a second. One
-look takes one request, but for dead letters and the history of a queue."""
+"""Least interval between requests: Spark polls an idle source thirty times a second. A refresh of
+the offsets takes one request, except for dead letters and the history of a queue."""
 _log = logging.getLogger(__name__)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much the next batch may read."""
+    """Limit of the next batch."""
 
     is_all: bool = False
-    """Everything, whatever the options say: a query that is triggered once."""
+    """Whether the options' limits do not apply: a query that is triggered once."""
     records: int | None = None
     size_bytes: int | None = None
 
@@ -50,7 +50,7 @@ ALL: Final = Limit(is_all=True)
 
 @final
 class StreamSource:
-    """What one query reads."""
+    """Planner of one query's batches."""
 
     def __init__(
         self,
@@ -59,28 +59,28 @@ class StreamSource:
         now: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Ask nothing yet; `now` and `wait` are in seconds."""
+        """Create a planner without I/O; `now` and `wait` are in seconds."""
         self._options = options
         self._now = now
         self._wait = wait
         self._initial: StreamOffset | None = None
         self._is_first = True
         self._target: StreamOffset | None = None
-        """With `availableNow`: where the query ends."""
+        """End of the query, with `availableNow`."""
         self._ranges: PartitionRanges = {}
         self._looked_at: float | None = None
         self._request_count = 1
-        """How many the last look took."""
+        """Requests of the last refresh."""
         self._has_byte_limit = options.max_bytes_per_trigger is not None
         self._latest: StreamOffset | None = None
         self._fired_at = now()
         self._told: set[str] = set()
 
     def initial(self) -> StreamOffset:
-        """Return where the query begins; the same each time.
+        """Return the initial position of the query; the same for each call.
 
         Raises:
-            TidelogError: What is given does not fit what is there, or nobody could be asked.
+            TidelogError: The options do not fit the partitions, or no broker answered.
         """
         if self._initial is None:
             options = self._options
@@ -94,10 +94,10 @@ class StreamSource:
         return self._initial
 
     def prepare_available_now(self) -> None:
-        """Read what is there now, and nothing that comes later.
+        """Set the end of the query to the current end of the partitions.
 
         Raises:
-            TidelogError: Nobody could be asked.
+            TidelogError: No broker answered.
         """
         options = self._options
         with borrowed(options.connection) as cluster:
@@ -106,22 +106,22 @@ class StreamSource:
             except UnknownTopicError:
                 if options.fail_on_data_loss:
                     raise
-                ranges = look(cluster, options.selection)  # What is left of it.
+                ranges = look(cluster, options.selection)  # Without the missing topics.
         self._target = available_offsets(StreamOffset({}, {}), ranges).end
 
     def latest(self, start: StreamOffset, limit: Limit) -> StreamOffset:
-        """Return where the next batch ends; `start` if there is nothing to read yet.
+        """Return the end of the next batch; `start` if there is nothing to read yet.
 
         Raises:
-            DataLossError: Records that were not read are gone, and that matters.
-            TidelogError: Nobody could be asked.
+            DataLossError: Unread records are gone, and `failOnDataLoss` is true.
+            TidelogError: No broker answered.
         """
         if limit.size_bytes is not None and not self._has_byte_limit:
             self._has_byte_limit, self._looked_at = True, None
         is_first, self._is_first = self._is_first, False
         if is_first and start == self._initial and self._begins_at_the_end():
-            # An empty batch has Spark write down where the stream begins: a crash in the first one
-            # with records cannot move it.
+            # An empty batch makes Spark checkpoint the initial position, so a crash in the first
+            # batch with records cannot move it.
             return start
         found = self._available_offsets(start)
         end = found.end
@@ -135,17 +135,17 @@ class StreamSource:
         return end
 
     def reported(self) -> StreamOffset | None:
-        """Return how far the partitions go, as was heard last."""
+        """Return the end offsets of the last refresh."""
         return self._latest
 
     def commit(self, end: StreamOffset) -> None:
-        """Tell the group how far the query is; that it cannot be told is no reason to stop."""
+        """Commit the position to the group; a failure does not stop the query."""
         try:
             commit_group(self._options, end)
         except TidelogError as error:
             self._warn(f"the offsets of the group were not committed: {error}")
 
-    # -- how far -------------------------------------------------------------------------------
+    # -- offsets ---------------------------------------------------------------------------------
 
     def _begins_at_the_end(self) -> bool:
         place = self._options.starting
@@ -159,7 +159,7 @@ class StreamSource:
             found = available_offsets(start, self._ranges)
         may_come = self._is_news(found) and self._is_a_topic_gone(start)
         for _ in range(self._options.retry_count if may_come else 0):
-            # One broker may not have heard of all topics yet; that is no loss.
+            # A broker may not know all topics yet, which is no loss.
             self._wait(self._options.retry_interval_ms / 1000)
             self._refresh_ranges(wait=True)
             found = available_offsets(start, self._ranges)
@@ -172,7 +172,7 @@ class StreamSource:
         return found
 
     def _refresh_ranges(self, *, wait: bool = False) -> bool:
-        """Ask how far partitions go, if that is long ago; return whether it was asked."""
+        """Refresh the ranges after the least interval; return whether a request was sent."""
         if self._looked_at is not None:
             interval_s = self._request_count * _REQUEST_INTERVAL_S
             left_s = self._looked_at + interval_s - self._now()

@@ -1,7 +1,7 @@
-"""Rows on their way to topics: which columns they need, and which records they become.
+"""Conversion of Spark rows to record batches, with the check of their columns.
 
-Without I/O. Columns are those of Spark's Kafka sink; others are passed over, as there. So what was
-read from a topic can be written to one as it is.
+Without I/O. The columns are those of Spark's Kafka sink; others are ignored, as there. So rows read
+from a topic can be written to a topic unchanged.
 """
 
 from bisect import bisect_right
@@ -27,7 +27,7 @@ _TYPES: Final[Mapping[str, Sequence[str]]] = {
     "headers": (_HEADERS,),
 }
 BATCH_BYTES_MAX: Final = 512 << 10
-"""Of keys, values and headers in one batch, unless a single row has more."""
+"""Bytes of keys, values and headers in one batch; only a single larger row exceeds it."""
 _ROW_BYTES: Final = 16
 _KEYS_MAX: Final = 100_000
 Label = TypeVar("Label", str, int)
@@ -42,14 +42,14 @@ class RowBatch(NamedTuple):
 
 
 def check_columns(fields: Iterable[tuple[str, str]], options: WriteOptions) -> None:
-    """Check that rows can be written, before any is.
+    """Check the columns before any row is written.
 
     Args:
         fields: Names and simple types of the columns.
-        options: Of the sink.
+        options: Options of the sink.
 
     Raises:
-        ConfigError: A column is missing, or of another type; one line.
+        ConfigError: A column is missing, or has another type; one line.
     """
     types = dict(fields)
     if "value" not in types:
@@ -66,14 +66,14 @@ def check_columns(fields: Iterable[tuple[str, str]], options: WriteOptions) -> N
 
 @final
 class KeyPartitioner:
-    """The partitions of keys that a task has met; to hash a key takes longer than to look it up."""
+    """Cache of the partitions of a task's keys; a lookup is faster than a hash."""
 
     def __init__(self) -> None:
-        """Know none."""
+        """Create an empty cache."""
         self._known: dict[int, _KnownKeys] = {}
 
     def among(self, partition_count: int) -> "_KnownKeys":
-        """Return those in a topic of so many partitions."""
+        """Return the cache for topics with this number of partitions."""
         if partition_count not in self._known:
             self._known[partition_count] = _KnownKeys(partition_count)
         return self._known[partition_count]
@@ -81,7 +81,7 @@ class KeyPartitioner:
 
 @final
 class _KnownKeys(dict[bytes, int]):
-    """A key that is not known is hashed."""
+    """Partitions by key; a missing key is hashed."""
 
     def __init__(self, partition_count: int) -> None:
         super().__init__()
@@ -97,16 +97,16 @@ class _KnownKeys(dict[bytes, int]):
 @final
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Columns of rows on their way."""
+    """Columns of rows to write."""
 
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None] | None
     headers: Sequence[Headers] | None
     sizes: Sequence[int]
-    """About how many bytes each has as a record."""
+    """Approximate bytes of each row as a record."""
 
     def only(self, rows: Sequence[int]) -> "_Rows":
-        """Return some of them."""
+        """Return a selection of the rows."""
         return self if len(rows) == len(self.values) else self._picked(rows)
 
     def _picked(self, rows: Sequence[int]) -> "_Rows":
@@ -118,7 +118,7 @@ class _Rows:
         )
 
     def batches(self) -> Iterator[Columns]:
-        """Yield them as batches, in order, none too large."""
+        """Yield the rows in order, as batches within the size limit."""
         for start, end in _cuts(self.sizes):
             headers = None if self.headers is None else self.headers[start:end]
             yield Columns(
@@ -137,14 +137,14 @@ def row_batches(
     sticky: int,
     known_keys: KeyPartitioner,
 ) -> Iterator[RowBatch]:
-    """Yield the records of a batch of rows, for each partition in their order.
+    """Yield the records of a batch of rows; the order within a partition is kept.
 
     Args:
         batch: The rows.
-        options: Of the sink.
-        partition_counts: Of each topic that `topics_of` returns.
-        sticky: Chooses a partition for rows that have neither a key nor a partition.
-        known_keys: Of the task.
+        options: Options of the sink.
+        partition_counts: Number of partitions of each topic that `topics_of` returns.
+        sticky: Selects the partition of rows that have neither a key nor a partition.
+        known_keys: Cache of the task's keys.
 
     Raises:
         UnknownPartitionError: A row names a partition that its topic does not have.
@@ -174,10 +174,10 @@ def row_batches(
 
 
 def topics_of(batch: pa.RecordBatch, options: WriteOptions) -> list[str]:
-    """Return the topics to which rows go, each once.
+    """Return the topics of the rows, each once.
 
     Raises:
-        ConfigError: A row has none.
+        ConfigError: A row has no topic.
     """
     if options.topic is not None:
         return [options.topic]
@@ -188,7 +188,7 @@ def topics_of(batch: pa.RecordBatch, options: WriteOptions) -> list[str]:
 
 
 def _by_topic(batch: pa.RecordBatch, options: WriteOptions) -> Mapping[str, Sequence[int]]:
-    """Return which rows go to which topic."""
+    """Return the rows of each topic."""
     if options.topic is not None:
         return {options.topic: range(batch.num_rows)}
     return _grouped(cast("Sequence[str]", _column(batch, "topic")))
@@ -225,7 +225,7 @@ def _partitions(
 
 
 def _grouped(labels: Sequence[Label]) -> dict[Label, list[int]]:
-    """Return by label in which rows it stands."""
+    """Return the rows of each label."""
     rows: dict[Label, list[int]] = {label: [] for label in labels}
     for row, label in enumerate(labels):
         rows[label].append(row)
@@ -233,7 +233,7 @@ def _grouped(labels: Sequence[Label]) -> dict[Label, list[int]]:
 
 
 def _cuts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield where batches begin and end, so that none but a single row is above the limit."""
+    """Yield the first and end row of each batch; only a single row may exceed the limit."""
     ends = list(accumulate(sizes))
     start, passed = 0, 0
     while start < len(ends):
@@ -258,7 +258,7 @@ def _rows(batch: pa.RecordBatch, options: WriteOptions) -> _Rows:
 
 
 def _column(batch: pa.RecordBatch, name: str) -> list[object] | None:
-    """Return a column as Python has it, `None` if it is not there."""
+    """Return a column as Python objects, or `None` if it is missing."""
     if name not in batch.schema.names:
         return None
     return cast("list[object]", batch.column(name).to_pylist())

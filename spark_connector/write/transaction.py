@@ -1,8 +1,8 @@
-"""Staging records for a transaction over plain sockets, and committing it.
+"""Client of transactions over blocking sockets: stages records, commits and aborts.
 
-Shell: one caller at a time. A task collects what it is given and stages it round after round: one
-batch for each partition, to all leaders at once. A round waits for disks once, however much it
-brings, so it begins when there is enough for a large one. Nobody sees any of it before the commit.
+Shell: one caller at a time. A task collects records and stages them in rounds: one batch for each
+partition, to all leaders at once. A round waits for disks once, regardless of its size, so it
+begins when enough bytes wait for a large one. No consumer sees the records before the commit.
 """
 
 import time
@@ -44,33 +44,33 @@ from tidelog.wire.messages.transactions import (
 from tidelog.wire.protocol import api
 
 TIMEOUT_S: Final = 3600.0
-"""A transaction is dropped if no task has begun it, or gone on with it, for so long."""
+"""Seconds without a begin or renewal by a task, after which brokers abort a transaction."""
 _RENEWED_AFTER_S: Final = TIMEOUT_S / 4
 _ROUND_BYTES: Final = 4 << 20
-"""When so much waits, a round begins; it brings no more, unless it is a single batch."""
+"""Waiting bytes that start a round, and the limit of a round; only a single batch exceeds it."""
 
 _Batch = tuple[bytearray, int]
-"""A batch and the number of its records."""
+"""An encoded batch and the number of its records."""
 
 
 class _Round(NamedTuple):
-    """Batches that were sent to their leaders, one for each of some partitions."""
+    """Batches in flight to their leaders, at most one for each partition."""
 
     left: dict[TopicPartition, _Batch]
-    """Those that are not known to be safe."""
+    """Batches without an acknowledgement."""
     sent: list[tuple[BrokerConnection, list[TopicPartition]]]
-    """Who owes an answer about which of them."""
+    """Connections with a reply due, and the partitions of that reply."""
     failures: list[TidelogError]
-    """Why others were not sent."""
+    """Errors of the batches that were not sent."""
 
 
 def begin(
     cluster: BlockingClusterClient, name: str, transaction_id: int, *, topics: Sequence[str] = ()
 ) -> BeginTransactionReply:
-    """Begin a transaction, or say that it goes on.
+    """Begin a transaction, or renew it.
 
     Raises:
-        TidelogError: It is refused, or nobody could be asked.
+        TidelogError: The broker rejected it, or no broker answered.
     """
     request = BeginTransactionRequest(name, transaction_id, list(topics), int(TIMEOUT_S * 1000))
     return cluster.call_any(api.BEGIN_TRANSACTION, request)
@@ -84,10 +84,10 @@ def commit(
     number: int,
     places: Iterable[StagedPlace],
 ) -> None:
-    """Let what was staged become visible; nothing happens if it is committed already.
+    """Commit the staged records, which makes them visible; idempotent.
 
     Raises:
-        TidelogError: It is refused, or nobody knows; the same again tells.
+        TidelogError: The commit was rejected, or its outcome is unknown; a repeated call tells.
     """
     patience_ms = cluster.options.request_timeout_ms // 2
     request = CommitTransactionRequest(name, transaction_id, number, merged(places), patience_ms)
@@ -95,10 +95,10 @@ def commit(
 
 
 def abort(cluster: BlockingClusterClient, name: str, transaction_id: int, *, number: int) -> bool:
-    """Drop what was staged; or return that it is committed, and stays so.
+    """Abort a transaction; return True if it was committed before, and stays committed.
 
     Raises:
-        TidelogError: Nobody could be asked.
+        TidelogError: No broker answered.
     """
     request = AbortTransactionRequest(name, transaction_id, number)
     return cluster.call_any(api.ABORT_TRANSACTION, request).is_committed
@@ -106,7 +106,7 @@ def abort(cluster: BlockingClusterClient, name: str, transaction_id: int, *, num
 
 @final
 class StagingTask:
-    """Stages records of one attempt of a task. One that has failed is of no further use."""
+    """Stager of one task attempt's records; unusable after a failure."""
 
     def __init__(
         self,
@@ -117,11 +117,11 @@ class StagingTask:
         codec: Codec,
         stage_timeout_ms: int,
     ) -> None:
-        """Begin the transaction, or go on with it.
+        """Begin the transaction, or join it.
 
         Raises:
             StaleTransactionError: A transaction with a higher id was begun or committed.
-            TidelogError: It is refused, or nobody could be asked.
+            TidelogError: The broker rejected it, or no broker answered.
         """
         self._cluster = cluster
         self._name = name
@@ -129,7 +129,7 @@ class StagingTask:
         self._codec = codec
         self._stage_timeout_ms = stage_timeout_ms
         self.number = begin(cluster, name, transaction_id).number
-        """Of the transaction; 0 if it was committed before: nothing is staged then."""
+        """Number of the transaction; 0 if it was committed before, and then nothing is staged."""
         self._begun_at = time.monotonic()
         self._producer_id = 0
         self._counts: dict[str, int] = {}
@@ -137,12 +137,12 @@ class StagingTask:
         self._sequences: dict[TopicPartition, int] = {}
         self._places = Places()
         self._queues: dict[TopicPartition, deque[_Batch]] = {}
-        """What no round has brought yet; who has waited longest is first."""
+        """Batches that wait for a round; the partition that has waited longest is first."""
         self._queued_bytes = 0
         self._under_way = _Round({}, [], [])
 
     def finish(self) -> tuple[StagedPlace, ...]:
-        """Stage what is left, wait until all is safe, and return where it is.
+        """Stage the remaining records, wait for all acknowledgements, and return the places.
 
         Raises:
             TidelogError: As for `stage`.
@@ -153,11 +153,11 @@ class StagingTask:
         return self._places.as_tuple()
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many partitions topics have; something may be staged for them then.
+        """Return the partition counts of topics, and add the topics to the transaction.
 
         Raises:
-            UnknownTopicError: There is no such topic.
-            TidelogError: Nobody could be asked.
+            UnknownTopicError: A topic does not exist.
+            TidelogError: No broker answered.
         """
         for topic in topics:
             if topic not in self._counts:
@@ -171,13 +171,13 @@ class StagingTask:
         return self._counts
 
     def stage(self, records: Iterable[RowBatch]) -> None:
-        """Stage records; when this returns the last of them may wait, or be on their way.
+        """Stage records; on return the last of them may wait or be in flight.
 
-        So the next ones are made while brokers make these safe.
+        So Spark produces the next rows while brokers write these records.
 
         Raises:
-            TransactionGoneError: The transaction is over.
-            TidelogError: They, or those before, are refused, or nobody could be asked.
+            TransactionGoneError: The transaction has ended.
+            TidelogError: These or earlier records were rejected, or no broker answered.
         """
         if time.monotonic() - self._begun_at >= _RENEWED_AFTER_S:
             self._end_round()
@@ -193,7 +193,7 @@ class StagingTask:
             self._next_round()
 
     def _next_round(self) -> None:
-        """Begin a round when the last one has ended."""
+        """Begin a round after the end of the last one."""
         round_bytes, batches = 0, dict[TopicPartition, _Batch]()
         for at, queue in list(self._queues.items()):
             if batches and round_bytes + len(queue[0][0]) > _ROUND_BYTES:
@@ -202,7 +202,7 @@ class StagingTask:
             round_bytes += len(batches[at][0])
             del self._queues[at]
             if queue:
-                self._queues[at] = queue  # Behind the others.
+                self._queues[at] = queue  # Behind the other partitions.
         self._queued_bytes -= round_bytes
         self._end_round()
         self._under_way = self._begin_round(batches)
@@ -224,9 +224,9 @@ class StagingTask:
         return batch, count
 
     def _end_round(self) -> None:
-        """Wait until what is under way is safe; send again and again what did not arrive.
+        """Wait for the acknowledgements of the round; retry batches without one.
 
-        Nothing else is asked on these connections before. If this fails, so does the next one.
+        No other request uses these connections before. After a failure, the next call fails too.
         """
 
         def attempt() -> None:
@@ -244,7 +244,7 @@ class StagingTask:
         self._cluster.retry(attempt)
 
     def _begin_round(self, left: dict[TopicPartition, _Batch]) -> "_Round":
-        """Send one batch for each of some partitions."""
+        """Send the batch of each partition to its leader."""
         failures: list[TidelogError] = []
         by_connection: dict[BrokerConnection, list[tuple[TopicPartition, bytes]]] = {}
         for at in left:
@@ -269,7 +269,7 @@ class StagingTask:
         return _Round(left, sent, failures)
 
     def _answered(self, under_way: "_Round") -> list[TidelogError]:
-        """Take out what is safe, and return why the rest is not."""
+        """Remove acknowledged batches, and return the errors of the others."""
         failures = list(under_way.failures)
         for connection, partitions in under_way.sent:
             try:

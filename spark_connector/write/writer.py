@@ -1,8 +1,8 @@
-"""Writing a batch or a stream, as Spark asks for it: once, all of it or nothing.
+"""Batch and stream writers of Spark's DataSource API: atomic, exactly once.
 
-A streaming query names its micro-batches by its id and their numbers; a job that writes a batch
-draws a name, unless it is given one. Tasks stage under that name, and Spark says which of them
-count.
+The transaction of a micro-batch is named by the query's id and the batch number. A batch job draws
+a random name, unless `transactionalId` sets it. Tasks stage under that name, and Spark names the
+task attempts that count.
 """
 
 import uuid
@@ -33,21 +33,21 @@ _BATCH_ID = "streaming.sql.batchId"
 @final
 @dataclass(frozen=True)
 class TaskCommitMessage(WriterCommitMessage):
-    """What one task has staged."""
+    """Places of the records that one task has staged."""
 
     name: str
     batch_id: int
     number: int
-    """Of the transaction; 0 if the batch was committed before."""
+    """Number of the transaction; 0 if the batch was committed before."""
     places: tuple[StagedPlace, ...]
     row_count: int
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes what a job has; with a `transactionalId` once, however often the job runs."""
+    """Writer of a batch job; with a `transactionalId` exactly once, even if the job runs again."""
 
     def __init__(self, options: WriteOptions) -> None:
-        """Travel to the tasks; whoever commits is the same, with the same name."""
+        """Choose the name for copies in the tasks, and for the commit in the driver."""
         self._options = options
         self._name = options.transactional_id or f"spark-{uuid.uuid4()}"
 
@@ -56,19 +56,19 @@ class BatchWriter(DataSourceArrowWriter):
         return stage(self._options, self._name, 0, batches=iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Let what these tasks have staged become visible."""
+        """Commit the records that these tasks have staged."""
         commit(self._options, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drop what was staged, unless it is committed: Spark also calls this after a commit."""
+        """Abort unless committed: Spark also calls this after a commit."""
         abort(self._options, messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a query, each once."""
+    """Writer of a streaming query: each micro-batch exactly once."""
 
     def __init__(self, options: WriteOptions) -> None:
-        """Travel to the tasks; another one commits."""
+        """Create a writer; Spark sends copies to the tasks, and another instance commits."""
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:  # type: ignore[override]
@@ -79,12 +79,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Let what these tasks have staged become visible; nothing happens the second time."""
+        """Commit the records that these tasks have staged; idempotent."""
         del batchId
         commit(self._options, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Drop what was staged, unless it is committed: Spark also calls this after a commit."""
+        """Abort unless committed: Spark also calls this after a commit."""
         del batchId
         abort(self._options, messages)
 
@@ -94,17 +94,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
         batch_id = None if context is None else context.getLocalProperty(_BATCH_ID)
         if not query_id or batch_id is None:
-            raise ConfigError("Spark does not say which query and batch this is")
+            raise ConfigError(
+                "cannot write a stream: the task context of Spark has no query id or batch id"
+            )
         return query_id, int(batch_id)
 
 
 def stage(
     options: WriteOptions, name: str, batch_id: int, *, batches: Iterator[pa.RecordBatch]
 ) -> TaskCommitMessage:
-    """Stage rows for a batch, and return where they are.
+    """Stage the rows of a task, and return their places.
 
     Raises:
-        TidelogError: Some cannot be written, or nobody could be asked; none is visible.
+        TidelogError: A row cannot be written, or no broker answered; no row is visible.
     """
     with borrowed(options.connection) as cluster:
         task = transaction.StagingTask(
@@ -119,7 +121,7 @@ def stage(
         sticky = 0 if context is None else context.partitionId()
         for batch in batches:
             if not task.number or not batch.num_rows:
-                continue  # What was committed before is not written again.
+                continue  # A batch that was committed before is not written again.
             counts = task.partition_counts(topics_of(batch, options))
             task.stage(row_batches(batch, options, counts, sticky=sticky, known_keys=known_keys))
             row_count += batch.num_rows
@@ -128,11 +130,11 @@ def stage(
 
 
 def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Commit what tasks have staged, in their order.
+    """Commit the records of tasks, in the order of the tasks.
 
     Raises:
-        TransactionGoneError: They have not staged for the same transaction.
-        TidelogError: It is refused, or nobody knows.
+        TransactionGoneError: The tasks have not staged for the same transaction.
+        TidelogError: The commit was rejected, or its outcome is unknown.
     """
     staged = _staged(messages)
     numbers = {each.number for each in staged} - {0}
@@ -140,7 +142,7 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
         return
     if len(numbers) > 1:
         raise TransactionGoneError(
-            f"batch {staged[0].batch_id} of {staged[0].name!r} was begun anew while tasks staged"
+            f"batch {staged[0].batch_id} of {staged[0].name!r} was begun again while tasks staged"
             " for it; run it again"
         )
     places = [place for each in staged if each.number for place in each.places]
@@ -152,7 +154,7 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
 
 
 def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Drop what tasks have staged; what is committed stays."""
+    """Abort the transactions of tasks; committed ones stay."""
     with borrowed(options.connection) as cluster:
         for name, batch_id, number in {
             (each.name, each.batch_id, each.number): None for each in _staged(messages)

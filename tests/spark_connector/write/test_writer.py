@@ -85,6 +85,6 @@ def test_a_job_that_fails_leaves_nothing(town: SparkFixture) -> None:
     assert values(town) == []
 
 
-def test_a_stream_is_written_only_where_spark_says_which_batch_it_is(town: SparkFixture) -> None:
-    with pytest.raises(ConfigError, match="which query and batch"):
+def test_a_stream_write_needs_the_query_id_and_batch_id_of_spark(town: SparkFixture) -> None:
+    with pytest.raises(ConfigError, match="no query id or batch id"):
         StreamWriter(options(town)).write(batches(["a"]))
