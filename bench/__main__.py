@@ -93,7 +93,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _measure(name: str, parent: Path, *, is_quick: bool) -> list[Row]:
-    """Run one workload on a directory of its own, which is removed."""
+    """Run one workload in a temporary directory."""
     directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=parent))
     try:
         return _WORKLOADS[name](Settings(directory, is_quick))
@@ -115,7 +115,7 @@ def _write(text: str, *, is_complete: bool) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, print and write; return 1 when a goal is missed."""
+    """Measure, print and write the results; return 1 if a goal is missed."""
     parsed = _parse(arguments)
     names = parsed.names or list(_WORKLOADS)
     parsed.directory.mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,14 @@
-"""The ceiling: bare trio servers that do the least that can be done with the same bytes.
+"""The ceiling: bare trio servers with the least possible work for the same bytes.
 
     python -m bench.bare_server
 
-A client says on the first line what it wants, as JSON, and then sends frames of one fixed size:
+A client sends its order as JSON on the first line, and then frames of one fixed size:
 
 `produce`   receive, check the batch's CRC-32C, write it behind the last one, answer
 `sync`      the same, with an fdatasync before the answer
 `fetch`     answer every frame with the next region of some files, by sendfile
 
-There is one loop, one buffer and no protocol: whatever a broker adds to this is what it costs.
+There is one loop, one buffer and no protocol: any further time is the cost of the broker.
 """
 
 import json
@@ -30,21 +30,21 @@ _BATCH_CRC_FROM = 32
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What one connection is for."""
+    """Order of one connection."""
 
     mode: str
     frame_bytes: int
-    """Length of every frame the client will send."""
+    """Length of every frame of the client."""
     batch_bytes: int = 0
     """Length of the batch at the end of every frame."""
     path: str = ""
-    """The file to write; there must be none yet."""
+    """The file to write, which must not exist."""
     reply_header_bytes: int = 0
-    """Length of the header in every reply; the prefix comes on top."""
+    """Length of the header in every reply, without the prefix."""
     files: list[tuple[str, int, int]] = []
-    """For `fetch`: files, where to begin in them, and where to end."""
+    """For `fetch`: files, with start and end positions."""
     region_bytes: int = 0
-    """For `fetch`: what every reply carries."""
+    """For `fetch`: bytes of each reply."""
 
 
 def _reply(order: Order) -> bytes:
@@ -64,7 +64,7 @@ async def _read_order(sock: trio.socket.SocketType) -> Order:
     while not line.endswith(b"\n"):
         received = await sock.recv(_LINE_BYTES_MAX)
         if not received:
-            raise EOFError("the client went before it said what it wants")
+            raise EOFError("the client closed the connection before its order")
         line += received
     return msgspec.json.decode(line, type=Order)
 

@@ -1,4 +1,4 @@
-"""Ten thousand commits a second are offered: what else is decided meanwhile, and who is lost."""
+"""Benchmark of the controller under 10,000 offset commits a second: latency, elections, losses."""
 
 import signal
 from collections.abc import AsyncGenerator
@@ -35,13 +35,13 @@ _OFFERED: Final = 10_000
 """Commits of one partition, each second."""
 _MEMBERS = 200
 _OPEN_MAX = 20
-"""Commits of one member that are under way; those that would be more are not offered."""
+"""Limit of a member's commits in flight; commits above it are not offered."""
 _PROBE_S = 0.05
 _GOAL_S = 3.0
 
 
 def run(settings: Settings) -> list[Row]:
-    """Change a topic again and again, alone and beside the flood; then kill who leads, under it."""
+    """Change a topic repeatedly, without and with the commits; then kill the leader under them."""
     with Nodes(settings.directory, 3) as nodes:
         nodes.wait_complete()
         return trio.run(_play, nodes, settings.choose(20, 4), settings.choose(10, 1))
@@ -75,7 +75,7 @@ async def _play(nodes: Nodes, seconds: int, kill_count: int) -> list[Row]:
 
 
 async def _probe(nodes: Nodes, leader_id: int, seconds: int) -> list[float]:
-    """Return how long each of some changes of a topic took, asked of the node that leads."""
+    """Return the seconds of each of some changes of a topic, requested from the leader."""
     taken: list[float] = []
     async with _connected(nodes, leader_id) as connection:
         end = perf_counter() + seconds
@@ -89,7 +89,7 @@ async def _probe(nodes: Nodes, leader_id: int, seconds: int) -> list[float]:
 
 
 async def _kill_leader(nodes: Nodes, flood: "_Flood") -> float:
-    """Return how long no commit was acknowledged."""
+    """Return the seconds without an acknowledged commit."""
     killed_id = flood.leader_id
     nodes.signal(killed_id, signal.SIGKILL)
     began = perf_counter()
@@ -118,7 +118,7 @@ class _Flood:
         """By member and partition, the highest offset."""
 
     async def prepare(self) -> None:
-        """Make a topic with many records in little space."""
+        """Create a topic with many records in little space."""
         async with _connected(self._nodes, self.leader_id) as connection:
             created = await connection.ask(
                 api.CREATE_TOPIC, CreateTopicRequest(_TOPIC, _PARTITIONS, {})
@@ -138,7 +138,7 @@ class _Flood:
             await done.wait()
 
     async def commit(self, member: int) -> None:
-        """Offer commits, as many each second as one member's share is, to whoever leads."""
+        """Offer a member's share of the commits per second to the leader."""
         count = 0
         while not self.is_over:
             try:
@@ -183,7 +183,7 @@ class _Flood:
         return count
 
     async def count_lost(self) -> int:
-        """Return how many offsets are lower than what was acknowledged."""
+        """Return the number of offsets below the acknowledged ones."""
         lost = 0
         self.leader_id = self._nodes.wait_leader()
         async with _connected(self._nodes, self.leader_id) as connection:

@@ -1,4 +1,4 @@
-"""Compaction in a broker, over the whole path: its speed, its memory, and who waits for it."""
+"""Benchmark of compaction in a broker: its speed, its memory, and the latency of producers."""
 
 import json
 import os
@@ -30,7 +30,7 @@ _UNLIMITED = str(1 << 40)
 
 
 def run(settings: Settings) -> list[Row]:
-    """Fill logs with keys, and have them compacted."""
+    """Fill logs with keys, and compact them."""
     return [*_speed(settings), *_memory(settings), *_latency(settings)]
 
 
@@ -38,7 +38,7 @@ class _States:
     """A topic of states in a broker: records of 100 bytes with keys of 12."""
 
     def __init__(self, server: ServerProcess, name: str, *, segment_bytes: int) -> None:
-        """Make the topic, which is not compacted yet."""
+        """Create the topic without compaction."""
         self._broker = RawConnection(server.address)
         self._server = server
         self._name = name
@@ -54,31 +54,31 @@ class _States:
         self.size_bytes = 0
 
     def fill(self, count: int, key_count: int) -> None:
-        """Append `count` records, of each key in turn."""
+        """Append `count` records with the keys in turn."""
         frames = self._frames(count, key_count)
         pump(self._broker.sock, lambda: next(frames), count // _BATCH_RECORDS, depth=_DEPTH)
 
     def compact(self) -> None:
-        """Let it be compacted from now on."""
+        """Enable compaction of the topic."""
         changes = {"cleanup_policy": "compact"}
         self._broker.ask(api.ALTER_TOPIC, AlterTopicRequest(self._name, changes, []))
 
     @property
     def is_clean(self) -> bool:
-        """Whether a round has come to the segment that is written."""
+        """Whether a round has reached the active segment."""
         enough = self._end_offset - self._segment_bytes // (self.size_bytes // self._end_offset)
         return any(event["clean_offset"] >= enough for event in _rounds(self._server))
 
     def wait(self) -> None:
-        """Return when it is clean."""
+        """Wait until the log is clean."""
         deadline = perf_counter() + _PATIENCE_S
         while not self.is_clean:
             if perf_counter() > deadline:
-                raise RuntimeError("compaction came to no end")
+                raise RuntimeError("compaction did not finish in time")
             sleep(_LOOK_S)
 
     def delete(self) -> None:
-        """Delete the topic, and all that is known of it."""
+        """Delete the topic and its files."""
         self._broker.delete_topic(self._name)
         self._broker.close()
 
@@ -109,7 +109,7 @@ def _rounds(server: ServerProcess) -> list[dict[str, int]]:
 
 
 def _speed(settings: Settings) -> list[Row]:
-    """Compact a log in which every key is there twice, and copy the same files before."""
+    """Compact a log with two records of every key, after a copy of the same files."""
     count = settings.choose(2_000_000, 100_000)
     segment_bytes = settings.choose(_SEGMENT_BYTES, _QUICK_SEGMENT_BYTES)
     copies: list[float] = []
@@ -137,7 +137,7 @@ def _speed(settings: Settings) -> list[Row]:
 
 
 def _copy_s(data: Path, target: Path) -> float:
-    """Return the seconds that it takes to copy all segments and to sync the copy."""
+    """Return the seconds to copy all segments and to sync the copy."""
     began = perf_counter()
     with target.open("wb", buffering=0) as copy:
         for path in sorted(data.rglob("*.log")):
@@ -151,7 +151,7 @@ def _copy_s(data: Path, target: Path) -> float:
 
 
 def _memory(settings: Settings) -> list[Row]:
-    """Compact a log of very many keys, each of which is there once."""
+    """Compact a log with very many keys and one record of each."""
     count = settings.choose(20_000_000, 1_000_000)
     with broker_process(
         settings.directory / "memory",
@@ -178,7 +178,7 @@ def _memory(settings: Settings) -> list[Row]:
 
 
 def _latency(settings: Settings) -> list[Row]:
-    """Produce to one topic while another is compacted at the usual rate, and while it is not."""
+    """Produce to one topic, with and without compaction of another at the default rate."""
     count = settings.choose(2_000_000, 200_000)
     segment_bytes = settings.choose(_SEGMENT_BYTES, _QUICK_SEGMENT_BYTES)
     quiet: list[float] = []
@@ -210,7 +210,7 @@ def _latency(settings: Settings) -> list[Row]:
 
 
 def _one(broker: RawConnection, batches: Batches) -> float:
-    """Return the microseconds that one record takes."""
+    """Return the microseconds of one record."""
     began = perf_counter()
     pump(broker.sock, batches.next_frame, 1, depth=1)
     return (perf_counter() - began) * 1e6

@@ -1,6 +1,6 @@
-"""What compaction costs: memory for keys, and time for each record.
+"""Benchmark of the compaction core: memory for keys, and time for each record.
 
-The cores alone, without files.
+Without files.
 """
 
 import resource
@@ -28,12 +28,12 @@ _VALUE = b"v" * 100
 
 
 def run(settings: Settings) -> list[Row]:
-    """Cover many keys in rounds, and clean a log of which half is superseded."""
+    """Cover many keys in rounds, and clean a half-superseded log."""
     return [*_keys(settings), *_cleaning(settings)]
 
 
 def _keys(settings: Settings) -> list[Row]:
-    """Give each of very many records a key of its own."""
+    """Compact very many records with distinct keys."""
     count = settings.choose(20_000_000, 400_000)
     memory_bytes = settings.choose(_MEMORY_BYTES, _QUICK_MEMORY_BYTES)
     before_bytes = _peak_bytes()
@@ -64,7 +64,7 @@ def _round(first_offset: int, end_offset: int, memory_bytes: int) -> int:
 
 
 def _cleaning(settings: Settings) -> list[Row]:
-    """Clean a log in which every key is there twice, against checking and copying its bytes."""
+    """Clean a log with two records of every key, against checking and copying its bytes."""
     count = settings.choose(2_000_000, 100_000)
     log = list(_log(0, count, count // 2))
     size_bytes = sum(len(batch) for _, batch in log)

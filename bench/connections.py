@@ -1,4 +1,4 @@
-"""A thousand connections at once: does everybody get served, fairly, within bounded memory?"""
+"""Benchmark of 1,000 connections: fairness between clients, and memory of the broker."""
 
 import selectors
 import socket
@@ -20,7 +20,7 @@ _CONNECTIONS = 1000
 _PRODUCERS = 100
 _FAIRNESS_GOAL = 0.5
 _MiB = 1 << 20
-# What the broker is allowed for requests under way (its default), and for everything else.
+# Memory limit of requests in flight (the broker's default), and an allowance for all else.
 _REQUEST_MEMORY_BYTES = 64 * _MiB
 _MEMORY_GOAL_BYTES = 150 * _MiB
 
@@ -45,7 +45,7 @@ def parked_connections(address: tuple[str, int], topic_id: bytes, count: int) ->
 
 @final
 class _Producer:
-    """One connection with one request under way at a time."""
+    """One connection with one request in flight."""
 
     def __init__(self, address: tuple[str, int], topic_id: bytes, record_count: int) -> None:
         self.connection = RawConnection(address)
@@ -60,17 +60,17 @@ class _Producer:
         return self.connection.sock
 
     def begin(self) -> None:
-        """Begin to send the next request."""
+        """Start to send the next request."""
         self._unsent = memoryview(b"".join(self._batches.next_frame()))
 
     def send_more(self) -> bool:
-        """Send what the socket takes; return whether the request is sent."""
+        """Send as much as the socket accepts; return whether the request is complete."""
         with suppress(BlockingIOError):
             self._unsent = self._unsent[self.sock.send(self._unsent) :]
         return not self._unsent
 
     def receive(self) -> bool:
-        """Receive what is there; return whether the reply has come."""
+        """Receive the available bytes; return whether the reply is complete."""
         received = self.sock.recv_into(self._decoder.get_buffer())
         if not received:
             raise EOFError("the broker closed a connection")
@@ -82,13 +82,13 @@ class _Producer:
             raise RuntimeError(f"the broker failed: {api.decode_error(frame.header)}")
         reply = api.PRODUCE.decode_reply(frame.header)
         if reply.results[0].error is not None:
-            raise RuntimeError(f"the broker refused: {reply.results[0].error}")
+            raise RuntimeError(f"the broker rejected the batch: {reply.results[0].error}")
         self.answered_count += 1
         return True
 
 
 def _drive(producers: list[_Producer], seconds: float) -> None:
-    """Let every producer send, wait for its answer, and send again."""
+    """Run every producer, with one request after the other."""
     with selectors.EpollSelector() as selector:
         for producer in producers:
             producer.begin()

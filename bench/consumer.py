@@ -1,4 +1,4 @@
-"""How many records a second one process reads through the client library."""
+"""Benchmark of the consumer: records a second that one process reads."""
 
 from collections.abc import Awaitable, Callable
 from time import perf_counter
@@ -34,14 +34,14 @@ async def _read_records(consumer: tidelog.Consumer, count: int) -> None:
 async def _read_batches(consumer: tidelog.Consumer, count: int) -> None:
     read_count = 0
     async for batch in consumer.batches():
-        read_count += len(batch.values)  # This is what decodes it.
+        read_count += len(batch.values)  # Decodes the batch.
         if batch.next_offset == count:
             break
     assert read_count == count, "records are missing"
 
 
 async def _rate(address: Address, count: int, read: _Read) -> float:
-    """Return records a second, from the first fetch on."""
+    """Return records a second since the first fetch."""
     async with tidelog.connect(_text(address)) as client:
         began = perf_counter()
         async with client.consumer(_TOPIC, auto_offset_reset="earliest") as consumer:

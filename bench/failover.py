@@ -1,4 +1,4 @@
-"""How long a cluster is without a leader when the one it has dies, hangs, or everybody restarts."""
+"""Benchmark of elections: seconds without a leader after a kill, a hang, or a full restart."""
 
 import signal
 from time import perf_counter, sleep  # noqa: TID251  (a process is to hang for that long)
@@ -11,11 +11,11 @@ from tidelog.wire.protocol import api
 _NODES = 5
 _GOAL_S = 3.0
 _HANG_S = 12.0
-"""Longer than the session of a broker."""
+"""Seconds of the hang, longer than a broker session."""
 
 
 def run(settings: Settings) -> list[Row]:
-    """Kill the node that leads, again and again; then let it hang; then restart all at once."""
+    """Kill the leader repeatedly; then suspend it; then restart all nodes at once."""
     rounds = settings.choose(30, 3)
     with Nodes(settings.directory, _NODES) as nodes:
         nodes.wait_complete()
@@ -46,7 +46,7 @@ def run(settings: Settings) -> list[Row]:
 
 
 def _time_until_decided(nodes: Nodes, leader_id: int, topics: list[str]) -> tuple[float, float]:
-    """Return how long it takes until there is another leader, and until it has decided."""
+    """Return the seconds until another leader is known, and until it has committed a change."""
     began = perf_counter()
     nodes.wait_leader(but=leader_id)
     known = perf_counter() - began

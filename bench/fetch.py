@@ -1,4 +1,4 @@
-"""What a broker makes of fetch requests, against a bare server that sends the same files."""
+"""Benchmark of fetch requests, against a bare server that sends the same files."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ _REPLY_HEADER_BYTES = 12
 
 
 def _requests(topic_id: bytes, batch_bytes: int, reply_count: int) -> list[bytes]:
-    """Return frames that ask for the whole log, piece by piece."""
+    """Return the fetch requests of the whole log."""
     region_bytes = _BATCHES_IN_REPLY * batch_bytes
     return [
         api.FETCH.encode_request(
@@ -67,14 +67,14 @@ def _bare_order(settings: Settings, frame_bytes: int, region_bytes: int) -> Orde
 
 
 def run(settings: Settings) -> list[Row]:
-    """Write a log, then read it from both, in turn."""
+    """Write a log, then read it alternately from the broker and the bare server."""
     with (
         broker_process(settings.directory / "data") as broker_server,
         bare_process() as bare_server,
     ):
         broker = RawConnection(broker_server.address)
-        # Every segment holds the same number of whole replies, so that all requests can be
-        # written down before the first reply is there.
+        # Every segment holds the same number of whole replies, so all requests can be encoded
+        # before the first reply arrives.
         batch_bytes = len(Batches(bytes(16), _RECORDS_IN_BATCH, Acks.LEADER, producer_id=0).batch)
         region_bytes = _BATCHES_IN_REPLY * batch_bytes
         topic_id = broker.create_topic(

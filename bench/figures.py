@@ -1,4 +1,4 @@
-"""Numbers with their noise, and the table that they end up in.
+"""Measured figures with their spread, and the table of results.
 
 Pure: no clock, no I/O.
 """
@@ -12,7 +12,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median of repeated measurements, and how far they went apart."""
+    """Median and range of repeated measurements."""
 
     median: float
     low: float
@@ -30,7 +30,7 @@ class Spread:
 
 
 def ratios(ours: Sequence[float], ceiling: Sequence[float]) -> Spread:
-    """Return ours to the ceiling, each pair measured one directly after the other."""
+    """Return the ratios of ours to the ceiling, each pair measured in direct succession."""
     return Spread.of(mine / best for mine, best in zip(ours, ceiling, strict=True))
 
 
@@ -41,9 +41,9 @@ class Row:
     what: str
     measured: str
     goal: str = ""
-    """What the measured figure should be; empty when it only explains another one."""
+    """Goal of the figure; empty for a figure that only explains another one."""
     is_met: bool | None = None
-    """`None` when there is no goal."""
+    """Whether the goal is met; `None` without a goal."""
 
     @property
     def verdict(self) -> str:
@@ -53,12 +53,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a benchmark is run."""
+    """Settings of a run."""
 
     directory: Path
     """An empty directory on the disk to be measured."""
     is_quick: bool
-    """Whether a rough answer within seconds is wanted."""
+    """Whether the run is short and its figures rough."""
 
     def choose(self, full: int, quick: int) -> int:
         """Return a number of repetitions, bytes or seconds."""

@@ -1,6 +1,6 @@
-"""What consumer groups cost their coordinator: heartbeats, targets, commits, memory.
+"""Benchmark of the group coordinator's core: heartbeats, targets, commits, memory.
 
-The cores alone, without network and disk.
+Without network and disk.
 """
 
 import tracemalloc
@@ -33,12 +33,12 @@ _HEARTBEAT_GOAL_US = 50
 _COMMIT_GOAL_US = 100
 _ASSIGNOR_GOAL_MS = 1_000
 _COMMITS = 100
-"""Commits that come within 10 ms when 10,000 come each second."""
+"""Commits that arrive within 10 ms at 10,000 a second."""
 
 
 @final
 class _Group:
-    """A group whose members believe what they were told."""
+    """A group whose members acknowledge every assignment."""
 
     def __init__(self) -> None:
         self.leading = GroupManager(ConsumerGroups(), 0)
@@ -56,7 +56,7 @@ class _Group:
     def join(self) -> None:
         sent = msgspec.msgpack.encode(_WANTED)
         for number in range(MEMBERS):
-            # As it comes from the network, where nobody shares anything.
+            # Copied as by the network, so that members share no objects.
             self.heartbeat(f"{number:032x}", msgspec.msgpack.decode(sent, type=Subscription))
 
     def take_up(self) -> None:
@@ -84,12 +84,12 @@ def _heartbeats(repeats: int) -> list[Row]:
     join = _seconds(group.join, 1)
     first = _seconds(group.take_up, 1)
 
-    def everybody() -> None:
+    def all_members() -> None:
         group.now_ms += 5_000
         for member_id in group.known:
             group.heartbeat(member_id)
 
-    idle = _scaled(_seconds(everybody, repeats), 1e6 / MEMBERS)
+    idle = _scaled(_seconds(all_members, repeats), 1e6 / MEMBERS)
     assert group.leading.state.group("g").state == "stable"
     return [
         Row(

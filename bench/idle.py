@@ -1,6 +1,6 @@
-"""What a broker costs that has nothing to do."""
+"""Benchmark of an idle broker: CPU and memory."""
 
-from time import perf_counter, sleep  # noqa: TID251  (doing nothing is what is measured)
+from time import perf_counter, sleep  # noqa: TID251  (the benchmark measures an idle process)
 
 from bench.connections import parked_connections
 from bench.figures import Row, Settings
@@ -21,7 +21,7 @@ def _idle_percent(server: ServerProcess, seconds: float) -> float:
 
 
 def run(settings: Settings) -> list[Row]:
-    """Look at a broker alone, and at one with connections whose long polls are parked."""
+    """Measure a broker without connections, and with connections that have parked long polls."""
     seconds = settings.choose(20, 3)
     with broker_process(settings.directory / "data") as server:
         connection = RawConnection(server.address)

@@ -1,4 +1,4 @@
-"""What queues cost whoever serves them while nothing happens: memory, and CPU with long polls."""
+"""Benchmark of idle queues: memory of the broker, and CPU with long polls."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
-from time import perf_counter, sleep  # noqa: TID251  (doing nothing is what is measured)
+from time import perf_counter, sleep  # noqa: TID251  (the benchmark measures an idle process)
 from typing import Final
 
 import trio
@@ -22,7 +22,7 @@ _CREATING: Final = 20
 _SETTLE_S: Final = 15
 _POLL_S: Final = 590.0
 _PATIENCE_S: Final = 300.0
-"""A disk that others use too makes directories slowly."""
+"""Seconds; a shared disk creates directories slowly."""
 
 
 def _name(number: int) -> str:
@@ -30,7 +30,7 @@ def _name(number: int) -> str:
 
 
 async def _create(addresses: str, numbers: range, topic: str | None = None) -> None:
-    """Create queues, each with a topic of its own unless one is given."""
+    """Create queues on `topic`, or each on a new topic."""
     waiting = iter(numbers)
 
     async def create() -> None:
@@ -60,7 +60,7 @@ async def _use(addresses: str, numbers: range) -> None:
 
 
 async def _poll(addresses: str, count: int) -> None:
-    """Wait at queues, each for itself, until killed."""
+    """Poll each queue in its own task until killed."""
     async with tidelog.connect(addresses) as client, trio.open_nursery() as nursery:
         for number in range(count):
             queue = client.queue(_name(number))
@@ -79,7 +79,7 @@ def _polls(addresses: str, count: int) -> Generator[None]:
     )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline(), "not all could wait"
+        assert process.stdout.readline(), "a long poll failed"
         yield
     finally:
         process.kill()
@@ -95,7 +95,7 @@ def _idle_percent(server: ServerProcess, seconds: float) -> float:
 
 
 def run(settings: Settings) -> list[Row]:
-    """Create queues, use some of them, and wait at those."""
+    """Create queues, use some of them, and poll those."""
     count, poll_count = settings.choose(10_000, 500), settings.choose(1_000, 100)
     seconds = settings.choose(30, 5)
     with broker_process(settings.directory / "data") as server:

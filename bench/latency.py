@@ -1,4 +1,4 @@
-"""How long one record takes: acks all, `durability = fsync`, one at a time on one connection."""
+"""Benchmark of produce latency: acks all, `durability = fsync`, one record in flight."""
 
 import socket
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""The machine: its cores, its processes and what they use.
+"""The machine: its cores, its processes and their CPU and memory.
 
-Every process is pinned: what is measured runs on one core and has it for itself, what loads it
-runs on another. A process inherits its core, so no thread of it ever ran elsewhere.
+Every process is pinned: the measured process has one core for itself, and its load runs on another.
+A process inherits its core, so all of its threads run there from the start.
 """
 
 import json
@@ -31,7 +31,7 @@ _VARIABLES = "TIDELOG_"
 class ServerProcess:
     """A Python process on the core of servers; ends with the `with` block.
 
-    Its log is lines of JSON; the first one that has an `address` says that it is ready.
+    Its log is lines of JSON; the first line with an `address` means that it is ready.
     """
 
     def __init__(self, arguments: Sequence[str], **settings: str) -> None:
@@ -50,9 +50,9 @@ class ServerProcess:
         assert self._process.stdout is not None
         self._output = self._process.stdout
         self.log: list[str] = []
-        """What it has written so far, line by line."""
+        """Lines of its log so far."""
         self.address = self._wait_address()
-        # Somebody must read on, or it will wait for that when the pipe is full.
+        # A thread must read the pipe, because a full pipe blocks the process.
         self._reader = threading.Thread(target=self.log.extend, args=[self._output])
         self._reader.start()
 
@@ -88,13 +88,13 @@ class ServerProcess:
         return self._memory("VmRSS")
 
     def forget_peak(self) -> int:
-        """Let the peak of resident memory begin anew; return what is resident now."""
+        """Reset the peak of resident memory; return the present resident memory."""
         Path(f"/proc/{self._process.pid}/clear_refs").write_text("5", encoding="ascii")
         return self.resident_bytes
 
     @property
     def resident_bytes_peak(self) -> int:
-        """The most resident memory there ever was, or was since `forget_peak`."""
+        """Peak of resident memory since the start, or since `forget_peak`."""
         return self._memory("VmHWM")
 
     def _wait_address(self) -> tuple[str, int]:
@@ -119,7 +119,7 @@ class ServerProcess:
 
 def cpu_seconds(pid: int) -> float:
     """Return the processor time that a process has used, all of its threads together."""
-    # What clock_getcpuclockid(3) returns: exact, and it counts threads that ended.
+    # As clock_getcpuclockid(3) returns it: exact, with the time of ended threads.
     return time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
 
 
@@ -135,7 +135,7 @@ def bare_process() -> ServerProcess:
 
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without settings that are meant for another broker."""
+    """Return the environment without settings for another broker."""
     variables = {
         name: value for name, value in os.environ.items() if not name.startswith(_VARIABLES)
     }
@@ -158,9 +158,9 @@ def describe() -> str:
 
 
 def _commit() -> str:
-    """Return which commit this is, with a mark if its code was changed since.
+    """Return the commit, with a mark if its code was changed since.
 
-    What was measured is written into files of the repository, and changes no code.
+    Files of results in the repository do not count as changes.
     """
     head = subprocess.run(
         ["git", "describe", "--always"], capture_output=True, check=False, cwd=ROOT, text=True

@@ -1,4 +1,4 @@
-"""A consumer group of a thousand members on three brokers: sharing, losing one, doing nothing."""
+"""Benchmark of a consumer group of 1,000 members on three brokers: join, leave, idle."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -17,7 +17,7 @@ _GROUP = "workers"
 
 
 def run(settings: Settings) -> list[Row]:
-    """Let members share as many partitions; take one away; then let them wait for records."""
+    """Join members to as many partitions; remove one member; then measure the idle group."""
     count = settings.choose(1_000, 100)
     seconds = settings.choose(20, 5)
     with Nodes(settings.directory, 3) as nodes:
@@ -78,5 +78,5 @@ async def _play(nodes: Nodes, count: int, seconds: float) -> tuple[float, float,
 
 async def _until(is_so: Callable[[], bool]) -> None:
     with trio.fail_after(2 * PATIENCE_S):
-        while not is_so():  # noqa: ASYNC110  (what a user sees, not what the client does)
+        while not is_so():  # noqa: ASYNC110  (the benchmark observes the public state only)
             await trio.sleep(0.01)

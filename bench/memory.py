@@ -1,4 +1,4 @@
-"""How much memory a broker needs while much data passes through one topic."""
+"""Benchmark of a broker's memory while much data passes through one topic."""
 
 from bench.figures import Row, Settings
 from bench.machine import broker_process
@@ -15,14 +15,14 @@ _GB = 1_000_000_000
 
 
 def _read_back(broker: RawConnection, topic_id: bytes, count: int) -> None:
-    """Fetch all batches, about 1 MiB at a time; the offsets of batches are known."""
+    """Fetch all batches, about 1 MiB at a time, by their known offsets."""
     offset, end = 0, count * _RECORDS_IN_BATCH
     batch_bytes = len(make_batch(_RECORDS_IN_BATCH))
     while offset < end:
         wanted = PartitionFetch(topic_id, 0, offset, 1 << 20)
         (result,) = broker.ask(api.FETCH, FetchRequest(1000, 1, 1 << 20, [wanted])).results
         assert result.error is None, result.error
-        assert result.batch_bytes, "there is more to read"
+        assert result.batch_bytes, "the fetch returned no batch"
         offset += result.batch_bytes // batch_bytes * _RECORDS_IN_BATCH
 
 

@@ -1,7 +1,7 @@
-"""What FIFO queues cost whoever serves them: backlogs of many groups, and of one that is blocked.
+"""Benchmark of the core of FIFO queues: backlogs of many groups, and of one blocked group.
 
-The cores alone, without network and disk, in CPU time. Each cost is compared with that of a queue
-in which nothing else waits, in turn with it.
+Without network and disk, in CPU time. Each cost is compared with that of an empty queue, measured
+alternately.
 """
 
 import tracemalloc
@@ -39,7 +39,7 @@ _WINDOW_MS: Final = 300_000
 
 @final
 class _Queue:
-    """A queue that is served, and whose journal nobody keeps."""
+    """A queue partition whose journal is discarded."""
 
     def __init__(self) -> None:
         self.now_ms = _START_MS
@@ -70,7 +70,7 @@ class _Queue:
         self.do(self.partition.settle(settlement, now_ms=self.now_ms))
 
     def cycle_us(self) -> float:
-        """Send, receive and delete one message, again and again; return what each cost."""
+        """Send, receive and delete one message repeatedly; return the microseconds of each cycle."""
         began = process_time()
         for number in range(_CYCLES):
             self.now_ms += 1
@@ -87,7 +87,7 @@ def _many_groups(count: int) -> _Queue:
 
 
 def _blocked_group() -> _Queue:
-    """Return a queue with a long group whose first message is leased."""
+    """Return a queue with a long group whose first message is in flight."""
     queue = _Queue()
     queue.send([RecordFields(group=b"blocked")] * _BLOCKED_MESSAGES)
     queue.receive(1, VISIBILITY_TIMEOUT_MS_MAX)
@@ -95,7 +95,7 @@ def _blocked_group() -> _Queue:
 
 
 def _scattered_group() -> _Queue:
-    """Return the same, where a message of another group was done behind each of its messages."""
+    """Return the same, with a deleted message of another group behind each of its messages."""
     queue = _Queue()
     queue.send([RecordFields(group=b"blocked"), RecordFields(group=b"busy")] * _BLOCKED_MESSAGES)
     queue.receive(1, VISIBILITY_TIMEOUT_MS_MAX)

@@ -1,4 +1,4 @@
-"""Several brokers on this machine, as the processes of one cluster."""
+"""Cluster of several broker processes on this machine."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter, sleep  # noqa: TID251  (processes are looked at from outside)
+from time import perf_counter, sleep  # noqa: TID251  (processes are observed from outside)
 from types import TracebackType
 from typing import Self, TypeVar, final
 
@@ -58,7 +58,7 @@ class Nodes:
 
     @property
     def addresses(self) -> str:
-        """All of them, as a client takes them."""
+        """Addresses of all brokers, for a client."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     def start(self, node_id: int) -> None:
@@ -81,21 +81,21 @@ class Nodes:
             process.wait()
 
     def cpu_seconds(self, node_id: int) -> float:
-        """Processor time that one of them has used."""
+        """CPU seconds of one broker."""
         return cpu_seconds(self._processes[node_id].pid)
 
     def resident_bytes(self, node_id: int) -> int:
-        """Resident memory of one of them."""
+        """Resident memory of one broker."""
         pid = self._processes[node_id].pid
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def ask(self, node_id: int, api_: Api[Request, Reply], request: Request) -> Reply:
-        """Return what one of them answers.
+        """Return the reply of one broker.
 
         Raises:
-            OSError: It is not there, or does not answer.
-            BrokerError: It refuses.
+            OSError: The broker is unreachable, or does not answer.
+            BrokerError: The broker rejects the request.
         """
         connection = RawConnection(("127.0.0.1", self.ports[node_id]), timeout_s=_ANSWER_S)
         try:
@@ -106,7 +106,7 @@ class Nodes:
     def call_any(
         self, api_: Api[Request, Reply], request: Request, *, but: int | None = None
     ) -> Reply:
-        """Return the answer of the first one that has one, however long that takes."""
+        """Return the reply of the first broker that answers; retry without a limit."""
         others = [node_id for node_id in self.ports if node_id != but]
 
         def look() -> Reply | None:
@@ -120,14 +120,14 @@ class Nodes:
         return wait_for(look)
 
     def metadata(self, node_id: int) -> MetadataReply | None:
-        """Return what one of them knows, `None` when it does not say."""
+        """Return the metadata of one broker, or `None` if it does not answer."""
         try:
             return self.ask(node_id, api.METADATA, MetadataRequest(None))
         except (OSError, BrokerError, ConnectionLostError, WireFormatError):
             return None
 
     def has_files_of(self, topic: str) -> bool:
-        """Return whether one of them still has a topic's files, or is removing those of any."""
+        """Return whether a broker still has a topic's files, or removes those of any topic."""
         return any(
             found
             for pattern in (f"*/topics/{topic}.*", "*/deleted")
@@ -135,7 +135,7 @@ class Nodes:
         )
 
     def wait_leader(self, *, but: int | None = None) -> int:
-        """Return who leads the cluster, as soon as any of the others knows one."""
+        """Return the controller, as soon as a broker other than `but` knows it."""
 
         def look() -> int | None:
             for node_id in self.ports:
@@ -147,7 +147,7 @@ class Nodes:
         return wait_for(look)
 
     def wait_complete(self) -> None:
-        """Return when every broker serves, and knows that all others do."""
+        """Wait until every broker serves, and knows that all others do."""
         for node_id in self.ports:
 
             def look(asked: int = node_id) -> bool | None:
@@ -161,10 +161,10 @@ class Nodes:
 
 
 def wait_for(look: Callable[[], Value | None]) -> Value:
-    """Return what `look` returns as soon as that is something.
+    """Return the first result of `look` that is not `None`.
 
     Raises:
-        TimeoutError: It takes too long.
+        TimeoutError: There is none within `PATIENCE_S`.
     """
     began = perf_counter()
     while (found := look()) is None:

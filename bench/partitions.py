@@ -1,4 +1,4 @@
-"""Ten thousand partitions on three brokers: how long they take to be made, and to be led again."""
+"""Benchmark of 10,000 partitions on three brokers: creation, and failover of their leaders."""
 
 import signal
 from time import perf_counter
@@ -14,7 +14,7 @@ _FAILOVER_GOAL_S = 5.0
 
 
 def run(settings: Settings) -> list[Row]:
-    """Create them with three replicas each; then kill a broker that leads a third of them."""
+    """Create partitions with three replicas; then kill a broker that leads a third of them."""
     count = settings.choose(10_000, 1_000)
     with Nodes(settings.directory, 3) as nodes:
         nodes.wait_complete()
@@ -47,7 +47,7 @@ def run(settings: Settings) -> list[Row]:
 
 
 def _are_led(nodes: Nodes, count: int, *, by: set[int]) -> bool | None:
-    """Return whether each of these brokers knows that they lead all partitions, itself included."""
+    """Return whether all of these brokers know that they together lead all partitions."""
     for node_id in by:
         known = nodes.metadata(node_id)
         if known is None or _led_count(known, by) != count:

@@ -1,4 +1,4 @@
-"""What a broker makes of produce requests, against a bare server that checks and writes."""
+"""Benchmark of produce requests, against a bare server that checks and writes."""
 
 import socket
 from collections.abc import Callable
@@ -88,7 +88,7 @@ def _to_bare(server: ServerProcess, path: Path, count: int) -> tuple[float, floa
 
 
 def run(settings: Settings) -> list[Row]:
-    """Send the same batches to both, in turn."""
+    """Send the same batches alternately to the broker and the bare server."""
     count = settings.choose(4_000, 2_000)
     batch_bytes = len(make_batch(_RECORDS_IN_BATCH))
     path = settings.directory / "bare"

@@ -1,4 +1,4 @@
-"""How many records a second one process gets acknowledged through the client library."""
+"""Benchmark of the producer: acknowledged records a second of one process."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -19,13 +19,13 @@ from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
 from tidelog.wire.protocol import api
 
 _BATCH_RECORDS = 1_872
-"""So many records of 100 bytes the producer puts into one batch by default."""
+"""Records of 100 bytes in one batch of the producer, by default."""
 _BATCHES_UNDER_WAY = 5
 _SEND_MANY_RECORDS = 100_000
 _NOWAIT_GOAL = 800_000
 _SHARE_GOAL = 0.5
 _SEND_MANY_GOAL = 2
-"""Times the goal of `send_nowait`."""
+"""Goal as a multiple of that of `send_nowait`."""
 _REPLY_HEADER_BYTES = 10
 _SYNC_BYTES = 1 << 20
 _TOPIC = "producer"
@@ -34,7 +34,7 @@ _Send = Callable[[tidelog.Producer, list[bytes]], Awaitable[None]]
 
 
 async def _send_nowait(producer: tidelog.Producer, values: list[bytes]) -> None:
-    """Hand over one record after the other, as a program does that makes them one by one."""
+    """Send one record after the other."""
     send_nowait = producer.send_nowait
     for value in values:
         try:
@@ -58,7 +58,7 @@ async def _acknowledged_rate(
     async with tidelog.connect(f"{host}:{port}") as client:
         await client.admin.create_topic(_TOPIC, durability=durability)
         async with client.producer() as producer:
-            await producer.send(_TOPIC, values[0])  # Connects, and gets an identity.
+            await producer.send(_TOPIC, values[0])  # Connects, and obtains a producer id.
             began = perf_counter()
             await send(producer, values)
             elapsed = perf_counter() - began
@@ -69,7 +69,7 @@ async def _acknowledged_rate(
 
 
 def _disk_rate(path: Path, total_bytes: int) -> float:
-    """Return how many records a second the disk takes, without brokers and connections."""
+    """Return records a second that the disk accepts, without brokers and connections."""
     chunk = bytes(_SYNC_BYTES)
     count = total_bytes // _SYNC_BYTES
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -84,7 +84,7 @@ def _disk_rate(path: Path, total_bytes: int) -> float:
 
 
 def _packed_rate(address: Address, values: list[bytes], path: Path) -> float:
-    """Return records a second when they are only packed into batches and sent."""
+    """Return records a second that are only packed into batches and sent."""
 
     def pack() -> tuple[bytes, bytearray]:
         columns = Columns(_BATCH_RECORDS, values=values[:_BATCH_RECORDS])
@@ -114,7 +114,7 @@ def _packed_rate(address: Address, values: list[bytes], path: Path) -> float:
 
 
 def run(settings: Settings) -> list[Row]:
-    """Pack and send alone, then each way of sending under each durability, in turn."""
+    """Measure packing and sending alone, then each send method under each durability, in turn."""
     values = make_values(settings.choose(2_000_000, 500_000))
     packed: list[float] = []
     disk: list[float] = []
@@ -127,7 +127,7 @@ def run(settings: Settings) -> list[Row]:
             path = settings.directory / "bare"
             packed_rate = _packed_rate(bare_server.address, values, path)
             disk_rate = _disk_rate(path, len(values) * RECORD_BYTES)
-            if number:  # The first one warms up.
+            if number:  # The first round warms up.
                 packed.append(packed_rate)
                 disk.append(disk_rate)
             for durability in ("fsync", "replicated"):
@@ -141,7 +141,7 @@ def run(settings: Settings) -> list[Row]:
     packed_alone, disk_alone = Spread.of(packed), Spread.of(disk)
     nowait_goal = min(_NOWAIT_GOAL, _SHARE_GOAL * packed_alone.median)
     goals = {"send_nowait": nowait_goal, "send_many": _SEND_MANY_GOAL * nowait_goal}
-    # Nobody can acknowledge more than the disk takes.
+    # A broker cannot acknowledge more than the disk accepts.
     disk_goals = {"fsync": _SHARE_GOAL * disk_alone.median, "replicated": inf}
     rows = [
         _row(

@@ -1,7 +1,7 @@
-"""What an operation costs in a queue in which very many messages wait, and in one where none do.
+"""Benchmark of queue operations with a backlog of very many messages, and without one.
 
 In CPU time of the broker, for each message that is appended, received in batches of ten and
-deleted; the two queues in turn.
+deleted; the two queues alternate.
 """
 
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ _LONG_S: Final = 12 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class _Backlog:
-    """What waits."""
+    """Messages that wait in a queue."""
 
     what: str
     count: int
     is_fifo: bool = False
     is_one_group: bool = False
-    """All behind a message that is leased all the time."""
+    """Whether all wait behind a message that stays in flight."""
 
 
 def _fill(addresses: str, name: str, count: int, *, group_count: int) -> None:
@@ -51,7 +51,7 @@ def _fill(addresses: str, name: str, count: int, *, group_count: int) -> None:
 
 
 def _cycle(addresses: str, name: str, count: int, *, group_count: int) -> None:
-    """Let as many messages as wait more be worked on."""
+    """Send, receive and delete `count` more messages."""
     _fill(addresses, name, count, group_count=group_count)
     order = LoadOrder(
         role="work", addresses=addresses, name=name, count=count, batch=10, tasks=_WORKERS
@@ -67,7 +67,7 @@ async def _create(addresses: str, name: str, *, is_fifo: bool) -> None:
 
 
 async def _make_ready(addresses: str, name: str, backlog: _Backlog) -> None:
-    """Have all messages looked at that wait; lease the first one of a group that is to wait."""
+    """Move the cursor over all messages; receive the first one of a blocked group."""
     async with tidelog.connect(addresses) as client:
         queue = client.queue(name)
         await queue.counts()

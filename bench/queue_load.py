@@ -1,8 +1,8 @@
-"""Programs that send to a queue and work on it through the client library, as processes.
+"""Load processes for queues: senders and workers that use the client library.
 
-A load process gets its order as JSON, connects, writes a line when it is ready, begins when it is
-sent one, and writes what came of it. Each message begins with the time at which it was due, by
-a clock that is the same in all processes of a machine.
+A load process gets its order as JSON, connects, writes a line when it is ready, begins when it
+receives a line, and writes its result. Each message begins with the time at which it was due, by
+the clock that all processes of a machine share.
 """
 
 import json
@@ -22,55 +22,55 @@ from bench.machine import ROOT
 
 MESSAGE_BYTES: Final = 1024
 EACH_ITS_OWN: Final = -1
-"""As many groups as messages."""
+"""Group count for as many groups as messages."""
 _TIME_DIGITS: Final = 24
 _FILLER: Final = bytes(range(256)) * (MESSAGE_BYTES // 256)
 _WAIT_S: Final = 5.0
 QUEUE_BATCH_BYTES: Final = 64 << 10
-"""Of the batches that queues send."""
+"""Records of a batch that queues send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOrder:
-    """What a load process is to do."""
+    """Order of a load process."""
 
     role: str
     """`send`, `work`, `produce`, `fetch`; `fill`: produce as queues do, with keys."""
     addresses: str
     name: str
-    """Of the queue, and of its topic."""
+    """Name of the queue and of its topic."""
     count: int
     batch: int
     tasks: int = 1
-    """How many do it at once."""
+    """Number of concurrent tasks."""
     rate: float = 0.0
     """Messages a second, over all tasks; 0 for as many as possible."""
     group_count: int = 0
-    """FIFO: how many groups the messages have; 0 for messages without, `EACH_ITS_OWN`."""
+    """FIFO: number of message groups; 0 for messages without a group, or `EACH_ITS_OWN`."""
     value_bytes: int = MESSAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What came of it; times by the clock of the machine, in seconds."""
+    """Result of a load process; times by the clock of the machine, in seconds."""
 
     began: float
     ended: float
     cpu_seconds: float
     calls: int = 0
-    """`work`: receives that returned something."""
+    """`work`: receives that returned messages."""
     delivered_after: tuple[float, float] = (0.0, 0.0)
-    """`work`: how long after it was due a message arrived: median, and 99 %."""
+    """`work`: seconds from due to delivered: median, and 99 %."""
     received_in: tuple[float, float] = (0.0, 0.0)
-    """`work`: how long a receive took."""
+    """`work`: seconds of a receive: median, and 99 %."""
 
 
 @final
 class LoadProcess:
-    """One of them, on the core of whoever starts it."""
+    """Load process on the core of its parent."""
 
     def __init__(self, order: LoadOrder) -> None:
-        """Start it; it does nothing before `begin`."""
+        """Start the process, which waits for `begin`."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.queue_load", json.dumps(asdict(order))],
             stdin=subprocess.PIPE,
@@ -80,17 +80,17 @@ class LoadProcess:
         )
 
     def wait_ready(self) -> None:
-        """Wait until it is connected."""
+        """Wait until the process is connected."""
         self._read()
 
     def begin(self) -> None:
-        """Let it begin."""
+        """Start the load."""
         assert self._process.stdin is not None
         self._process.stdin.write("begin\n")
         self._process.stdin.flush()
 
     def result(self) -> LoadResult:
-        """Wait until it is over."""
+        """Wait for the result."""
         result = LoadResult(**json.loads(self._read()))
         self._process.communicate()
         return result
@@ -104,7 +104,7 @@ class LoadProcess:
 
 
 def run_loads(orders: Sequence[LoadOrder]) -> list[LoadResult]:
-    """Let load processes work at the same time."""
+    """Run load processes concurrently."""
     processes = [LoadProcess(order) for order in orders]
     for process in processes:
         process.wait_ready()
@@ -115,7 +115,7 @@ def run_loads(orders: Sequence[LoadOrder]) -> list[LoadResult]:
 
 @final
 class _Share:
-    """What all tasks of a process have left to do together, and when it is due."""
+    """Messages that all tasks of a process have yet to handle, and when they are due."""
 
     def __init__(self, order: LoadOrder) -> None:
         self.left = order.count
@@ -123,7 +123,7 @@ class _Share:
         self._began = perf_counter()
 
     def take(self) -> tuple[int, float]:
-        """Return how many messages to handle next, and when they are due."""
+        """Return the number of messages to handle next, and their due time."""
         due = perf_counter()
         if self._order.rate:
             due = self._began + (self._order.count - self.left) / self._order.rate

@@ -1,4 +1,4 @@
-"""How long nobody serves a queue with many leases when its broker is killed."""
+"""Benchmark of queue failover: seconds without service after a kill of a broker with many leases."""
 
 import signal
 from itertools import islice
@@ -22,7 +22,7 @@ _LOOK_S: Final = 0.01
 
 
 def run(settings: Settings) -> list[Row]:
-    """Kill who serves a queue of one partition, again and again."""
+    """Kill the broker of a queue with one partition repeatedly."""
     lease_count = settings.choose(100_000, 10_000)
     rounds = settings.choose(5, 2)
     with Nodes(settings.directory, 3) as nodes:
@@ -49,7 +49,7 @@ async def _measure(nodes: Nodes, lease_count: int, rounds: int) -> list[Row]:
             nodes.start(killed_id)
             await trio.to_thread.run_sync(nodes.wait_complete)
         (counts,) = await queue.counts()
-    what = f"queue takeover: SIGKILL of who serves {lease_count:,} leases, {rounds} times"
+    what = f"queue takeover: SIGKILL of the broker of {lease_count:,} leases, {rounds} times"
     after = Spread.of(served)
     return [
         Row(f"{what}: s until another one is elected", Spread.of(elected).text(".2f")),
@@ -69,7 +69,7 @@ async def _measure(nodes: Nodes, lease_count: int, rounds: int) -> list[Row]:
 
 
 async def _lease(queue: Queue, count: int) -> list[Message]:
-    """Receive twice as many messages, and delete every other one: no two leases are neighbours."""
+    """Receive twice as many messages, and delete every other one, so that no two are adjacent."""
     numbers = iter(range(2 * count))
     while values := [b"%d" % number for number in islice(numbers, 20_000)]:
         await queue.send_batch(values)
@@ -82,7 +82,7 @@ async def _lease(queue: Queue, count: int) -> list[Message]:
 
 
 async def _wait_in_sync(client: Client) -> int:
-    """Return who serves the queue, when all replicas of its journal and its topic are in sync."""
+    """Return the queue's leader, once all replicas of its journal and topic are in sync."""
     with trio.fail_after(PATIENCE_S):
         while True:
             (queue,) = await client.admin.describe_queues([_NAME])

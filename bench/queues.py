@@ -1,7 +1,7 @@
-"""How many messages a queue takes through send, receive and delete, and how long each one waits.
+"""Benchmark of queues: messages a second through send, receive and delete, and their latency.
 
-The ceiling is what the log under it does with the same bytes: the same programs produce them in
-batches of the same size and fetch them, at the same time.
+The ceiling is the log under the queue: the same programs produce the same bytes in batches of the
+same size and fetch them, at the same time.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class _Case:
     goal: int = 0
     """Messages a second."""
     is_fifo: bool = False
-    is_strict: bool = False
+    has_all_acks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _measure(cpu: Cpu, orders: Sequence[LoadOrder]) -> _Measured:
 
 
 async def _create(addresses: str, name: str, case: _Case) -> None:
-    acks = "all" if case.is_strict else "leader"
+    acks = "all" if case.has_all_acks else "leader"
     async with tidelog.connect(addresses) as client:
         await client.admin.create_queue(
             name,
@@ -131,7 +131,7 @@ def _through_log(cpu: Cpu, addresses: str, name: str, *, case: _Case) -> _Measur
 def _rates(
     cpu: Cpu, addresses: str, cases: Sequence[_Case], *, repetitions: int
 ) -> dict[tuple[_Case, bool], list[_Measured]]:
-    """Measure each case (false) and its ceiling (true), in turn."""
+    """Measure each case (false) and its ceiling (true), alternately."""
     found: dict[tuple[_Case, bool], list[_Measured]] = {}
     for number in range(repetitions + 1):
         for place, case in enumerate(cases):
@@ -140,7 +140,7 @@ def _rates(
                 None if case.is_fifo else _through_log(cpu, addresses, f"{name}-log", case=case)
             )
             measured = _through_queue(cpu, addresses, name, case=case)
-            if number:  # The first one warms up.
+            if number:  # The first round warms up.
                 found.setdefault((case, False), []).append(measured)
                 if ceiling is not None:
                     found.setdefault((case, True), []).append(ceiling)
@@ -186,12 +186,12 @@ def _cpu_text(measured: list[_Measured]) -> str:
 
 
 def _latency(addresses: str, name: str, case: _Case, *, rate: float) -> list[Row]:
-    """Offer `rate` messages a second: how long until one arrives, and until a receive returns."""
+    """Offer `rate` messages a second; return rows of delivery and receive latency."""
     trio.run(_create, addresses, name, case)
     send, work = _orders(name, addresses, case, roles=("send", "work"))
     _, worker = run_loads([replace(send, rate=rate), work])
     delivered = worker.delivered_after
-    # As many again, which are all there when they are received, at the same rate.
+    # Receives are measured with as many messages again, sent before, at the same rate.
     run_loads([replace(send, batch=100)])
     (worker,) = run_loads([replace(work, rate=rate)])
     trio.run(_delete, addresses, name)
@@ -216,15 +216,15 @@ def _cases(settings: Settings) -> list[_Case]:
     hundreds, tens = settings.choose(400_000, 60_000), settings.choose(100_000, 20_000)
     return [
         _Case(what="by 100s", batch=100, count=hundreds, goal=_BY_HUNDREDS_GOAL),
-        _Case(what="by 100s, strict", batch=100, count=hundreds, is_strict=True),
+        _Case(what="by 100s, `receive_acks = all`", batch=100, count=hundreds, has_all_acks=True),
         _Case(what="by 10s", batch=10, count=tens, goal=_BY_TENS_GOAL),
         _Case(
-            what=f"FIFO, {_GROUPS:,} groups, by 10s, strict",
+            what=f"FIFO, {_GROUPS:,} groups, by 10s, `receive_acks = all`",
             batch=10,
             count=settings.choose(20_000, 5_000),
             goal=_FIFO_GOAL,
             is_fifo=True,
-            is_strict=True,
+            has_all_acks=True,
         ),
     ]
 
@@ -244,7 +244,7 @@ def run(settings: Settings) -> list[Row]:
 
 
 def run_replicated(settings: Settings) -> list[Row]:
-    """Measure three brokers with three replicas of everything; they share the cores."""
+    """Measure three brokers on shared cores, with three replicas of each log."""
     with Nodes(settings.directory, 3) as nodes:
         nodes.wait_complete()
 

@@ -1,6 +1,6 @@
-"""Frames over a plain blocking socket: the client of all load generators.
+"""Client of all load generators: frames over a plain blocking socket.
 
-It does as little as possible, so that the server is what is measured: frames are made once,
+It does as little work as possible, so that the figures are the server's: frames are encoded once,
 replies are counted and not decoded.
 """
 
@@ -39,10 +39,10 @@ def connect(address: Address) -> socket.socket:
 
 @final
 class RawConnection:
-    """A connection to a broker that waits for every reply, or leaves its socket to a loop."""
+    """Blocking connection to a broker, whose socket a load loop may also use."""
 
     def __init__(self, address: Address, *, timeout_s: float | None = None) -> None:
-        """Connect and exchange hellos; nothing may take longer than `timeout_s`."""
+        """Connect and exchange HELLO; `timeout_s` limits each operation."""
         self.sock = connect(address)
         self.sock.settimeout(timeout_s)
         self._core = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
@@ -54,7 +54,7 @@ class RawConnection:
         """Send a request and return the reply.
 
         Raises:
-            BrokerError: The broker refused.
+            BrokerError: The broker rejected the request.
         """
         _, frame = self._core.send_request(api_, request, attachment_length=len(attachment))
         self.sock.sendall(frame + attachment)
@@ -73,7 +73,7 @@ class RawConnection:
         return reply.topic_id
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; its files are gone when this returns."""
+        """Delete a topic and wait until its files are gone."""
         self.ask(api.DELETE_TOPIC, DeleteTopicRequest(name))
 
     def check_end_offset(self, topic_id: bytes, expected: int) -> None:
@@ -90,7 +90,7 @@ class RawConnection:
 
 
 def connect_bare(address: Address, order: Order) -> socket.socket:
-    """Return a socket on which a bare server does what it is told."""
+    """Return a socket to a bare server that has its order."""
     sock = connect(address)
     sock.sendall(msgspec.json.encode(order) + b"\n")
     assert sock.recv(1) == b"\n"
@@ -104,12 +104,12 @@ def pump(
     *,
     depth: int,
 ) -> None:
-    """Send `count` frames, with `depth` of them unanswered, and wait for all replies."""
+    """Send `count` frames, with `depth` of them in flight, and wait for all replies."""
     decoder = FrameDecoder(max_frame_bytes=FRAME_BYTES_MAX)
     sent = answered = 0
     while answered < count:
         while sent < count and sent - answered < depth:
-            sock.sendmsg(next_frame())  # A blocking socket takes all of it.
+            sock.sendmsg(next_frame())  # A blocking socket accepts all bytes.
             sent += 1
         received = sock.recv_into(decoder.get_buffer())
         if not received:
@@ -130,7 +130,7 @@ def make_values(count: int) -> list[bytes]:
 
 def make_batch(record_count: int) -> bytearray:
     """Return a batch of records of 100 bytes without keys."""
-    # Of today, or retention would remove them.
+    # The time of today, because retention would delete older records.
     now_ms = time.time_ns() // 1_000_000
     columns = Columns(record_count, values=make_values(record_count))
     return encode_batch(columns, first_timestamp_ms=now_ms)

@@ -1,7 +1,7 @@
-"""What three brokers on one machine make of produce requests, by `acks` and `durability`.
+"""Benchmark of replication on three brokers, by `acks` and `durability`.
 
-One partition with three replicas, one idempotent producer, one connection. Everything shares the
-cores of the machine: three brokers, and the load.
+One partition with three replicas, one idempotent producer, one connection. The three brokers and
+the load share the cores of the machine.
 """
 
 import os
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
-from time import perf_counter, sleep  # noqa: TID251  (it is the disk that is waited for)
+from time import perf_counter, sleep  # noqa: TID251  (the benchmark waits for the disk)
 from typing import Final, Self
 
 from bench.figures import Row, Settings, Spread, ratios
@@ -35,9 +35,9 @@ _DEPTH: Final = 5
 _TOPIC: Final = "replication"
 _WARM_UP: Final = 20
 _LARGE: Final = 1000
-"""Records in a batch, where throughput is what matters."""
+"""Records in a batch for throughput."""
 _SMALL: Final = 10
-"""The same where it is latency."""
+"""Records in a batch for latency."""
 _GOAL_MS: Final = 10.0
 _REPLICAS: Final = 3
 
@@ -53,9 +53,9 @@ class _Rates:
     """Batches a second."""
 
     told: float
-    """Until all were acknowledged."""
+    """Rate until the last acknowledgement."""
     copied: float
-    """Until every replica had them, on its disk where the topic says so."""
+    """Rate until every replica has the batches, on disk with `fsync`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Offered:
     """Batches at fixed times."""
 
     record_count: int
-    """In each batch."""
+    """Records in each batch."""
     rate: float
     """Batches a second."""
     count: int
@@ -76,7 +76,7 @@ class _Percentiles:
 
     @classmethod
     def of(cls, took: list[float]) -> Self:
-        """Return those of times in seconds."""
+        """Return the percentiles of times in seconds."""
         percentiles = quantiles(took, n=100)
         return cls(percentiles[49] * 1e3, percentiles[98] * 1e3)
 
@@ -131,9 +131,9 @@ def _throughput(rates: list[dict[_Case, _Rates]]) -> list[Row]:
 
 
 def _latency(nodes: Nodes, record_count: int, settings: Settings) -> list[Row]:
-    """Offer half of what is possible, at fixed times, whatever is unanswered.
+    """Offer half of the highest rate at fixed times, regardless of requests in flight.
 
-    What waits because of something that took long is measured from when it was due.
+    The latency of a delayed batch counts from its due time.
     """
     count = settings.choose(3_000, 400) if record_count == _SMALL else settings.choose(1_500, 300)
     seconds = settings.choose(10, 3)
@@ -167,7 +167,7 @@ def _latency(nodes: Nodes, record_count: int, settings: Settings) -> list[Row]:
 
 
 def _rates(nodes: Nodes, case: _Case, record_count: int, *, count: int) -> _Rates:
-    """Return how fast `count` batches go, with always `_DEPTH` of them unanswered."""
+    """Return the rates of `count` batches, with `_DEPTH` of them in flight."""
     with _a_topic(nodes, case, record_count, count=count) as (sock, batches):
         began = perf_counter()
         pump(sock, batches.next_frame, count, depth=_DEPTH)
@@ -177,7 +177,7 @@ def _rates(nodes: Nodes, case: _Case, record_count: int, *, count: int) -> _Rate
 
 
 def _times(nodes: Nodes, offered: _Offered) -> list[float]:
-    """Return how long each batch took, in seconds, from when it was due."""
+    """Return the seconds of each batch from its due time."""
     count = offered.count
     with _a_topic(nodes, _ALL_FSYNC, offered.record_count, count=count) as (sock, batches):
         decoder = FrameDecoder(max_frame_bytes=FRAME_BYTES_MAX)
@@ -204,9 +204,9 @@ def _times(nodes: Nodes, offered: _Offered) -> list[float]:
 
 
 def _disk_times(directory: Path, offered: _Offered) -> list[float]:
-    """Return how long each batch takes, in seconds, until the disk has it in three files.
+    """Return the seconds of each batch until three files hold it on disk.
 
-    Nothing else is done: whatever is due is written, and a sync follows that all of it shares.
+    Without brokers: all due batches are written, and share one sync.
     """
     batch = make_batch(offered.record_count)
     began = perf_counter()
@@ -236,7 +236,7 @@ def _disk_times(directory: Path, offered: _Offered) -> list[float]:
 def _a_topic(
     nodes: Nodes, case: _Case, record_count: int, *, count: int
 ) -> Generator[tuple[socket.socket, Batches]]:
-    """Have a topic, and a connection to its leader, to send it `count` batches."""
+    """Create a topic, and connect to its leader, for `count` batches."""
     settings = {"durability": case.durability}
     reply = nodes.call_any(
         api.CREATE_TOPIC, CreateTopicRequest(_TOPIC, 1, settings, False, _REPLICAS)
@@ -250,7 +250,7 @@ def _a_topic(
     leader.check_end_offset(reply.topic_id, (count + _WARM_UP) * record_count)
     leader.close()
     nodes.call_any(api.DELETE_TOPIC, DeleteTopicRequest(_TOPIC))
-    # Followers remove files later, and freeing some 100 MB would keep the disk from what is next.
+    # Followers delete files later, and freeing some 100 MB would slow down the next case.
     wait_for(lambda: not nodes.has_files_of(_TOPIC) or None)
 
 
@@ -262,6 +262,6 @@ def _described(nodes: Nodes) -> PartitionDescription:
 
 def _is_everywhere(nodes: Nodes) -> bool:
     partition = _described(nodes)
-    # What is committed is everywhere, as all are in sync.
+    # All replicas are in sync, so all of them have the committed records.
     is_committed = partition.high_watermark == partition.log_end_offset
     return is_committed and len(partition.in_sync_replicas) == len(partition.replicas)

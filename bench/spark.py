@@ -1,6 +1,6 @@
-"""What Spark makes of a topic, against a Parquet scan of the same rows and Spark's own transport.
+"""Benchmark of Spark on topics, against a Parquet scan of the same rows and Spark's own transport.
 
-Needs pyspark and Java; without them the one row says what is missing.
+Needs pyspark and Java; without them the one row names the missing requirement.
 """
 
 import os
@@ -18,7 +18,7 @@ _DEPTH = 4
 
 
 def run(settings: Settings) -> list[Row]:
-    """Read and write topics in turn with what that is compared to."""
+    """Read and write topics, alternately with the reference."""
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         return [Row("spark: left out", "pip install 'tidelog[spark]'")]
     try:
@@ -26,7 +26,9 @@ def run(settings: Settings) -> list[Row]:
     except JavaMissingError as missing:
         return [Row("spark: left out", str(missing))]
     with broker_process(settings.directory / "data") as server:
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))  # Spark has all cores, as it would.
+        os.sched_setaffinity(
+            0, range(os.cpu_count() or 1)
+        )  # Spark has all cores, as in production.
         return _measure(settings, server.address)
 
 

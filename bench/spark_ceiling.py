@@ -1,7 +1,7 @@
-"""Sources and sinks of Spark that do nothing: what is left then is Spark's own transport.
+"""Empty source and sink of Spark, which measure Spark's own transport.
 
-The source yields one Arrow batch, made beforehand, again and again; the sink throws its rows away.
-No source or sink in Python can be faster.
+The source yields one prepared Arrow batch repeatedly; the sink discards its rows. No source or sink
+in Python can be faster.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,9 +29,9 @@ NAME: Final = "tidelog_ceiling"
 _FIRST_MS: Final = 1_700_000_000_000
 
 
-@cache  # Of a worker process: it is made once.
+@cache  # Once in each worker process.
 def one_batch(topic: str, columns: tuple[str, ...]) -> pa.RecordBatch:
-    """Return a batch as the connector makes them of the records of a topic."""
+    """Return a batch like those of the connector for the records of a topic."""
     rows = RecordBatchBuilder(arrow_schema(columns, [COLUMN_TYPES[name] for name in columns]))
     (shape,) = (each for each in SHAPES if each.topic == topic)
     count = ROWS_MAX
@@ -44,11 +44,11 @@ def one_batch(topic: str, columns: tuple[str, ...]) -> pa.RecordBatch:
 
 
 class CeilingSource(DataSource):
-    """Takes the options `topic`, `rows`, of each task, and `tasks`."""
+    """Source with the options `topic`, `rows` (of each task) and `tasks`."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` takes."""
+        """Return the name for `format`."""
         return NAME
 
     def schema(self) -> str:
@@ -56,16 +56,16 @@ class CeilingSource(DataSource):
         return ddl(RECORD_COLUMNS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads."""
+        """Return the reader."""
         return _CeilingReader(dict(self.options), schema.names)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return what throws the rows of a batch away."""
+        """Return a writer that discards the rows of a batch."""
         del schema, overwrite
         return _BatchWriter()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        """Return what throws the rows of a stream away."""
+        """Return a writer that discards the rows of a stream."""
         del schema, overwrite
         return _StreamWriter()
 

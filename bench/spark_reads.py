@@ -1,4 +1,4 @@
-"""A batch read by Spark, against a Parquet scan of the same rows and Spark's own transport."""
+"""Benchmark of batch reads, against a Parquet scan of the same rows and Spark's own transport."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ _MEMORY_GOAL_MB = 400
 def reads(
     spark: "SparkSession", settings: Settings, address: str, *, record_count: int
 ) -> list[Row]:
-    """Read topics in turn with what they are compared to."""
+    """Read topics, alternately with the reference."""
     rows: list[Row] = []
     for shape in SHAPES:
         rows += _reads(spark, settings, address, what=(shape, record_count))
@@ -50,7 +50,7 @@ def _reads(
         ceiling,
         lambda: ours(_TWO_COLUMNS),
     ]
-    # Spark compiles what it does often while it does it: the first rounds warm up.
+    # The first rounds warm up, because the JVM compiles frequent code as it runs.
     rounds = [
         [read_rate(step(), record_count) for step in steps] for _ in range(settings.choose(9, 4))
     ][2:]
@@ -66,7 +66,7 @@ def _reads(
 
 
 def memory(spark: "SparkSession", address: str, topic: str, *, record_count: int) -> list[Row]:
-    """Read everything in tasks that are as large as they can be."""
+    """Read all records with one task for each partition."""
     table = spark.read.format("tidelog").options(**_options(address, topic)).load()
     rate = read_rate(table, record_count)
     assert table.count() == record_count, "records are missing"
@@ -83,7 +83,7 @@ def memory(spark: "SparkSession", address: str, topic: str, *, record_count: int
 
 
 def _options(address: str, topic: str) -> dict[str, str]:
-    """Return options that make one task of each partition."""
+    """Return options for one task per partition."""
     return {
         "bootstrap.servers": address,
         "subscribe": topic,

@@ -1,7 +1,7 @@
-"""The records that Spark reads in the benchmark: as a broker has them, and as Arrow has them.
+"""Records of the Spark benchmark, as log batches and as Arrow columns.
 
-No two values are equal, and they are text of which a compressor makes half: so Parquet can neither
-keep each value once nor take all of it as it is.
+All values differ, and they are text that a compressor halves. So Parquet can neither store them in
+a dictionary nor keep them uncompressed.
 """
 
 import random
@@ -28,15 +28,15 @@ _RECORDS_IN_A_MILLISECOND: Final = 100
 @final
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What records have."""
+    """Shape of the records."""
 
     topic: str
     has_keys: bool
-    """Whether they have keys of one to four bytes, and times that differ within a batch."""
+    """Whether records have keys of one to four bytes, and times that differ within a batch."""
 
     @property
     def text(self) -> str:
-        """Return it for people."""
+        """Return the shape for row labels."""
         return "keys and times of their own" if self.has_keys else "values only"
 
 
@@ -45,10 +45,10 @@ SHAPES: Final = (Shape("values", has_keys=False), Shape("keyed", has_keys=True))
 
 @final
 class Records:
-    """Values, keys and times; the same ones each time."""
+    """Generator of values, keys and times; deterministic."""
 
     def __init__(self, shape: Shape) -> None:
-        """Begin with the first."""
+        """Begin with the first record."""
         self._shape = shape
         self._random = random.Random(5)
         self._pool = self._random.randbytes(_POOL_BYTES).hex().encode()
@@ -70,7 +70,7 @@ class Records:
 
 
 def fill(broker: RawConnection, shape: Shape, record_count: int) -> None:
-    """Make a topic of `PARTITIONS` partitions and write records to them in turn."""
+    """Create a topic of `PARTITIONS` partitions and write records to them in turn."""
     request = CreateTopicRequest(shape.topic, PARTITIONS, {"durability": "replicated"})
     topic_id = broker.ask(api.CREATE_TOPIC, request).topic_id
     for number, batch in enumerate(_batches(shape, record_count)):
@@ -83,6 +83,6 @@ def fill(broker: RawConnection, shape: Shape, record_count: int) -> None:
 def _batches(shape: Shape, record_count: int) -> Iterator[bytes]:
     records = Records(shape)
     for _ in range(record_count // RECORDS_IN_BATCH):
-        # Of today, or retention would remove them.
+        # The time of today, because retention would delete older records.
         now_ms = time.time_ns() // 1_000_000
         yield bytes(encode_batch(records.take(RECORDS_IN_BATCH), first_timestamp_ms=now_ms))

@@ -1,4 +1,4 @@
-"""A session of Spark for benchmarks, and what its processes use."""
+"""Spark session for benchmarks, with the memory of its processes."""
 
 import os
 from collections.abc import Generator, Mapping
@@ -41,7 +41,7 @@ def session(settings: Settings) -> "Generator[SparkSession, None, None]":
 
 
 def read_rate(table: "DataFrame", record_count: int) -> float:
-    """Return records a second, read and thrown away by Spark."""
+    """Return records a second that Spark reads and discards."""
     began = perf_counter()
     table.write.format("noop").mode("overwrite").save()
     return record_count / (perf_counter() - began)
@@ -50,7 +50,7 @@ def read_rate(table: "DataFrame", record_count: int) -> float:
 def ratio_row(
     what: str, mine: list[float], other: list[float], *, goal: float | None = None
 ) -> Row:
-    """Return a ratio of rates, each pair measured one after the other."""
+    """Return a row with a ratio of rates, each pair measured in succession."""
     ratio = ratios(mine, other)
     if goal is None:
         return Row(what, ratio.text(".2f"))
@@ -58,7 +58,7 @@ def ratio_row(
 
 
 def worker_peaks() -> list[int]:
-    """Return the most resident bytes that each worker process of this session has had."""
+    """Return the peak of resident bytes of each worker process of this session."""
     parents: dict[int, int] = {}
     peaks: dict[int, int] = {}
     for process in Path("/proc").glob("[0-9]*"):
@@ -66,7 +66,7 @@ def worker_peaks() -> list[int]:
             command = (process / "cmdline").read_bytes()
             status = (process / "status").read_text(encoding="ascii")
         except OSError:
-            continue  # It has just ended.
+            continue  # The process has ended.
         lines = dict(line.split(":", 1) for line in status.splitlines())
         number = int(process.name)
         parents[number] = int(lines["PPid"])

@@ -1,8 +1,8 @@
-"""Streams of Spark: how far partitions go, what a small micro-batch costs, and writing."""
+"""Benchmark of Spark streams: end offsets, small micro-batches, and writes."""
 
 from collections.abc import Callable
 from itertools import count
-from time import perf_counter, sleep  # noqa: TID251  (what comes, and is asked, now and then)
+from time import perf_counter, sleep  # noqa: TID251  (records arrive and requests are sent at intervals)
 from typing import TYPE_CHECKING, Any
 
 from bench.figures import Row, Settings, Spread
@@ -29,7 +29,7 @@ _WARM_BATCHES = 3
 
 
 def look(broker: RawConnection, address: str, settings: Settings) -> list[Row]:
-    """Ask how far a thousand partitions go, as an idle stream does."""
+    """Request the end offsets of 1,000 partitions, as an idle stream does."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: PLC0415
 
     from tidelog.spark_connector.read.stream_reader import StreamReader  # noqa: PLC0415
@@ -40,11 +40,11 @@ def look(broker: RawConnection, address: str, settings: Settings) -> list[Row]:
     start = reader.initialOffset()
     times: list[float] = []
     for _ in range(settings.choose(40, 10)):
-        sleep(0.3)  # Or what was heard last would do.
+        sleep(0.3)  # Beyond the interval in which the source reuses offsets.
         began = perf_counter()
         reader.latestOffset(start, ReadAllAvailable())
         times.append((perf_counter() - began) * 1000)
-    # The first one makes the connection, and knows nothing yet.
+    # The first call connects, without cached metadata.
     spread = Spread.of(times[1:])
     return [
         Row(
@@ -57,7 +57,7 @@ def look(broker: RawConnection, address: str, settings: Settings) -> list[Row]:
 
 
 def micro_batches(spark: "SparkSession", settings: Settings, address: str) -> list[Row]:
-    """Read a few records at a time, for as long as it takes to be warm and then some."""
+    """Read a few records at a time, with a warm-up before the measured batches."""
     wanted = settings.choose(20, 5)
     with blocking.connect(address) as client, client.producer() as producer:
         client.admin.create_topic("steady", _STEADY_PARTITIONS)
@@ -92,13 +92,13 @@ def micro_batches(spark: "SparkSession", settings: Settings, address: str) -> li
 def writes(
     spark: "SparkSession", settings: Settings, address: str, *, what: tuple[str, int]
 ) -> list[Row]:
-    """Write rows from Parquet files, and throw them away, in turn.
+    """Write rows from Parquet files, alternately to a topic and to the empty sink.
 
     Args:
         spark: The session.
-        settings: Where files go, and how often.
-        address: Of the broker.
-        what: Where the Parquet files are, and how many rows they have.
+        settings: Directory of the files, and repetitions.
+        address: Address of the broker.
+        what: Path of the Parquet files, and the number of their rows.
     """
     parquet, record_count = what
     schema = spark.read.parquet(parquet).schema
@@ -156,7 +156,7 @@ def writes(
 def part_of(
     spark: "SparkSession", settings: Settings, topic: str, *, record_count: int
 ) -> tuple[str, int]:
-    """Return where the first rows of a topic are as Parquet files, and how many these are."""
+    """Return the path of a topic's first rows as Parquet files, and their number."""
     path = str(settings.directory / f"{topic}-part")
     rows = spark.read.parquet(str(settings.directory / topic))
     rows.where(f"offset < {record_count // PARTITIONS}").write.parquet(path)

@@ -1,4 +1,4 @@
-"""How long a broker takes to start: after a clean stop, and after SIGKILL."""
+"""Benchmark of a broker's start: after a clean stop, and after SIGKILL."""
 
 import json
 import os
@@ -18,15 +18,15 @@ _DEPTH = 5
 _GOAL_SECONDS = 1.0
 _GB = 1_000_000_000
 _CHECKPOINT_BYTES = 64 << 20
-"""A flush leaves at most so much for the next start to look at."""
+"""Limit of the bytes that a flush leaves for the recovery at the next start."""
 
 
 @final
 class _Filled:
-    """A topic in a data directory, and how many records it must have."""
+    """A topic in a data directory, and the number of its records."""
 
     def __init__(self, data: Path) -> None:
-        """Make the topic."""
+        """Create the topic."""
         self.data = data
         self._end_offset = 0
         with broker_process(data) as server:
@@ -35,7 +35,7 @@ class _Filled:
             broker.close()
 
     def fill(self, server: ServerProcess, total_bytes: int) -> None:
-        """Append about so many bytes."""
+        """Append about `total_bytes`."""
         broker = RawConnection(server.address)
         batches = Batches(self._topic_id, _RECORDS_IN_BATCH, Acks.LEADER, producer_id=0)
         count = total_bytes // len(batches.batch)
@@ -44,7 +44,7 @@ class _Filled:
         self._end_offset += count * _RECORDS_IN_BATCH
 
     def start(self) -> tuple[float, int]:
-        """Return the seconds until a broker has answered, and the bytes it had to look at."""
+        """Return the seconds until a broker answers, and the bytes that recovery read."""
         began = perf_counter()
         with broker_process(self.data) as server:
             broker = RawConnection(server.address)
@@ -57,7 +57,7 @@ class _Filled:
 
 
 def _drop_page_cache(directory: Path) -> None:
-    """Let the next start read from the disk, as after a start of the machine."""
+    """Drop cached pages, so that the next start reads from disk as after a reboot."""
     for path in directory.rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
@@ -67,7 +67,7 @@ def _drop_page_cache(directory: Path) -> None:
 
 
 def run(settings: Settings) -> list[Row]:
-    """Fill a log, stop cleanly and start; fill some more, kill and start, twice."""
+    """Fill a log, stop cleanly and start; then append, kill and start, twice."""
     clean_bytes = settings.choose(10 * _GB, _GB // 2)
     kills = [settings.choose(part, part // 10) for part in (_GB // 4, _GB)]
     filled = _Filled(settings.directory / "data")

@@ -1,4 +1,4 @@
-"""What a producer sees when the broker that leads its partition dies or stops, and what is left."""
+"""Benchmark of partition failover, as a producer sees it: unavailability and lost records."""
 
 import signal
 from time import perf_counter
@@ -19,7 +19,7 @@ _GOALS_S = {signal.SIGKILL: 3.0, signal.SIGTERM: 0.2}
 
 
 def run(settings: Settings) -> list[Row]:
-    """End the leader of a partition with three replicas, again and again, under a producer."""
+    """Stop the leader of a partition with three replicas repeatedly, under a producer."""
     rounds = settings.choose(30, 3)
     rows: list[Row] = []
     with Nodes(settings.directory, 3) as nodes:
@@ -43,11 +43,11 @@ def run(settings: Settings) -> list[Row]:
 
 @final
 class _Sending:
-    """Records that are sent at a fixed rate, and what became of them."""
+    """Records sent at a fixed rate, and their acknowledgements."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self.places: dict[int, int] = {}
-        """Offset of each record that was acknowledged."""
+        """Offset of each acknowledged record."""
         self.failures: list[str] = []
         self._producer = producer
         self._topic = topic
@@ -71,7 +71,7 @@ class _Sending:
         now = perf_counter()
         self.longest_wait_s = max(self.longest_wait_s, now - self._acknowledged_at)
         self._acknowledged_at = now
-        assert receipt.offset is not None, "it was asked for"
+        assert receipt.offset is not None, "the producer requested offsets"
         self.places[number] = receipt.offset
 
 
@@ -105,7 +105,7 @@ async def _play(
 
 
 async def _wait_in_sync(client: Client, topic: str) -> int:
-    """Return who leads, when all three replicas are in sync."""
+    """Return the leader, once all three replicas are in sync."""
     with trio.fail_after(PATIENCE_S):
         while True:
             (described,) = await client.admin.describe_topics([topic])
@@ -116,7 +116,7 @@ async def _wait_in_sync(client: Client, topic: str) -> int:
 
 
 async def _read(client: Client, topic: str, count: int) -> dict[int, int]:
-    """Return the number that each offset holds."""
+    """Return the record number at each offset."""
     found: dict[int, int] = {}
     async with client.consumer(topic, auto_offset_reset="earliest") as consumer:
         with trio.move_on_after(PATIENCE_S):
