@@ -1,8 +1,8 @@
-# Every command of this project; `make` alone lists them. The only requirements are make and
-# Python 3.11 or newer: everything else is installed into .venv, and again whenever
-# pyproject.toml or the version in tidelog/__init__.py changes.
+# The commands of this project; `make` alone lists them. They require make and Python 3.11 or newer.
+# Everything else is installed into .venv, and again after a change of pyproject.toml or of the
+# version in tidelog/__init__.py.
 
-# The first interpreter that is new enough; name another one with `make PYTHON=/path/to/python3`.
+# The first interpreter that is new enough; choose another one with `make PYTHON=/path/to/python3`.
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14 python; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo "$$name" && break; done)
@@ -24,7 +24,7 @@ help: ## Show this list
 	@echo "usage: make TARGET [ARGS=\"...\"]"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/installed ## The whole story in one command, on throwaway data
+demo: $(VENV)/installed ## Run the demonstration on temporary data
 	@$(BIN)/tidelog demo $(ARGS)
 
 test: $(VENV)/installed-dev ## Run the tests: make test ARGS="tests/wire -k frame"
@@ -35,11 +35,11 @@ test-spark: $(VENV)/installed-dev ## Run the tests that need Java: make test-spa
 	@TIDELOG_SPARK_TESTS=1 $(BIN)/python -m pytest -W default -rs tests/system/spark $(ARGS)
 
 .PHONY: spark-trial
-spark-trial: $(VENV)/installed-dev ## Kill brokers, executors and drivers while Spark works, needs Java: make spark-trial
+spark-trial: $(VENV)/installed-dev ## Kill brokers, executors and drivers during Spark jobs, needs Java
 	@TIDELOG_SPARK_TRIALS=1 $(BIN)/python -m pytest -p no:randomly -W default -rs \
 		--timeout 3000 tests/system/spark_trials $(ARGS)
 
-check: format-check lint types contracts limits wheel ## All that must hold besides the tests
+check: format-check lint types contracts limits wheel ## Run all checks except the tests
 
 format: $(VENV)/installed-dev ## Format the code and apply safe fixes
 	@$(BIN)/ruff check --quiet --fix-only .
@@ -48,28 +48,28 @@ format: $(VENV)/installed-dev ## Format the code and apply safe fixes
 format-check: $(VENV)/installed-dev
 	@$(BIN)/ruff format --check .
 
-lint: $(VENV)/installed-dev ## Ruff, all rules
+lint: $(VENV)/installed-dev ## Check all rules of Ruff
 	@$(BIN)/ruff check .
 
-types: $(VENV)/installed-dev ## mypy and pyright, both strict
+types: $(VENV)/installed-dev ## Check types with mypy and pyright, both strict
 	@$(BIN)/python -m mypy .
 	@$(BIN)/python -m pyright --pythonpath $(BIN)/python
 
-contracts: $(VENV)/installed-dev ## Check import contracts
+contracts: $(VENV)/installed-dev ## Check the import contracts between packages
 	@$(BIN)/lint-imports --no-logo
 
-limits: $(VENV)/installed-dev ## Limits on the size and shape of the code
+limits: $(VENV)/installed-dev ## Check the limits on size and shape of the code
 	@$(BIN)/python -m pytest --quiet tests/test_style.py tests/test_architecture.py \
 		tests/test_commits.py
 
-wheel: $(VENV)/installed-dev ## Build the wheel and check what is in it
+wheel: $(VENV)/installed-dev ## Build the wheel and check its contents
 	@rm -rf build/wheel
 	@$(BIN)/python -m hatchling build --target wheel --directory build/wheel
 	@$(BIN)/check-wheel-contents build/wheel
 
 .PHONY: dist
 DIST := build/dist
-dist: $(VENV)/installed-release ## Build what is released, twice, and check it: build/dist
+dist: $(VENV)/installed-release ## Build the release twice into build/dist and compare
 	@rm -rf $(DIST) $(DIST)-again
 	@for folder in $(DIST) $(DIST)-again; do \
 		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build \
@@ -97,7 +97,7 @@ docs-serve: $(VENV)/installed-docs ## Serve the documentation site on http://127
 	@$(MKDOCS) serve $(ARGS)
 
 .PHONY: matrices
-matrices: $(VENV)/installed-dev ## Write into docs/ which tests show which invariant or statement
+matrices: $(VENV)/installed-dev ## Write the tests of each invariant and statement into docs/
 	@$(BIN)/python -m tests.matrices
 
 .PHONY: generate
@@ -105,25 +105,25 @@ generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls and docs/configu
 	@$(BIN)/python -m tools.blocking_calls
 	@$(BIN)/python -m tools.config_docs > docs/configuration.md
 
-bench: $(VENV)/installed-dev ## Measure the speed and write bench/README.md
+bench: $(VENV)/installed-dev ## Run the benchmarks and write bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: $(VENV)/installed-peers ## Measure tidelog beside Kafka and others: make bench-peers ARGS="--quick rates --peers kafka"
+bench-peers: $(VENV)/installed-peers ## Benchmark tidelog and other brokers: make bench-peers ARGS="--quick rates --peers kafka"
 	@$(BIN)/python -m bench.peers $(ARGS)
 
 .PHONY: sim swarm mutants
 KIND := broker
 SIMULATION := $(BIN)/python -m tests.simulation
-sim: $(VENV)/installed-dev ## One simulated run: make sim KIND=raft SEED=7, or PLAN=FILE
+sim: $(VENV)/installed-dev ## Run one simulation: make sim KIND=raft SEED=7, or PLAN=FILE
 	@$(SIMULATION) $(KIND) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(PLAN),--plan $(PLAN),--seed $(or $(SEED),0)) $(ARGS)
 
-swarm: $(VENV)/installed-dev ## Many of them: make swarm KIND=cluster SEEDS=1000 FIRST=0 SECONDS=60, or BUDGET=MINUTES
+swarm: $(VENV)/installed-dev ## Run many simulations: make swarm KIND=cluster SEEDS=1000 FIRST=0 SECONDS=60, or BUDGET=MINUTES
 	@$(SIMULATION) $(KIND) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(FIRST),--first $(FIRST)) $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
-mutants: $(VENV)/installed-dev ## How soon the simulator finds each mutation: make mutants KIND=raft MUTATIONS="vote-twice"
+mutants: $(VENV)/installed-dev ## Test the simulator by mutations: make mutants KIND=raft MUTATIONS="vote-twice"
 	@$(SIMULATION) $(if $(filter file,$(origin KIND)),all,$(KIND)) $(ARGS) --mutations $(MUTATIONS)
 
 .PHONY: powercut history netns
@@ -131,15 +131,15 @@ CUTS := 20
 powercut: $(VENV)/installed-dev ## Cut the power of a real file system, as root: make powercut CUTS=100
 	@$(BIN)/python -m tests.system.powercut --cuts $(CUTS) $(ARGS)
 
-history: $(VENV)/installed-dev ## A history of real clients and a real broker in trouble: make history SECONDS=600
+history: $(VENV)/installed-dev ## Check a history of real clients with broker faults: make history SECONDS=600
 	@$(BIN)/python -m tests.system.histories --seconds $(or $(SECONDS),60) $(ARGS)
 
 .PHONY: queue-trial
 MINUTES := 10
-queue-trial: $(VENV)/installed-dev ## Queues of three brokers, whose leaders are killed: make queue-trial MINUTES=10
+queue-trial: $(VENV)/installed-dev ## Kill the leaders of queues on three brokers: make queue-trial MINUTES=10
 	@$(BIN)/python -m tests.system.queue_trials --minutes $(MINUTES) $(ARGS)
 
-netns: $(VENV)/installed-dev ## Brokers in network namespaces, in trouble, as root: make netns MINUTES=10 ARGS="--brokers 5"
+netns: $(VENV)/installed-dev ## Inject faults into brokers in network namespaces, as root: make netns MINUTES=10 ARGS="--brokers 5"
 	@$(BIN)/python -m tests.system.netns --minutes $(MINUTES) $(ARGS)
 
 clean: ## Remove .venv, build products and caches
@@ -162,17 +162,17 @@ $(VENV)/installed: $(VENV)/made pyproject.toml tidelog/__init__.py
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/made pyproject.toml tidelog/__init__.py
-	@echo "installing tidelog and the tools of its developers into $(VENV)"
+	@echo "installing tidelog and the development tools into $(VENV)"
 	@$(PIP) --editable '.[dev]'
 	@touch $(VENV)/installed $@
 
 $(VENV)/installed-release: $(VENV)/installed-dev
-	@echo "installing what checks a release into $(VENV)"
+	@echo "installing the release checks into $(VENV)"
 	@$(PIP) --editable '.[dev,release]'
 	@touch $@
 
 $(VENV)/installed-peers: $(VENV)/installed
-	@echo "installing clients of peers into $(VENV)"
+	@echo "installing the clients of other brokers into $(VENV)"
 	@$(PIP) --editable '.[peers,spark]'
 	@touch $@
 

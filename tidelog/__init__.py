@@ -1,10 +1,10 @@
-"""tidelog: a partitioned log, for programs.
+"""The Python API of tidelog, a partitioned, replicated log broker with queues.
 
-`connect` leads to everything: `async with tidelog.connect("127.0.0.1:8433") as client`.
-`tidelog.blocking` offers the same to programs without trio, `open_broker` a broker inside the
-program. This package is the public surface; the packages behind it may be rearranged.
+A client is the entry point: `async with tidelog.connect("127.0.0.1:8433") as client`.
+`tidelog.blocking` is the same API for programs without trio. `open_broker` runs a broker inside
+the program. Only the names of this package are public; modules below it may move.
 
-Nothing is loaded before it is used, so that `tidelog --help` does not wait for the client.
+Names are imported on first use, so that `tidelog --help` does not wait for the client.
 """
 
 from importlib import import_module
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """Return a public name, and load what is behind it."""
+        """Import and return a public name."""
         if name == "blocking":
             return import_module("tidelog.blocking")
-        # Names with underscores are asked for by those who look at any module.
+        # Tools such as `inspect` ask every module for names with underscores; they load nothing.
         if name == "__all__" or not name.startswith("__"):
             surface = import_module("tidelog.surface")
             if name == "__all__" or name in surface.__all__:
                 value: object = getattr(surface, name)
-                globals()[name] = value  # From now on it is found without coming here.
+                globals()[name] = value  # The next access does not call this function.
                 return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

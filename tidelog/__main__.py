@@ -1,4 +1,4 @@
-"""`python -m tidelog` is the command `tidelog`."""
+"""The command `tidelog`, started with `python -m tidelog`."""
 
 from tidelog.cli.main import main
 

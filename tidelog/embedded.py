@@ -17,13 +17,13 @@ async def open_broker(
 ) -> AsyncGenerator[Broker, None]:
     """Run a broker on `data_dir` while the block runs; then stop it cleanly.
 
-    `broker.address` is where clients connect to; by default a free port of this machine.
+    Clients connect to `broker.address`; by default, a free port of this machine.
     `settings` are fields of the broker's configuration, such as `log_flush_interval_ms=1000`.
-    If cancelled, the broker ends as in a crash: what was acknowledged is safe.
+    If cancelled, the broker stops as in a crash: acknowledged records are safe.
 
     Raises:
-        DataDirectoryError: The data directory is in use, of another node, or damaged.
-        ConfigError: A setting is wrong, or the address cannot be listened on.
+        DataDirectoryError: The data directory is in use, belongs to another node, or is damaged.
+        ConfigError: A setting is not valid, or the broker cannot listen on the address.
     """
     resolved = resolve_config(
         file=None,
@@ -36,7 +36,7 @@ async def open_broker(
 
 @asynccontextmanager
 async def open_configured_broker(resolved: ResolvedConfig) -> AsyncGenerator[Broker, None]:
-    """Run a broker in the real world; see `open_broker`."""
+    """Run a broker on the real clock, disk and network; see `open_broker`."""
     config, sources = resolved.config, resolved.sources
     disk = OsDisk(config.data_dir)
     async with open_broker_in(config, real_env(), disk, sources=sources) as broker:

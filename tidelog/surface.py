@@ -1,4 +1,4 @@
-"""Every public name of `tidelog`, which hands them out when they are first asked for."""
+"""The public names of `tidelog`, which the package imports on first use."""
 
 import os
 from contextlib import AbstractAsyncContextManager
@@ -232,7 +232,7 @@ class RunningBroker(Protocol):
 
     @property
     def address(self) -> str:
-        """`host:port` to connect to."""
+        """`host:port` that clients connect to."""
         ...
 
 
@@ -244,15 +244,15 @@ def open_broker(
     `async with tidelog.open_broker("data") as broker: ... tidelog.connect(broker.address)`
 
     Args:
-        data_dir: Where its data is; made if it is not there.
-        listen: Where it listens; by default on a free port of this machine.
+        data_dir: The directory of its data, created if missing.
+        listen: `host:port` to listen on; by default, a free port of this machine.
         settings: Fields of the broker's configuration, such as `log_flush_interval_ms=1000`.
 
     Raises:
-        DataDirectoryError: The data directory is in use, of another node, or damaged.
-        ConfigError: A setting is wrong, or the address cannot be listened on.
+        DataDirectoryError: The data directory is in use, belongs to another node, or is damaged.
+        ConfigError: A setting is not valid, or the broker cannot listen on the address.
     """
-    # Programs that only talk to brokers do not load one.
+    # Programs that only use the client do not import the broker.
     from tidelog import embedded  # noqa: PLC0415
 
     return embedded.open_broker(data_dir, listen=listen, **settings)

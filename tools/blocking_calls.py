@@ -1,7 +1,7 @@
-"""Writes `tidelog/blocking/calls` from the asynchronous client: `python -m tools.blocking_calls`.
+"""The generator of `tidelog/blocking/calls`: `python -m tools.blocking_calls`.
 
-Each public method of a class there becomes a method that waits, with the same signature and the
-same docstring. Methods that need more than that are left out here and written by hand in
+It turns each public method of the asynchronous client into a blocking method with the same
+signature and docstring. Methods that need more are excluded here and written by hand in
 `tidelog/blocking`. A test fails while the files are stale.
 """
 
@@ -21,21 +21,21 @@ _OWN: Final = {
     name: f"from tidelog.blocking.message import {name}"
     for name in ("Message", "Received", "unwrapped")
 }
-"""What stands for names of the client that the blocking face has of its own."""
+"""Imports of the names that the blocking client replaces."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
 class Face:
-    """A class that is written, and the one whose methods it gets."""
+    """A generated class, and the class whose calls it forwards."""
 
     file: str
     name: str
     module: str
-    """The module of the client with the class to which calls are forwarded,"""
+    """The module of the forwarded class."""
     source: str
-    """and the name of that class."""
+    """The name of the forwarded class."""
     left_out: frozenset[str] = frozenset()
     own: dict[str, str] = field(default_factory=dict[str, str])
     base: str = "Forwarding[{inner}]"
@@ -43,7 +43,7 @@ class Face:
 
     @property
     def inner(self) -> str:
-        """The alias of the class to which calls are forwarded."""
+        """The import alias of the forwarded class."""
         return f"Async{self.source}"
 
 
@@ -107,7 +107,7 @@ FACES: Final = (
 
 
 def written(face: Face) -> str:
-    """Return the text of the module of a face, formatted."""
+    """Return the formatted module of a face."""
     imports = {"from functools import partial", _FORWARDING, *face.own.values()}
     members: list[str] = []
     path = ROOT / "tidelog" / f"{face.module.replace('.', '/')}.py"
@@ -180,7 +180,7 @@ def _property(name: str, kind: str, about: str) -> str:
 
 
 def _passed(argument: ast.arg) -> str:
-    """Return what is passed on: iterators and messages belong to the thread of the caller."""
+    """Return the forwarded argument: iterators and messages belong to the caller's thread."""
     kind = "" if argument.annotation is None else ast.unparse(argument.annotation)
     if kind == "Received":
         return f"unwrapped({argument.arg})"
@@ -212,7 +212,7 @@ def _names(*nodes: ast.AST | None) -> set[str]:
 
 
 def _imports_of(tree: ast.Module, module: str) -> dict[str, str]:
-    """Return how each name at the top of a module is imported elsewhere."""
+    """Return the import statement for each top-level name of a module."""
     found: dict[str, str] = {"Iterator": "from collections.abc import Iterator"}
     for node in tree.body:
         match node:

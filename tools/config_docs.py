@@ -26,8 +26,7 @@ _MS_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), 
 _INTRODUCTION = """\
 # Configuration
 
-Written by `make generate`; what stands here is in the code, and a test
-compares.
+`make generate` writes this page from the code; a test fails while it is stale.
 
 `tidelog serve` needs no configuration. Settings are resolved in this order: a flag of `tidelog
 serve`, a variable (`TIDELOG_DATA_DIR` sets `data_dir`, and so on for every setting but the table),
@@ -54,27 +53,27 @@ retention_ms = "3d"
 _TOPICS = """
 ## Topics
 
-Given when a topic is created and changed while it is in use, with `tidelog topic create` and
-`tidelog topic alter`; what is changed holds at once. They are kept with the topic, not in the file
-of a broker, whose `topic_defaults` are only what a new topic begins with.
+`tidelog topic create` sets them, and `tidelog topic alter` changes them while the topic is in use;
+a change is in force at once. The metadata of the cluster keeps them, not the file of a broker: its
+`topic_defaults` are only the initial values of a new topic.
 """
 
 
 _QUEUES = """
 ## Queues
 
-Given when a queue is created and changed while it is in use, with `tidelog queue create` and
-`tidelog queue alter`; kept in the metadata of the cluster. What they mean together is in
-[queues.md](queues.md). In programs, durations are seconds, and their names have no `_ms`.
+`tidelog queue create` sets them, and `tidelog queue alter` changes them while the queue is in use;
+the metadata of the cluster keeps them. [queues.md](queues.md) describes their effects. In programs,
+durations are seconds, and their names have no `_ms`.
 """
 
 _CLUSTER = """
 ## Cluster
 
-Changed while the cluster works, with `tidelog cluster alter`, and in force at once on all brokers;
-kept in the metadata of the cluster. Where a broker has a setting of the same name, this one
-overrides what it was started with, and `inherit` leaves it to each broker. `NAME@NODE` overrides it
-for one broker (in Kafka: dynamic broker configs). All other settings of brokers take a restart.
+`tidelog cluster alter` changes them while the cluster runs, in force at once on all brokers; the
+metadata of the cluster keeps them. A setting here overrides the broker setting of the same name;
+its value `inherit` leaves it to each broker. `NAME@NODE` overrides it for one broker (in Kafka:
+dynamic broker configs). All other settings of brokers need a restart.
 `tidelog broker config NODE` lists the settings in force at a broker, and their sources.
 """
 
@@ -129,7 +128,7 @@ def _table(rows: Iterable[tuple[str, str, str, str]]) -> str:
 
 
 def _written(name: str, value: object) -> str:
-    """Return a value as people would write it."""
+    """Return a value with its largest exact unit."""
     if isinstance(value, int) and value:
         units = _MS_UNITS if name.endswith("_ms") else _BYTE_UNITS if "bytes" in name else ()
         for unit, size in units:

@@ -1,8 +1,8 @@
-"""tidelog for programs without trio: the same names, and calls that wait.
+"""The blocking client: the API of `tidelog` for programs without trio.
 
-The client runs in a thread of its own; calls wait for it. Errors are those of the client,
-unchanged. Ctrl-C interrupts any call. Objects may be shared between threads, except that one
-consumer is iterated by one thread at a time. A process that forks must connect after the fork.
+The client runs in a thread of its own; each call waits for its result. Calls raise the errors of
+the asynchronous client. Ctrl-C interrupts any call. Threads may share objects, except that only
+one thread at a time iterates over a consumer. A process that forks must connect after the fork.
 
     with tidelog.blocking.connect("127.0.0.1:8433") as client:
         with client.producer() as producer:

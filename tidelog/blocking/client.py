@@ -1,4 +1,4 @@
-"""Client, producer and consumer for programs without trio: what is not in `calls`."""
+"""Blocking client, producer and consumer: the methods that are not generated in `calls`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -31,11 +31,11 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.env.real_env import run_in_thread
 
 RebalanceCallback = Callable[[list[TopicPartition]], object]
-"""Told of partitions, in order."""
+"""Callback for assigned, revoked or lost partitions, in order."""
 
 
 class AllConsumerSettings(ConsumerSettings, total=False):
-    """All fields of `ConsumerConfig`, as keywords, with callbacks that need not be awaited."""
+    """All fields of `ConsumerConfig`, as keywords, with synchronous callbacks."""
 
     on_assigned: RebalanceCallback | None
     on_revoked: RebalanceCallback | None
@@ -45,12 +45,12 @@ class AllConsumerSettings(ConsumerSettings, total=False):
 def connect(
     addresses: str, *, config: ClientConfig | None = None, **settings: Unpack[ClientSettings]
 ) -> "Client":
-    """Connect to a cluster; see `tidelog.connect`. The client is to be closed, or used by `with`.
+    """Connect to a cluster; see `tidelog.connect`. Close the client, or use it with `with`.
 
     Raises:
-        ConfigError: An address or a setting is not legal.
-        ConnectError: No broker can be reached; one line that says which address, what failed,
-            and what to try.
+        ConfigError: An address or a setting is not valid.
+        ConnectError: No broker is reachable; one line names the address, the failure and the
+            remedy.
     """
     return Client(TrioThread(async_client.connect(addresses, config=config, **settings)))
 
@@ -63,7 +63,7 @@ class Client:
         """Use `connect`."""
         self._thread = thread
         self.admin = Admin(thread, thread.resource.admin)
-        """Creates, describes, changes and deletes topics."""
+        """The admin client: topics, queues, groups, transactions and the cluster."""
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -81,10 +81,10 @@ class Client:
     def producer(
         self, config: ProducerConfig | None = None, **settings: Unpack[ProducerSettings]
     ) -> "Producer":
-        """Return a producer, which is to be closed, or used by `with`.
+        """Return a producer; close it, or use it with `with`.
 
         Raises:
-            ConfigError: A setting is not legal.
+            ConfigError: A setting is not valid.
         """
         producer = self._thread.resource.producer(config, **settings)
         self._thread.call(producer.__aenter__)
@@ -100,15 +100,15 @@ class Client:
         config: ConsumerConfig | None = None,
         **settings: Unpack[AllConsumerSettings],
     ) -> "Consumer":
-        """Return a consumer, which is to be closed, or used by `with`; see `tidelog.Client`.
+        """Return a consumer; close it, or use it with `with`; see `tidelog.Client`.
 
-        Callbacks of a group run in a thread of their own, while no record is in hand.
+        Rebalance callbacks run in a thread of their own, while no batch is in flight.
 
         Raises:
-            ConfigError: A setting is not legal.
+            ConfigError: A setting is not valid.
             UnknownTopicError: There is no such topic.
-            UnknownPartitionError: The topic does not have a partition that was asked for.
-            InvalidRequestError: The group refuses what it is asked for, such as the pattern.
+            UnknownPartitionError: The topic has no such partition.
+            InvalidRequestError: The group coordinator rejects the request, such as its pattern.
         """
         consumer = self._thread.resource.consumer(
             topics,
@@ -137,7 +137,7 @@ class Client:
         return Queue(self._thread, self._thread.resource.queue(name, holder=holder))
 
     def close(self) -> None:
-        """Close all connections. Records that are not acknowledged are abandoned."""
+        """Close all connections and abandon records that are not acknowledged."""
         self._thread.close()
 
 
@@ -168,14 +168,14 @@ class Producer(ProducerCalls):
         headers: Iterable[tuple[str, bytes]] = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Hand over one record without waiting for it to be acknowledged.
+        """Queue one record for sending without waiting for its acknowledgement.
 
-        When the buffer is full, this waits until there is room.
+        While the buffer is full, the call waits.
 
         Raises:
-            TidelogError: Earlier records, whose fate nobody waited for, failed; this record was
-                not taken. The failure is raised once.
-            TypeError: The record is not made of the right types.
+            TidelogError: An earlier record of `send_nowait` failed, and this record was not
+                accepted. The failure is raised once.
+            TypeError: A field of the record has a wrong type.
             trio.ClosedResourceError: The client is closed.
         """
         self._handover.put(
@@ -203,11 +203,11 @@ class Consumer(ConsumerCalls):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop reading."""
+        """Close."""
         self.close()
 
     def __iter__(self) -> Iterator[Record]:
-        """Iterate over records, for ever."""
+        """Iterate over records without an end."""
         return self.records()
 
     def records(self, until: Until | None = None) -> Iterator[Record]:
@@ -219,7 +219,7 @@ class Consumer(ConsumerCalls):
         return self._batches(until)
 
     def close(self) -> None:
-        """Stop reading; commit what was processed, and leave the group."""
+        """Stop fetching, commit processed records, and leave the group."""
         self._thread.call(partial(self._inner.__aexit__, None, None, None))
 
     def _records(self, records: RecordIterator) -> Iterator[Record]:
@@ -227,7 +227,7 @@ class Consumer(ConsumerCalls):
             return await anext(records, None)
 
         while True:
-            yield from records.cursor.unread  # Without a call to the other thread.
+            yield from records.cursor.unread  # They need no call to the client's thread.
             record = self._thread.call(next_record)
             if record is None:
                 return

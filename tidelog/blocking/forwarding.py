@@ -1,6 +1,6 @@
-"""Objects whose calls run in the thread of the client.
+"""The base class of blocking objects, which forward calls to the client's thread.
 
-The classes in `calls` are written by `tools.blocking_calls`; this is what they have in common.
+`tools.blocking_calls` generates the subclasses in `calls`.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +15,7 @@ Item = TypeVar("Item")
 
 
 class Forwarding(Generic[Inner]):
-    """Forwards calls to an object of the client, and waits for what they return."""
+    """Forwards calls to an object of the client, and waits for their results."""
 
     __slots__ = ("_inner", "_thread")
 
@@ -26,7 +26,7 @@ class Forwarding(Generic[Inner]):
 
 
 def in_turn(thread: ClientThread, items: AsyncIterator[Item]) -> Iterator[Item]:
-    """Yield the items of an iterator in another thread, each when it is asked for."""
+    """Yield the items of an iterator that runs in the client's thread, one per request."""
 
     async def following() -> Item | None:
         return await anext(items, None)

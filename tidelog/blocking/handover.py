@@ -1,7 +1,7 @@
-"""Records on their way from a caller's thread to the producer in the client's thread.
+"""The handover of records from callers' threads to the producer in the client's thread.
 
-Shell: a crossing costs tens of microseconds, so records are not carried one by one: they are put
-down, and a task on the other side, woken once, takes all that are there.
+Shell: a call between threads takes tens of microseconds. Therefore callers append records to a
+deque, and a task in the client's thread, woken once, sends all records of the deque.
 """
 
 from collections import deque
@@ -19,18 +19,18 @@ from tidelog.wire.errors import TidelogError
 Result = TypeVar("Result")
 
 _PENDING_MAX = 10_000
-"""So many records may be on their way before `put` waits."""
+"""Records in the deque at which `put` waits."""
 
 
 @final
 class Handover:
-    """Carries records to one producer, in the order in which they were put down.
+    """Passes records to one producer, in the order of `put`.
 
-    `put` and `call` belong to the callers' threads, everything else to the client's.
+    `put` and `call` run in the callers' threads, everything else in the client's.
     """
 
     def __init__(self, thread: ClientThread, producer: Producer) -> None:
-        """Carry to `producer`, which lives in `thread`."""
+        """Pass records to `producer`, which runs in `thread`."""
         self._thread = thread
         self._producer = producer
         self._pending: deque[ProducerRecord] = deque()
@@ -43,10 +43,10 @@ class Handover:
         thread.start_soon(self._carry)
 
     def put(self, record: ProducerRecord) -> None:
-        """Put down a record; wait first if too many are on their way.
+        """Append a record; wait first while the deque is full.
 
         Raises:
-            TidelogError: Records that were put down before failed; this one was not taken.
+            TidelogError: An earlier record failed, and this one was not appended.
             trio.ClosedResourceError: The client or the producer is closed.
         """
         self._require_open()
@@ -54,18 +54,18 @@ class Handover:
             self._thread.call(self._wait_empty)
             self._raise_failure()
         self._pending.append(record)
-        # The other side says that it sleeps before it looks for records a last time, so either it
-        # sees this one or it is woken.
+        # The task clears `_is_awake` before its last look at the deque. Therefore it either finds
+        # this record or is woken.
         if not self._is_awake:
             self._is_awake = True
             self._thread.call_soon(self._woken)
 
     def call(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Return what `work` returns, done after everything that was put down has arrived.
+        """Run `work` after the producer has all earlier records, and return its result.
 
         Raises:
-            TidelogError: Records that were put down failed; `work` was not done.
-            Exception: What `work` raised.
+            TidelogError: An earlier record failed, and `work` did not run.
+            Exception: The error that `work` raised.
         """
 
         async def in_turn() -> Result:
@@ -81,7 +81,7 @@ class Handover:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Carry what was put down, then leave the producer's block."""
+        """Pass all records to the producer, then leave its block."""
         try:
             if kind is None or issubclass(kind, Exception):
                 await self._wait_empty()
@@ -143,7 +143,7 @@ class Handover:
 
 
 class HandedOver(Forwarding[Producer]):
-    """A producer whose calls run after all records that were put down have arrived."""
+    """A producer whose calls run after all records of `send_nowait` before them."""
 
     __slots__ = ("_handover",)
 

@@ -1,4 +1,4 @@
-"""Messages for programs without trio."""
+"""Messages of the blocking client."""
 
 from typing import final
 
@@ -13,18 +13,18 @@ class Message(MessageCalls):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Return it as people see it."""
+        """Return the text of the asynchronous message."""
         return repr(self._inner)
 
     def unwrapped(self) -> AsyncMessage:
-        """Return the message as it is for programs with trio."""
+        """Return the message of the asynchronous client."""
         return self._inner
 
 
 Received = Message | str
-"""A message, or the receipt handle of one."""
+"""A message, or its receipt handle."""
 
 
 def unwrapped(message: Received) -> AsyncMessage | str:
-    """Return the message as the client has it; a receipt handle is passed on."""
+    """Return the message of the asynchronous client; return a receipt handle unchanged."""
     return message.unwrapped() if isinstance(message, Message) else message

@@ -1,4 +1,4 @@
-"""Queues and their workers for programs without trio."""
+"""Queues and queue workers of the blocking client."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,15 +37,15 @@ class Queue(QueueCalls):
     def worker(
         self, handler: Callable[[Message], object], **settings: Unpack[WorkerSettings]
     ) -> "QueueWorker":
-        """Return a worker, whose `run` hands messages to `handler`.
+        """Return a worker, whose `run` passes messages to `handler`.
 
-        Handler and `on_error` run in threads of their own, as many as `concurrency` says.
+        `handler` and `on_error` run in up to `concurrency` threads of their own.
 
         Raises:
-            ConfigError: A setting is not legal.
+            ConfigError: A setting is not valid.
         """
         on_error = settings.pop("on_error", None)
-        # Who reads files for handlers, or connects, must not wait for handlers to end.
+        # A limiter of their own: file reads and name lookups must not wait for handlers.
         config = WorkerConfig(**cast("PlainWorkerSettings", settings))
         limiter = trio.CapacityLimiter(config.concurrency)
 
@@ -63,11 +63,11 @@ class Queue(QueueCalls):
     def work(
         self, handler: Callable[[Message], object], **settings: Unpack[WorkerSettings]
     ) -> None:
-        """Hand messages to `handler`, for ever; see `QueueWorker`.
+        """Pass messages to `handler` without an end; see `QueueWorker`.
 
         Raises:
-            ConfigError: A setting is not legal.
-            UnknownQueueError: There is no such queue, any more.
+            ConfigError: A setting is not valid.
+            UnknownQueueError: The queue does not exist, or was deleted.
         """
         self.worker(handler, **settings).run()
 
@@ -78,20 +78,20 @@ class QueueWorker(Forwarding[AsyncQueueWorker]):
 
     @property
     def statistics(self) -> WorkerStatistics:
-        """What the worker has done."""
+        """Counts of what the worker has done."""
         return self._inner.statistics
 
     def stop(self) -> None:
-        """Let `run` return when what is at work is finished. From any thread."""
+        """Let `run` return after the running handlers; callable from any thread."""
         self._thread.call_soon(self._inner.stop)
 
     def run(self) -> None:
-        """Work until stopped.
+        """Work until `stop`.
 
-        When this is interrupted, handlers that run are not: their messages are settled when they
-        return, for which the client waits when it is closed; the others are given back then.
+        An interrupt does not stop running handlers: the worker settles their messages when they
+        return. `close` of the client waits for them and then releases all other messages.
 
         Raises:
-            UnknownQueueError: There is no such queue, any more.
+            UnknownQueueError: The queue does not exist, or was deleted.
         """
         self._thread.call(self._inner.run)

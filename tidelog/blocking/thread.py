@@ -1,7 +1,7 @@
-"""A thread in which trio runs, for programs that do not.
+"""The thread that runs trio for programs without trio.
 
 Shell: owns the thread. A call from another thread waits for its result; Ctrl-C interrupts the
-wait and cancels what was waited for.
+wait and cancels the call.
 """
 
 import threading
@@ -23,7 +23,7 @@ _CLOSED: Final = "the client is closed"
 @final
 @dataclass(frozen=True, slots=True)
 class _Opened(Generic[Resource]):
-    """What the thread tells when it is ready."""
+    """The open resource and the handles of the thread."""
 
     resource: Resource
     token: trio.lowlevel.TrioToken
@@ -39,14 +39,14 @@ class TrioThread(Generic[Resource]):
         """Open `resource` in a new thread.
 
         Raises:
-            Exception: What opening it raised.
+            Exception: The error of the opening.
         """
         self._opening = resource
         self._opened: Future[_Opened[Resource]] = Future()
         self._failure: BaseException | None = None
         self._calls: dict[trio.CancelScope, trio.Event] = {}
-        """Under way, and what says that they have ended; belongs to the thread."""
-        # A program that forgets to close must still be able to end.
+        """Running calls and the events of their ends; only the thread uses it."""
+        # A daemon: a program that does not close the client must still be able to exit.
         self._thread = threading.Thread(target=self._run, name="tidelog-client", daemon=True)
         self._thread.start()
         try:
@@ -60,11 +60,11 @@ class TrioThread(Generic[Resource]):
         self._nursery = opened.nursery
 
     def call(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Return what `work`, run in the thread, returns.
+        """Run `work` in the thread and return its result.
 
         Raises:
             trio.ClosedResourceError: The resource is closed.
-            Exception: What `work` raised.
+            Exception: The error that `work` raised.
         """
         scope = trio.CancelScope()
 
@@ -89,11 +89,11 @@ class TrioThread(Generic[Resource]):
             raise
 
     def call_sync(self, work: Callable[[], Result]) -> Result:
-        """Return what `work`, which must not wait, returns when run in the thread.
+        """Run `work`, which must not wait, in the thread and return its result.
 
         Raises:
             trio.ClosedResourceError: The resource is closed.
-            Exception: What `work` raised.
+            Exception: The error that `work` raised.
         """
         try:
             return trio.from_thread.run_sync(work, trio_token=self._token)
@@ -101,9 +101,9 @@ class TrioThread(Generic[Resource]):
             raise trio.ClosedResourceError(_CLOSED) from self._failure
 
     def call_soon(self, work: Callable[[], object]) -> None:
-        """Have `work`, which must neither wait nor raise, run in the thread before long.
+        """Schedule `work`, which must neither wait nor raise, in the thread.
 
-        Nothing happens if the resource is closed.
+        A closed resource ignores it.
         """
         try:
             self._token.run_sync_soon(work)
@@ -111,14 +111,14 @@ class TrioThread(Generic[Resource]):
             return
 
     def start_soon(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Have `work` run in a task of the thread, until the resource is closed."""
+        """Start `work` as a task of the thread, which ends when the resource is closed."""
         self.call_soon(partial(self._nursery.start_soon, work))
 
     def require_open(self) -> None:
-        """Check that the resource is not closed.
+        """Raise if the resource is closed.
 
         Raises:
-            trio.ClosedResourceError: It is.
+            trio.ClosedResourceError: The resource is closed.
         """
         if self._stop.is_set() or not self._thread.is_alive():
             raise trio.ClosedResourceError(_CLOSED) from self._failure
@@ -126,7 +126,7 @@ class TrioThread(Generic[Resource]):
     def close(self) -> None:
         """Close the resource and wait for the thread to end. Closing twice is allowed.
 
-        Calls under way in other threads are interrupted, and end before.
+        Running calls of other threads are cancelled, and end first.
         """
         self.call_soon(self._stop.set)
         self._thread.join()
@@ -134,7 +134,7 @@ class TrioThread(Generic[Resource]):
     def _run(self) -> None:
         try:
             trio.run(self._serve)
-        except BaseException as error:  # noqa: BLE001  (handed over to those who call)
+        except BaseException as error:  # noqa: BLE001  (raised by the next call)
             self._failure = error
             if not self._opened.done():
                 self._opened.set_exception(error)
@@ -147,6 +147,6 @@ class TrioThread(Generic[Resource]):
             await stop.wait()
             for scope in self._calls:
                 scope.cancel()
-            while self._calls:  # They may have something to give back.
+            while self._calls:  # Cancelled calls may still release messages.
                 await next(iter(self._calls.values())).wait()
             nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Transactions for programs without trio."""
+"""Transactions of the blocking client."""
 
 from functools import partial
 from types import TracebackType
@@ -14,7 +14,7 @@ class Transaction(TransactionCalls):
     """See `tidelog.Transaction`."""
 
     def task(self, config: ProducerConfig | None = None) -> "TransactionTask":
-        """Return a task, to be used by `with`; see `tidelog.Transaction.task`."""
+        """Return a task; use it with `with`; see `tidelog.Transaction.task`."""
         return TransactionTask(self._thread, self._inner.task(config))
 
 
@@ -23,7 +23,7 @@ class TransactionTask(TransactionTaskCalls):
     """See `tidelog.TransactionTask`."""
 
     def __enter__(self) -> Self:
-        """Begin the transaction, or go on with it; see `tidelog.TransactionTask`."""
+        """Begin or continue the transaction; see `tidelog.TransactionTask`."""
         self._thread.call(self._inner.__aenter__)
         return self
 
@@ -33,5 +33,5 @@ class TransactionTask(TransactionTaskCalls):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop."""
+        """Stop the task; see `tidelog.TransactionTask`."""
         self._thread.call(partial(self._inner.__aexit__, kind, error, traceback))

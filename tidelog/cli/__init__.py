@@ -1,5 +1,5 @@
 """The command line: thin shells that call the client or start a broker, and print.
 
-`main` is the entry point and knows the names of all commands; the module of a command is imported
-when that command is used, so that asking for help is quick.
+`main` is the entry point and holds the names of all commands. It imports the module of a command
+on use, so that `--help` is quick.
 """

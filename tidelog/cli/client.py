@@ -1,4 +1,4 @@
-"""The connection of a command to its brokers."""
+"""The client connection of a command."""
 
 import logging
 import sys
@@ -35,7 +35,7 @@ broker_option = click.option(
     show_envvar=True,
     metavar="HOST:PORT",
     callback=_check_addresses,
-    help="A broker to connect to; several are separated by commas.",
+    help="Connect to this broker; separate several by commas.",
 )
 
 
@@ -43,10 +43,9 @@ broker_option = click.option(
 async def open_client(broker: str) -> AsyncGenerator[Client, None]:
     """Connect to the brokers of `--broker` while the block runs.
 
-    A connection that breaks is made again by itself; people are told, so that they know what
-    they are waiting for.
+    The client reconnects by itself. A line on standard error reports each lost connection.
     """
-    # Without a handler of ours, warnings would be printed as bare words.
+    # Without a handler, Python would print warnings as bare text.
     logging.getLogger("tidelog").addHandler(logging.NullHandler())
     env = replace(real_env(), probe=_Notices())
     async with connect(broker, env=env, client_id=_CLIENT_NAME) as client:
@@ -54,7 +53,7 @@ async def open_client(broker: str) -> AsyncGenerator[Client, None]:
 
 
 class _Notices:
-    """Tells people of broken connections."""
+    """Reports lost connections on standard error."""
 
     def __init__(self) -> None:
         self._lost: set[object] = set()
@@ -64,25 +63,25 @@ class _Notices:
         address = fields.get("address")
         if event == "client.connection_lost":
             self._lost.add(address)
-            click.echo(f"the connection to {address} broke; trying again", err=True)
+            click.echo(f"lost the connection to {address}; reconnecting", err=True)
         elif event == "client.connected" and address in self._lost:
             self._lost.discard(address)
-            click.echo(f"connected to {address} again", err=True)
+            click.echo(f"reconnected to {address}", err=True)
 
 
 Result = TypeVar("Result")
 _GRACE_S = 1.0
-"""How long a signal leaves, such as for giving back what was received."""
+"""Seconds that a command has after a signal, such as for releasing messages."""
 
 
 def ask(broker: str, call: Callable[[Client], Awaitable[Result]]) -> Result:
-    """Return what `call` returns when it is given a client.
+    """Connect, run `call` with the client, and return its result.
 
-    Ctrl-C cancels it. (Python would raise an error wherever it is then, also in the middle of what
-    cannot be left half done.)
+    Ctrl-C cancels `call`. (Python would raise `KeyboardInterrupt` at any line, also within a step
+    that must be completed.)
 
     Raises:
-        click.exceptions.Exit: A signal ended it.
+        click.exceptions.Exit: A signal ended the call.
     """
 
     async def ask_client() -> Result:
@@ -103,12 +102,12 @@ def ask(broker: str, call: Callable[[Client], Awaitable[Result]]) -> Result:
 
 
 def confirm(question: str) -> None:
-    """Ask a person.
+    """Ask for confirmation on the terminal.
 
     Raises:
-        click.UsageError: There is nobody to ask.
+        click.UsageError: Standard input is not a terminal.
         click.Abort: The answer is no.
     """
     if not sys.stdin.isatty():
-        raise click.UsageError("no terminal to confirm this on; say --yes")
+        raise click.UsageError("confirmation needed: standard input is not a terminal; add --yes")
     click.confirm(question, abort=True, err=True)

@@ -1,4 +1,4 @@
-"""`tidelog consume`: print the records of a topic."""
+"""The command `tidelog consume`, which prints the records of a topic."""
 
 import sys
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from tidelog.wire.errors import OffsetOutOfRangeError
 
 
 class _Options(TypedDict):
-    """What the command was asked for, besides the topic and the broker."""
+    """The options besides `--broker`."""
 
     from_beginning: bool
     offset: int | None
@@ -44,56 +44,55 @@ class _Options(TypedDict):
     )
 )
 @click.argument("topic")
-@click.option("--from-beginning", is_flag=True, help="Start with the oldest records.")
+@click.option("--from-beginning", is_flag=True, help="Start at the log start offset.")
 @click.option("--offset", type=click.IntRange(min=0), help="Start at this offset.")
 @click.option(
     "--since",
     "since_ms",
     metavar="TIME",
     callback=read_moment,
-    help="Start with the records of this time: ISO 8601, or how long ago, such as 30min or 1h.",
+    help="Start at this time: ISO 8601, or an age such as 30min.",
 )
-@click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
+@click.option("--partition", type=click.IntRange(min=0), help="Read only this partition.")
 @click.option(
     "--group",
     "group_id",
     metavar="G",
-    help="Share the records with other members of this consumer group, and go on where it is.",
+    help="Join this consumer group; start at its offsets.",
 )
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="Stop after N records.")
-@click.option("--until-end", is_flag=True, help="Stop behind the records that are there now.")
+@click.option("--until-end", is_flag=True, help="Stop at the current end of the topic.")
 @click.option(
     "--format",
     "line_format",
     type=click.Choice(("raw", "json")),
     default="raw",
     show_default=True,
-    help="The bare value on a line, or everything as a JSON object on a line.",
+    help="Print each value, or each record as a JSON object.",
 )
-@click.option("--key-separator", metavar="SEP", help="Print the key and this before each value.")
+@click.option("--key-separator", metavar="SEP", help="Print the key and SEP before each value.")
 @click.option(
     "--read-from",
     type=click.Choice(("leader", "followers", "nearest")),
     default="leader",
     show_default=True,
-    help="Which replica to read: followers spare the leaders and are a moment behind.",
+    help="Choose the replica to read; followers lag a little.",
 )
 @click.option(
-    "--client-rack", metavar="NAME", help="Where this is, to know what is --read-from nearest."
+    "--client-rack", metavar="NAME", help="Name the rack of this client, for --read-from nearest."
 )
 @broker_option
 def consume(topic: str, broker: str, **options: Unpack[_Options]) -> None:
     """Print the records of a topic, one per line.
 
-    Starts with records that come from now on, unless it is told another place. The records of a
-    partition come in the order of their offsets. A group starts where it is; records that were
-    printed are committed.
+    Starts at the end of the topic by default. Records of a partition are in offset order. With
+    --group, starts at the committed offsets of the group and commits printed records.
     """
     _check(options)
     is_for_ever = options["group_id"] is None and not options["until_end"]
     if sys.stderr.isatty() and _starts_at_end(options) and is_for_ever:
         click.echo(
-            f"waiting for new records of {topic}; --from-beginning shows what is there", err=True
+            f"waiting for new records of {topic}; --from-beginning prints all records", err=True
         )
     trio.run(_consume, topic, broker, options)
 
@@ -103,10 +102,10 @@ def _starts_at_end(options: _Options) -> bool:
 
 
 def _check(options: _Options) -> None:
-    """Refuse options that contradict each other.
+    """Raise if options contradict each other.
 
     Raises:
-        click.UsageError: They do.
+        click.UsageError: Two options contradict each other.
     """
     starts = [
         options["from_beginning"],
@@ -116,16 +115,18 @@ def _check(options: _Options) -> None:
     if sum(starts) > 1:
         raise click.UsageError("choose one of --from-beginning, --offset and --since")
     if options["offset"] is not None and options["partition"] is None:
-        raise click.UsageError("an offset counts within a partition: add --partition N")
+        raise click.UsageError("--offset needs a partition: add --partition N")
     if options["key_separator"] is not None and options["line_format"] == "json":
-        raise click.UsageError("--key-separator is for --format raw; JSON has the key anyway")
+        raise click.UsageError("--key-separator needs --format raw: JSON contains the key anyway")
     if (options["read_from"] == "nearest") != bool(options["client_rack"]):
-        raise click.UsageError("say both or none: --read-from nearest and --client-rack NAME")
+        raise click.UsageError(
+            "--read-from nearest and --client-rack NAME go together: give both or none"
+        )
     places = (options["offset"], options["since_ms"], options["partition"])
     if options["group_id"] is not None and any(place is not None for place in places):
         raise click.UsageError(
-            "a group says which partitions are read, and from where; to move it, use"
-            " `tidelog group reset-offsets`"
+            "--group excludes --offset, --since and --partition: the group assigns partitions and"
+            " keeps offsets; reset them with `tidelog group reset-offsets`"
         )
 
 
@@ -158,7 +159,7 @@ async def _consume(topic: str, broker: str, options: _Options) -> None:
 async def _consume_in_group(
     client: Client, topic: str, group_id: str, *, options: _Options, format_batch: FormatBatch
 ) -> None:
-    await client.admin.describe_topics([topic])  # A group would wait for a topic to come.
+    await client.admin.describe_topics([topic])  # A group would wait for the topic to be created.
     is_assigned = trio.Event()
 
     async def note(partitions: list[TopicPartition]) -> None:
@@ -190,7 +191,7 @@ async def _print(
     *,
     format_batch: FormatBatch,
 ) -> bool:
-    """Print records; return whether it was stopped by `count_max`."""
+    """Print records; return whether `count_max` ended it."""
     unread_count = count_max
     async for batch in consumer.batches(until):
         part = batch if unread_count is None else _first(batch, unread_count)
@@ -219,16 +220,16 @@ async def _seek(consumer: Consumer, options: _Options) -> None:
 
 
 def _check_offset(offset: int | None, until: Mapping[TopicPartition, int] | None) -> None:
-    """Refuse an offset behind the end, where there would be nothing to read and nothing to say.
+    """Raise if `--until-end` would print nothing because the offset is beyond the end.
 
     Raises:
-        OffsetOutOfRangeError: It is behind the end.
+        OffsetOutOfRangeError: The offset is beyond the end.
     """
     for at, end_offset in (until or {}).items():
         if offset is not None and offset > end_offset:
             raise OffsetOutOfRangeError(
-                f"offset {offset} is not in {at.topic}/{at.partition}, whose next record will have"
-                f" offset {end_offset}",
+                f"offset {offset} is beyond the end of {at.topic}/{at.partition}: the next record"
+                f" will have offset {end_offset}",
                 log_end_offset=end_offset,
             )
 
@@ -240,7 +241,7 @@ def _first(batch: RecordBatch, count: int) -> RecordBatch:
 
 
 def _write(output: BinaryIO, lines: bytes) -> None:
-    # Each batch at once, so that whoever reads the pipe is not behind. Writing holds up the loop,
-    # which is what a slow reader is meant to do.
+    # Flushed per batch, so that the reader of a pipe does not lag. A slow reader blocks the loop:
+    # that is the intended backpressure.
     output.write(lines)
     output.flush()

@@ -1,4 +1,4 @@
-"""`tidelog demo`: what people see of the demonstration."""
+"""The command `tidelog demo`, which prints the progress and the report of the demonstration."""
 
 import sys
 import tempfile
@@ -23,26 +23,26 @@ from tidelog.demo.story import Report, run_demo
     "--spark/--no-spark",
     "with_spark",
     default=True,
-    help="Whether Spark replays it all at the end, if it is installed.  [--spark]",
+    help="Replay with Spark at the end, if installed.  [--spark]",
 )
 @json_option
 def demo(as_json: bool, with_spark: bool) -> None:
     """Run a demonstration on throwaway data.
 
     Starts a broker on a temporary directory and produces the 27,004 flights that left New York in
-    January 2013 to it, keyed by tail number. Half-way the broker is killed (SIGKILL) and started
-    again, and producing goes on. Then everything is consumed and compared: nothing that was
-    acknowledged may be missing, duplicated or out of order per key.
+    January 2013, keyed by tail number. Half-way it kills the broker (SIGKILL), starts it again, and
+    goes on. Then it consumes and compares all records: no acknowledged record may be missing,
+    duplicated or out of order per key.
 
-    The same bytes are a queue as well: four workers receive and delete all flights, but for the
-    cancelled ones, which have no delay and become dead letters. Then all are read once more: what
-    is deleted in a queue is in the log.
+    A queue uses the same bytes: four workers receive and delete all flights. Cancelled flights
+    have no delay and become dead letters. Then all records are read once more: messages that a
+    queue deletes stay in the log.
 
-    At the end Spark replays it, and reads in the history of the queue who deleted what; where it
-    or Java is not installed, one line says what is missing.
+    At the end Spark replays the topic, and reads the deletions from the history of the queue. If
+    Spark or Java is not installed, one line says what is missing.
 
-    Takes a few seconds, with Spark some twenty more, and leaves nothing behind. Exit status 1 says
-    that something was wrong.
+    Takes a few seconds, with Spark some twenty more, and leaves no files behind. The exit status
+    is 1 if a check fails.
     """
     flights = load_flights()
     with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as data_dir:
@@ -54,9 +54,9 @@ def demo(as_json: bool, with_spark: bool) -> None:
         print_fields(report_as_facts(report))
         click.echo()
         if report.without_spark:
-            click.echo(f"Left out, a replay with Spark: {report.without_spark}")
-        click.echo("What the queue deleted was replayed from the log.")
-        click.echo("Nothing that was acknowledged is missing, duplicated or out of order.")
+            click.echo(f"Skipped the replay with Spark: {report.without_spark}")
+        click.echo("All messages that the queue deleted were replayed from the log.")
+        click.echo("No acknowledged record is missing, duplicated or out of order.")
 
 
 async def _run(flights: Flights, data_dir: str, with_spark: bool) -> Report:
@@ -72,7 +72,7 @@ async def _run(flights: Flights, data_dir: str, with_spark: bool) -> Report:
 
 @final
 class _Narrator:
-    """Tells on standard error how it goes; bars move where somebody sees them."""
+    """Prints progress on standard error, with bars on a terminal."""
 
     def __init__(self, total: int) -> None:
         self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
@@ -109,17 +109,17 @@ class _Narrator:
     def killed(self, under_way_count: int, acknowledged_count: int) -> None:
         """See `tidelog.demo.story.Audience`."""
         self._say(
-            f"killed it (SIGKILL) after {acknowledged_count:,} acknowledged flights,"
-            f" with {under_way_count:,} under way"
+            f"killed the broker (SIGKILL) after {acknowledged_count:,} acknowledged flights,"
+            f" with {under_way_count:,} in flight"
         )
 
     def started_again(self, seconds: float) -> None:
         """See `tidelog.demo.story.Audience`."""
-        self._say(f"started it again on the same data, it listens {seconds:.2f} s after the kill")
+        self._say(f"restarted it on the same data; it listens {seconds:.2f} s after the kill")
 
     def spark_starts(self) -> None:
         """See `tidelog.demo.story.Audience`."""
-        self._say("Spark replays it all, and reads what the queue did; it takes a while to start")
+        self._say("Spark replays the topic and reads the queue's history; its start takes a while")
 
     def _say(self, line: str) -> None:
         self._console.print(line)
@@ -145,7 +145,7 @@ def report_as_facts(report: Report) -> dict[str, object]:
         "acknowledged": report.acknowledged,
         "consumed": report.consumed,
         "kills": report.kills,
-        "under way at the kill": report.under_way_at_kill,
+        "in flight at the kill": report.under_way_at_kill,
         "recovery": f"{report.recovery_seconds:.2f} s from the kill to the next acknowledgement",
         "produce rate": f"{produce_rate}, kill and recovery included",
         "consume rate": f"{report.consumed / report.consume_seconds:,.0f} records/s",
@@ -157,7 +157,7 @@ def report_as_facts(report: Report) -> dict[str, object]:
 
 
 def spark_text(spark: SparkReport) -> str:
-    """Return what Spark has found, for people."""
+    """Return the report of Spark, for people."""
     return (
         f"{spark.rows:,} records replayed in {spark.replay_seconds:.1f} s, once it had started in"
         f" {spark.start_seconds:.1f} s; in the history of the queue {spark.deleted:,} were deleted"

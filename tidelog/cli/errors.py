@@ -1,4 +1,4 @@
-"""Errors of the command line, and what people are told of errors.
+"""Errors of the command line, and the texts of errors.
 
 Pure: no clock, no I/O.
 """
@@ -10,11 +10,11 @@ from tidelog.wire.errors import TidelogError
 
 @final
 class CommandError(TidelogError):
-    """A command cannot go on; one line says why, and how far it came."""
+    """A command failed; one line says why, and how much it did."""
 
 
 def reason_of(error: BaseException) -> str | None:
-    """Return what people are told of an error, `None` when it is a defect of tidelog."""
+    """Return the text of an error; return `None` for a defect of tidelog."""
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}"

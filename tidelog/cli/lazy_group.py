@@ -1,4 +1,4 @@
-"""Groups of commands: in the order in which they are written, imported when they are used."""
+"""Command groups that keep the order of definition and import commands on use."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -8,17 +8,17 @@ import click
 
 
 class LazyCommand(NamedTuple):
-    """Where a command is, and what the list of commands says of it."""
+    """The place of a command, and its line in the list of commands."""
 
     module: str
     attribute: str
     about: str
-    """One sentence. It is repeated here so that a list of commands imports none of them."""
+    """One sentence, repeated here so that `--help` imports no command."""
 
 
 @final
 class LazyGroup(click.Group):
-    """Commands by name; nothing is imported for a list of them."""
+    """A group that imports a command only when it runs."""
 
     def __init__(self, name: str, *, lazy: Mapping[str, LazyCommand], help: str) -> None:  # noqa: A002 - click's name
         """Offer the commands `lazy`."""
@@ -26,7 +26,7 @@ class LazyGroup(click.Group):
         self._lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order in which they are shown."""
+        """Return the names, in the order of the list."""
         del ctx
         return list(self._lazy)
 
@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the arguments name; an unknown one is told what there is."""
+        """Find the command that the arguments name; suggest names for an unknown command."""
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:
@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
 
 @final
 class OrderedGroup(click.Group):
-    """Commands in the order in which they were added, which is that of learning them."""
+    """A group that lists commands in the order of definition, the one for learning them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names."""

@@ -1,7 +1,6 @@
-"""Lines of a file or pipe, many at a time.
+"""The reader of lines from a file or pipe, many at a time.
 
-Shell: reads a descriptor. Reading waits in a thread, so that a pipe on which nothing comes holds
-up nothing.
+Shell: reads a descriptor in a thread, so that an idle pipe does not block the event loop.
 """
 
 import os
@@ -13,12 +12,12 @@ from tidelog.cli.errors import CommandError
 
 _READ_BYTES = 1 << 20
 LINE_BYTES_MAX = 64 << 20
-"""No record is nearly as long; a file without line ends must not fill the memory."""
+"""Bytes of a line at most: far more than a record, and little for the memory."""
 
 
 @final
 class LineReader:
-    """Cuts what it reads into lines."""
+    """Splits the bytes of a descriptor into lines."""
 
     def __init__(self, descriptor: int) -> None:
         """Read from a descriptor, which stays open."""
@@ -27,9 +26,9 @@ class LineReader:
         self._unfinished_bytes = 0
 
     async def next_lines(self) -> list[bytes]:
-        """Return the lines that come next, without their ends; none at the end of the input.
+        """Return the next lines, without their ends; return none at the end of the input.
 
-        If cancelled, what the thread reads then is lost.
+        If cancelled, bytes that the thread still reads are lost.
 
         Raises:
             CommandError: A line is longer than `LINE_BYTES_MAX`.
@@ -53,6 +52,6 @@ class LineReader:
             self._unfinished_bytes += len(chunk)
             if self._unfinished_bytes > LINE_BYTES_MAX:
                 raise CommandError(
-                    f"a line is longer than {LINE_BYTES_MAX >> 20} MiB; records are separated by"
-                    " line ends"
+                    f"a line is longer than {LINE_BYTES_MAX >> 20} MiB; separate records by line"
+                    " ends"
                 )

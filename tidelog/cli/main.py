@@ -1,6 +1,6 @@
-"""The entry point of the command `tidelog`: commands by name, and what becomes of errors.
+"""The entry point of the command `tidelog`: commands by name, and the exit status of errors.
 
-Exit status: 0 success, 2 wrong use, 130 interrupted, 141 when nobody reads the output any more,
+Exit status: 0 success, 2 wrong use, 130 interrupted, 141 after the reader closed the output pipe,
 and 1 with one line on standard error for everything else. Only a defect of tidelog shows a
 traceback.
 """
@@ -24,45 +24,45 @@ _BROKEN_PIPE = 128 + signal.SIGPIPE
 COMMANDS = {
     "serve": LazyCommand("tidelog.cli.serve.serve", "serve", "Run a broker."),
     "topic": LazyCommand(
-        "tidelog.cli.topic.topic", "topic", "Create, inspect, change, delete topics."
+        "tidelog.cli.topic.topic", "topic", "Create, describe, alter and delete topics."
     ),
     "produce": LazyCommand(
-        "tidelog.cli.produce", "produce", "Produce lines to a topic, each as a record."
+        "tidelog.cli.produce", "produce", "Produce lines of text to a topic as records."
     ),
     "consume": LazyCommand(
         "tidelog.cli.consume", "consume", "Print the records of a topic, one per line."
     ),
     "queue": LazyCommand(
-        "tidelog.cli.queue.queue", "queue", "Create, inspect, change, delete queues."
+        "tidelog.cli.queue.queue", "queue", "Create, describe, alter and delete queues."
     ),
     "group": LazyCommand(
-        "tidelog.cli.group.group", "group", "Inspect, move, delete consumer groups."
+        "tidelog.cli.group.group", "group", "Describe, reset and delete consumer groups."
     ),
     "transaction": LazyCommand("tidelog.cli.transaction", "transaction", "List transactions."),
     "cluster": LazyCommand(
         "tidelog.cli.cluster.cluster",
         "cluster",
-        "Show and change the cluster, elect leaders, move replicas.",
+        "Describe and alter the cluster; elect leaders, reassign.",
     ),
     "broker": LazyCommand(
         "tidelog.cli.broker.broker",
         "broker",
-        "Show broker settings; drain, replace, unregister brokers.",
+        "Describe, drain, replace and unregister brokers.",
     ),
     "log": LazyCommand(
-        "tidelog.cli.log.log", "log", "Dump, verify, repair the files of a stopped broker."
+        "tidelog.cli.log.log", "log", "Dump, verify and repair files of a stopped broker."
     ),
-    "demo": LazyCommand("tidelog.cli.demo", "demo", "Run a demonstration on throwaway data."),
+    "demo": LazyCommand("tidelog.cli.demo", "demo", "Run a demonstration on temporary data."),
 }
 
 tidelog = LazyGroup(
     "tidelog",
     lazy=COMMANDS,
-    help="""A log broker: topics that can be streamed, worked through and replayed.
+    help="""Run and use tidelog, a log broker with streams, queues and replay.
 
     \b
-    To begin with:
-      tidelog demo                            see it survive a kill, in seconds
+    First steps:
+      tidelog demo                            produce, kill and recover a broker
       tidelog serve                           run a broker on 127.0.0.1:8433
       tidelog topic create orders
       echo 'hello' | tidelog produce orders
@@ -73,13 +73,13 @@ click.version_option(package_name="tidelog", message="tidelog %(version)s")(tide
 
 
 def main() -> None:
-    """Run the command that the process was started with, and end the process."""
+    """Run the command of the process arguments, and exit."""
     _open_what_is_closed()
     sys.exit(run(sys.argv[1:]))
 
 
 def _open_what_is_closed() -> None:
-    """Let what is written to a closed output go nowhere, instead of into the next socket."""
+    """Open closed outputs on `/dev/null`; otherwise the next socket would get their text."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -98,19 +98,19 @@ def run(arguments: Sequence[str], command: click.Command = tidelog) -> int:
         status = command.main(list(arguments), prog_name="tidelog", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as ended:
-        # Click ends like this when it finds that nobody reads the output.
+        # Click raises this when the reader has closed the output pipe.
         return _stop_writing() if ended.code else 0
-    except BaseException as error:  # noqa: BLE001 - what is not known is raised again
+    except BaseException as error:  # noqa: BLE001 - unknown errors are raised again
         unreadable = [each for each in arguments if not _is_text(each)]
         if unreadable and isinstance(_first_of(error), UnicodeEncodeError):
-            _complain(f"the argument {unreadable[0]!r} is no text in UTF-8")
+            _complain(f"the argument {unreadable[0]!r} is not UTF-8 text")
             return _USAGE
         return _status_of(error)
     return status if isinstance(status, int) else 0
 
 
 def _is_text(argument: str) -> bool:
-    """Return whether an argument was given in UTF-8: Python keeps what was not as surrogates."""
+    """Return whether an argument is UTF-8: Python keeps other bytes as surrogates."""
     try:
         argument.encode()
     except UnicodeEncodeError:
@@ -119,7 +119,7 @@ def _is_text(argument: str) -> bool:
 
 
 def _status_of(error: BaseException) -> int:
-    """Say what went wrong, and return the exit status; a defect is raised again."""
+    """Print an error and return its exit status; raise a defect again."""
     cause = _first_of(error)
     if isinstance(cause, (click.Abort, KeyboardInterrupt)):
         return _INTERRUPTED
@@ -130,7 +130,7 @@ def _status_of(error: BaseException) -> int:
     if isinstance(cause, click.ClickException):
         _show(cause)
         return cause.exit_code
-    # Not at the top: it costs 40 ms, and `--help` needs no errors.
+    # Not at the top: the import takes 40 ms, and `--help` does not need it.
     from tidelog.cli.errors import reason_of  # noqa: PLC0415
 
     reason = reason_of(cause)
@@ -141,7 +141,7 @@ def _status_of(error: BaseException) -> int:
 
 
 def _first_of(error: BaseException) -> BaseException:
-    """Return the error, or the first one of a group, an interruption before all others."""
+    """Return the error or the first error of a group; an interruption goes first."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)
@@ -150,7 +150,7 @@ def _first_of(error: BaseException) -> BaseException:
 
 
 def _show(error: click.ClickException) -> None:
-    """Say what is wrong with how a command was called."""
+    """Print a usage error."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return
@@ -161,14 +161,14 @@ def _show(error: click.ClickException) -> None:
 
 
 def _complain(message: str) -> None:
-    """Write one line to standard error."""
+    """Print an error as one line on standard error."""
     line = " ".join(message.split())
     with suppress(BrokenPipeError):
         click.echo(f"{click.style('error:', fg='red', bold=True)} {line}", err=True)
 
 
 def _stop_writing() -> int:
-    """Let nothing more be written to standard output, not even at the end of the process."""
+    """Discard all further standard output, also the flush at exit; return the status."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

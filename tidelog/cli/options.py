@@ -1,4 +1,4 @@
-"""Options and kinds of arguments that several commands share."""
+"""Options and parameter types that several commands share."""
 
 import math
 import os
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def examples(*lines: str) -> str:
-    """Return an epilog that shows how a command is used."""
+    """Return the examples of a command as an epilog."""
     title = "Example:" if len(lines) == 1 else "Examples:"
     return "\n".join(["\b", title, *(f"  {line}" for line in lines)])
 
 
 @final
 class NameAndValue(click.ParamType[tuple[str, str]]):
-    """`name=value`, as a pair."""
+    """The parameter type `name=value`, a pair."""
 
     name = "name=value"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
-        """Return the name and the value; the value may contain further equals signs."""
+        """Return the name and the value, which may contain equals signs."""
         name, separator, text = str(value).partition("=")
         if not separator or not name:
             self.fail(f"{value!r} is not of the form name=value", param, ctx)
@@ -42,13 +42,13 @@ class NameAndValue(click.ParamType[tuple[str, str]]):
 
 @final
 class Seconds(click.FloatRange):
-    """A length of time, which is a number and has an end."""
+    """The parameter type of durations in seconds, which are finite."""
 
     LONGEST = 1e9
-    """30 years."""
+    """Seconds at most: 30 years."""
 
     def __init__(self, least: float = 0, longest: float = LONGEST) -> None:
-        """Take what is not shorter than `least`, and not longer than `longest`."""
+        """Accept durations from `least` to `longest`."""
         super().__init__(least, longest)
 
     def convert(
@@ -56,13 +56,13 @@ class Seconds(click.FloatRange):
     ) -> float:
         """Return the seconds."""
         seconds = float(super().convert(cast("float", value), param, ctx))
-        if not math.isfinite(seconds):  # What is no number is in every range.
+        if not math.isfinite(seconds):  # NaN is in every range.
             self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return seconds
 
 
 def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """Return the Unix milliseconds of a moment, as the callback of an option."""
+    """Return a time in Unix milliseconds, as the callback of an option."""
     if value is None:
         return None
     try:
@@ -72,7 +72,7 @@ def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 
 def read_offset_spec(ctx: click.Context, param: click.Parameter, value: str) -> "OffsetSpec":
-    """Return a place in a topic, as the callback of an option."""
+    """Return `earliest`, `latest` or Unix milliseconds, as the callback of an option."""
     if value in ("earliest", "latest"):
         return cast("OffsetSpec", value)
     moment = read_moment(ctx, param, value)
@@ -94,7 +94,7 @@ def read_headers(
 
 
 def change_options(command: Decorated) -> Decorated:
-    """Take what to set, as pairs, and which settings to put back, by name."""
+    """Add the options `--set` and `--reset` to a command."""
     for option in reversed(_CHANGE_OPTIONS):
         command = option(command)
     return command
@@ -107,66 +107,64 @@ _CHANGE_OPTIONS = (
         type=NameAndValue(),
         multiple=True,
         metavar="NAME=VALUE",
-        help="Set a setting; may be given several times.",
+        help="Set a setting; repeatable.",
     ),
     click.option(
         "--reset",
         "resets",
         multiple=True,
         metavar="NAME",
-        help="Put a setting back to its default; may be given several times.",
+        help="Reset a setting to its default; repeatable.",
     ),
 )
 
 
 def require_changes(changes: Sequence[object], resets: Sequence[object]) -> None:
-    """Refuse to change nothing.
+    """Raise if no change is given.
 
     Raises:
-        click.UsageError: Saying how to say what to change.
+        click.UsageError: There is neither `--set` nor `--reset`.
     """
     if not changes and not resets:
-        raise click.UsageError("say what to change: --set NAME=VALUE or --reset NAME")
+        raise click.UsageError("no change is given: add --set NAME=VALUE or --reset NAME")
 
 
 def server_options(command: Decorated) -> Decorated:
-    """Take the options of a broker; those that are not given are `None`."""
+    """Add the options of a broker; missing options are `None`."""
     for option in reversed(_SERVER_OPTIONS):
         command = option(command)
     return command
 
 
 _SERVER_OPTIONS = (
-    click.option(
-        "--data-dir", metavar="DIR", help="Where all data is; made when missing.  [tidelog-data]"
-    ),
-    click.option("--listen", metavar="HOST:PORT", help="Where to listen.  [127.0.0.1:8433]"),
-    click.option("--node-id", type=int, help="Number of this broker in its cluster.  [1]"),
+    click.option("--data-dir", metavar="DIR", help="Keep data in this directory.  [tidelog-data]"),
+    click.option("--listen", metavar="HOST:PORT", help="Listen on this address.  [127.0.0.1:8433]"),
+    click.option("--node-id", type=int, help="Set the node id of this broker.  [1]"),
     click.option(
         "--peers",
         metavar="1=HOST:PORT,...",
-        help="The nodes that make a cluster, this one included.  [none: a cluster of one]",
+        help="List all nodes of the cluster.  [none: a cluster of one]",
     ),
     click.option(
         "--broker-rack",
         metavar="NAME",
-        help="The rack, zone or machine with which it fails together.",
+        help="Set the rack (zone, machine) of this broker.",
     ),
     click.option(
         "--config",
         "config_file",
         envvar="TIDELOG_CONFIG",
         metavar="FILE",
-        help="TOML file with settings; --print-config lists them.",
+        help="Read settings from this TOML file.",
     ),
     click.option(
         "--log-format",
         type=click.Choice(("console", "json")),
-        help="For people or for programs.  [console]",
+        help="Set the format of log lines.  [console]",
     ),
     click.option(
         "--log-level",
         type=click.Choice(("debug", "info", "warning", "error")),
-        help="The least severe of what is logged.  [info]",
+        help="Set the minimum level of log lines.  [info]",
     ),
 )

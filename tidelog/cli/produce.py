@@ -1,4 +1,4 @@
-"""`tidelog produce`: write lines to a topic."""
+"""The command `tidelog produce`, which produces lines to a topic."""
 
 import os
 import sys
@@ -26,11 +26,11 @@ from tidelog.wire.errors import TidelogError
 _ACKS: dict[str, Literal["all", 1, 0]] = {"0": 0, "1": 1, "all": "all"}
 _STANDARD_INPUT = (None, "-")
 _GRACE_S = 5.0
-"""How long a signal leaves for what was read to be acknowledged."""
+"""Seconds after a signal in which records may still be acknowledged."""
 
 
 class _Options(TypedDict):
-    """What the command was asked for, besides the topic and the broker."""
+    """The options besides `--broker`."""
 
     file: str | None
     key_separator: str | None
@@ -53,30 +53,30 @@ class _Options(TypedDict):
 @click.option(
     "--file",
     metavar="FILE",
-    help="Read lines from here instead of standard input.",
+    help="Read lines from this file.  [standard input]",
 )
 @click.option(
     "--key-separator",
     metavar="SEP",
-    help="What comes before it on a line is the key; nothing before it means no key.",
+    help="Split each line into key and value at SEP.",
 )
-@click.option("--partition", type=click.IntRange(min=0), help="All to this partition.")
+@click.option("--partition", type=click.IntRange(min=0), help="Send all records to this partition.")
 @click.option(
-    "--headers", callback=read_headers, metavar="K=V,...", help="Headers that every record gets."
+    "--headers", callback=read_headers, metavar="K=V,...", help="Add these headers to each record."
 )
 @click.option(
     "--acks",
     type=click.Choice(list(_ACKS)),
     default="all",
     show_default=True,
-    help="Acknowledgement: 0 none, 1 leader, all in-sync replicas.",
+    help="Wait for no replica, the leader, or all in-sync replicas.",
 )
 @click.option(
     "--compression",
     type=click.Choice(("none", "lz4", "zstd")),
     default="none",
     show_default=True,
-    help="How batches are packed.",
+    help="Compress batches.",
 )
 @click.option(
     "--delivery-timeout",
@@ -84,25 +84,26 @@ class _Options(TypedDict):
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long a record may take to be acknowledged.",
+    help="Limit the time from send to acknowledgement.",
 )
 @broker_option
 @json_option
 def produce(topic: str, broker: str, **options: Unpack[_Options]) -> None:
-    """Produce lines to a topic, each as a record.
+    """Produce lines of text to a topic as records.
 
-    Ends by saying how many records were acknowledged, also when something went wrong: a record
-    that was acknowledged is in the log. Ctrl-C ends reading; what is under way still arrives.
+    With --key-separator, a line that begins with SEP has no key. The last line of output counts the
+    acknowledged records, also after an error: these records are in the log. Ctrl-C stops reading;
+    records in flight are still sent.
     """
     if options["key_separator"] == "":
-        raise click.UsageError("--key-separator must not be empty")
+        raise click.UsageError("--key-separator is empty: give at least one character")
     with _open_input(options["file"]) as descriptor:
         trio.run(partial(_produce, topic, broker, options, descriptor=descriptor))
 
 
 @contextmanager
 def _open_input(file: str | None) -> Generator[int]:
-    """Open what is read; standard input unless there is a file.
+    """Open the input: the file, or standard input.
 
     Raises:
         OSError: The file cannot be opened.
@@ -114,10 +115,10 @@ def _open_input(file: str | None) -> Generator[int]:
         finally:
             os.close(descriptor)
     elif sys.stdin is None:
-        raise click.UsageError("standard input is closed; name a --file")
+        raise click.UsageError("standard input is closed: add --file")
     else:
         if sys.stdin.isatty():
-            click.echo("each line becomes a record; Ctrl-D ends", err=True)
+            click.echo("each line becomes a record; Ctrl-D ends the input", err=True)
         yield sys.stdin.fileno()
 
 
@@ -166,21 +167,21 @@ def _why(failure: Exception) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """How far it came."""
+    """The result of the command."""
 
     read: int
-    """Records that were handed over."""
+    """Records that the producer accepted."""
     acknowledged: int
     seconds: float
     error: str | None
 
 
 def _report(outcome: _Outcome, interruption: Interruption, options: _Options) -> None:
-    """Say how far it came.
+    """Print the result.
 
     Raises:
-        CommandError: Not as far as it should.
-        click.exceptions.Exit: A signal ended it.
+        CommandError: A record or the input failed.
+        click.exceptions.Exit: A signal ended the command.
     """
     if options["as_json"]:
         print_json(asdict(outcome))
@@ -199,7 +200,7 @@ def _report(outcome: _Outcome, interruption: Interruption, options: _Options) ->
 
 @final
 class _Sending:
-    """Makes records of lines and hands them over."""
+    """Turns lines into records and sends them."""
 
     def __init__(self, topic: str, options: _Options, reader: LineReader) -> None:
         self._topic = topic
@@ -209,14 +210,14 @@ class _Sending:
         self._separator = None if separator is None else separator.encode()
         self._reader = reader
         self.count = 0
-        """Records that were handed over."""
+        """Records that the producer accepted."""
 
     async def send_all(self, producer: Producer) -> None:
-        """Hand over everything that is read.
+        """Send all lines of the input.
 
         Raises:
-            TidelogError: Records that were handed over before failed.
-            CommandError: The input is not made of lines, or one has no separator.
+            TidelogError: An earlier record failed.
+            CommandError: A line is too long or has no separator.
             OSError: The input cannot be read.
         """
         while lines := await self._reader.next_lines():
@@ -226,7 +227,7 @@ class _Sending:
                     await producer.wait_writable()
 
     def _send(self, producer: Producer, key: bytes | None, value: bytes) -> bool:
-        """Hand over a record; return whether there was room for it."""
+        """Send a record; return whether the producer had room for it."""
         try:
             producer.send_nowait(
                 self._topic, value, key=key, partition=self._partition, headers=self._headers
@@ -253,9 +254,9 @@ _INTERVAL_S = 0.1
 async def show_progress(
     acknowledged_count: Callable[[], int], console: Console
 ) -> AsyncGenerator[None, None]:
-    """Show what was acknowledged, and how fast, while the block runs; nothing stays of it.
+    """Show count and rate of acknowledged records while the block runs.
 
-    Nothing is shown where the console is not a terminal.
+    The line is removed at the end. A console that is not a terminal shows nothing.
     """
     if not console.is_terminal:
         yield

@@ -1,4 +1,4 @@
-"""Ending a command by a signal: in order at the first one, at once at the second."""
+"""Signal handling: the first signal ends a command in order, the second at once."""
 
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -10,7 +10,7 @@ import trio
 
 @final
 class Interruption:
-    """Whether a signal asked this process to end."""
+    """The signal that asked this process to end, if any."""
 
     def __init__(self) -> None:
         """Start with no signal."""
@@ -18,17 +18,17 @@ class Interruption:
 
     @property
     def status(self) -> int:
-        """The exit status that says so; 0 while there was no signal."""
+        """The exit status for the signal; 0 without one."""
         return 0 if self.signal is None else 128 + self.signal
 
 
 @asynccontextmanager
 async def on_signal(end: Callable[[], None]) -> AsyncGenerator[Interruption, None]:
-    """Call `end` when a signal asks this process to end; a second one kills it at once."""
+    """Call `end` at the first SIGTERM or SIGINT; the second one kills the process."""
     interruption = Interruption()
     heeded = [signal.SIGTERM]
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        heeded.append(signal.SIGINT)  # Shells ignore it for what they run in the background.
+        heeded.append(signal.SIGINT)  # Shells ignore SIGINT for background jobs.
 
     async def listen(signals: AsyncIterator[int]) -> None:
         interruption.signal = signal.Signals(await anext(signals))

@@ -1,4 +1,4 @@
-"""`tidelog transaction`: look at transactions by their names."""
+"""The commands `tidelog transaction`, which list transactions by name."""
 
 from collections.abc import Sequence
 
@@ -28,14 +28,14 @@ def transaction() -> None:
 def list_all(names: tuple[str, ...], broker: str, as_json: bool) -> None:
     """List the open and the last transaction of each name.
 
-    Each streaming query of Spark that writes has a name, and so has each job with a
-    transactionalId. Names are forgotten seven days after they were last used.
+    Each Spark streaming query that writes has a name, and each job with a transactionalId.
+    A name expires seven days after its last use.
     """
     found = ask(broker, lambda client: client.admin.list_transactions(names or None))
     if as_json:
         print_json([_as_json(each) for each in found])
     elif not found:
-        click.echo("there is no such name; its first transaction creates it", err=True)
+        click.echo("there is no such transaction name; its first transaction creates it", err=True)
     else:
         _print(found)
 

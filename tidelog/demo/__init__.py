@@ -1,5 +1,5 @@
-"""The demonstration: real data through a broker that is killed, and a proof that nothing is lost.
+"""The demonstration: real data, a broker that is killed, and a proof that no record is lost.
 
-`verification` is the core that judges; `story` runs everything and decides nothing. What people
-see of it is in `tidelog.cli.demo`.
+`verification` is the core with the checks; `story` is the shell that runs all steps.
+`tidelog.cli.demo` prints the output.
 """

@@ -1,4 +1,4 @@
-"""A broker in a process of its own, to be killed.
+"""A broker in a child process, for the kill of the demonstration.
 
 Shell: owns a child process.
 """
@@ -26,7 +26,7 @@ class BrokerProcess:
     """A running `tidelog serve`."""
 
     def __init__(self, process: trio.Process) -> None:
-        """Watch a process whose log is JSON; `watch` does it."""
+        """Wrap a process whose log is JSON; `watch` reads the log."""
         self._process = process
         self._last_lines: deque[str] = deque(maxlen=_LINES_KEPT)
         self._address: str | None = None
@@ -48,20 +48,20 @@ class BrokerProcess:
         """Wait until the broker listens.
 
         Raises:
-            DemoFailedError: It ended instead; the line says why.
+            DemoFailedError: The process ended; the line contains the reason.
         """
         while self._address is None and not self._is_silent:
             await self._heard.wait()
         if self._address is None:
-            reason = self._last_lines[-1] if self._last_lines else "it said nothing"
+            reason = self._last_lines[-1] if self._last_lines else "its log is empty"
             raise DemoFailedError(f"the broker did not start: {reason}")
 
     def kill(self) -> None:
-        """End the process at once, as a crash would: it is told nothing."""
+        """Kill the process with SIGKILL, as in a crash."""
         self._process.send_signal(signal.SIGKILL)
 
     async def stop(self) -> None:
-        """Ask the process to end in order, and wait for that."""
+        """Stop the process with SIGTERM, and wait for its end."""
         self._process.send_signal(signal.SIGTERM)
         await self._process.wait()
 
@@ -77,11 +77,11 @@ class BrokerProcess:
         async for chunk in stream:
             *lines, rest = (rest + bytes(chunk)).split(b"\n")
             for line in lines:
-                self._take_note(line.decode("utf-8", "replace"))
+                self._parse_line(line.decode("utf-8", "replace"))
         self._is_silent = True
         self._tell()
 
-    def _take_note(self, line: str) -> None:
+    def _parse_line(self, line: str) -> None:
         self._last_lines.append(line)
         try:
             event = cast("dict[str, object]", json.loads(line))
@@ -100,9 +100,7 @@ class BrokerProcess:
 async def open_broker_process(
     data_dir: str, *, listen: str = "127.0.0.1:0"
 ) -> AsyncGenerator[BrokerProcess, None]:
-    """Run a broker in a process of its own while the block runs; then kill it.
-
-    If cancelled, the process is killed too.
+    """Run a broker in a child process while the block runs; then kill it, also if cancelled.
 
     Raises:
         DemoFailedError: The broker did not start.
@@ -134,12 +132,12 @@ async def open_broker_process(
             if process.stderr is not None:
                 await process.stderr.aclose()
     if failure is not None:
-        # Not from within the nursery, which would wrap it into a group.
+        # Raised outside of the nursery, which would wrap it into a group.
         raise failure
 
 
 def _without_own_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without settings that are meant for another broker."""
+    """Return the environment without `TIDELOG_` settings, which are for another broker."""
     return {
         name: value for name, value in environment.items() if not name.startswith(_OWN_VARIABLES)
     }

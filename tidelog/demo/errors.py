@@ -10,4 +10,4 @@ from tidelog.wire.errors import TidelogError
 
 @final
 class DemoFailedError(TidelogError):
-    """The demonstration could not show what it is there to show; one line says what is missing."""
+    """A step or a check of the demonstration failed; one line says which."""

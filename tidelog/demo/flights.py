@@ -1,6 +1,6 @@
 """The flights that left New York City in January 2013.
 
-Shell: reads a file of the package; `tidelog/data/README.md` says where it comes from.
+Shell: reads a file of the package; `tidelog/data/README.md` names its source.
 """
 
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ class Flights:
     """One record for each flight, in the order of the file."""
 
     columns: list[str]
-    """Names of what the fields of a value are."""
+    """Names of the fields of a value."""
     keys: list[bytes | None]
-    """The tail number of the aircraft, `None` where it is not known."""
+    """The tail number of the aircraft; `None` if unknown."""
     values: list[bytes]
-    """Comma-separated fields; no two flights have the same."""
+    """Comma-separated fields, different for each flight."""
 
 
 def load_flights() -> Flights:
-    """Return all flights; blocks for a moment."""
+    """Return all flights; block for a moment."""
     packed = (files("tidelog") / "data" / _FILE).read_bytes()
     title, *lines = zstandard.ZstdDecompressor().decompress(packed).splitlines()
     columns = title.decode("ascii").split(",")

@@ -1,6 +1,6 @@
-"""The second part of the demonstration: the same records, worked through as a queue.
+"""The queue part of the demonstration: workers process the same records as messages.
 
-Shell: workers receive flights and delete them; cancelled flights, which have no delay, they reject.
+Shell: workers receive and delete flights; they reject cancelled flights, which have no delay.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ _REASON = "a cancelled flight has no delay"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReport:
-    """What became of the messages."""
+    """The outcome of the messages."""
 
     deleted: int
     dead: int
@@ -34,10 +34,10 @@ class QueueReport:
 async def work_through(
     client: Client, topic: str, flights: Flights, *, progressed: Callable[[int], None]
 ) -> QueueReport:
-    """Make a queue of a topic that is there, and work until nothing is left.
+    """Create a queue on an existing topic, and settle all messages.
 
     Raises:
-        DemoFailedError: A message came twice, or one is neither deleted nor dead.
+        DemoFailedError: A message was delivered twice, or is neither deleted nor a dead letter.
     """
     began_at = trio.current_time()
     await client.admin.create_queue(DEAD_LETTER_QUEUE)
@@ -58,7 +58,7 @@ async def work_through(
 
 @final
 class _Crew:
-    """Workers, and what they have done together."""
+    """The workers and their shared counts."""
 
     def __init__(self, queue: Queue, flights: Flights, progressed: Callable[[int], None]) -> None:
         self._queue = queue
@@ -69,12 +69,12 @@ class _Crew:
         self.deleted_count = 0
 
     async def work(self) -> None:
-        """Receive and settle until every message was seen."""
+        """Receive and settle until every message was received."""
         while len(self._seen) < self._count:
             messages = await self._queue.receive(_BATCH, wait=1)
             for message in messages:
                 if message.value is None or message.value in self._seen:
-                    raise DemoFailedError(f"message {message.message_id} was handed out twice")
+                    raise DemoFailedError(f"message {message.message_id} was delivered twice")
                 self._seen.add(message.value)
             await self._settle(messages)
             self._progressed(len(self._seen))

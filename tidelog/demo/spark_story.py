@@ -1,6 +1,6 @@
-"""The last part of the demonstration: Spark replays what was produced, where it is installed.
+"""The Spark part of the demonstration: Spark, if installed, replays the produced records.
 
-Shell: runs a process of its own, so that Spark, its Java and what they print stay there.
+Shell: runs a child process, which contains Spark, its Java and their output.
 """
 
 import json
@@ -21,27 +21,27 @@ _MODULE = "pyspark_tidelog.replay"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkReport:
-    """What Spark has found."""
+    """The counts and times of Spark."""
 
     rows: int
     """Records of the topic."""
     deleted: int
-    """Messages that the history of the queue says to be deleted."""
+    """Messages that are deleted according to the history of the queue."""
     start_seconds: float
-    """Until Spark was there."""
+    """Seconds until Spark is started."""
     replay_seconds: float
-    """For all rows, once it was."""
+    """Seconds for all rows, after the start."""
 
 
 async def replay_with_spark(
     address: str, topic: str, queue: str, *, values: Sequence[bytes]
 ) -> SparkReport | str:
-    """Have Spark read a topic, and return what it found, or in one line why it could not.
+    """Replay a topic with Spark; return its report, or the reason of its failure in one line.
 
-    If cancelled, the process is ended.
+    If cancelled, the process is killed.
 
     Raises:
-        DemoFailedError: What Spark read is not what was produced.
+        DemoFailedError: Spark read other records than were produced.
     """
     command = [sys.executable, "-m", _MODULE, address, topic, queue]
     done = await trio.run_process(
@@ -55,22 +55,22 @@ async def replay_with_spark(
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     if done.returncode or not lines:
         said = done.stderr.decode("utf-8", "replace").splitlines()
-        return f"Spark did not work here: {said[-1].strip() if said else 'it said nothing'}"
+        return f"Spark failed: {said[-1].strip() if said else 'its output is empty'}"
     return judged(cast("dict[str, Any]", json.loads(lines[-1])), values)
 
 
 def judged(found: Mapping[str, Any], values: Sequence[bytes]) -> SparkReport | str:
-    """Return the report of what Spark found, or what it says to be missing.
+    """Return the report of Spark, or its line about a missing component.
 
     Raises:
-        DemoFailedError: It is not what was produced.
+        DemoFailedError: Spark read other records than were produced.
     """
     if "missing" in found:
         return str(found["missing"])
     if found["rows"] != len(values) or found["checksum"] != sum(map(zlib.crc32, values)):
         raise DemoFailedError(
-            f"Spark replayed {found['rows']} records, which are not the {len(values)} that were"
-            " produced"
+            f"Spark replayed {found['rows']} records, which differ from the {len(values)} produced"
+            " records"
         )
     return SparkReport(
         rows=found["rows"],

@@ -1,8 +1,8 @@
-"""The demonstration: produce, kill, go on, consume, compare; work through a queue, replay.
+"""The steps of the demonstration: produce, kill, recover, consume, compare; queue and replay.
 
-The last replay is that of Spark, where it is installed.
+The last replay is that of Spark, if it is installed.
 
-Shell: moves records between the client, a broker process and the core that judges.
+Shell: moves records between the client, a broker process and the core with the checks.
 """
 
 from dataclasses import dataclass
@@ -23,72 +23,72 @@ TOPIC = "flights"
 PARTITION_COUNT = 6
 DEADLINE_S = 120.0
 SPARK_DEADLINE_S = 180.0
-"""For Spark on top of it."""
+"""Seconds for Spark, on top of `DEADLINE_S`."""
 
 _CHUNK = 250
-"""Flights that are handed over at once; the next ones follow when these are acknowledged."""
+"""Flights of one `send_many`; the next ones follow after its acknowledgement."""
 
 
 class Audience(Protocol):
-    """Is told how it goes."""
+    """The receiver of progress events."""
 
     def started(self, address: str, data_dir: str) -> None:
-        """The broker listens."""
+        """Report that the broker listens."""
         ...
 
     def progressed(self, verb: str, count: int, total: int) -> None:
-        """So many records are `produced`, `consumed`, `worked through` or `replayed`."""
+        """Report records that are `produced`, `consumed`, `worked through` or `replayed`."""
         ...
 
     def killed(self, under_way_count: int, acknowledged_count: int) -> None:
-        """The broker is gone, and was told nothing."""
+        """Report that the broker was killed."""
         ...
 
     def started_again(self, seconds: float) -> None:
-        """The broker listens again, so long after it was killed."""
+        """Report that the broker listens again, and the seconds since the kill."""
         ...
 
     def spark_starts(self) -> None:
-        """Spark is started, if it is there."""
+        """Report that Spark is about to start, if it is installed."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was shown, in records and seconds."""
+    """The results of the demonstration, in records and seconds."""
 
     produced: int
     acknowledged: int
     consumed: int
     kills: int
     under_way_at_kill: int
-    """Records that were handed over and not acknowledged when the broker was killed."""
+    """Records in flight when the broker was killed."""
     recovery_seconds: float
-    """From the kill to the next acknowledgement: noticing, starting, recovering, sending again."""
+    """Time from the kill to the next acknowledgement: detection, start, recovery, retries."""
     produce_seconds: float
-    """All in all, the kill included."""
+    """Time of all records, the kill included."""
     consume_seconds: float
     queue: QueueReport
     replayed: int
-    """Read once more, after all of them were deleted in the queue, or dead letters."""
+    """Records read once more, after the queue deleted or rejected all of them."""
     spark: SparkReport | None = None
-    """`None` if it was left out."""
+    """The report of Spark; `None` if it was skipped."""
     without_spark: str = ""
-    """Why Spark was left out, in one line; empty if it was not, or nobody wanted it."""
+    """The reason why Spark was skipped, in one line; empty if it ran or was not requested."""
 
 
 async def run_demo(
     flights: Flights, data_dir: str, audience: Audience, *, with_spark: bool = False
 ) -> Report:
-    """Show that a kill loses nothing, and that a queue takes nothing from the log.
+    """Show that a kill loses no record, and that a queue deletes no record of the log.
 
-    `data_dir` is empty and stays behind.
+    `data_dir` is empty at the start; the caller removes it.
 
-    If cancelled, the broker is killed and nothing else is left behind.
+    If cancelled, the broker is killed.
 
     Raises:
-        DemoFailedError: Something was lost, came twice or out of order, or did not work at all;
-            it may come in an `ExceptionGroup`, as may any error of the client.
+        DemoFailedError: A record is lost, duplicated or out of order, or a step failed. This and
+            any error of the client may be in an `ExceptionGroup`.
     """
     demo = _Demo(flights, data_dir, audience, with_spark=with_spark)
     deadline_s = DEADLINE_S + (SPARK_DEADLINE_S if with_spark else 0)
@@ -114,7 +114,7 @@ class _Demo:
         self._is_back = False
         self._recovered_at: float | None = None
         self.state = "the broker has not started"
-        """What is missing if it ends now."""
+        """The step that is not complete, for the error text."""
 
     async def run(self) -> Report:
         async with trio.open_nursery() as nursery:
@@ -146,7 +146,7 @@ class _Demo:
             if not verdict.is_flawless:
                 raise DemoFailedError(verdict.summary())
         if self._recovered_at is None:
-            raise DemoFailedError("nothing was acknowledged after the kill")
+            raise DemoFailedError("no record was acknowledged after the kill")
         return Report(
             produced=self._handed_over_count,
             acknowledged=len(self._acknowledged),
@@ -202,7 +202,7 @@ class _Demo:
             if self._is_back and self._recovered_at is None:
                 self._recovered_at = trio.current_time()
             if numbers.stop * 2 >= len(values):
-                # The kill comes while the next flights are under way.
+                # The kill hits the next flights in flight.
                 self._is_half_way.set()
 
     async def _consume(self, client: Client, verb: str) -> list[Consumed]:

@@ -1,4 +1,4 @@
-"""Judging what came out against what went in.
+"""The comparison of consumed records with produced and acknowledged records.
 
 Pure: no clock, no I/O.
 """
@@ -10,15 +10,15 @@ _EXAMPLES_MAX = 3
 
 
 class Place(NamedTuple):
-    """Where a record is."""
+    """Partition and offset of a record."""
 
     partition: int
     offset: int | None
-    """`None` when the producer was not told."""
+    """`None` if the acknowledgement has no offset."""
 
 
 class Consumed(NamedTuple):
-    """One record as it was read."""
+    """A consumed record."""
 
     partition: int
     offset: int
@@ -28,29 +28,29 @@ class Consumed(NamedTuple):
 
 @final
 class Verdict:
-    """What is wrong; each list holds one line for each record concerned."""
+    """The violations, in lists with one line for each record."""
 
     def __init__(self) -> None:
-        """Begin without any fault."""
+        """Start without violations."""
         self.missing: list[str] = []
-        """Acknowledged, and not read where the acknowledgement says it is."""
+        """Acknowledged records that were not consumed at their acknowledged place."""
         self.duplicated: list[str] = []
-        """Read more than once."""
+        """Records that were consumed more than once."""
         self.disordered: list[str] = []
-        """Read after a record of the same key that was produced later."""
+        """Records that were consumed after a later produced record of the same key."""
         self.foreign: list[str] = []
-        """Read and never produced like this."""
+        """Consumed records that were never produced."""
 
     @property
     def is_flawless(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no violation."""
         return not (self.missing or self.duplicated or self.disordered or self.foreign)
 
     def summary(self) -> str:
         """Return one line with counts and the first examples."""
         kinds = {
             "acknowledged records are missing": self.missing,
-            "records came twice": self.duplicated,
+            "records are duplicated": self.duplicated,
             "records are out of order": self.disordered,
             "records were never produced": self.foreign,
         }
@@ -59,7 +59,7 @@ class Verdict:
             for kind, lines in kinds.items()
             if lines
         ]
-        return ", ".join(parts) or "nothing is missing, duplicated or out of order"
+        return ", ".join(parts) or "no record is missing, duplicated or out of order"
 
 
 def verify(
@@ -69,20 +69,19 @@ def verify(
     *,
     consumed: Sequence[Consumed],
 ) -> Verdict:
-    """Compare what was produced, what was acknowledged, and what was read.
+    """Compare produced, acknowledged and consumed records.
 
     Args:
-        keys: The keys of all records in the order in which they were produced.
-        values: Their values, no two of them equal.
-        acknowledged: Which of them were acknowledged, by their number, and where they are said
-            to be.
-        consumed: All records that were read, those of one partition in the order of reading.
+        keys: The keys of all records, in the order of production.
+        values: Their values, all different.
+        acknowledged: The acknowledged places, by the number of the record.
+        consumed: All consumed records; those of a partition in the order of consumption.
     """
     verdict = Verdict()
     number_of = {value: number for number, value in enumerate(values)}
-    assert len(number_of) == len(values) == len(keys), "values tell records apart"
+    assert len(number_of) == len(values) == len(keys), "all values must differ"
     seen: dict[int, Consumed] = {}
-    # Records without a key are in the order of their partition; those with one have only one.
+    # Records without a key are ordered per partition. A key maps to a single partition.
     last_of: dict[tuple[bytes | None, int | None], int] = {}
     partition_of: dict[bytes, int] = {}
     for record in consumed:
@@ -90,7 +89,7 @@ def verify(
         if number is None or record.key != keys[number]:
             verdict.foreign.append(_where(record))
             continue
-        what = f"{_who(number, record.key)} at {_where(record)}"
+        what = f"{_name(number, record.key)} at {_where(record)}"
         if number in seen:
             verdict.duplicated.append(f"{what} and {_where(seen[number])}")
             continue
@@ -107,11 +106,11 @@ def verify(
     for number, place in acknowledged.items():
         found = seen.get(number)
         if found is None or place not in (found[:2], (found.partition, None)):
-            verdict.missing.append(f"{_who(number, keys[number])}, acknowledged at {_at(place)}")
+            verdict.missing.append(f"{_name(number, keys[number])}, acknowledged at {_at(place)}")
     return verdict
 
 
-def _who(number: int, key: bytes | None) -> str:
+def _name(number: int, key: bytes | None) -> str:
     return f"number {number}" + ("" if key is None else f" of {key.decode('utf-8', 'replace')}")
 
 

@@ -1,1 +1,1 @@
-"""The documentation site: what `mkdocs.yml` cannot say by itself."""
+"""The hooks and generators of the documentation site, which `mkdocs.yml` cannot express."""

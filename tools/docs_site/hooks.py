@@ -1,8 +1,8 @@
 """The MkDocs hooks of the documentation site.
 
-They add the pages that are generated at build time (command line, API, changelog) and translate
-what a page of the repository contains and the site does not: links to files outside of `docs/`, and
-words behind the language of a code block, which the tests of these blocks read.
+They add the pages that are generated at build time (command line, API, changelog). They also
+translate links to files outside of `docs/`, and remove the words after the language of a code
+block, which only tests read.
 """
 
 import logging
@@ -27,7 +27,7 @@ _UNRENDERED: Final = re.compile(r"<p>(?:(?!</p>|<pre>|<code>).)*\n(?:[-*] |\d+\.
 
 
 def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
-    """Add the generated pages, and those that lie outside of `docs/`."""
+    """Add the generated pages, and the pages outside of `docs/`."""
     from mkdocs.structure.files import File  # noqa: PLC0415
 
     generated = {**command_pages(), **api_pages()}

@@ -1,4 +1,4 @@
-"""Translation of pages from the repository, as GitHub shows it, to the site."""
+"""The translation of Markdown pages from GitHub to the documentation site."""
 
 import posixpath
 import re
@@ -25,10 +25,10 @@ _LINK: Final = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\((?![a-z]+:)([^)#\s]
 def rewrite_links(
     markdown: str, source: PurePosixPath, path: PurePosixPath, *, repo_url: str
 ) -> str:
-    """Return a page with links that lead somewhere on the site.
+    """Return a page whose links are valid on the site.
 
-    A link to a file that is no page leads to the file at `repo_url`. Without a repository that is
-    public, the text of the link stays.
+    A link to a file that is not a page becomes a link to `repo_url`. Without `repo_url`, the text
+    of the link stays.
     """
 
     def target_of(found: "re.Match[str]") -> str:
@@ -51,7 +51,7 @@ def rewrite_links(
 def rewrite_fences(markdown: str) -> str:
     """Return a page whose code blocks have a language and a title only.
 
-    Blocks without a language that contain commands are shown as shell.
+    Blocks with commands and without a language become shell blocks.
     """
 
     def shown(found: "re.Match[str]") -> str:
@@ -67,9 +67,9 @@ def rewrite_fences(markdown: str) -> str:
 
 
 def indent_lists(markdown: str) -> str:
-    """Return a page whose list items are indented as Python-Markdown wants, by four spaces.
+    """Return a page whose list items are indented by four spaces, as Python-Markdown needs.
 
-    GitHub takes two behind `- ` and three behind `1. `. Behind a second paragraph the next item
+    GitHub accepts two after `- ` and three after `1. `. After a second paragraph, the next item
     needs a blank line.
     """
     lines: list[str] = []

@@ -49,8 +49,8 @@ API_PAGES: Final = {
     "admin": ("Admin",),
     "embedded": ("open_broker", "RunningBroker"),
 }
-"""The names of each page, the ones to read first before the others. Errors, and descriptions that
-`Admin` returns, have pages of their own, which contain all that is left."""
+"""The names of each page, in reading order. Two more pages contain all other names: errors, and
+descriptions that `Admin` returns."""
 
 _TITLES: Final = {
     "client": "Client",
@@ -142,7 +142,7 @@ def _child(context: click.Context, name: str) -> click.Context:
 
 
 def _parts_of_help(command: click.Command) -> tuple[str, str]:
-    """Return what a command says of itself, and its examples."""
+    """Return the description of a command, and its examples."""
     text = inspect.cleandoc(command.help or "").replace("\f", "")
     paragraphs = [_prose(each) for each in text.split("\n\n") if not each.startswith("\b")]
     context = click.Context(command)
@@ -162,7 +162,7 @@ def _cell(text: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return text of a command's help as Markdown, in which nothing is markup but code."""
+    """Return help text as Markdown, with all markup escaped except code."""
     return re.sub(r"([|*<>\[\]])", r"\\\1", " ".join(text.split()))
 
 

@@ -1,1 +1,1 @@
-"""The commands `tidelog broker ...`."""
+"""The commands `tidelog broker`."""

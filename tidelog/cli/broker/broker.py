@@ -1,4 +1,4 @@
-"""`tidelog broker`: the settings of a broker, and how it leaves the cluster."""
+"""The commands `tidelog broker`: settings, drain, replacement and removal of brokers."""
 
 from typing import Final
 
@@ -17,14 +17,12 @@ from tidelog.wire.messages.cluster_admin import DescribeClusterReply, NodeDescri
 _LOOKS: Final = 5
 _INTERVAL_S: Final = 0.2
 
-_dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Say what would be done, and change nothing."
-)
+_dry_run_option = click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 
 
 @click.group(cls=OrderedGroup)
 def broker() -> None:
-    """Show broker settings; drain, replace, unregister brokers."""
+    """Describe, drain, replace and unregister brokers."""
 
 
 @broker.command(
@@ -34,11 +32,11 @@ def broker() -> None:
 @broker_option
 @json_option
 def config(node: int | None, broker: str, as_json: bool) -> None:
-    """Show the settings of a running broker, and the source of each.
+    """Describe the settings of a running broker, with sources.
 
-    Without NODE, the contacted broker. `cluster` and `broker` in the column SOURCE mean `tidelog
-    cluster alter`, for all brokers and for this one; DYNAMIC are those that it can set. All others
-    take a restart: see `tidelog serve --print-config`.
+    Without NODE, the contacted broker. The sources `cluster` and `broker` are `tidelog cluster
+    alter`, for all brokers and for this broker. It can change the settings marked DYNAMIC. All
+    others need a restart: see `tidelog serve --print-config`.
     """
     found = ask(broker, lambda client: client.admin.broker_config(node))
     if as_json:
@@ -69,7 +67,7 @@ def config(node: int | None, broker: str, as_json: bool) -> None:
     )
 )
 @click.argument("node", type=click.IntRange(min=1))
-@click.option("--cancel", is_flag=True, help="Assign replicas to it again; moves under way go on.")
+@click.option("--cancel", is_flag=True, help="Allow new replicas again; running moves go on.")
 @_dry_run_option
 @wait_option
 @broker_option
@@ -79,18 +77,18 @@ def drain(
 ) -> None:
     """Move all replicas of a broker to the other brokers.
 
-    It gets no new replicas. They are spread over the other nodes and their racks. The node serves
-    its replicas until they are moved; then it can be stopped and unregistered.
+    The replicas are spread over the other nodes and their racks. The drained node gets no new
+    replicas. It serves its replicas until they are moved; then it can be stopped and unregistered.
     """
     if cancel:
         if dry_run or waits:
-            raise click.UsageError("--cancel goes alone")
+            raise click.UsageError("--cancel excludes --dry-run and --wait: give it alone")
         ask(broker, lambda client: client.admin.end_drain(node))
         if as_json:
             print_json({"node_id": node, "is_drained": False})
         else:
             click.echo(
-                f"node {node} gets replicas again; tidelog cluster reassign --balance moves some"
+                f"node {node} can get replicas again; `tidelog cluster reassign --balance` moves some"
             )
         return
     run_moves(
@@ -115,11 +113,11 @@ def drain(
 def replace(
     lost: int, replacement: int, dry_run: bool, *, waits: bool, broker: str, as_json: bool
 ) -> None:
-    """Move the replicas of a lost broker to another one.
+    """Move the replicas of a lost broker to another broker.
 
-    REPLACEMENT is alive; it may be new. Where it has a replica already, another node gets the
-    one of LOST.
-    A node that comes back with an empty disk needs nothing of this: see docs/operations.md.
+    REPLACEMENT is alive, and may be new. If REPLACEMENT already has a replica of a partition, the
+    replica of LOST goes to another node. A node that returns with an empty disk needs no
+    replacement: see docs/operations.md.
     """
     run_moves(
         broker,
@@ -138,23 +136,23 @@ def replace(
 def unregister(node: int, broker: str, as_json: bool) -> None:
     """Remove a lost broker from the cluster.
 
-    It is fenced and has no replicas. It counts as a voter no more, so that another node may become
-    one in its place.
+    The broker must be fenced and have no replicas. It is no longer a voter, so that another node
+    can become a voter in its place.
     """
     was_member = ask(broker, lambda client: client.admin.unregister_broker(node))
     if as_json:
         print_json({"node_id": node, "was_member": was_member})
     elif was_member:
-        click.echo(f"node {node} does not belong to the cluster any more")
+        click.echo(f"unregistered node {node}")
     else:
-        click.echo(f"node {node} does not belong to the cluster")
+        click.echo(f"node {node} is not registered")
 
 
 def _check_rest(broker: str, node_id: int) -> None:
-    """Say so if a node has replicas that are not on their way to others.
+    """Raise if a node keeps replicas that are not being moved.
 
     Raises:
-        CommandError: It has.
+        CommandError: The node keeps replicas.
     """
 
     async def call(client: Client) -> int:
@@ -164,20 +162,22 @@ def _check_rest(broker: str, node_id: int) -> None:
             stuck = replicas_that_stay(described, node_id)
             if not stuck:
                 break
-            await trio.sleep(_INTERVAL_S)  # Whoever was asked may not have heard of it yet.
+            await trio.sleep(
+                _INTERVAL_S
+            )  # The contacted broker may not have applied the moves yet.
         return stuck
 
     stuck = ask(broker, call)
     if stuck:
         raise CommandError(
-            f"{counted(stuck, 'replica')} of node {node_id} cannot go to another node: each node"
-            " that is alive and not drained has one of the same partition already, or the"
-            " partition is being moved; add a node, or wait, and say it again"
+            f"{counted(stuck, 'replica')} of node {node_id} cannot move to another node: each node"
+            " that is alive and not drained already has a replica of the partition, or the"
+            " partition is being moved; add a node, or wait, and run the command again"
         )
 
 
 def replicas_that_stay(described: DescribeClusterReply, node_id: int) -> int:
-    """Return how many replicas a node has that are not about to leave it."""
+    """Return the count of replicas of a node that are not being moved away."""
     nodes: list[NodeDescription] = [each for each in described.nodes if each.node_id == node_id]
     leaving = sum(node_id in each.removing_replicas for each in described.partitions)
     return sum(each.replica_count for each in nodes) - leaving

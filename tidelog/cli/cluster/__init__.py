@@ -1,1 +1,1 @@
-"""`tidelog cluster`."""
+"""The commands `tidelog cluster`."""

@@ -1,4 +1,4 @@
-"""`tidelog cluster`: status, settings, leader elections and moves of replicas."""
+"""The commands `tidelog cluster`: status, settings, leader elections and reassignments."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from tidelog.wire.messages.cluster_admin import DescribeClusterReply
 
 @click.group(cls=OrderedGroup)
 def cluster() -> None:
-    """Show and change the cluster, elect leaders, move replicas."""
+    """Describe and alter the cluster; elect leaders, reassign."""
 
 
 @cluster.command(epilog=examples("tidelog cluster status", "tidelog cluster status --partitions"))
@@ -31,14 +31,14 @@ def cluster() -> None:
     "--partitions",
     "with_partitions",
     is_flag=True,
-    help="List unhealthy partitions and those being moved.",
+    help="List unhealthy partitions and running reassignments.",
 )
 @broker_option
 @json_option
 def status(with_partitions: bool, broker: str, as_json: bool) -> None:
     """Show the nodes and the health of the partitions.
 
-    The contacted broker answers with what it knows; without a majority that may be old.
+    The contacted broker answers from its metadata, which may be stale without a majority.
     """
 
     async def call(client: Client) -> tuple[DescribeClusterReply, list[MovingReplica]]:
@@ -66,10 +66,10 @@ def status(with_partitions: bool, broker: str, as_json: bool) -> None:
 def alter(
     changes: tuple[tuple[str, str], ...], resets: tuple[str, ...], broker: str, *, as_json: bool
 ) -> None:
-    """Change the settings of the cluster, or show them.
+    """Alter the settings of the cluster, or show them.
 
-    They are in force at once, everywhere. Settings that brokers were started with can be set for
-    all, and above that for one: NAME@NODE.
+    A change is in force at once on all brokers. It can override settings with which brokers were
+    started: NAME for all brokers, NAME@NODE for one broker; the latter has precedence.
     """
     settings = ask(
         broker, lambda client: client.admin.alter_cluster(set=dict(changes), reset=resets)
@@ -88,20 +88,20 @@ def alter(
         "tidelog cluster elect-leaders --topic orders --partition 3 --accept-data-loss",
     ),
 )
-@click.option("--topic", help="Only partitions of this topic.  [all topics]")
+@click.option("--topic", help="Elect for partitions of this topic.  [all topics]")
 @click.option(
     "--partition",
     "numbers",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Only this partition; may be given several times, with --topic.",
+    help="Elect for this partition of --topic; repeatable.",
 )
 @click.option(
     "--accept-data-loss",
     is_flag=True,
-    help="Elect a replica that may lack committed records where no other is left.",
+    help="Elect replicas that may lack committed records.",
 )
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @broker_option
 @json_option
 def elect_leaders(
@@ -115,15 +115,16 @@ def elect_leaders(
 ) -> None:
     """Elect the preferred replicas as leaders.
 
-    The cluster does that by itself, a few partitions at a time; this command does it now, and
-    loses nothing. With --accept-data-loss, partitions without a leader get one that may lack
-    committed records, which are then lost for good; other partitions stay as they are.
+    The cluster does so by itself, a few partitions at a time. This command does it now, and loses
+    no records. With --accept-data-loss (an unclean election), a partition without a leader gets a
+    leader that may lack committed records; these are then lost for good. Partitions with a leader
+    do not change.
     """
     if numbers and topic is None:
-        raise click.UsageError("say of which topic the partitions are: --topic NAME")
+        raise click.UsageError("--partition needs a topic: add --topic NAME")
     if accept_data_loss and not is_sure:
         where = "of the whole cluster" if topic is None else f"of topic {topic}"
-        confirm(f"lose what replicas {where} that are alive do not have, for good?")
+        confirm(f"lose all records {where} that no live replica has, for good?")
     partitions: PartitionsToElect = topic
     if topic is not None and numbers:
         partitions = [(topic, number) for number in numbers]
@@ -135,7 +136,7 @@ def elect_leaders(
     if as_json:
         print_json(elections_as_json(results))
     elif not results:
-        click.echo("there is nothing to elect")
+        click.echo("no partition needs an election")
     else:
         print_elections(results)
     failed = [each for each in results if each.error is not None]
@@ -143,7 +144,7 @@ def elect_leaders(
         first = failed[0].error
         assert first is not None
         raise CommandError(
-            f"{counted(len(failed), 'partition')} could not get that leader: {first.message}"
+            f"leader election failed for {counted(len(failed), 'partition')}: {first.message}"
         )
 
 
@@ -155,21 +156,29 @@ def elect_leaders(
         "tidelog cluster reassign --topic orders --partition 3 --cancel",
     )
 )
-@click.option("--topic", help="Of the partition that is to move.")
-@click.option("--partition", type=click.IntRange(min=0), help="That is to move, with --topic.")
-@click.option("--to", "nodes", metavar="N,N,...", help="Its replicas, first the preferred leader.")
-@click.option("--cancel", is_flag=True, help="Take back a move that is under way.")
-@click.option("--drain", type=int, multiple=True, metavar="NODE", help="Take all from this node.")
-@click.option("--balance", is_flag=True, help="Let nodes have as much to do as others.")
+@click.option("--topic", help="Reassign a partition of this topic.")
+@click.option("--partition", type=click.IntRange(min=0), help="Reassign this partition of --topic.")
+@click.option(
+    "--to", "nodes", metavar="N,N,...", help="Set its replicas, first the preferred leader."
+)
+@click.option("--cancel", is_flag=True, help="Cancel the running reassignment of the partition.")
+@click.option(
+    "--drain",
+    type=int,
+    multiple=True,
+    metavar="NODE",
+    help="Move all replicas away from this node.",
+)
+@click.option("--balance", is_flag=True, help="Balance replicas and leaders over the nodes.")
 @click.option(
     "--max",
     "max_replicas",
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,
-    help="How many replicas --drain and --balance may move at once.",
+    help="Limit the replicas that --drain and --balance move.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @wait_option
 @broker_option
 @json_option
@@ -181,8 +190,8 @@ def reassign(
 ) -> None:
     """Move replicas to other nodes.
 
-    Records are copied in the background; the old copies go when the new ones are in sync.
-    `tidelog cluster status` shows how far it is. How fast it goes is a setting of the cluster:
+    Brokers copy records in the background, and remove the old replicas when the new replicas are in
+    sync. `tidelog cluster status` shows the progress. A setting of the cluster limits the speed:
     `tidelog cluster alter --set reassignment_max_bytes_per_second=20MB`.
     """
     run_moves(broker, reassignment(**wanted), waits=waits, as_json=as_json)

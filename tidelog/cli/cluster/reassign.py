@@ -1,4 +1,4 @@
-"""Moving replicas: the options of `tidelog cluster reassign`, and what all such commands print."""
+"""Reassignments: the options of `tidelog cluster reassign`, and the output of all moves."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ wait_option = click.option(
     "--wait",
     "waits",
     is_flag=True,
-    help="Return when all of it is done, and show how far it is; Ctrl-C ends only the waiting.",
+    help="Show progress until all moves end; Ctrl-C ends the wait.",
 )
 
 
@@ -30,9 +30,9 @@ def reassignment(
     max_replicas: int,
     drain: Sequence[int],
     balance: bool,
-    **named: Any,  # noqa: ANN401  (what click has read)
+    **named: Any,  # noqa: ANN401  (the options of click)
 ) -> Callable[[Client], Awaitable[list[PartitionMoved]]]:
-    """Return the call that was asked for.
+    """Return the call for the options.
 
     Raises:
         click.UsageError: The options contradict each other.
@@ -40,8 +40,8 @@ def reassignment(
     is_named = any(named.values()) or named["partition"] is not None
     if is_named + bool(drain) + balance != 1:
         raise click.UsageError(
-            "say what is to move: --topic, --partition and --to or --cancel; or --drain NODE; or"
-            " --balance"
+            "no single move is given: use --topic, --partition and --to or --cancel; or --drain NODE;"
+            " or --balance"
         )
     if not is_named:
         return lambda client: client.admin.balance(
@@ -58,10 +58,10 @@ def run_moves(
     waits: bool,
     as_json: bool,
 ) -> list[PartitionMoved]:
-    """Have replicas moved, wait for it if that is wanted, and print what became of it.
+    """Request moves of replicas, wait for their end if `waits`, and print the results.
 
     Raises:
-        CommandError: Some could not be moved.
+        CommandError: A partition could not be moved.
     """
 
     async def call(client: Client) -> list[PartitionMoved]:
@@ -76,13 +76,13 @@ def run_moves(
     if as_json:
         print_json(moves_as_json(results))
     elif not results:
-        click.echo("nothing needs to move")
+        click.echo("no replica needs to move")
     else:
         print_moves(results)
     failed = [each.error for each in results if each.error is not None]
     if failed:
         raise CommandError(
-            f"{counted(len(failed), 'partition')} could not be moved: {failed[0].message}"
+            f"reassignment failed for {counted(len(failed), 'partition')}: {failed[0].message}"
         )
     return results
 
@@ -91,7 +91,9 @@ def _move(
     *, topic: str | None, partition: int | None, nodes: str | None, cancel: bool
 ) -> PartitionMove:
     if topic is None or partition is None or (nodes is None) != cancel:
-        raise click.UsageError("say --topic and --partition, and either --to or --cancel")
+        raise click.UsageError(
+            "a move is incomplete: give --topic, --partition, and either --to or --cancel"
+        )
     return PartitionMove(topic, partition, None if nodes is None else _node_ids(nodes))
 
 
@@ -99,11 +101,13 @@ def _node_ids(text: str) -> list[int]:
     try:
         return [int(item) for item in text.split(",")]
     except ValueError as error:
-        raise click.UsageError(f"--to is {text!r}; write node ids such as 2,3,4") from error
+        raise click.UsageError(
+            f"--to is {text!r}, not a list of node ids: write it as 2,3,4"
+        ) from error
 
 
 def moves_as_json(results: Sequence[PartitionMoved]) -> list[dict[str, object]]:
-    """Return what becomes of each partition."""
+    """Return the result for each partition."""
     return [
         {**asdict(each), "error": None if each.error is None else each.error.message}
         for each in results
@@ -111,7 +115,7 @@ def moves_as_json(results: Sequence[PartitionMoved]) -> list[dict[str, object]]:
 
 
 def print_moves(results: Sequence[PartitionMoved]) -> None:
-    """Print what becomes of each partition."""
+    """Print the result for each partition."""
     rows = [
         (
             each.topic,

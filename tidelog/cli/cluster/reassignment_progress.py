@@ -1,4 +1,4 @@
-"""Waiting until replicas have moved, and showing how far they are to those who watch."""
+"""The progress bar of reassignments, and the wait for their end."""
 
 from collections.abc import Collection, Iterable
 from typing import Final, final
@@ -23,7 +23,10 @@ from tidelog.wire.messages.cluster_admin import DescribeClusterReply
 
 _INTERVAL_S: Final = 0.5
 _LOOKS: Final = 3
-"""Brokers are asked in turn, and one of them may not have heard yet that something moves."""
+"""Answers without a running move that end the wait.
+
+The client asks brokers in turn, and a broker may not have applied the moves yet.
+"""
 
 Place = tuple[str, int]
 """Topic and number of a partition."""
@@ -31,18 +34,19 @@ Place = tuple[str, int]
 
 @final
 class ReassignmentTally:
-    """How much of some moves is done.
+    """The progress of some moves, in bytes.
 
-    Invariant: neither the total nor what is done falls, but for records that are written meanwhile.
+    Invariant: neither the total nor the copied bytes fall, except for records that are written
+    meanwhile.
     """
 
     def __init__(self) -> None:
-        """Know of no replica yet."""
+        """Start without replicas."""
         self._sizes: dict[tuple[str, int, int], int] = {}
         self._left: dict[tuple[str, int, int], int] = {}
 
     def take(self, replicas: Iterable[MovingReplica]) -> None:
-        """Take note of how far replicas are; those that are not named any more are done."""
+        """Set the progress of replicas; a replica that is missing now is complete."""
         gone = dict.fromkeys(self._left)
         for each in replicas:
             key = (each.topic, each.partition, each.node_id)
@@ -55,19 +59,19 @@ class ReassignmentTally:
 
     @property
     def total_bytes(self) -> int:
-        """Of all replicas that were seen."""
+        """Bytes of all replicas so far."""
         return sum(self._sizes.values())
 
     @property
     def done_bytes(self) -> int:
-        """Of these, what is copied."""
+        """Bytes that are copied."""
         return self.total_bytes - sum(self._left.values())
 
 
 async def wait_for_moves(client: Client, places: Collection[Place], console: Console) -> None:
-    """Return when these partitions are not being moved any more.
+    """Wait until no replica of these partitions is being moved.
 
-    A bar is shown where the console is a terminal; nothing stays of it.
+    A terminal shows a bar, which is removed at the end.
     """
     tally = ReassignmentTally()
     progress = Progress(
@@ -103,7 +107,7 @@ async def wait_for_moves(client: Client, places: Collection[Place], console: Con
 
 
 def places_under_way(described: DescribeClusterReply, places: Collection[Place]) -> list[Place]:
-    """Return which of these partitions are being moved."""
+    """Return the partitions of `places` that are being moved."""
     return [
         (each.topic, each.partition)
         for each in described.partitions

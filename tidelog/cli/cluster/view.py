@@ -1,4 +1,4 @@
-"""The cluster as people and programs see it."""
+"""The output of `tidelog cluster`, as text and JSON."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ _NUMBERS = ("NODE", "LEADS", "REPLICAS", "PARTITION", "EPOCH", "LEADER", "BEFORE
 def cluster_as_json(
     cluster: DescribeClusterReply, moves: Sequence[MovingReplica] = (), *, with_partitions: bool
 ) -> dict[str, object]:
-    """Return all that is known of a cluster, and of the replicas that are being added."""
+    """Return the description of a cluster, and the progress of replicas that are being added."""
     found: dict[str, object] = asdict(cluster)
     found["nodes"] = [asdict(node) for node in cluster.nodes]
     found["data_losses"] = [
@@ -35,7 +35,7 @@ def cluster_as_json(
 
 
 def elections_as_json(results: Sequence[LeaderElected]) -> list[dict[str, object]]:
-    """Return who leads what now."""
+    """Return the leader of each partition, or the error of its election."""
     return [
         {**asdict(each), "error": None if each.error is None else each.error.message}
         for each in results
@@ -45,8 +45,8 @@ def elections_as_json(results: Sequence[LeaderElected]) -> list[dict[str, object
 def print_cluster(
     cluster: DescribeClusterReply, moves: Sequence[MovingReplica] = (), *, with_partitions: bool
 ) -> None:
-    """Print the nodes of a cluster, and how its partitions stand."""
-    leader = "none that this node knows of; a majority of the voters must be alive"
+    """Print the nodes of a cluster, and the health of its partitions."""
+    leader = "unknown to the contacted node; a majority of the voters must be alive"
     if cluster.controller_id is not None:
         leader = f"node {cluster.controller_id} in term {cluster.term}"
     voters = [node for node in cluster.nodes if node.role == "voter"]
@@ -55,7 +55,7 @@ def print_cluster(
             "cluster": cluster.cluster_id,
             "controller": leader,
             "contacted": f"node {cluster.node_id}",
-            "voters": f"{len(voters)}, of which {len(voters) // 2 + 1} must agree",
+            "voters": f"{len(voters)}, majority {len(voters) // 2 + 1}",
             "partitions": _partitions_in_words(cluster),
         }
     )
@@ -75,7 +75,7 @@ def print_cluster(
 
 
 def print_elections(results: Sequence[LeaderElected]) -> None:
-    """Print who leads what now."""
+    """Print the leader of each partition, or the error of its election."""
     rows = [
         (
             each.topic,
@@ -94,15 +94,15 @@ def _outcome(result: LeaderElected) -> str:
         return result.error.message
     if result.may_have_lost_data:
         return "elected; committed records may be lost"
-    return "is leader already" if result.leader_id == result.previous_leader_id else "elected"
+    return "already the leader" if result.leader_id == result.previous_leader_id else "elected"
 
 
 def _partitions_in_words(cluster: DescribeClusterReply) -> str:
     counts = {
         "without a leader": cluster.leaderless_count,
         "below min_insync_replicas": cluster.unavailable_count,
-        "with replicas that are not in sync": cluster.under_replicated_count,
-        "with a leader that is not preferred": cluster.not_preferred_count,
+        "with replicas out of sync": cluster.under_replicated_count,
+        "without their preferred leader": cluster.not_preferred_count,
         "being moved": cluster.reassigning_count,
     }
     words = [f"{count:,} {words}" for words, count in counts.items() if count]
@@ -158,7 +158,7 @@ def _print_partitions(partitions: Sequence[PartitionState]) -> None:
 
 
 _SELDOM = ["ELIGIBLE", "ADDING", "REMOVING", "OFFLINE", "LOST FILES"]
-"""Columns that are left out when nothing is in them."""
+"""Columns that are omitted when they are empty."""
 
 
 def _move_as_json(move: MovingReplica) -> dict[str, object]:
@@ -181,7 +181,7 @@ def _print_moves(moves: Sequence[MovingReplica]) -> None:
 
 
 def _left(move: MovingReplica) -> tuple[str | None, str | None, int | None]:
-    """Return how far a replica is; nothing where that is not known."""
+    """Return the progress of a replica; return `None` for each unknown value."""
     known = move.progress
     if known is None:
         return None, None, None

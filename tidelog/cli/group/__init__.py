@@ -1,1 +1,1 @@
-"""`tidelog group`."""
+"""The commands `tidelog group`."""

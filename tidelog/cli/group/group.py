@@ -1,4 +1,4 @@
-"""`tidelog group`: inspect, move and delete consumer groups."""
+"""The commands `tidelog group`: list, describe, reset and delete consumer groups."""
 
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
@@ -26,7 +26,7 @@ _STATES = ("empty", "assigning", "reconciling", "stable")
 
 
 class _Places(TypedDict):
-    """Where to move a group; one of them is given."""
+    """The target of an offset reset; exactly one is set."""
 
     to_earliest: bool
     to_latest: bool
@@ -36,7 +36,7 @@ class _Places(TypedDict):
 
 
 class _ResetOptions(_Places):
-    """What `reset-offsets` was asked for, besides the group."""
+    """The options of `reset-offsets`."""
 
     topics: tuple[str, ...]
     partitions: tuple[int, ...]
@@ -44,7 +44,7 @@ class _ResetOptions(_Places):
 
 @click.group(cls=OrderedGroup)
 def group() -> None:
-    """Inspect, move, delete consumer groups."""
+    """Describe, reset and delete consumer groups."""
 
 
 @group.command("list", epilog=examples("tidelog group list", "tidelog group list --state empty"))
@@ -53,7 +53,7 @@ def group() -> None:
     "states",
     type=click.Choice(_STATES),
     multiple=True,
-    help="Only groups in this state; may be given several times.",
+    help="List only groups in this state; repeatable.",
 )
 @broker_option
 @json_option
@@ -63,7 +63,7 @@ def list_all(states: tuple[str, ...], broker: str, as_json: bool) -> None:
     if as_json:
         print_json([listing_as_json(each) for each in found])
     elif not found:
-        click.echo("there is no such group; one comes into being with its first member", err=True)
+        click.echo("there is no such group; the first member of a group creates it", err=True)
     else:
         print_groups(found)
 
@@ -83,7 +83,7 @@ def describe(group_id: str, broker: str, as_json: bool) -> None:
 
 @group.command(
     "reset-offsets",
-    short_help="Move a group that does not read now.",
+    short_help="Reset the committed offsets of a group.",
     epilog=examples(
         "tidelog group reset-offsets billing --topic orders --to-earliest --dry-run",
         "tidelog group reset-offsets billing --topic orders --to-time 2h",
@@ -92,40 +92,43 @@ def describe(group_id: str, broker: str, as_json: bool) -> None:
 )
 @click.argument("group_id", metavar="GROUP")
 @click.option(
-    "--topic", "topics", multiple=True, required=True, help="In which topic; may be repeated."
+    "--topic", "topics", multiple=True, required=True, help="Reset in this topic; repeatable."
 )
 @click.option(
     "--partition",
     "partitions",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Only in this partition; may be repeated.",
+    help="Reset only this partition; repeatable.",
 )
-@click.option("--to-earliest", is_flag=True, help="To the oldest records.")
-@click.option("--to-latest", is_flag=True, help="Behind the newest records.")
-@click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the log start offset.")
+@click.option("--to-latest", is_flag=True, help="Reset to the high watermark.")
+@click.option("--to-offset", type=click.IntRange(min=0), help="Reset to this offset.")
 @click.option(
     "--to-time",
     "to_time_ms",
     metavar="TIME",
     callback=read_moment,
-    help="To the records of this time: ISO 8601, or how long ago, such as 30min or 1h.",
+    help="Reset to this time: ISO 8601, or an age such as 30min.",
 )
-@click.option("--shift", type=int, metavar="N", help="By N records on, or back if negative.")
-@click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
+@click.option(
+    "--shift", type=int, metavar="N", help="Move each offset by N; a negative N moves it back."
+)
+@click.option("--dry-run", is_flag=True, help="Print the result and change nothing.")
 @broker_option
 @json_option
 def reset_offsets(
     group_id: str, broker: str, as_json: bool, *, dry_run: bool, **options: Unpack[_ResetOptions]
 ) -> None:
-    """Reset the committed offsets of a group that does not read them now.
+    """Reset the committed offsets of a group.
 
-    All partitions are moved, or none. Members must be stopped first.
+    The group must have no member that reads these partitions: stop its members first. The command
+    resets all partitions, or none.
     """
     to = _place(options)
     topics, partitions = options["topics"], options["partitions"]
     if partitions and len(topics) != 1:
-        raise click.UsageError("partitions are of one topic: give one --topic")
+        raise click.UsageError("--partition needs a single topic: give --topic once")
 
     async def call(client: Client) -> dict[TopicPartition, OffsetMove]:
         wanted = await _wanted(client, topics, partitions)
@@ -142,13 +145,13 @@ def reset_offsets(
 
 @group.command(epilog=examples("tidelog group delete billing --yes"))
 @click.argument("group_id", metavar="GROUP")
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @broker_option
 @json_option
 def delete(group_id: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
     """Delete a group without members, and its committed offsets."""
     if not is_sure:
-        confirm(f"delete group {group_id} and all its offsets?")
+        confirm(f"delete group {group_id} and its committed offsets?")
 
     if not ask(broker, lambda client: client.admin.delete_group(group_id)):
         raise CommandError(f"there is no group {group_id!r}")
@@ -159,10 +162,10 @@ def delete(group_id: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
 
 
 def _place(options: _Places) -> ResetPlace:
-    """Return where to move the group.
+    """Return the target of the reset.
 
     Raises:
-        click.UsageError: None or several places were given.
+        click.UsageError: No target or several are given.
     """
     places: list[ResetPlace] = []
     if options["to_earliest"]:

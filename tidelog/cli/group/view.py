@@ -1,4 +1,4 @@
-"""Consumer groups as people and programs see them."""
+"""The output of `tidelog group`, as text and JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -23,7 +23,7 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
 def listing_as_json(listing: GroupListing) -> dict[str, object]:
-    """Return a group in short."""
+    """Return one group of the list."""
     return {
         "group_id": listing.group_id,
         "state": listing.state,
@@ -33,7 +33,7 @@ def listing_as_json(listing: GroupListing) -> dict[str, object]:
 
 
 def group_as_json(group: GroupDescription) -> dict[str, object]:
-    """Return everything about a group."""
+    """Return the description of a group."""
     found: dict[str, object] = asdict(group)
     found["members"] = [_member_as_json(member) for member in group.members]
     found["partitions"] = [_progress_as_json(each) for each in group.partitions]
@@ -43,7 +43,7 @@ def group_as_json(group: GroupDescription) -> dict[str, object]:
 def moves_as_json(
     group_id: str, moves: Mapping[TopicPartition, OffsetMove], *, dry_run: bool
 ) -> dict[str, object]:
-    """Return where a group was moved, or would be."""
+    """Return the offset reset of each partition, or its plan."""
     return {
         "group_id": group_id,
         "dry_run": dry_run,
@@ -79,7 +79,7 @@ def print_group(group: GroupDescription) -> None:
 
 
 def print_moves(moves: Mapping[TopicPartition, OffsetMove]) -> None:
-    """Print where a group was moved, or would be."""
+    """Print the offset reset of each partition, or its plan."""
     rows = [
         (at.topic, at.partition, move.previous_offset, move.offset, _change(move))
         for at, move in moves.items()
@@ -134,7 +134,7 @@ def _print_progress(group: GroupDescription) -> None:
 
 
 def _name(member: MemberDescription) -> str:
-    """Return the name of a static member; of others, enough of the id to tell them apart."""
+    """Return the name of a static member, or the first characters of a member id."""
     return member.instance_id or member.member_id[:_ID_LENGTH]
 
 

@@ -1,1 +1,1 @@
-"""`tidelog log`."""
+"""The commands `tidelog log`."""

@@ -1,4 +1,4 @@
-"""`tidelog log`: look into the files of a stopped broker."""
+"""The commands `tidelog log`: dump, verify and repair files of a stopped broker."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -32,19 +32,19 @@ _PATHS = click.argument(
 
 
 class _Chosen(NamedTuple):
-    """Files that a path of the command line stands for."""
+    """The files of one PATH argument."""
 
     folder: OsFolder
     files: list[str]
-    """Relative to the folder."""
+    """File names relative to the folder."""
     prefix: str
-    """In front of each, as the user wrote it."""
+    """Prefix of each file name, as in the PATH argument."""
     is_whole: bool
 
 
 @click.group(cls=OrderedGroup)
 def log() -> None:
-    """Dump, verify, repair the files of a stopped broker.
+    """Dump, verify and repair files of a stopped broker.
 
     A PATH is a data directory, the directory of a partition or of the metadata, or a single file.
     """
@@ -59,13 +59,11 @@ def log() -> None:
     ),
 )
 @_PATHS
-@click.option("--records", "with_records", is_flag=True, help="Show keys, values and headers too.")
+@click.option("--records", "with_records", is_flag=True, help="Print keys, values and headers too.")
 @click.option(
-    "--from-offset", type=click.IntRange(min=0), default=0, help="Leave out what is before."
+    "--from-offset", type=click.IntRange(min=0), default=0, help="Skip entries below this offset."
 )
-@click.option(
-    "--to-offset", type=click.IntRange(min=0), help="Leave out this one and what follows."
-)
+@click.option("--to-offset", type=click.IntRange(min=0), help="Skip entries from this offset on.")
 @json_option
 def dump_files(
     paths: tuple[str, ...],
@@ -75,11 +73,11 @@ def dump_files(
     to_offset: int | None,
     as_json: bool,
 ) -> None:
-    """Print the contents of files: one line per entry, with --json one object per line.
+    """Print the contents of files, one line or JSON object per entry.
 
-    Headers of batches, entries of the journals of queues and of the cluster's metadata, snapshots,
-    checkpoints, indexes and all other files. Nothing is changed. What is torn or damaged is shown
-    as far as it goes, and where and why it is bad; the exit status is 1 then.
+    Entries are batch headers, entries of queue journals and of the metadata log, snapshots,
+    checkpoints, indexes and all other files. Files are not changed. A torn or damaged file is
+    printed up to the damage, with its position and reason; the exit status is then 1.
     """
     wanted = OffsetFilter(from_offset, OFFSET_END if to_offset is None else to_offset)
     options = DumpOptions(wanted=wanted, with_records=with_records)
@@ -96,7 +94,9 @@ def dump_files(
                 click.echo(click.style(file, bold=True))
             click.echo(f"  {line_as_text(line)}")
     if bad_count:
-        raise CommandError(f"{counted(bad_count, 'place')} cannot be read or not be believed")
+        raise CommandError(
+            f"{counted(bad_count, 'bad line')} in the output: see the positions and reasons above"
+        )
 
 
 @log.command(
@@ -107,11 +107,11 @@ def dump_files(
 @_PATHS
 @json_option
 def verify_files(paths: tuple[str, ...], as_json: bool) -> None:
-    """Check every checksum, and every rule between files, and say of each file whether it is good.
+    """Verify checksums and consistency between files, and print a verdict for each file.
 
-    Whether segments follow on each other, leader epochs and offsets grow, indexes, footers and
-    checkpoints fit the batches, all that should be there is. Nothing is changed. The exit status is
-    1 if anything is bad; a torn tail, which a crash leaves and the next start cuts off, is too.
+    The checks: segments are contiguous; leader epochs and offsets grow; indexes, footers and
+    checkpoints match the batches; no file is missing. Files are not changed. The exit status is 1
+    if a file is bad. A torn tail is bad, too: a crash leaves it, and the next start truncates it.
     """
     with ExitStack() as locks:
         _lock_shared(paths, locks)
@@ -135,7 +135,7 @@ def verify_files(paths: tuple[str, ...], as_json: bool) -> None:
 def repair_index(paths: tuple[str, ...], as_json: bool) -> None:
     """Rebuild the indexes of sealed segments, each atomically and durably.
 
-    A broker rebuilds a missing or corrupt index by itself when it first needs it.
+    A broker rebuilds a missing or corrupt index by itself at its first use.
     """
     with ExitStack() as locks:
         for directory in _data_directories(paths):
@@ -151,10 +151,10 @@ def repair_index(paths: tuple[str, ...], as_json: bool) -> None:
 
 
 def _report(all_findings: Iterable[FileCheck], *, as_json: bool) -> None:
-    """Print findings as they come.
+    """Print the verdict of each file at once.
 
     Raises:
-        CommandError: Some file is bad.
+        CommandError: A file is bad.
     """
     count = bad_count = 0
     for check in all_findings:
@@ -183,7 +183,7 @@ def _dump(chosen: _Chosen, options: DumpOptions) -> Iterator[Row]:
 
 
 def _data_directories(paths: Iterable[str]) -> list[Path]:
-    """Return the data directories in which paths lie, each once."""
+    """Return the data directories that contain the paths, without duplicates."""
     found: dict[Path, None] = {}
     for path in paths:
         place = Path(path).resolve()
@@ -194,10 +194,10 @@ def _data_directories(paths: Iterable[str]) -> list[Path]:
 
 
 def _lock_shared(paths: Iterable[str], locks: ExitStack) -> None:
-    """Let no broker begin to use what is looked at.
+    """Lock the data directories of the paths, so that no broker starts on them.
 
     Raises:
-        DataDirectoryError: One uses it.
+        DataDirectoryError: A broker uses a directory.
     """
     for directory in _data_directories(paths):
         locks.callback(OsFolder(str(directory)).lock_shared(LOCK_NAME).release)

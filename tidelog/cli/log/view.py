@@ -1,4 +1,4 @@
-"""What is found in the files of a broker, as people and programs see it.
+"""The output of `tidelog log`, as text and JSON.
 
 Pure: no clock, no I/O.
 """
@@ -25,14 +25,14 @@ def line_as_json(line: Row) -> str:
 
 
 def line_as_text(line: Row) -> str:
-    """Return one line of a dump as people read it, without the file."""
+    """Return one line of a dump as text, without the file name."""
     shape = _SHAPES.get(str(line["type"]), _any_text)
     text = shape(line)
     return click.style(text, fg="red") if line["type"] == BAD else text
 
 
 def findings_as_json(check: FileCheck) -> str:
-    """Return what is said of one file as one JSON object."""
+    """Return the verdict of a file as one JSON object."""
     return line_as_json(
         {
             "file": check.path,
@@ -44,7 +44,7 @@ def findings_as_json(check: FileCheck) -> str:
 
 
 def findings_as_text(check: FileCheck) -> str:
-    """Return what is said of one file as one line, and one more for each problem."""
+    """Return the verdict of a file as one line, and one more for each problem."""
     note = f"  ({check.note})" if check.note else ""
     if check.is_ok:
         return f"{click.style('ok ', fg='green')}  {check.path}{note}"
@@ -75,7 +75,7 @@ def _batch_text(line: Row) -> str:
         f"epoch {line['leader_epoch']}",
         f"payload {line['payload_length']} B {codec}",
     ]
-    if line["record_count"]:  # What compaction leaves of others has no time.
+    if line["record_count"]:  # Compaction leaves headers of empty batches, which have no time.
         parts.append(moment_text(cast("int", line["max_timestamp_ms"])))
     if line["producer_id"]:
         sequence = f"{line['producer_epoch']}, sequence {line['base_sequence']}"

@@ -1,1 +1,1 @@
-"""Output for people and programs: tables, times, records, log lines."""
+"""The output of commands: tables, times, records and log lines."""

@@ -1,6 +1,6 @@
-"""The log of a broker: one event a line, for people or for programs.
+"""The formatters of broker logs, one event per line, as text or JSON.
 
-An event is a constant message; its values come in `extra={"fields": {...}}`.
+An event is a constant message; its values are in `extra={"fields": {...}}`.
 """
 
 import json
@@ -17,7 +17,7 @@ _PLAIN_EXCLUDES = frozenset(' "=')
 
 
 def configure_logging(log_format: str, level: str) -> None:
-    """Write the log of this process to standard error, everything of tidelog from `level` on."""
+    """Log to standard error: events of tidelog from `level` on, others from WARNING on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         JsonFormatter()
@@ -34,12 +34,12 @@ class ConsoleFormatter(logging.Formatter):
     """`12:00:01 INFO broker_started address=127.0.0.1:8433 data_dir=/var/lib/tidelog`."""
 
     def __init__(self, *, is_colored: bool = False) -> None:
-        """Mark warnings and errors by a color where one can be seen."""
+        """Color warnings and errors if `is_colored`."""
         super().__init__(datefmt="%H:%M:%S")
         self._is_colored = is_colored
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; a traceback follows on lines of its own."""
+        """Return the line; a traceback follows on its own lines."""
         level = record.levelname
         if self._is_colored and record.levelno in _COLORS:
             level = click.style(level, fg=_COLORS[record.levelno])
@@ -55,7 +55,7 @@ class ConsoleFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: time (UTC), level, logger, event, and the event's fields.
 
-    A field that has the name of one of these is written with an underscore behind it.
+    A field with one of these names gets a trailing underscore.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -1,6 +1,6 @@
-"""Records as lines of text.
+"""The formatters of records as lines of text.
 
-Pure: no clock, no I/O. Works by column, without a Python step for each record where it can.
+Pure: no clock, no I/O. Works by column and avoids a Python step per record.
 """
 
 from base64 import b64encode
@@ -11,15 +11,15 @@ import msgspec
 from tidelog.client.consumer.fetch.record import RecordBatch
 
 FormatBatch = Callable[[RecordBatch], bytes]
-"""Returns the lines of all records of a batch."""
+"""A function that returns the lines of all records of a batch."""
 
 _json_encoder = msgspec.json.Encoder()
 
 
 def raw_format(key_separator: bytes | None) -> FormatBatch:
-    """Return how values are written, each on a line, behind their key if there is a separator.
+    """Return a formatter that writes each value on a line, after its key if there is a separator.
 
-    What is missing is empty: `produce` with the same separator reads it back.
+    A missing key or value is empty: `produce` with the same separator reads it back.
     """
 
     def format_values(batch: RecordBatch) -> bytes:

@@ -1,4 +1,4 @@
-"""Results on standard output: tables for people, JSON for programs."""
+"""The results of commands on standard output, as tables or JSON."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from rich.table import Table
 
 _UNIT = 1024
 _WIDTH_OF_A_PIPE = 10_000
-"""Tables that nobody looks at are not folded, so that other programs find whole words."""
+"""Columns of a table outside of a terminal: programs must find unfolded lines."""
 
 
 def print_json(value: object) -> None:
@@ -21,7 +21,7 @@ def print_json(value: object) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
-    """Print a table with a line of titles; the columns `right` are aligned to the right."""
+    """Print a table with a header; align the columns `right` to the right."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for title in columns:
         table.add_column(title, justify="right" if title in right else "left", overflow="fold")
@@ -31,7 +31,7 @@ def print_table(
 
 
 def print_fields(facts: Mapping[str, object]) -> None:
-    """Print names and values below each other."""
+    """Print names and values, one pair per line."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -47,7 +47,7 @@ def print_settings(
     *,
     of_cluster: Collection[str] = (),
 ) -> None:
-    """Print every setting, and whether it was set for what `source` names, or for the cluster."""
+    """Print every setting with its source: `source`, the cluster or the default."""
     sources = {**dict.fromkeys(of_cluster, "cluster"), **dict.fromkeys(overrides, source)}
     rows = [(name, value, sources.get(name, "default")) for name, value in config.items()]
     print_table(["SETTING", "VALUE", "SOURCE"], rows)
@@ -59,7 +59,7 @@ def nodes_text(node_ids: Iterable[int]) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as people read it."""
+    """Return a value as a cell of a table."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -75,7 +75,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """Return a number of bytes in the largest unit that leaves at least one of it."""
+    """Return a size in the largest unit in which it is at least 1."""
     size = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < _UNIT:
@@ -86,7 +86,7 @@ def size_text(size_bytes: int) -> str:
 
 def _print(table: Table) -> None:
     width = None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
-    # No markup: a bracket in a name is a bracket.
+    # No markup: names may contain brackets.
     console = Console(width=width, markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
         console.print(table)

@@ -1,4 +1,4 @@
-"""Points in time as people write them.
+"""Times and durations as text.
 
 Pure: no clock, no I/O.
 """
@@ -20,13 +20,13 @@ _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_since_ms(text: str, *, now_ms: int) -> int:
-    """Return Unix milliseconds of a moment: ISO 8601, or how long before now.
+    """Return the Unix milliseconds of a time: ISO 8601, or an age before now.
 
     `2025-01-31`, `2025-01-31T12:00`, `2025-01-31T12:00:00Z`, `30min`, `1h`, `7d ago`. A time
-    without a zone is one of this machine's zone. Nothing is before 1970.
+    without a zone is in the zone of this machine. A time before 1970 becomes 0.
 
     Raises:
-        ValueError: The text is none of these; the message says what would be.
+        ValueError: The text is none of these; the message shows valid forms.
     """
     ago = _AGO.fullmatch(text.strip())
     if ago is not None and ago[2].lower() in _UNITS:
@@ -39,13 +39,13 @@ def parse_since_ms(text: str, *, now_ms: int) -> int:
         return max(0, _milliseconds(moment.astimezone(UTC) - _UNIX_EPOCH))
     except (ValueError, OverflowError, OSError):
         raise ValueError(
-            f"{text!r} is not a time; write one such as 2025-01-31T12:00:00Z, or how long ago it"
-            " was, such as 30min, 1h or 7d"
+            f"{text!r} is not a time: write a time such as 2025-01-31T12:00:00Z, or an age such"
+            " as 30min, 1h or 7d"
         ) from None
 
 
 def moment_text(unix_ms: int) -> str:
-    """Return Unix milliseconds as people read them, in UTC."""
+    """Return Unix milliseconds as a date and time in UTC."""
     try:
         moment = _UNIX_EPOCH + timedelta(milliseconds=unix_ms)
     except OverflowError:  # Beyond the year 9999: most likely not milliseconds.
@@ -54,7 +54,7 @@ def moment_text(unix_ms: int) -> str:
 
 
 def age_text(age_ms: int) -> str:
-    """Return a length of time in its two largest units: `2 d 3 h`, `4 min 5 s`, `17 s`."""
+    """Return a duration in its two largest units: `2 d 3 h`, `4 min 5 s`, `17 s`."""
     left = age_ms // 1000
     parts: list[str] = []
     for unit, seconds in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):

@@ -1,1 +1,1 @@
-"""`tidelog queue`."""
+"""The commands `tidelog queue`."""

@@ -1,4 +1,4 @@
-"""`tidelog queue`: looking at messages, and what concerns many of them."""
+"""The commands `tidelog queue` that peek at messages or change many of them."""
 
 from collections.abc import Callable, Sequence
 from typing import TypedDict, Unpack
@@ -27,7 +27,7 @@ from tidelog.wire.messages.redrives import RedriveStatus
 
 
 class _Redrive(TypedDict):
-    """Which dead letters go where."""
+    """The selection and target of a redrive."""
 
     to_topic: str | None
     rate: int | None
@@ -35,7 +35,7 @@ class _Redrive(TypedDict):
 
 
 class _Redriving(_Redrive):
-    """The same, and whether to wait for it."""
+    """The options of `redrive`."""
 
     waits: bool
 
@@ -48,7 +48,7 @@ _max_option = click.option(
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="How many at most.",
+    help="Limit the number of messages.",
 )
 
 
@@ -64,7 +64,7 @@ _max_option = click.option(
     "states",
     type=click.Choice(list(_STATES)),
     multiple=True,
-    help="Only messages in this state; may be given several times.",
+    help="Show only messages in this state; repeatable.",
 )
 @broker_option
 @json_option
@@ -83,7 +83,7 @@ def peek(
 @broker_option
 @json_option
 def in_flight(name: str, max_messages: int, broker: str, *, as_json: bool) -> None:
-    """Show messages in flight: their consumer, and until when."""
+    """Show messages in flight, their consumers and timeouts."""
     seen = ask(broker, lambda client: client.queue(name).in_flight(max_messages))
     _show(seen, print_seen, as_json=as_json)
 
@@ -96,7 +96,8 @@ def in_flight(name: str, max_messages: int, broker: str, *, as_json: bool) -> No
 def dead_letters(name: str, max_messages: int, broker: str, *, as_json: bool) -> None:
     """Show the dead letters of a queue, and their reasons.
 
-    Those in its dead-letter queue that come from it, and those that have none to go to.
+    These are the messages of this queue in its dead-letter queue, and the dead letters that have no
+    dead-letter queue to move to.
     """
     seen = ask(broker, lambda client: client.queue(name).dead_letters(max_messages))
     _show(seen, print_dead_letters, as_json=as_json)
@@ -118,7 +119,7 @@ def _show(
 
 @click.command(epilog=examples("tidelog queue purge payments --yes"))
 @click.argument("name", metavar="QUEUE")
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @broker_option
 @json_option
 def purge(name: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
@@ -145,8 +146,8 @@ def cancel_scheduled(
 ) -> None:
     """Cancel messages that are still delayed.
 
-    `tidelog queue peek QUEUE --state delayed` shows them. A message that is visible or was received
-    is refused.
+    `tidelog queue peek QUEUE --state delayed` shows them. The queue rejects a message that is
+    visible or was received.
     """
 
     async def call(client: Client) -> None:
@@ -176,20 +177,20 @@ def cancel_scheduled(
     callback=read_offset_spec,
     required=True,
     metavar="earliest|latest|TIME",
-    help="Where to go on; a time such as 2025-01-31T12:00 or 1h (ago).",
+    help="Seek to this offset or time (ISO 8601, or an age as 1h).",
 )
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @broker_option
 @json_option
 def seek(name: str, to: OffsetSpec, is_sure: bool, *, broker: str, as_json: bool) -> None:
     """Reset a queue to an offset or a time.
 
-    Messages from there on are delivered again; other queues on the topic do not change.
+    The queue delivers messages from there on again; other queues on the topic do not change.
 
-    What is before it counts as done, and what was received before cannot be settled any more.
+    Messages before it count as deleted. Receipt handles from before the seek are void.
     """
     if not is_sure:
-        confirm(f"move queue {name}, whatever its messages are?")
+        confirm(f"reset queue {name}, whatever the state of its messages?")
 
     async def call(client: Client) -> int:
         return await client.queue(name).seek(to)
@@ -210,16 +211,16 @@ def seek(name: str, to: OffsetSpec, is_sure: bool, *, broker: str, as_json: bool
     )
 )
 @click.argument("name", metavar="DEAD_LETTER_QUEUE")
-@click.option("--to-topic", help="Where to.  [where each message came from]")
-@click.option("--rate", type=click.IntRange(min=1), help="Messages a second, of each partition.")
-@click.option("--from", "only_from", metavar="QUEUE", help="Only what this queue gave up.")
-@click.option("--status", "is_status", is_flag=True, help="Only say how far it is.")
-@click.option("--cancel", "is_cancel", is_flag=True, help="Bring back no more.")
+@click.option("--to-topic", help="Move to this topic.  [the source of each message]")
+@click.option("--rate", type=click.IntRange(min=1), help="Limit messages per second and partition.")
+@click.option("--from", "only_from", metavar="QUEUE", help="Move only dead letters of this queue.")
+@click.option("--status", "is_status", is_flag=True, help="Show the progress only.")
+@click.option("--cancel", "is_cancel", is_flag=True, help="Cancel the running redrive.")
 @click.option(
     "--wait",
     "waits",
     is_flag=True,
-    help="Return when it is over, and show how far it is; Ctrl-C ends only the waiting.",
+    help="Show progress until the end; Ctrl-C ends the wait.",
 )
 @broker_option
 @json_option
@@ -234,12 +235,14 @@ def redrive(
 ) -> None:
     """Move dead letters back to their source queues.
 
-    That goes on whatever happens to brokers. With --status or --cancel, say how far the one is that
-    runs, or ran last. Every queue on a topic sees the messages that come back there.
+    Brokers continue the redrive after restarts and leader changes. --status and --cancel print the
+    progress of the running or last redrive. Every queue on a target topic gets its messages.
     """
     wanted = _Redrive(to_topic=more["to_topic"], rate=more["rate"], only_from=more["only_from"])
     if is_status + is_cancel + (set(wanted.values()) != {None}) > 1:
-        raise click.UsageError("say either --status, or --cancel, or what to bring back")
+        raise click.UsageError(
+            "options exclude each other: give --status, or --cancel, or --to-topic, --rate and --from"
+        )
 
     async def call(client: Client) -> RedriveReport:
         queue = client.queue(name)
@@ -265,14 +268,14 @@ def redrive(
 
 
 def _check_end(report: RedriveReport, *, may_be_cancelled: bool) -> None:
-    """Check that a redrive has ended as it was meant to.
+    """Raise if a redrive did not complete.
 
     Raises:
-        CommandError: It has not.
+        CommandError: Messages were rejected, or the redrive failed or was cancelled.
     """
     if report.failed:
         were = "was" if report.failed == 1 else "were"
-        raise CommandError(f"{counted(report.failed, 'message')} {were} refused")
+        raise CommandError(f"{counted(report.failed, 'message')} {were} rejected by the target")
     is_cancelled = report.status is RedriveStatus.CANCELLED
     if report.status is RedriveStatus.FAILED or (is_cancelled and not may_be_cancelled):
         reason = f": {report.reason}" if report.reason else ""

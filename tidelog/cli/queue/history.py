@@ -1,4 +1,4 @@
-"""`tidelog queue history`: what happened to messages."""
+"""The command `tidelog queue history`, which prints the events of messages."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,16 +28,16 @@ _Names = Mapping[bytes, str]
     "since_ms",
     metavar="TIME",
     callback=read_moment,
-    help="Not before this time: ISO 8601, or how long ago, such as 30min or 1h.",
+    help="Show events since: ISO 8601, or an age such as 30min.",
 )
-@click.option("--message", "message_id", metavar="MESSAGE_ID", help="Only this message.")
+@click.option("--message", "message_id", metavar="MESSAGE_ID", help="Show only this message.")
 @click.option(
     "--max",
     "max_events",
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="How many events at most, the newest.",
+    help="Show this many events at most, the newest.",
 )
 @broker_option
 @json_option
@@ -50,11 +50,11 @@ def history(
     broker: str,
     as_json: bool,
 ) -> None:
-    """Show the history of messages: deliveries and outcomes.
+    """Show the deliveries and outcomes of messages.
 
-    For as long as the queue remembers (history_retention_ms, a day by default). The end of a
-    lease is no event: UNTIL says when. Events of many messages at once, such as a purge, are shown
-    with each.
+    The queue keeps its history for history_retention_ms, a day by default. The expiry of a
+    visibility timeout is not an event: see the column UNTIL. With --message, events of many
+    messages, such as a purge, are included.
     """
 
     async def call(client: Client) -> tuple[list[HistoryEvent], _Names]:
@@ -74,11 +74,11 @@ def history(
     elif found:
         print_events(found, names)
     else:
-        click.echo("nothing has happened that the queue remembers", err=True)
+        click.echo("the history of the queue has no such event", err=True)
 
 
 def event_as_json(event: HistoryEvent, names: _Names) -> dict[str, object]:
-    """Return everything about an event."""
+    """Return all fields of an event."""
     return {
         "time_ms": event.time_ms,
         "event": str(event.kind),
@@ -127,7 +127,7 @@ def _target(event: HistoryEvent, names: _Names) -> str | None:
 
 
 def _details(event: HistoryEvent, names: _Names) -> str:
-    """Return what is worth knowing besides."""
+    """Return the text of the column DETAILS."""
     target = _target(event, names)
     is_about_many = event.offset is None and event.message_count > 0
     parts = [

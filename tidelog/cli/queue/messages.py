@@ -1,4 +1,4 @@
-"""`tidelog queue`: messages that are received, and what becomes of them."""
+"""The commands `tidelog queue` that receive and settle messages."""
 
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -21,7 +21,7 @@ from tidelog.wire.errors import BatchError, TidelogError
 from tidelog.wire.messages.queues import RECEIVE_COUNT_MAX, VISIBILITY_TIMEOUT_MS_MAX
 
 _SHOWN_BYTES_MAX: Final = 1 << 20
-"""Longer values are not read only to be printed."""
+"""Bytes of a value at most that is printed; longer values are not read for that."""
 _TIMEOUT = Seconds(longest=VISIBILITY_TIMEOUT_MS_MAX / 1000)
 
 
@@ -42,25 +42,25 @@ _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...
     type=click.IntRange(1, RECEIVE_COUNT_MAX),
     default=10,
     show_default=True,
-    help="How many at most.",
+    help="Limit the number of messages.",
 )
 @click.option(
     "--visibility-timeout",
     type=_TIMEOUT,
     metavar="SECONDS",
-    help="Visibility timeout in seconds.  [that of the queue]",
+    help="Set the visibility timeout.  [set by the queue]",
 )
 @click.option(
     "--wait",
     type=Seconds(longest=3600),
     metavar="SECONDS",
-    help="How long to wait for the first one.  [as the queue says]",
+    help="Wait for the first message (long polling).  [set by the queue]",
 )
-@click.option("--delete", "is_deleting", is_flag=True, help="Delete them when they were printed.")
+@click.option("--delete", "is_deleting", is_flag=True, help="Delete the messages after printing.")
 @click.option(
     "--output",
     metavar="PATH",
-    help="Take one message, and write its value, of any length, there; - for standard output.",
+    help="Write the value of one message to PATH (- is stdout).",
 )
 @broker_option
 @json_option
@@ -76,13 +76,13 @@ def receive(
 ) -> None:
     """Receive messages and print their receipt handles.
 
-    Of values above 1 MiB only the length is printed; --output writes them.
+    For values above 1 MiB, only the length is printed; --output writes values of any length.
     """
 
     async def call(client: Client) -> None:
         queue = client.queue(name)
         count, limit = (max_messages, _SHOWN_BYTES_MAX) if output is None else (1, 0)
-        # Before anything is received: nobody gets what cannot be written.
+        # The file is opened first, so that a failed open leaves no message in flight.
         messages: list[Message] = []
         try:
             with nullcontext() if output is None else _target(output) as target:
@@ -91,7 +91,7 @@ def receive(
                     await _copy(messages[0], target.file)
                     target.is_whole = True
         except (CommandError, OSError, TidelogError):
-            with suppress(TidelogError):  # Then others get it when its time is over.
+            with suppress(TidelogError):  # Otherwise it is visible again after its timeout.
                 await queue.release_batch(messages)
             raise
         if output is None or not messages:
@@ -99,7 +99,7 @@ def receive(
         elif not is_deleting:
             click.echo(messages[0].receipt_handle, err=True)
         if is_deleting:
-            sys.stdout.flush()  # What cannot be printed is not deleted.
+            sys.stdout.flush()  # A message that cannot be printed is not deleted.
             await queue.delete_batch(messages)
 
     ask(broker, call)
@@ -107,7 +107,7 @@ def receive(
 
 @final
 class _Target:
-    """Where the value of a message goes."""
+    """The file for the value of a message."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -116,10 +116,10 @@ class _Target:
 
 @contextmanager
 def _target(path: str) -> Generator[_Target]:
-    """Open a file that is there as a whole when that is said, and else as it was.
+    """Open a file that replaces `path` only if `is_whole` is set.
 
     Raises:
-        CommandError: It cannot be written.
+        CommandError: The file cannot be written.
     """
     if path == "-":
         yield _Target(sys.stdout.buffer)
@@ -132,14 +132,14 @@ def _target(path: str) -> Generator[_Target]:
         if target.is_whole:
             part.replace(path)
     except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}") from error
+        raise CommandError(f"cannot write {path}: {error.strerror}") from error
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
 
 
 async def _copy(message: Message, file: BinaryIO) -> None:
-    """Copy the value of a message, which nobody else gets meanwhile."""
+    """Copy the value of a message, and extend its visibility timeout meanwhile."""
     seconds = max(message.lease.expires_at - trio.current_time(), 1)
     extend_at = trio.current_time() + seconds / 2
     async for chunk in message.chunks():
@@ -155,7 +155,7 @@ def _show(messages: Sequence[Message], *, as_json: bool) -> None:
     elif messages:
         print_messages(messages)
     else:
-        click.echo("there was no message", err=True)
+        click.echo("no message is visible", err=True)
 
 
 @click.command(
@@ -167,7 +167,7 @@ def _show(messages: Sequence[Message], *, as_json: bool) -> None:
 @broker_option
 @json_option
 def delete_message(name: str, handles: tuple[str, ...], broker: str, *, as_json: bool) -> None:
-    """Delete messages that were received: they are done."""
+    """Delete received messages."""
 
     async def call(queue: Queue) -> None:
         await queue.delete_batch(handles)
@@ -179,7 +179,9 @@ def delete_message(name: str, handles: tuple[str, ...], broker: str, *, as_json:
 @click.command(epilog=examples("tidelog queue extend payments HANDLE --seconds 300"))
 @click.argument("name", metavar="QUEUE")
 @_handles
-@click.option("--seconds", type=_TIMEOUT, required=True, help="How long from now on.")
+@click.option(
+    "--seconds", type=_TIMEOUT, required=True, help="Set the visibility timeout, from now on."
+)
 @broker_option
 @json_option
 def extend(
@@ -201,9 +203,9 @@ def extend(
     "--delay",
     type=_TIMEOUT,
     metavar="SECONDS",
-    help="Others get them after so long.  [as the queue's backoff says]",
+    help="Delay the next delivery.  [set by the queue's backoff]",
 )
-@click.option("--reason", default="", help="Why, for people.")
+@click.option("--reason", default="", help="Record a reason in the history.")
 @broker_option
 @json_option
 def release(
@@ -232,7 +234,7 @@ def _settle(broker: str, name: str, call: Callable[[Queue], Awaitable[None]]) ->
     """Settle messages.
 
     Raises:
-        CommandError: Some could not be settled; one line says which was the first, and why.
+        CommandError: Some handles were rejected; one line names the first and the reason.
     """
 
     async def settle(client: Client) -> None:
@@ -242,8 +244,8 @@ def _settle(broker: str, name: str, call: Callable[[Queue], Awaitable[None]]) ->
             index, first = next(iter(error.errors.items()))
             count = len(error.errors)
             raise CommandError(
-                f"{counted(count, 'handle')} {'was' if count == 1 else 'were'} refused, the others"
-                f" are done; handle {index + 1}: {first}"
+                f"{counted(count, 'handle')} {'was' if count == 1 else 'were'} rejected, the others"
+                f" are settled; handle {index + 1}: {first}"
             ) from error
 
     ask(broker, settle)

@@ -1,4 +1,4 @@
-"""`tidelog queue`: create, inspect, change and delete queues."""
+"""The commands `tidelog queue`: create, describe, alter and delete queues."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ from tidelog.client.client import Client
 
 @click.group(cls=OrderedGroup)
 def queue() -> None:
-    """Create, inspect, change, delete queues."""
+    """Create, describe, alter and delete queues."""
 
 
 @queue.command(
@@ -38,31 +38,31 @@ def queue() -> None:
     )
 )
 @click.argument("name")
-@click.option("--topic", help="Topic of the messages.  [a topic of the queue's name]")
-@click.option("--partitions", type=int, help="How many the topic has, if it is made.  [1]")
+@click.option("--topic", help="Set the topic of the messages.  [the name of the queue]")
+@click.option("--partitions", type=int, help="Set the partitions of a new topic.  [1]")
 @click.option(
     "--start",
     callback=read_offset_spec,
     default="earliest",
     show_default=True,
     metavar="earliest|latest|TIME",
-    help="Where in the topic it begins; a time such as 2025-01-31T12:00 or 1h (ago).",
+    help="Start at this offset or time (ISO 8601, or an age as 1h).",
 )
-@click.option("--fifo", is_flag=True, help="Hand out messages with the same key in order.")
+@click.option("--fifo", is_flag=True, help="Deliver messages with the same key in order.")
 @click.option(
     "--config",
     "settings",
     type=NameAndValue(),
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of the queue; may be given several times.",
+    help="Set a setting of the queue; repeatable.",
 )
 @click.option(
     "--topic-config",
     type=NameAndValue(),
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of the topic, if it is made; may be given several times.",
+    help="Set a setting of a new topic; repeatable.",
 )
 @broker_option
 @json_option
@@ -73,16 +73,16 @@ def create(
     *,
     broker: str,
     as_json: bool,
-    **wanted: Any,  # noqa: ANN401  (arguments of `create_queue`, as click has read them)
+    **wanted: Any,  # noqa: ANN401  (arguments of `create_queue`)
 ) -> None:
     """Create a queue, and its topic if there is none.
 
-    Records that are in the topic already are its messages as well, unless --start says otherwise.
-    The same queue again is no error. `tidelog queue describe` lists all settings.
+    Existing records of the topic become messages, too, unless --start excludes them. A repeated
+    creation of the same queue is no error. `tidelog queue describe` lists all settings.
     """
     for setting, _ in settings:
         if setting in {"name", "topic_config", *wanted}:
-            raise click.UsageError(f"{setting} is no setting of a queue; see the options")
+            raise click.UsageError(f"{setting} is not a setting of a queue: use the option for it")
     wanted |= dict(settings)
 
     async def call(client: Client) -> DescribedQueue:
@@ -104,17 +104,17 @@ def create(
     "with_counts",
     default=True,
     show_default=True,
-    help="Have the messages of every queue counted, which takes time if there are very many.",
+    help="Count the messages, which is slow for very many.",
 )
 @broker_option
 @json_option
 def list_all(with_counts: bool, broker: str, as_json: bool) -> None:
-    """List all queues, and how many messages they have."""
+    """List all queues with their message counts."""
     queues = ask(broker, lambda client: client.admin.describe_queues(with_counts=with_counts))
     if as_json:
         print_json([queue_as_json(described) for described in queues])
     elif not queues:
-        click.echo("there are no queues yet; `tidelog queue create NAME` makes one", err=True)
+        click.echo("there are no queues yet; `tidelog queue create NAME` creates a queue", err=True)
     else:
         print_queues(queues, with_counts=with_counts)
 
@@ -156,9 +156,10 @@ def alter(
     broker: str,
     as_json: bool,
 ) -> None:
-    """Change settings of a queue.
+    """Alter the settings of a queue.
 
-    They are in force at once. Whether it is FIFO, and deduplication_scope, cannot be changed.
+    A change is in force at once. The queue kind (FIFO or standard) and deduplication_scope cannot
+    change.
     """
     require_changes(changes, resets)
 
@@ -178,13 +179,13 @@ def alter(
     epilog=examples("tidelog queue delete payments", "tidelog queue delete payments --with-topic")
 )
 @click.argument("name")
-@click.option("--with-topic", is_flag=True, help="Delete its topic and all records, too.")
+@click.option("--with-topic", is_flag=True, help="Delete the topic and all of its records, too.")
 @click.option(
     "--detach-sources",
     is_flag=True,
-    help="Even if it takes dead letters of other queues, which have no place for them then.",
+    help="Leave source queues without a dead-letter queue.",
 )
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @broker_option
 @json_option
 def delete(
@@ -192,8 +193,9 @@ def delete(
 ) -> None:
     """Delete a queue.
 
-    Who has which messages, and how often they were received, is forgotten. The messages stay in the
-    topic, where other queues and consumers go on as they were.
+    Receipt handles and receive counts of the queue are deleted. The records stay in the topic, for
+    other queues and consumers. The command rejects the dead-letter queue of another queue unless
+    --detach-sources is given; the source queues then have no dead-letter queue.
     """
     if not is_sure:
         what = "its topic with all records" if with_topic else "not the records of its topic"

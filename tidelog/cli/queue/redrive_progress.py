@@ -1,4 +1,4 @@
-"""How far redrives are, for people and programs, and waiting for their end."""
+"""The progress of redrives, as text, JSON and a bar, and the wait for their end."""
 
 from typing import Final
 
@@ -24,9 +24,9 @@ _INTERVAL_S: Final = 0.5
 
 
 async def wait_for_redrive(queue: Queue, console: Console) -> RedriveReport:
-    """Return when the redrive of a queue is over; say how it ended.
+    """Wait for the end of the redrive of a queue; return its report.
 
-    A bar is shown where the console is a terminal; nothing stays of it.
+    A terminal shows a bar, which is removed at the end.
     """
     progress = Progress(
         TextColumn("{task.description}"),
@@ -57,7 +57,7 @@ async def wait_for_redrive(queue: Queue, console: Console) -> RedriveReport:
 
 
 def report_as_json(report: RedriveReport) -> dict[str, object]:
-    """Return everything that is known of a redrive."""
+    """Return all fields of a redrive."""
     return {
         "status": None if report.status is None else report.status.name.lower(),
         "is_over": report.is_over,
@@ -78,9 +78,9 @@ def report_as_json(report: RedriveReport) -> dict[str, object]:
 
 
 def print_report(report: RedriveReport) -> None:
-    """Print how far a redrive is."""
+    """Print the progress of a redrive."""
     if report.status is None:
-        print_fields({"status": "there never was a redrive of this queue"})
+        print_fields({"status": "this queue never had a redrive"})
         return
     facts: dict[str, object] = {
         "status": _status_text(report),
@@ -100,9 +100,9 @@ def print_report(report: RedriveReport) -> None:
         "speed": speed,
     }
     if report.skipped:
-        facts["skipped"] = f"{report.skipped:,} not meant, or without a place to go to"
+        facts["skipped"] = f"{report.skipped:,} not selected, or without a target"
     if report.failed:
-        facts["failed"] = f"{report.failed:,} refused there, and in this queue again"
+        facts["failed"] = f"{report.failed:,} rejected by the target, and still in this queue"
     if report.reason:
         facts["reason"] = report.reason
     print_fields(facts)
@@ -112,5 +112,5 @@ def _status_text(report: RedriveReport) -> str:
     assert report.status is not None
     text = report.status.name.lower()
     if report.status is not RedriveStatus.RUNNING and report.on_the_way:
-        text += ", some messages are on their way"
+        text += ", some messages are still in flight"
     return text

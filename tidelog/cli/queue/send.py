@@ -1,4 +1,4 @@
-"""`tidelog queue send`: messages from the command line, or from standard input."""
+"""The command `tidelog queue send`, which sends messages of arguments, files or lines."""
 
 import os
 import sys
@@ -23,11 +23,11 @@ from tidelog.wire.errors import BatchError, TidelogError
 
 _BATCH = 1000
 _GRACE_S = 5.0
-"""How long a signal leaves for what was read to be acknowledged."""
+"""Seconds after a signal in which messages may still be acknowledged."""
 
 
 class _Fields(TypedDict):
-    """What all messages of one `send` have in common."""
+    """The common fields of all messages of one command."""
 
     key: str | None
     group: str | None
@@ -47,24 +47,24 @@ class _Fields(TypedDict):
 )
 @click.argument("name", metavar="QUEUE")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
-@click.option("--key", help="Messages with the same key are in one partition.")
-@click.option("--group", help="FIFO queues: their group, which is handed out in order.")
+@click.option("--key", help="Set the key, which selects the partition.")
+@click.option("--group", help="Set the message group (FIFO queues).")
 @click.option(
     "--deduplication-id",
     metavar="ID",
-    help="FIFO queues: of the messages with this id, one is kept within the window.",
+    help="Set the deduplication id (FIFO queues).",
 )
 @click.option(
-    "--headers", callback=read_headers, metavar="K=V,...", help="Headers that every message gets."
+    "--headers", callback=read_headers, metavar="K=V,...", help="Add these headers to each message."
 )
 @click.option(
     "--delay",
     type=Seconds(),
     metavar="SECONDS",
-    help="Delivery delay in seconds.  [that of the queue]",
+    help="Set the delivery delay.  [set by the queue]",
 )
 @click.option(
-    "--priority", type=click.IntRange(min=0), help="Their priority; 0 is the most urgent."
+    "--priority", type=click.IntRange(min=0), help="Set the priority; 0 is the most urgent."
 )
 @click.option(
     "--file",
@@ -72,7 +72,7 @@ class _Fields(TypedDict):
     type=click.File("rb"),
     multiple=True,
     metavar="PATH",
-    help="Send all of this file as one message, of up to 1 GiB; - for standard input.",
+    help="Send a file, up to 1 GiB, as one message (- is stdin).",
 )
 @broker_option
 @json_option
@@ -87,15 +87,16 @@ def send(
 ) -> None:
     """Send messages to a queue.
 
-    Without VALUE and --file, each line of standard input is one, and is sent as it comes. Ctrl-C
-    ends reading; what was read still arrives.
+    Without VALUE and --file, each line of standard input is a message, sent at once. Ctrl-C stops
+    reading; messages in flight are still sent. Within the deduplication window, a FIFO queue keeps
+    one message per deduplication id.
     """
     if values and files:
-        raise click.UsageError("give values or files, not both")
+        raise click.UsageError("VALUE and --file exclude each other: give one of them")
     if not (values or files) and sys.stdin is None:
-        raise click.UsageError("standard input is closed; give a VALUE")
+        raise click.UsageError("standard input is closed: give a VALUE")
     if fields["deduplication_id"] is not None and len(values or files) != 1:
-        raise click.UsageError("a deduplication id is that of one message; give one VALUE")
+        raise click.UsageError("--deduplication-id is for a single message: give one VALUE")
     sending = _Sending(_model(fields))
     given = files or [os.fsencode(value) for value in values]
     interrupted_by = trio.run(sending.send_all, broker, name, given)
@@ -110,7 +111,9 @@ def send(
         click.echo(f"sent {sending.count_text()}")
         for receipt in sending.sent:
             if receipt.is_duplicate:
-                click.echo(f"{receipt.message_id} had been sent before, and is kept once")
+                click.echo(
+                    f"{receipt.message_id} is a duplicate: the queue keeps the first message"
+                )
 
 
 def _as_json(receipt: Receipt) -> dict[str, object]:
@@ -126,7 +129,7 @@ def _model(fields: _Fields) -> OutgoingMessage:
     """Return a message with these fields, without a value.
 
     Raises:
-        click.UsageError: No message may have them.
+        click.UsageError: A field is not valid.
     """
     key, group = fields["key"], fields["group"]
     model = OutgoingMessage(
@@ -149,23 +152,23 @@ def _model(fields: _Fields) -> OutgoingMessage:
 
 @final
 class _Sending:
-    """Messages that are alike but for their values, on their way."""
+    """Sends messages that differ only in their values."""
 
     def __init__(self, model: OutgoingMessage) -> None:
         self._model = model
         self.sent: list[Receipt] = []
         self._untold_count = 0
-        """Acknowledged, but nobody said where they are."""
+        """Messages that are acknowledged without a receipt."""
         self.failure: TidelogError | OSError | None = None
         self._is_ending = False
         self._reading = trio.CancelScope()
 
     def count_text(self) -> str:
-        """Return how many are acknowledged."""
+        """Return the count of acknowledged messages as text."""
         return counted(len(self.sent) + self._untold_count, "message")
 
     async def send_all(self, broker: str, name: str, values: Sequence[Source]) -> int:
-        """Send all there are; return the exit status if a signal ended that, else 0."""
+        """Send all messages; return the exit status of a signal, else 0."""
         delivering = trio.CancelScope()
 
         def end() -> None:
@@ -188,7 +191,7 @@ class _Sending:
 
     async def _send_input(self, queue: Queue) -> None:
         if sys.stdin.isatty():
-            click.echo("each line becomes a message; Ctrl-D ends", err=True)
+            click.echo("each line becomes a message; Ctrl-D ends the input", err=True)
         reader = LineReader(sys.stdin.fileno())
         while not self._is_ending:
             lines: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Queues and their messages as people and programs see them."""
+"""The output of `tidelog queue`, as text and JSON."""
 
 from collections.abc import Sequence
 
@@ -26,11 +26,11 @@ _COUNTS: tuple[str, ...] = ("visible", "in flight", "delayed", "dead", "oldest")
 _UNKNOWN: object = None
 _NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START", "RECEIVES")
 _SHOWN_MAX = 60
-"""Characters of a value in a table."""
+"""Characters of a value in a table at most."""
 
 
 def queue_as_json(queue: DescribedQueue) -> dict[str, object]:
-    """Return everything about a queue."""
+    """Return the description of a queue."""
     counts = queue.counts
     return {
         "name": queue.name,
@@ -80,7 +80,7 @@ def print_queues(queues: Sequence[DescribedQueue], *, with_counts: bool) -> None
 
 
 def _counts(counts: MessageCounts | None) -> dict[str, object]:
-    """Return what is known of the messages of a queue, in the order in which it is shown."""
+    """Return the message counts of a queue, in the order of the columns."""
     if counts is None:
         return dict.fromkeys(_COUNTS, _UNKNOWN)
     age_ms = counts.oldest_age_ms
@@ -94,7 +94,7 @@ def _counts(counts: MessageCounts | None) -> dict[str, object]:
 
 
 def print_queue(queue: DescribedQueue) -> None:
-    """Print identity, messages, settings and partitions of a queue."""
+    """Print identity, message counts, settings and partitions of a queue."""
     print_fields(
         {
             "queue": queue.name,
@@ -130,7 +130,7 @@ def _kind(queue: QueueDescription) -> str:
 
 
 def message_as_json(message: Message) -> dict[str, object]:
-    """Return everything about a message that was received."""
+    """Return all fields of a received message."""
     return {
         **_record_as_json(message),
         "receive_count": message.receive_count,
@@ -141,12 +141,12 @@ def message_as_json(message: Message) -> dict[str, object]:
 
 
 def state_word(state: MessageState) -> str:
-    """Return the state of a message as commands write it, such as `in-flight`."""
+    """Return the state of a message as in `--state`, such as `in-flight`."""
     return state.name.lower().replace("_", "-")
 
 
 def seen_as_json(seen: PeekedMessage) -> dict[str, object]:
-    """Return everything about a message that was looked at."""
+    """Return all fields of a peeked message."""
     return {
         **_record_as_json(seen.record),
         "state": state_word(seen.state),
@@ -159,7 +159,7 @@ def seen_as_json(seen: PeekedMessage) -> dict[str, object]:
 
 
 def print_messages(messages: Sequence[Message]) -> None:
-    """Print a line for each message that was received."""
+    """Print a line for each received message."""
     rows = [
         (
             message.message_id,
@@ -176,7 +176,7 @@ def print_messages(messages: Sequence[Message]) -> None:
 
 
 def print_seen(seen: Sequence[PeekedMessage]) -> None:
-    """Print a line for each message that was looked at."""
+    """Print a line for each peeked message."""
     rows = [
         (
             each.message_id,
@@ -194,7 +194,7 @@ def print_seen(seen: Sequence[PeekedMessage]) -> None:
 
 
 def print_dead_letters(seen: Sequence[PeekedMessage]) -> None:
-    """Print a line for each dead letter, and why it is one."""
+    """Print a line for each dead letter, with its reason."""
     rows: list[tuple[object, ...]] = []
     for each in seen:
         origin = each.origin
@@ -227,17 +227,17 @@ def _origin_as_json(origin: Origin | None) -> dict[str, object] | None:
 
 
 def _value(content: bytes | None, headers: Headers) -> str | None:
-    """Return a value as a part of a line; of a large message, how long it is."""
+    """Return a value as a cell; for a large message, return its length."""
     if content or not is_large(headers):
         return _short(content)
     return f"({size_text(length_of(content, headers))})"
 
 
 def _short(content: bytes | None) -> str | None:
-    """Return bytes as a part of a line."""
+    """Return bytes as a cell."""
     if content is None:
         return None
     text = " ".join(content.decode("utf-8", "backslashreplace").split())
-    # What controls a terminal is shown, and does not.
+    # Control characters are escaped, so that they cannot control the terminal.
     text = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"

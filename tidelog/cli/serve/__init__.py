@@ -1,1 +1,1 @@
-"""`tidelog serve`."""
+"""The command `tidelog serve`."""

@@ -1,4 +1,4 @@
-"""`tidelog serve`: run a broker, or several of them, until a signal ends it."""
+"""The command `tidelog serve`, which runs one or several brokers until a signal."""
 
 import gc
 import logging
@@ -25,8 +25,10 @@ from tidelog.embedded import open_configured_broker
 _log = logging.getLogger("tidelog.serve")
 
 _SWITCH_INTERVAL_S = 0.0005
-"""After so long a thread that compacts, or looks for damage, lets those go on who wait for clients.
-By default, 5 ms, 99 % of produced records took 8.1 ms while another topic was compacted; now 6.1.
+"""Seconds after which a thread that compacts or scrubs yields to the threads that serve clients.
+
+During the compaction of another topic, the 99th percentile of produce latency is 6.1 ms; with the
+default of Python, 5 ms, it was 8.1 ms.
 """
 _OTHER_FILES = 64
 """Descriptors that are neither connections nor segment files."""
@@ -42,7 +44,10 @@ _OTHER_FILES = 64
 )
 @server_options
 @click.option(
-    "--print-config", "prints_config", is_flag=True, help="Print the settings and their sources."
+    "--print-config",
+    "prints_config",
+    is_flag=True,
+    help="Print all settings with sources and exit.",
 )
 @json_option
 @click.option(
@@ -51,8 +56,7 @@ _OTHER_FILES = 64
     type=click.IntRange(1, WORKERS_MAX),
     default=1,
     metavar="N",
-    help="Run N brokers, as one rack: node ids and ports are counted up from --node-id"
-    " and --listen, their data is in DIR/1 to DIR/N.  [1: in DIR itself]",
+    help="Run N brokers of one rack, with data in DIR/1 to DIR/N.  [1]",
 )
 def serve(
     config_file: str | None,
@@ -64,11 +68,16 @@ def serve(
 ) -> int:
     """Run a broker.
 
-    No configuration is needed. A flag beats the environment (TIDELOG_DATA_DIR sets data_dir, and so
-    on), which beats the file of --config, which beats the default; --print-config prints the result
-    instead of running a broker. SIGTERM and Ctrl-C end it in order: what is under way is finished
-    and everything is put on disk. A second signal ends it at once, which loses nothing that was
-    acknowledged, but the next start has to look at what was not on disk yet.
+    No configuration is needed. Settings are resolved in this order: a flag, the environment
+    (TIDELOG_DATA_DIR sets data_dir, and so on), the file of --config, the default. --print-config
+    prints the result instead of running a broker.
+
+    The data directory is created if missing. --peers includes this node. With --workers, node ids
+    and ports count up from --node-id and --listen.
+
+    SIGTERM and Ctrl-C stop the broker in order: it finishes requests and syncs its logs. A second
+    signal stops it at once. That loses no acknowledged record, but the next start must recover the
+    ends of the logs.
     """
     resolved = resolve_config(file=config_file, environment=os.environ, flags=flags)
     config = resolved.config
@@ -76,7 +85,7 @@ def serve(
         _print_config(resolved, as_json=as_json)
         return 0
     if as_json:
-        raise click.UsageError("--json goes with --print-config; see --log-format json")
+        raise click.UsageError("--json needs --print-config: use --log-format json for JSON logs")
     if worker_count > 1:
         plans = worker_plans(config, worker_count)
         configure_logging(config.log_format, config.log_level)
@@ -97,15 +106,15 @@ async def _serve(resolved: ResolvedConfig) -> None:
     def end() -> None:
         _log.info("stopping in order; a second signal stops at once")
         ending.set()
-        if not is_started:  # It may be recovering for long; ending that loses nothing.
+        if not is_started:  # Recovery may take long; its cancellation loses nothing.
             starting.cancel()
 
     async with on_signal(end):
         with starting:
             async with open_configured_broker(resolved) as broker:
                 is_started = True
-                # What is there now stays; to look through it for garbage would hold up everything
-                # for some 30 ms, again and again.
+                # The objects of the start stay alive; each garbage collection of them would block the
+                # loop for some 30 ms.
                 gc.freeze()
                 _log.info(
                     "tidelog %s listening on %s, data in %s",
@@ -117,7 +126,7 @@ async def _serve(resolved: ResolvedConfig) -> None:
 
 
 def _allow_many_files(config: BrokerConfig) -> None:
-    """Raise the limit of open files as far as this process may; warn when it is too low."""
+    """Raise the limit of open files to the hard limit; log a warning if it is too low."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -132,7 +141,7 @@ def _allow_many_files(config: BrokerConfig) -> None:
 
 
 def _print_config(resolved: ResolvedConfig, *, as_json: bool) -> None:
-    """Print the settings in force, and where each comes from."""
+    """Print the settings in force, and the source of each."""
     names = [item.name for item in fields(resolved.config)]
     values = {name: getattr(resolved.config, name) for name in names}
     if as_json:
@@ -148,7 +157,7 @@ def _print_config(resolved: ResolvedConfig, *, as_json: bool) -> None:
 
 
 def _as_in_file(value: object) -> str:
-    """Return a value as it would stand in the file."""
+    """Return a value as in the configuration file."""
     if isinstance(value, dict):
         table = cast("dict[str, str]", value)
         return ", ".join(f'{name} = "{item}"' for name, item in table.items()) or "{}"

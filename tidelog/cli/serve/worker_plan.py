@@ -1,6 +1,6 @@
-"""What each of the brokers is told that `tidelog serve --workers` starts.
+"""The configuration of each broker that `tidelog serve --workers` starts.
 
-Reads directories, and starts nothing.
+Reads directories and starts no process.
 """
 
 import socket
@@ -13,23 +13,23 @@ from tidelog.broker.config.broker_config import BrokerConfig, parse_address
 from tidelog.wire.errors import ConfigError, DataDirectoryError
 
 WORKERS_MAX: Final = 64
-"""More nodes no cluster has."""
+"""Workers at most, as many as a cluster has nodes at most."""
 
 _PORT_MAX: Final = 0xFFFF
 _OF_A_BROKER: Final = ("node", "metadata", "topics")
-"""Any of these makes a directory that of a broker."""
-_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  (looked for, not listened on)
+"""Files and directories that mark the data directory of a broker."""
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  (compared, not listened on)
 
 
 def worker_plans(base: BrokerConfig, worker_count: int) -> list[BrokerConfig]:
-    """Return the settings of each worker, by its number from 1 on.
+    """Return the configuration of each worker, from worker 1 on.
 
-    Node ids and ports are counted up from those of `base`. They are one rack, and peers
-    of each other unless `base` names peers.
+    Node ids and ports count up from those of `base`. The workers are one rack, and peers of each
+    other unless `base` names peers.
 
     Raises:
-        ConfigError: The settings do not go together; one line.
-        DataDirectoryError: The data directory is that of one broker, or of more workers.
+        ConfigError: The settings contradict each other; one line.
+        DataDirectoryError: The data directory belongs to one broker, or to more workers.
     """
     addresses = [_counted_up("listen", base.listen, count) for count in range(worker_count)]
     advertised = [""] * worker_count
@@ -39,8 +39,8 @@ def worker_plans(base: BrokerConfig, worker_count: int) -> list[BrokerConfig]:
         ]
     elif not base.peers and parse_address(base.listen)[0] in _EVERYWHERE:
         raise ConfigError(
-            f"{base.listen} is no address to connect to, and workers must know where the others"
-            " are; set advertised (TIDELOG_ADVERTISED=HOST:PORT), or listen on one address"
+            f"workers cannot connect to each other at the wildcard address {base.listen}; set"
+            " advertised (TIDELOG_ADVERTISED=HOST:PORT), or listen on one address"
         )
     _check_directories(Path(base.data_dir), worker_count)
     reached_at = advertised if base.advertised else addresses
@@ -62,10 +62,10 @@ def worker_plans(base: BrokerConfig, worker_count: int) -> list[BrokerConfig]:
 
 
 def check_no_workers(data_dir: str) -> None:
-    """Check that a directory is not one of workers: one broker must not begin anew in it.
+    """Raise if a data directory belongs to workers: a single broker would start empty in it.
 
     Raises:
-        DataDirectoryError: It is.
+        DataDirectoryError: The directory belongs to workers.
     """
     numbers = _worker_numbers(Path(data_dir))
     if numbers and not _is_of_a_broker(Path(data_dir)):
@@ -78,14 +78,14 @@ def check_no_workers(data_dir: str) -> None:
 def _check_directories(directory: Path, worker_count: int) -> None:
     if _is_of_a_broker(directory):
         raise DataDirectoryError(
-            f"{directory} holds the data of a single broker; to go on with it as the first worker,"
-            f" move all that is in it to {directory / '1'}, or choose another --data-dir"
+            f"{directory} holds the data of a single broker; to use it as the first worker, move its"
+            f" contents to {directory / '1'}, or choose another --data-dir"
         )
     numbers = _worker_numbers(directory)
     if numbers and numbers[-1] > worker_count:
         raise DataDirectoryError(
             f"{directory} holds the data of {numbers[-1]} workers, not of {worker_count}; start"
-            f" --workers {numbers[-1]}: the cluster counts on them"
+            f" --workers {numbers[-1]}, because the cluster needs all of its nodes"
         )
 
 
@@ -94,7 +94,7 @@ def _is_of_a_broker(directory: Path) -> bool:
 
 
 def _worker_numbers(directory: Path) -> Sequence[int]:
-    """Return the numbers of the workers that have data here, ascending."""
+    """Return the numbers of the workers with data here, ascending."""
     return [
         number for number in range(1, WORKERS_MAX + 1) if _is_of_a_broker(directory / str(number))
     ]
@@ -103,7 +103,9 @@ def _worker_numbers(directory: Path) -> Sequence[int]:
 def _counted_up(name: str, address: str, count: int) -> str:
     host, port = parse_address(address)
     if not port:
-        raise ConfigError(f"{name} has port 0, but workers have ports that others know; choose one")
+        raise ConfigError(f"{name} has port 0, but workers need fixed ports; choose a port")
     if port + count > _PORT_MAX:
-        raise ConfigError(f"{name} is {address}: there are not enough ports behind it")
+        raise ConfigError(
+            f"{name} is {address}: port {port + count} does not exist; choose a lower port"
+        )
     return f"[{host}]:{port + count}" if ":" in host else f"{host}:{port + count}"

@@ -1,6 +1,6 @@
-"""`tidelog serve --workers N`: several brokers, each in a process of its own.
+"""The child processes of `tidelog serve --workers N`, one broker in each.
 
-Shell: owns the child processes. Nothing is restarted: whoever runs this decides about that.
+Shell: owns the processes. It restarts none of them: that is the task of the service manager.
 """
 
 import logging
@@ -25,10 +25,10 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 async def run_workers(plans: Sequence[BrokerConfig], *, config_file: str | None) -> int:
     """Run a broker for each plan until all have ended; return the exit status.
 
-    The first SIGTERM or SIGINT ends all of them in order, a second one at once.
+    The first SIGTERM or SIGINT stops all workers in order, a second one at once.
 
     Raises:
-        CommandError: One has ended by itself, or not in order; one line.
+        CommandError: A worker failed; one line.
     """
     workers = [
         Worker(number, plan, config_file=config_file) for number, plan in enumerate(plans, 1)
@@ -59,7 +59,7 @@ async def run_workers(plans: Sequence[BrokerConfig], *, config_file: str | None)
     if failed:
         numbers = ", ".join(str(worker.number) for worker in failed)
         what = "worker" if len(failed) == 1 else "workers"
-        raise CommandError(f"{what} {numbers} did not end in order; the lines above say why")
+        raise CommandError(f"{what} {numbers} failed; see the log lines above for the reason")
     return 0
 
 
@@ -68,30 +68,31 @@ class Worker:
     """One broker, as a child process."""
 
     def __init__(self, number: int, plan: BrokerConfig, *, config_file: str | None) -> None:
-        """Be about to run a broker with these settings, of which some stand in a file."""
+        """Prepare a broker with the settings of `plan` and of the file."""
         self.number = number
-        """Counted from 1."""
+        """Number of the worker, from 1 on."""
         self.status: int | None = None
-        """Exit status, once it has ended; negative for a signal."""
+        """Exit status after the end; negative for a signal."""
         self._plan = plan
         self._config_file = config_file
         self._process: trio.Process | None = None
         self._was_told = False
 
     def end(self) -> None:
-        """Ask it to end in order; asked again, it ends at once."""
+        """Stop the worker in order; a second call stops it at once."""
         self._was_told = True
         if self._process is not None and self.status is None:
             self._process.send_signal(signal.SIGTERM)
 
     async def run(self) -> None:
-        """Run it to its end; if cancelled, it is killed."""
+        """Run the worker to its end; kill it if cancelled."""
         process = await trio.lowlevel.open_process(
             self._command(),
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=self._environment(),
-            # Ctrl-C goes to everybody in the group: it would come twice, and twice means at once.
+            # The terminal sends Ctrl-C to the whole process group. In the same group, a worker would
+            # get two signals, and the second one stops it at once.
             process_group=0,
         )
         self._process = process
@@ -113,7 +114,7 @@ class Worker:
                         "worker": self.number,
                         "node_id": self._plan.node_id,
                         "status": self.status,
-                        "reason": "by itself; it is not started again, the others go on",
+                        "reason": "by itself; it is not restarted, the other workers continue",
                     }
                 },
             )
@@ -135,7 +136,7 @@ class Worker:
         return [*command, *(word for flag in flags.items() for word in flag)]
 
     def _environment(self) -> dict[str, str]:
-        # There is no flag for it; the environment beats the file.
+        # `advertised` has no flag; the environment overrides the file.
         return {**os.environ, "TIDELOG_ADVERTISED": self._plan.advertised}
 
     async def _pass_on_log(self, process: trio.Process) -> None:
@@ -150,14 +151,14 @@ class Worker:
 
 
 def marked(line: bytes, number: int) -> bytes:
-    """Return a line of a log that says which worker wrote it; JSON stays JSON."""
+    """Return a log line with the number of its worker; JSON stays JSON."""
     if line.startswith(b'{"'):
         return b'{"worker": %d, %s' % (number, line[1:])
     return b"[%d] %s" % (number, line)
 
 
 def _write(line: bytes) -> None:
-    # Who closes our standard error does not want to know; brokers must not stop for that.
+    # A closed standard error must not stop the brokers.
     with suppress(OSError):
         sys.stderr.buffer.write(line + b"\n")
         sys.stderr.buffer.flush()

@@ -1,1 +1,1 @@
-"""`tidelog topic`."""
+"""The commands `tidelog topic`."""

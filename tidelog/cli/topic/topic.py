@@ -1,4 +1,4 @@
-"""`tidelog topic`: create, inspect, change and delete topics."""
+"""The commands `tidelog topic`: create, describe, alter and delete topics."""
 
 import click
 
@@ -26,7 +26,7 @@ from tidelog.wire.messages.topics import TopicDescription
 
 @click.group(cls=OrderedGroup)
 def topic() -> None:
-    """Create, inspect, change, delete topics."""
+    """Create, describe, alter and delete topics."""
 
 
 @topic.command(
@@ -36,15 +36,19 @@ def topic() -> None:
     )
 )
 @click.argument("name")
-@click.option("--partitions", type=int, default=1, show_default=True, help="How many it has.")
-@click.option("--replication-factor", type=int, help="Replicas of each.  [the cluster's default]")
+@click.option(
+    "--partitions", type=int, default=1, show_default=True, help="Set the number of partitions."
+)
+@click.option(
+    "--replication-factor", type=int, help="Set the replicas per partition.  [set by the cluster]"
+)
 @click.option(
     "--config",
     "settings",
     type=NameAndValue(),
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting, such as retention_ms=1d; may be given several times.",
+    help="Set a setting, such as retention_ms=1d; repeatable.",
 )
 @broker_option
 @json_option
@@ -85,7 +89,7 @@ def list_all(broker: str, as_json: bool) -> None:
     if as_json:
         print_json([topic_as_json(described) for described in topics])
     elif not topics:
-        click.echo("there are no topics yet; `tidelog topic create NAME` makes one", err=True)
+        click.echo("there are no topics yet; `tidelog topic create NAME` creates a topic", err=True)
     else:
         print_topics(topics)
 
@@ -121,9 +125,9 @@ def alter(
     broker: str,
     as_json: bool,
 ) -> None:
-    """Change settings of a topic.
+    """Alter the settings of a topic.
 
-    They are in force at once.
+    A change is in force at once.
     """
     require_changes(changes, resets)
 
@@ -141,7 +145,7 @@ def alter(
 
 @topic.command(
     "add-partitions",
-    short_help="Let a topic have more partitions.",
+    short_help="Add partitions to a topic.",
     epilog=examples(
         "tidelog topic add-partitions orders --to 12",
         "tidelog topic add-partitions orders --to 12 --yes",
@@ -149,17 +153,21 @@ def alter(
 )
 @click.argument("name")
 @click.option(
-    "--to", "count", type=click.IntRange(min=1), required=True, help="How many it is to have."
+    "--to",
+    "count",
+    type=click.IntRange(min=1),
+    required=True,
+    help="Set the new number of partitions.",
 )
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @broker_option
 @json_option
 def add_partitions(name: str, count: int, is_sure: bool, *, broker: str, as_json: bool) -> None:
-    """Add partitions to a topic; a topic never gets fewer.
+    """Add partitions to a topic; their number never falls again.
 
-    Records stay where they are, but most keys belong to another partition from then on: records
-    with one key keep their order before and after, not across. A topic with FIFO queues keeps its
-    partitions.
+    Records stay in their partitions, but most keys map to another partition afterwards: records
+    with the same key are ordered before and after the change, not across it. A topic with FIFO
+    queues cannot get more partitions.
     """
     if not is_sure:
         planned = ask(
@@ -168,7 +176,7 @@ def add_partitions(name: str, count: int, is_sure: bool, *, broker: str, as_json
         if planned.added:
             for line in growth_notes(planned):
                 click.echo(line, err=True)
-            confirm(f"let topic {name} have {counted(count, 'partition')}, for good?")
+            confirm(f"grow topic {name} to {counted(count, 'partition')}, for good?")
 
     grown = ask(broker, lambda client: client.admin.add_partitions(name, count))
     if as_json:
@@ -179,7 +187,7 @@ def add_partitions(name: str, count: int, is_sure: bool, *, broker: str, as_json
             f" {grown.added:,} of them new"
         )
     else:
-        click.echo(f"topic {name} had {counted(grown.partition_count, 'partition')} already")
+        click.echo(f"topic {name} already has {counted(grown.partition_count, 'partition')}")
 
 
 @topic.command(
@@ -193,14 +201,14 @@ def add_partitions(name: str, count: int, is_sure: bool, *, broker: str, as_json
 def usage(name: str | None, broker: str, as_json: bool) -> None:
     """Show the disk usage, age and growth of topics.
 
-    Of each partition as its leader has it; every other replica takes about as much. Growth is what
-    came in since a segment was sealed, the first one within the last 7 days, extended to a day.
+    The numbers are those of each leader; every other replica takes about as much. Growth is the
+    data since the first segment that was sealed within the last 7 days, extrapolated to a day.
     """
     topics = ask(broker, lambda client: client.admin.topic_usage(None if name is None else [name]))
     if as_json:
         print_json([usage_as_json(each) for each in topics])
     elif not topics:
-        click.echo("there are no topics yet; `tidelog topic create NAME` makes one", err=True)
+        click.echo("there are no topics yet; `tidelog topic create NAME` creates a topic", err=True)
     elif name is None:
         print_usages(topics)
     else:
@@ -209,7 +217,7 @@ def usage(name: str | None, broker: str, as_json: bool) -> None:
 
 @topic.command(epilog=examples("tidelog topic delete orders", "tidelog topic delete orders --yes"))
 @click.argument("name")
-@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @broker_option
 @json_option
 def delete(name: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
@@ -226,16 +234,20 @@ def delete(name: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
 
 @topic.command(
     "delete-records",
-    short_help="Make the oldest records of a partition unreadable.",
+    short_help="Delete the oldest records of a partition.",
     epilog=examples(
         "tidelog topic delete-records orders --partition 0 --before-offset 1000",
         "tidelog topic delete-records orders --partition 0 --all",
     ),
 )
 @click.argument("name")
-@click.option("--partition", type=click.IntRange(min=0), required=True, help="Of which partition.")
-@click.option("--before-offset", type=click.IntRange(min=0), help="Records below this offset.")
-@click.option("--all", "is_all", is_flag=True, help="All records there are now.")
+@click.option(
+    "--partition", type=click.IntRange(min=0), required=True, help="Delete in this partition."
+)
+@click.option(
+    "--before-offset", type=click.IntRange(min=0), help="Delete records below this offset."
+)
+@click.option("--all", "is_all", is_flag=True, help="Delete all current records.")
 @broker_option
 @json_option
 def delete_records(
@@ -249,10 +261,10 @@ def delete_records(
 ) -> None:
     """Delete the oldest records of a partition.
 
-    They are gone at once; the space is freed as soon as a whole segment is unreadable.
+    The log start offset moves at once. The broker frees disk space by whole segments.
     """
     if (before_offset is not None) == is_all:
-        raise click.UsageError("say which records: either --before-offset N or --all")
+        raise click.UsageError("no range is given: add either --before-offset N or --all")
 
     reply = ask(broker, lambda client: client.admin.delete_records(name, partition, before_offset))
     if as_json:
@@ -260,4 +272,4 @@ def delete_records(
             {"topic": name, "partition": partition, "log_start_offset": reply.log_start_offset}
         )
     else:
-        click.echo(f"{name}/{partition} begins at offset {reply.log_start_offset} now")
+        click.echo(f"the log start offset of {name}/{partition} is {reply.log_start_offset}")

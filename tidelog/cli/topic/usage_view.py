@@ -1,4 +1,4 @@
-"""What topics take on disk, as people and programs see it."""
+"""The output of `tidelog topic usage`, as text and JSON."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ _NUMBERS = ("PARTITION", "PARTITIONS", "LEADER", *(each for each in _COLUMNS if 
 
 
 def usage_as_json(topic: TopicUsage) -> dict[str, object]:
-    """Return everything about what a topic takes, and the sums of it."""
+    """Return the disk usage of a topic, by partition and in total."""
     return {
         "name": topic.name,
         "topic_id": topic.topic_id.hex(),
@@ -37,7 +37,7 @@ def print_usages(topics: Sequence[TopicUsage]) -> None:
 
 
 def print_usage(topic: TopicUsage) -> None:
-    """Print one line for each partition of a topic, and one for all of them."""
+    """Print a line for each partition of a topic, and a line of totals."""
     facts: dict[str, object] = {"topic": topic.name, "replicas": topic.replication_factor}
     missing = topic.partition_count - len(topic.partitions)
     if missing:
@@ -80,13 +80,13 @@ def _oldest_ms(partitions: Sequence[PartitionUsage]) -> int | None:
 
 
 def _sum_known(topic: TopicUsage, growth: Callable[[PartitionUsage], int | None]) -> int | None:
-    """Return the sum of what is known, `None` if nothing is: an idle partition says nothing."""
+    """Return the sum of the known values; idle partitions have none. Return `None` without any."""
     known = [value for each in topic.partitions if (value := growth(each)) is not None]
     return sum(known) if known else None
 
 
 def _dirty_ratio(partitions: Sequence[PartitionUsage]) -> float | None:
-    """Return the ratio of the dirtiest partition, which is the next one to be compacted."""
+    """Return the ratio of the dirtiest partition, which is compacted next."""
     return max(
         (each.dirty_ratio for each in partitions if each.dirty_ratio is not None), default=None
     )

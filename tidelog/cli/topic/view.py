@@ -1,4 +1,4 @@
-"""Topics as people and programs see them."""
+"""The output of `tidelog topic`, as text and JSON."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START", "END", "RECOR
 
 
 def topic_as_json(topic: TopicDescription) -> dict[str, object]:
-    """Return everything about a topic."""
+    """Return the description of a topic."""
     return {
         "name": topic.name,
         "topic_id": topic.topic_id.hex(),
@@ -88,30 +88,30 @@ def print_topic(topic: TopicDescription) -> None:
 
 
 def print_topic_settings(topic: TopicDescription) -> None:
-    """Print every setting of a topic, and who gave it: the topic, the cluster or nobody."""
+    """Print every setting of a topic, and its source: topic, cluster or default."""
     print_settings(
         topic.config, topic.config_overrides, "topic", of_cluster=topic.config_of_cluster
     )
 
 
 def growth_notes(planned: AddPartitionsReply) -> list[str]:
-    """Return what more partitions mean for those who use a topic, before they are added."""
+    """Return the consequences of more partitions for clients of a topic."""
     more = counted(planned.added, "partition")
     notes = [
-        f"- {more} more, {planned.partition_count:,} in all; it never gets fewer again",
-        "- records stay where they are; most keys belong to another partition from then on:",
-        "  the order of records with one key does not hold across the change",
-        "- producers that run learn of it within 5 minutes (metadata_max_age); until then",
-        "  records with one key may go to two partitions",
-        "- members of groups are given the new partitions at once; those that begin at the",
-        "  latest record may miss the first ones; consumers without a group go on with the old",
+        f"- {more} more, {planned.partition_count:,} in all; the number never falls again",
+        "- records stay in their partitions; most keys map to another partition afterwards:",
+        "  records with the same key are not ordered across the change",
+        "- running producers see the new partitions within 5 minutes (metadata_max_age);",
+        "  until then, records with the same key may go to two partitions",
+        "- group members get the new partitions at once; members that start at the latest",
+        "  offset may miss the first records; consumers without a group keep the old partitions",
     ]
     if planned.queues:
         queues = ", ".join(planned.queues)
-        notes.append(f"- queues hand out messages of the new partitions as well: {queues}")
+        notes.append(f"- queues deliver messages of the new partitions as well: {queues}")
     return notes
 
 
 def record_count(partition: PartitionDescription) -> int:
-    """Return how many offsets can be read; records, as long as nothing removes single ones."""
+    """Return the count of readable offsets; without compaction, the count of records."""
     return partition.high_watermark - partition.log_start_offset

@@ -110,7 +110,7 @@ def test_what_is_bad_is_shown_and_the_status_says_so(data: Path, capsys: Printed
     said = capsys.readouterr()
     assert status == 1
     assert "  bad      @64, offset 0: the payload of the batch at offset 0 does not" in said.out
-    assert said.err == "error: 1 place cannot be read or not be believed\n"
+    assert said.err == "error: 1 bad line in the output: see the positions and reasons above\n"
 
 
 def test_a_good_directory_is_verified_file_by_file(data: Path, capsys: Printed) -> None:
