@@ -70,7 +70,7 @@ class _Queue:
         self.do(self.partition.settle(settlement, now_ms=self.now_ms))
 
     def cycle_us(self) -> float:
-        """Send, receive and delete one message repeatedly; return the microseconds of each cycle."""
+        """Send, receive and delete messages one by one; return the microseconds of each cycle."""
         began = process_time()
         for number in range(_CYCLES):
             self.now_ms += 1

@@ -1,4 +1,4 @@
-"""Benchmark of queue failover: seconds without service after a kill of a broker with many leases."""
+"""Benchmark of queue failover: seconds without service after a broker is killed."""
 
 import signal
 from itertools import islice

@@ -88,7 +88,7 @@ def drain(
             print_json({"node_id": node, "is_drained": False})
         else:
             click.echo(
-                f"node {node} can get replicas again; `tidelog cluster reassign --balance` moves some"
+                f"node {node} can get replicas again; `tidelog cluster reassign --balance` moves"
             )
         return
     run_moves(

@@ -78,7 +78,7 @@ def check_no_workers(data_dir: str) -> None:
 def _check_directories(directory: Path, worker_count: int) -> None:
     if _is_of_a_broker(directory):
         raise DataDirectoryError(
-            f"{directory} holds the data of a single broker; to use it as the first worker, move its"
+            f"{directory} holds the data of one broker; to use it as the first worker, move its"
             f" contents to {directory / '1'}, or choose another --data-dir"
         )
     numbers = _worker_numbers(directory)
