@@ -60,7 +60,7 @@ contracts: $(VENV)/installed-dev ## Check the import contracts between packages
 
 limits: $(VENV)/installed-dev ## Check the limits on size and shape of the code
 	@$(BIN)/python -m pytest --quiet tests/test_style.py tests/test_architecture.py \
-		tests/test_commits.py
+		tests/test_commits.py tests/test_language.py
 
 wheel: $(VENV)/installed-dev ## Build the wheel and check its contents
 	@rm -rf build/wheel

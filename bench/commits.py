@@ -12,7 +12,7 @@ import trio
 from bench.figures import Row, Settings
 from bench.nodes import PATIENCE_S, Nodes
 from tidelog.wire.batch.record_batch import Columns, encode_batch
-from tidelog.wire.env.real_env import real_env
+from tidelog.wire.env.real.real_env import real_env
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.groups import (
     CommitOffsetsReply,
@@ -25,7 +25,7 @@ from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
 from tidelog.wire.messages.topics import AlterTopicRequest, CreateTopicRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import Outcome, RpcConnection, open_rpc
+from tidelog.wire.transport.rpc import Outcome, RpcConnection, open_rpc
 
 _TOPIC = "work"
 _PARTITIONS = 100

@@ -29,7 +29,7 @@ from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.chunk_reader import ChunkReader
 from tidelog.client.transactions.transaction import Transaction
 from tidelog.wire.env.env import Env
-from tidelog.wire.env.real_env import real_env
+from tidelog.wire.env.real.real_env import real_env
 from tidelog.wire.errors import ConfigError
 
 _TIMEOUT_MIN: Final = 1.0

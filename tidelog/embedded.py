@@ -8,7 +8,7 @@ from tidelog.broker.config.broker_config import ResolvedConfig, resolve_config
 from tidelog.broker.server import Broker
 from tidelog.broker.server import open_broker as open_broker_in
 from tidelog.logstore.disk.os_disk import OsDisk
-from tidelog.wire.env.real_env import real_env
+from tidelog.wire.env.real.real_env import real_env
 
 
 @asynccontextmanager

@@ -1,5 +1,5 @@
 """The wire format of clients and brokers: errors, record batches, frames, messages, the seams.
 
-Everything here is pure except the shells `wire.protocol.write_buffer`, `wire.protocol.rpc`,
-`wire.env.tcp` and `wire.env.real_env`.
+Everything here is pure except the shells `wire.transport.write_buffer`, `wire.transport.rpc`,
+`wire.env.real.tcp` and `wire.env.real.real_env`.
 """

@@ -13,7 +13,7 @@ from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.env.env import BytesLike, Env
 from tidelog.wire.errors import BrokerError, CorruptRecordError, LogOfflineError, OverloadedError
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch, PartitionFetched
-from tidelog.wire.protocol.write_buffer import FileRegion
+from tidelog.wire.transport.write_buffer import FileRegion
 
 _MAX_WAIT_MS_MAX = 10 * 60 * 1000
 _COPIED_BYTES_MAX = 256 << 10

@@ -15,7 +15,7 @@ from tidelog.broker.requests.response import DelayedRequest
 from tidelog.wire.env.env import Env, Stream
 from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
-from tidelog.wire.protocol.write_buffer import WriteBuffer
+from tidelog.wire.transport.write_buffer import WriteBuffer
 
 _READ_AHEAD_BYTES = 128 << 10
 """Bytes read beyond the frame under way, so that many small frames arrive at once. It is also the

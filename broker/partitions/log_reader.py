@@ -12,7 +12,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import CorruptRecordError
-from tidelog.wire.protocol.write_buffer import FileRegion
+from tidelog.wire.transport.write_buffer import FileRegion
 
 _COPY_BELOW_BYTES: Final = 32 << 10
 """Size in bytes below which a slice is read and sent with the reply's header, in one system

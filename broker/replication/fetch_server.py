@@ -41,7 +41,7 @@ from tidelog.wire.messages.replication import (
     ReplicaFetchRequest,
     ReplicaIdentity,
 )
-from tidelog.wire.protocol.write_buffer import FileRegion
+from tidelog.wire.transport.write_buffer import FileRegion
 
 _MAX_WAIT_MS_MAX: Final = 10_000
 _PARTITION_BYTES_MAX: Final = 1 << 20

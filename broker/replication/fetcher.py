@@ -38,7 +38,7 @@ from tidelog.wire.messages.replication import (
     ReplicaIdentity,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
+from tidelog.wire.transport.rpc import RpcConnection, open_rpc
 
 _CONNECT_TIMEOUT_S: Final = 1.0
 _RETRY_S: Final = 0.1

@@ -25,7 +25,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.replication import ReplicaReadReply, ReplicaReadRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
+from tidelog.wire.transport.rpc import RpcConnection, open_rpc
 
 _AGAIN_S: Final = 1.0
 """Time in seconds after which a failed repair is tried again."""

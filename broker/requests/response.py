@@ -9,7 +9,7 @@ from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import BrokerError, UnexpectedServerError
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
-from tidelog.wire.protocol.write_buffer import FileRegion, WriteBuffer
+from tidelog.wire.transport.write_buffer import FileRegion, WriteBuffer
 
 _log = logging.getLogger("tidelog.broker")
 

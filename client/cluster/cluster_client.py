@@ -38,7 +38,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest, TopicMetadata
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")

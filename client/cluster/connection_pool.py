@@ -24,7 +24,7 @@ from tidelog.wire.errors import (
     TidelogError,
     WireFormatError,
 )
-from tidelog.wire.protocol.rpc import RpcConnection, connect_stream
+from tidelog.wire.transport.rpc import RpcConnection, connect_stream
 
 CLIENT_VERSION = "1"
 """Version of the client in the handshake, for the logs of brokers."""

@@ -36,7 +36,7 @@ from tidelog.wire.messages.produce import (
 )
 from tidelog.wire.messages.transactions import StageRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import Outcome, RpcConnection
+from tidelog.wire.transport.rpc import Outcome, RpcConnection
 
 _REQUEST_BYTES_MAX = 4 << 20
 """Maximum bytes of a request shared by batches of several partitions."""

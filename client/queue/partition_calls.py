@@ -31,7 +31,7 @@ from tidelog.wire.messages.queues import (
 )
 from tidelog.wire.messages.redrives import DescribeRedriveRequest, RedriveDescription
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 Result = TypeVar("Result", bound="PartitionResult")
 Answer = TypeVar("Answer")

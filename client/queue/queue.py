@@ -268,11 +268,11 @@ class Queue:
     async def work(
         self, handler: Callable[[Message], Awaitable[object]], **settings: Unpack[WorkerSettings]
     ) -> None:
-        """Pass messages to `handler`, without end; see `QueueWorker`.
+        """Pass messages to `handler` without an end; see `QueueWorker`.
 
         Raises:
-            ConfigError: A setting is not legal.
-            UnknownQueueError: The queue does not exist, or was deleted meanwhile.
+            ConfigError: A setting is not valid.
+            UnknownQueueError: The queue does not exist, or was deleted.
         """
         await self.worker(handler, **settings).run()
 

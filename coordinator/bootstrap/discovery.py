@@ -14,7 +14,7 @@ from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.cluster import PeerStatusReply, PeerStatusRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import open_rpc
+from tidelog.wire.transport.rpc import open_rpc
 
 ANSWER_TIMEOUT_S: Final = 1.0
 ROUND_S: Final = 0.5

@@ -11,7 +11,7 @@ import trio
 from tidelog.wire.env.env import BytesLike, Env
 from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.protocol.api import Api
-from tidelog.wire.protocol.rpc import RpcConnection, connect_stream
+from tidelog.wire.transport.rpc import RpcConnection, connect_stream
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")

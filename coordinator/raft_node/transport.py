@@ -16,7 +16,7 @@ from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, ConnectError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.cluster import RaftRequest, RaftSnapshotRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import Outcome, RpcConnection, open_rpc
+from tidelog.wire.transport.rpc import Outcome, RpcConnection, open_rpc
 
 _CONNECT_TIMEOUT_S = 1.0
 _SILENCE_S = 1.0

@@ -74,7 +74,7 @@ Change = Callable[[MessageStatus], MessageStatus | None]
 """Returns the new status of messages; `None`: they are done."""
 
 
-class MessageCounts(NamedTuple):
+class StateCounts(NamedTuple):
     """How many messages of a partition are in each state."""
 
     visible: int
@@ -173,7 +173,7 @@ class QueueState:
         """Number of messages of the redrive that are neither at their target nor back."""
         return 0 if self.redrive is None else self.moves.count_of(self.redrive.number)
 
-    def counts(self) -> MessageCounts:
+    def counts(self) -> StateCounts:
         """Return how many messages are in each state: exact, at no cost.
 
         As of the last `advance`; visible ones of a FIFO queue may be blocked.
@@ -181,7 +181,7 @@ class QueueState:
         unreceived = self.unreceived
         counts = self.runs.counts
         waiting = max(0, unreceived.end - self.cursor) - unreceived.chunk_count
-        return MessageCounts(
+        return StateCounts(
             counts[MessageState.VISIBLE] + waiting - unreceived.delayed_count,
             counts[MessageState.IN_FLIGHT],
             counts[MessageState.DELAYED] + unreceived.delayed_count,

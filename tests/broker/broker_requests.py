@@ -46,7 +46,7 @@ from tidelog.wire.messages.topics import (
 )
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
-from tidelog.wire.protocol.rpc import Outcome, RpcConnection
+from tidelog.wire.transport.rpc import Outcome, RpcConnection
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")

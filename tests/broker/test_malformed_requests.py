@@ -31,7 +31,7 @@ from tidelog.wire.messages.topics import (
     DescribeTopicsRequest,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 NUMBERS = [
     0, 1, 2, 3, -1, 255, 4096, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32,

@@ -9,7 +9,7 @@ import trio
 
 from tests.broker.memory_network import MemoryNetwork
 from tidelog.wire.env.env import Network, Stream
-from tidelog.wire.env.tcp import TcpNetwork
+from tidelog.wire.env.real.tcp import TcpNetwork
 from tidelog.wire.errors import ConnectionLostError
 
 NETWORKS = pytest.mark.parametrize("network", [MemoryNetwork(), TcpNetwork()], ids=["memory", "os"])

@@ -23,8 +23,8 @@ from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY
 from tidelog.logstore.flush import FlushJob
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.env.env import Env
-from tidelog.wire.env.real_env import never
-from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
+from tidelog.wire.env.real.real_env import never
+from tidelog.wire.transport.rpc import RpcConnection, open_rpc
 
 Result = TypeVar("Result")
 

@@ -36,8 +36,8 @@ from tidelog.wire.messages.queues import ReceiveRequest, SendRequest, SettleRequ
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import AnyApi
 from tidelog.wire.protocol.connection import Request, ServerConnection
-from tidelog.wire.protocol.rpc import Outcome, RpcConnection
-from tidelog.wire.protocol.write_buffer import WriteBuffer
+from tidelog.wire.transport.rpc import Outcome, RpcConnection
+from tidelog.wire.transport.write_buffer import WriteBuffer
 
 Answer = Callable[[object], Awaitable[object]]
 

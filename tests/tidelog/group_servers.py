@@ -11,7 +11,7 @@ from tests.client.fake_cluster import FakeCluster
 from tests.client.group_service import GroupService
 from tidelog.blocking.thread import TrioThread
 from tidelog.coordinator.groups.config import GroupConfig
-from tidelog.wire.env.tcp import TcpNetwork
+from tidelog.wire.env.real.tcp import TcpNetwork
 
 QUICK = GroupConfig(
     heartbeat_interval_ms=200,

@@ -10,14 +10,14 @@ import trio
 from tests.wire.batches import stored_batch
 from tests.wire.brokers import APIS, HELLO_REPLY
 from tidelog.wire.env.env import Stream
-from tidelog.wire.env.tcp import TcpListener, TcpNetwork
+from tidelog.wire.env.real.tcp import TcpListener, TcpNetwork
 from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetched
 from tidelog.wire.messages.handshake import HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
-from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
-from tidelog.wire.protocol.write_buffer import FileRegion, WriteBuffer
+from tidelog.wire.transport.rpc import RpcConnection, open_rpc
+from tidelog.wire.transport.write_buffer import FileRegion, WriteBuffer
 
 BATCH_COUNT = 20_000
 BATCH = bytes(stored_batch())

@@ -14,7 +14,7 @@ from tests.wire.streams import FakeStream
 from tidelog.wire.env.connect_errors import diagnose
 from tidelog.wire.env.env import Listener, Stream
 from tidelog.wire.errors import ConnectError, ConnectionLostError, NotLeaderError, WireFormatError
-from tidelog.wire.protocol.rpc import RpcConnection, connect_stream, open_rpc
+from tidelog.wire.transport.rpc import RpcConnection, connect_stream, open_rpc
 
 
 class FakeNetwork:

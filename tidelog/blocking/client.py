@@ -28,7 +28,7 @@ from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import RecordIterator
 from tidelog.client.producer.producer_record import checked_record
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.wire.env.real_env import run_in_thread
+from tidelog.wire.env.real.real_env import run_in_thread
 
 RebalanceCallback = Callable[[list[TopicPartition]], object]
 """Callback for assigned, revoked or lost partitions, in order."""

@@ -14,7 +14,7 @@ from tidelog.client.queue.queue import Queue as AsyncQueue
 from tidelog.client.queue.receive.message import Message as AsyncMessage
 from tidelog.client.queue.receive.worker import PlainWorkerSettings, WorkerConfig, WorkerStatistics
 from tidelog.client.queue.receive.worker import QueueWorker as AsyncQueueWorker
-from tidelog.wire.env.real_env import run_in_thread
+from tidelog.wire.env.real.real_env import run_in_thread
 
 OnError = Callable[[Message, Exception], object]
 

@@ -13,7 +13,7 @@ import trio
 from tidelog.cli.signals import on_signal
 from tidelog.client.client import Client, connect
 from tidelog.client.cluster.address import parse_addresses
-from tidelog.wire.env.real_env import real_env
+from tidelog.wire.env.real.real_env import real_env
 from tidelog.wire.errors import ConfigError
 
 _CLIENT_NAME = "tidelog-cli"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast, final
 import click
 
 from tidelog.cli.output.times import parse_since_ms
-from tidelog.wire.env.real_env import RealClock
+from tidelog.wire.env.real.real_env import RealClock
 
 if TYPE_CHECKING:
     from tidelog.client.cluster.list_offsets import OffsetSpec

@@ -1,7 +1,7 @@
 """Interfaces to clock, network, randomness and threads; the disk is in `logstore.disk.disk`.
 
-Pure: declarations. `wire.env.real_env` implements them on the operating system, the simulator has
-its own. Monotonic time and timeouts are trio's, whose clock is pluggable. No other code may reach
+Pure: declarations. `wire.env.real` implements them on the operating system, the simulator has its
+own. Monotonic time and timeouts are trio's, whose clock is pluggable. No other code may reach
 clocks, sockets, entropy or threads.
 """
 

@@ -1,1 +1,1 @@
-"""Frames, connections and RPC."""
+"""Frames, the codec of messages, and the state of a connection."""

@@ -16,7 +16,7 @@ from tidelog.wire.messages.queues import (
     PeekReply,
     PeekRequest,
 )
-from tidelog.wire.protocol.write_buffer import FileRegion
+from tidelog.wire.transport.write_buffer import FileRegion
 
 _STATES: Final = {int(state): state for state in MessageState}
 

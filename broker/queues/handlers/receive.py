@@ -33,7 +33,7 @@ from tidelog.wire.messages.queues import (
     SettleAction,
     Settlement,
 )
-from tidelog.wire.protocol.write_buffer import FileRegion
+from tidelog.wire.transport.write_buffer import FileRegion
 
 _MAX_WAIT_MS_MAX: Final = 10 * 60 * 1000
 _LOADING_S: Final = 10.0

@@ -39,7 +39,7 @@ from tidelog.wire.errors import (
     WireFormatError,
 )
 from tidelog.wire.messages.queues import PartitionReceived
-from tidelog.wire.protocol.write_buffer import FileRegion
+from tidelog.wire.transport.write_buffer import FileRegion
 
 Reply = TypeVar("Reply")
 

@@ -37,7 +37,7 @@ from tidelog.wire.messages.queues import (
     ReceivedRun,
     Run,
 )
-from tidelog.wire.protocol.write_buffer import FileRegion
+from tidelog.wire.transport.write_buffer import FileRegion
 
 Result = TypeVar("Result")
 

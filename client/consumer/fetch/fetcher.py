@@ -34,7 +34,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.fetch import FetchReply
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import Outcome, RpcConnection
+from tidelog.wire.transport.rpc import Outcome, RpcConnection
 
 _REFRESH_S = 30.0
 """Seconds between refreshes of the ISR, for consumers that read from followers."""

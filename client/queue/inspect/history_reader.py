@@ -30,7 +30,7 @@ from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.queue_admin import QueueDescription
 from tidelog.wire.messages.queue_journal import JournalFrame, decode
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 _FETCH_BYTES: Final = 1 << 20
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20

@@ -57,7 +57,7 @@ from tidelog.wire.messages.queues import (
     SettleAction,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import Outcome, RpcConnection
+from tidelog.wire.transport.rpc import Outcome, RpcConnection
 
 _GIVING_BACK_S: Final = 1.0
 """Seconds for which a cancelled call stays to return its messages."""

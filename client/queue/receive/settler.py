@@ -50,7 +50,7 @@ from tidelog.wire.messages.queues import (
     SettleRequest,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import Outcome, RpcConnection
+from tidelog.wire.transport.rpc import Outcome, RpcConnection
 
 _FLIGHTS_MAX: Final = 2
 """Maximum requests in flight to one broker: one is executed while the next one is sent. With more,

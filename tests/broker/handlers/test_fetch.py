@@ -35,7 +35,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.write_buffer import FileRegion
+from tidelog.wire.transport.write_buffer import FileRegion
 
 NO_TOPIC = b"\x00" * 16
 LONG_MS = 60_000

@@ -30,7 +30,7 @@ from tests.simulation.machine.process import Process
 from tidelog.client.client import Client
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery, TopicOffsets
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 PARTITIONS = 6
 

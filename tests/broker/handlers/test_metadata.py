@@ -21,7 +21,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.metadata import BrokerAddress, MetadataRequest
 from tidelog.wire.messages.produce import InitProducerRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 async def new_producer_id(client: RpcConnection) -> int:

@@ -39,7 +39,7 @@ from tidelog.wire.messages.produce import (
     DescribeProducerRequest,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 NO_TOPIC = b"\x00" * 16
 

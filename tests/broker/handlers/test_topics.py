@@ -42,7 +42,7 @@ from tidelog.wire.messages.topics import (
     TopicDescription,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 def submit_create(

@@ -24,7 +24,7 @@ from tidelog.logstore.log import PartitionLog
 from tidelog.wire.batch.record_batch import Columns, check_produced, encode_batch
 from tidelog.wire.messages.topic_usage import PartitionUsage, TopicUsageRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 EAGER = CompactionConfig(min_cleanable_dirty_ratio=0.0)
 CONFIG = topic_config({"segment_bytes": "4KiB"})

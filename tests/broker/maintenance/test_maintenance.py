@@ -26,7 +26,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.wire.errors import DiskFullError
 from tidelog.wire.messages.cluster_admin import AlterClusterConfigRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S

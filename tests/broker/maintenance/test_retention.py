@@ -13,7 +13,7 @@ from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.server import Broker
 from tidelog.wire.batch.record_batch import Columns, encode_batch
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 def retention_of(world: World, broker: Broker, *, max_bytes: int) -> Retention:

@@ -14,7 +14,7 @@ from tests.broker.broker_requests import (
     produce,
 )
 from tests.broker.world import World
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 MINUTE_S = 60
 DAY_S = 24 * 3600

@@ -37,7 +37,7 @@ from tidelog.wire.messages.queues import (
     SettleRequest,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 class Message(NamedTuple):

@@ -10,7 +10,7 @@ from tests.broker.queues.queue_requests import count, create_queue, receive, see
 from tests.broker.world import START_MS, World
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.server import Broker
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 DAY_S = 24 * 3600
 ROUND_S = 61.0

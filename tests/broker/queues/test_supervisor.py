@@ -24,7 +24,7 @@ from tidelog.wire.messages.queue_admin import AlterQueueRequest
 from tidelog.wire.messages.queues import RedriveRequest, SettleAction
 from tidelog.wire.messages.redrives import DescribeRedriveRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from tests.broker.replication.three_brokers import ThreeBrokers, connected
 from tests.simulation.machine.process import Process
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.queues import SettleAction
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 JOURNAL = "queue@orders"
 

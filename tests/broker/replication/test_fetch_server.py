@@ -34,7 +34,7 @@ from tidelog.wire.messages.replication import (
 )
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")

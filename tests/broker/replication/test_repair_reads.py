@@ -36,7 +36,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.replication import ReplicaIdentity, ReplicaReadReply, ReplicaReadRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.write_buffer import FileRegion
+from tidelog.wire.transport.write_buffer import FileRegion
 
 
 @pytest.mark.invariant("I58")

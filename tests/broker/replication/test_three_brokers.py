@@ -23,7 +23,7 @@ from tidelog.client.client import Client
 from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.messages.topics import CreateTopicRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import open_rpc
+from tidelog.wire.transport.rpc import open_rpc
 
 
 async def while_writing(

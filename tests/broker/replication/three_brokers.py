@@ -23,7 +23,7 @@ from tidelog.broker.server import Broker, open_broker
 from tidelog.client.client import Client, connect
 from tidelog.coordinator.metadata.commands import PartitionAnswers, Reassignment, ReassignReplicas
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
+from tidelog.wire.transport.rpc import RpcConnection, open_rpc
 
 Result = TypeVar("Result")
 

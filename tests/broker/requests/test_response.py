@@ -16,7 +16,7 @@ from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
 from tidelog.wire.protocol.frame import FrameDecoder, FrameKind
-from tidelog.wire.protocol.write_buffer import WriteBuffer
+from tidelog.wire.transport.write_buffer import WriteBuffer
 
 
 @final

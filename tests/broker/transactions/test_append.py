@@ -21,7 +21,7 @@ from tidelog.logstore.producer_state import WINDOW_BATCHES
 from tidelog.wire.batch.record_batch import SEQUENCE_END
 from tidelog.wire.errors import NotLeaderError
 from tidelog.wire.messages.transactions import StagedPiece
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 def appending_of(world: World, broker: Broker) -> CommitAppender:

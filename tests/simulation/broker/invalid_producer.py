@@ -20,7 +20,7 @@ from tidelog.wire.messages.produce import (
     ProduceRequest,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 _ACK_TIMEOUT_MS = 1000
 _TIMESTAMP_MS = 1_700_000_000_000

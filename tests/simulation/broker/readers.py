@@ -41,7 +41,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch, PartitionFetched
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
+from tidelog.wire.transport.rpc import RpcConnection, open_rpc
 
 PATIENCE_S = 4.0
 BACKOFF_S = 0.1

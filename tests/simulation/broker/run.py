@@ -67,7 +67,7 @@ from tests.simulation.machine.world import Simulation, World
 from tests.simulation.report import RunReport, judged
 from tidelog.wire.messages.topics import CreateTopicRequest, DescribeTopicsRequest, TopicDescription
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 _PATIENCE_S = 20.0
 _SLOW_PATIENCE_S = 60.0

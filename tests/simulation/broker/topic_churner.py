@@ -22,7 +22,7 @@ from tidelog.wire.errors import (
     UnknownTopicIdError,
 )
 from tidelog.wire.messages.topics import TopicDescription
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 NAMES = ("delays", "gates")
 _PARTITIONS_MAX = 2

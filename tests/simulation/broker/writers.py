@@ -49,8 +49,8 @@ from tidelog.wire.messages.produce import (
     ProduceRequest,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import Outcome as RpcOutcome
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import Outcome as RpcOutcome
+from tidelog.wire.transport.rpc import RpcConnection
 
 _RESENT_MAX = 5
 """Batches of a producer that a broker remembers for deduplication."""

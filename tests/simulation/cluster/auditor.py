@@ -11,7 +11,7 @@ from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import open_rpc
+from tidelog.wire.transport.rpc import open_rpc
 
 _LATE_S = 5.0
 """Maximum seconds that a broker may lag without faults."""

@@ -36,7 +36,7 @@ from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
+from tidelog.wire.transport.rpc import RpcConnection, open_rpc
 
 _WRITES = 0.4
 _ENDS = 0.15

@@ -1,6 +1,6 @@
 """TCP keep-alive: the kernel detects on an idle connection that the other machine is gone.
 
-It uses the settings of `wire.env.tcp`: after a minute of silence, six probes, ten seconds apart.
+It uses the settings of `wire.env.real`: after a minute of silence, six probes, ten seconds apart.
 While sent data has not arrived the kernel sends no probes; it retransmits the data for a quarter of
 an hour.
 """

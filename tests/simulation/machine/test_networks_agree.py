@@ -13,7 +13,7 @@ import trio
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
 from tidelog.wire.env.env import FileRegionSource, Listener, Network, Stream
-from tidelog.wire.env.tcp import TcpNetwork
+from tidelog.wire.env.real.tcp import TcpNetwork
 from tidelog.wire.errors import ConnectionLostError
 
 

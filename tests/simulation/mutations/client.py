@@ -14,7 +14,7 @@ from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.record_batch import restamp_producer
 from tidelog.wire.messages.produce import AckLevel
-from tidelog.wire.protocol.rpc import Outcome
+from tidelog.wire.transport.rpc import Outcome
 
 _insert_unsent = PartitionBatches._insert_unsent
 

@@ -18,7 +18,7 @@ from tidelog.wire.messages.transactions import (
     StageRequest,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 HOUR_MS = 3_600_000
 

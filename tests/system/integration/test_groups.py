@@ -13,7 +13,7 @@ import trio
 import tidelog
 from tests.system.integration.nodes import Nodes
 from tests.system.integration.processes import DEADLINE_S, serving
-from tidelog.wire.env.real_env import real_env
+from tidelog.wire.env.real.real_env import real_env
 from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
@@ -43,7 +43,7 @@ from tidelog.wire.messages.groups import (
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
-from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
+from tidelog.wire.transport.rpc import RpcConnection, open_rpc
 
 GROUP = "billing"
 TOPIC = "orders"

@@ -28,7 +28,12 @@ SERVER_PACKAGES = {
     f"tidelog.{room}"
     for room in ("broker", "coordinator", "queue_layer", "isr", "logstore", "wire")
 }
-REAL_SEAMS = {"tidelog.logstore.disk.os_disk", "tidelog.wire.env.real_env", "tidelog.wire.env.tcp"}
+REAL_SEAMS = {
+    "tidelog.logstore.disk.os_disk",
+    "tidelog.wire.env.real",
+    "tidelog.wire.env.real.real_env",
+    "tidelog.wire.env.real.tcp",
+}
 HOST, PORT = "broker", 8433
 SMALL_SEGMENTS = {"segment_bytes": "4KiB", "index_interval_bytes": "1KiB"}
 LEFT_OUT = {"topic_id", "timestamp_ms"}

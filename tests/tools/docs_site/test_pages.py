@@ -32,7 +32,7 @@ def test_a_command_has_its_help_options_and_examples() -> None:
     page = command_pages()["reference/cli/topic.md"]
 
     assert "## tidelog topic create\n\nCreate a topic.\n" in page
-    assert "| `--partitions INTEGER` | How many it has. \\[default: 1\\] |\n" in page
+    assert "| `--partitions INTEGER` | Set the number of partitions. \\[default: 1\\] |\n" in page
     assert "```sh\ntidelog topic create orders --partitions 6\n" in page
 
 

@@ -88,7 +88,8 @@ def drain(
             print_json({"node_id": node, "is_drained": False})
         else:
             click.echo(
-                f"node {node} can get replicas again; `tidelog cluster reassign --balance` moves"
+                f"node {node} can get replicas again;"
+                " `tidelog cluster reassign --balance` moves some"
             )
         return
     run_moves(

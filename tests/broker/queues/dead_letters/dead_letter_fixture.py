@@ -16,7 +16,7 @@ from tidelog.wire.batch.record_batch import parse_header
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
 from tidelog.wire.messages.queues import SettleAction
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 class DeadLetterQueue(NamedTuple):

@@ -57,7 +57,7 @@ from tidelog.wire.messages.queues import (
     SettleRequest,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 async def test_a_message_above_max_receive_count_is_moved_to_the_dead_letter_queue(

@@ -28,7 +28,7 @@ from tidelog.wire.messages.queues import (
 )
 from tidelog.wire.messages.redrives import DescribeRedriveRequest, RedriveDescription, RedriveStatus
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 async def redrive(

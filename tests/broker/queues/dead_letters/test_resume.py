@@ -30,7 +30,7 @@ from tidelog.broker.server import Broker
 from tidelog.wire.messages.queue_admin import AlterQueueRequest
 from tidelog.wire.messages.queues import RedriveRequest, SettleAction
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 def is_loaded(broker: Broker, queue_id: bytes) -> bool:

@@ -28,7 +28,7 @@ from tidelog.wire.messages.queue_journal import (
     encode,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 HISTORY_S = 3600
 

@@ -12,7 +12,7 @@ from tests.broker.world import START_MS, World
 from tidelog.broker.server import Broker
 from tidelog.wire.batch.record_batch import SYNC_MARKER, Columns, encode_batch, parse_header
 from tidelog.wire.errors import CorruptRecordError
-from tidelog.wire.protocol.rpc import RpcConnection
+from tidelog.wire.transport.rpc import RpcConnection
 
 
 def restore(broker: Broker, good: bytes, end: int) -> None:

@@ -16,7 +16,7 @@ from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.connection import ClientConnection
-from tidelog.wire.protocol.write_buffer import WriteBuffer
+from tidelog.wire.transport.write_buffer import WriteBuffer
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")

@@ -13,7 +13,7 @@ from typing import Final, TypeVar, final
 import trio
 
 from tidelog.wire.env.env import Env
-from tidelog.wire.env.tcp import TcpNetwork
+from tidelog.wire.env.real.tcp import TcpNetwork
 
 Result = TypeVar("Result")
 

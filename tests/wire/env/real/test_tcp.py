@@ -12,7 +12,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from tests.wire.streams import FakeFile
-from tidelog.wire.env.tcp import TcpNetwork, TcpStream
+from tidelog.wire.env.real.tcp import TcpNetwork, TcpStream
 from tidelog.wire.errors import ConnectionLostError
 
 MiB = 1 << 20

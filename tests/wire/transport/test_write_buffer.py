@@ -8,7 +8,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.wire.streams import FakeFile, FakeStream
 from tidelog.wire.env.env import BytesLike
-from tidelog.wire.protocol.write_buffer import FileRegion, WriteBuffer
+from tidelog.wire.transport.write_buffer import FileRegion, WriteBuffer
 
 FILE = FakeFile(bytes(range(100)))
 

@@ -19,7 +19,7 @@ from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
 from tidelog.wire.messages.handshake import HelloRequest
 from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.rpc import Outcome, RpcConnection
+from tidelog.wire.transport.rpc import Outcome, RpcConnection
 
 METADATA = MetadataRequest(None)
 FETCH = FetchRequest(500, 1, 1000, [])

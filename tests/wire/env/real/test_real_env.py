@@ -8,7 +8,7 @@ import threading
 import pytest
 import trio
 
-from tidelog.wire.env.real_env import (
+from tidelog.wire.env.real.real_env import (
     AdaptiveThreadPool,
     RealClock,
     log_event,
@@ -16,7 +16,7 @@ from tidelog.wire.env.real_env import (
     real_env,
     run_in_thread,
 )
-from tidelog.wire.env.tcp import TcpNetwork
+from tidelog.wire.env.real.tcp import TcpNetwork
 
 
 class Stopwatch:

@@ -1,0 +1,1 @@
+"""The real environment: clock, threads, and TCP."""

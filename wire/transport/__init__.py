@@ -1,0 +1,1 @@
+"""The shells of the protocol: RPC over a stream, and the write buffer of a stream."""
