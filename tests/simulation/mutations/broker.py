@@ -203,12 +203,12 @@ MUTATIONS: Final = (
     Mutation(
         "damage-is-deletion",
         "a reader of damaged records gets an error that they were deleted",
-        (FetchHandler, "_look", _look_as_if_deleted),
+        (FetchHandler, "_read_partition", _look_as_if_deleted),
     ),
     Mutation(
         "empty-fetch-without-start",
         "an empty fetch reply says that the log starts at 0",
-        (FetchHandler, "_look", _look_without_start),
+        (FetchHandler, "_read_partition", _look_without_start),
     ),
     Mutation(
         "alter-resets-others",

@@ -52,10 +52,10 @@ async def test_the_demo_explains_its_steps_and_its_result() -> None:
 
     said = result.stderr.decode()
     assert result.returncode == 0, said
-    assert "killed it (SIGKILL)" in said
-    assert "started it again" in said
+    assert "killed the broker (SIGKILL)" in said
+    assert "restarted it" in said
     assert result.stdout.decode().endswith(
-        "Nothing that was acknowledged is missing, duplicated or out of order.\n"
+        "No acknowledged record is missing, duplicated or out of order.\n"
     )
 
 
