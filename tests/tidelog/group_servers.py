@@ -20,12 +20,12 @@ QUICK = GroupConfig(
     assignment_interval_ms=50,
     replacement_delay_ms=0,
 )
-"""Groups that come to rest in no time."""
+"""A config in which groups become stable at once."""
 
 
 @asynccontextmanager
 async def _group_server() -> AsyncGenerator[str, None]:
-    world = World(MockClock())  # Time goes by itself here; nobody makes it jump.
+    world = World(MockClock())  # Time passes by itself; no test advances this clock.
     async with world.broker(), world.client() as upstream, trio.open_nursery() as nursery:
         cluster = FakeCluster(world, upstream, nursery)
         cluster.network = TcpNetwork()

@@ -52,13 +52,13 @@ async def test_the_environment_does_not_reach_it(
         assert broker.address.startswith("127.0.0.1:")
 
 
-async def test_a_wrong_setting_is_said(tmp_path: Path) -> None:
+async def test_an_invalid_setting_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no setting 'flush'"):
         async with open_broker(tmp_path, flush=1):
             pass
 
 
-async def test_a_directory_in_use_is_said(tmp_path: Path) -> None:
+async def test_a_data_directory_in_use_is_an_error(tmp_path: Path) -> None:
     async with open_broker(tmp_path):
         with pytest.raises(DataDirectoryError, match="is in use by process"):
             async with open_broker(tmp_path):

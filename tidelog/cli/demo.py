@@ -27,7 +27,7 @@ from tidelog.demo.story import Report, run_demo
 )
 @json_option
 def demo(as_json: bool, with_spark: bool) -> None:
-    """Run a demonstration on throwaway data.
+    """Run a demonstration on temporary data.
 
     Starts a broker on a temporary directory and produces the 27,004 flights that left New York in
     January 2013, keyed by tail number. Half-way it kills the broker (SIGKILL), starts it again, and

@@ -180,7 +180,7 @@ async def test_records_are_deleted_up_to_an_offset(broker_address: str, topic: s
     printed = await run_well(broker_address, "consume", topic, "--from-beginning", "--until-end")
     too_old = await run_at(broker_address, *("consume", topic, "--partition", "0", "--offset", "1"))
 
-    assert said == f"{topic}/0 begins at offset 2 now\n"
+    assert said == f"the log start offset of {topic}/0 is 2\n"
     assert printed == "c\n"
     assert too_old.returncode == 1
     assert only_line(too_old).startswith("error: ")

@@ -53,7 +53,7 @@ async def test_the_demo_explains_its_steps_and_its_result() -> None:
     said = result.stderr.decode()
     assert result.returncode == 0, said
     assert "killed the broker (SIGKILL)" in said
-    assert "restarted it" in said
+    assert "restarted it on the same data" in said
     assert result.stdout.decode().endswith(
         "No acknowledged record is missing, duplicated or out of order.\n"
     )

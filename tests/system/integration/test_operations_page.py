@@ -115,14 +115,14 @@ async def test_the_commands_of_the_operations_page_work(tmp_path: Path) -> None:
         terminals = Terminals(tmp_path, nursery)
         await terminals.serve(*starts)
 
-        assert "voters      3, of which 2 must agree" in await terminals.tell(status)
+        assert "voters      3, majority 2" in await terminals.tell(status)
         assert "with 6 partitions" in await terminals.tell(create)
         await terminals.tell(produce)
         assert "1,2,3" in await terminals.tell(describe)
 
         await terminals.end(1, signal.SIGKILL)
         await terminals.wait_until(lambda cluster: cluster.nodes[0].status == "fenced")
-        assert "6 with replicas that are not in sync" in await terminals.tell(troubled)
+        assert "6 with replicas out of sync" in await terminals.tell(troubled)
         assert len((await terminals.tell(consume)).splitlines()) == 1000
 
         await terminals.serve(starts[0])

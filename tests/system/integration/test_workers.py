@@ -84,7 +84,7 @@ async def test_a_dead_worker_is_reported_in_one_line_and_the_others_continue(
     assert (ended["worker"], ended["node_id"], ended["status"]) == (2, 2, -signal.SIGKILL)
     assert status == 1
     (line,) = workers.other_lines
-    assert line == "error: worker 2 did not end in order; the lines above say why"
+    assert line == "error: worker 2 failed; see the log lines above for the reason"
 
 
 async def test_a_second_signal_stops_all_workers_at_once(tmp_path: Path, listen: str) -> None:

@@ -39,7 +39,7 @@ def test_it_is_found_by_the_name_of_the_package() -> None:
     assert tidelog.blocking is blocking
 
 
-def test_what_is_sent_is_read(client: blocking.Client) -> None:
+def test_sent_records_are_consumed(client: blocking.Client) -> None:
     with client.producer() as producer:
         receipt = producer.send("orders", b"one", partition=0)
         receipts = producer.send_many("orders", [b"two", b"three"], partition=0)
@@ -49,7 +49,7 @@ def test_what_is_sent_is_read(client: blocking.Client) -> None:
     assert everything(client) == [b"one", b"two", b"three"]
 
 
-def test_records_that_nobody_waits_for_arrive_in_order_before_the_block_ends(
+def test_records_of_send_nowait_are_appended_in_order_before_the_block_ends(
     client: blocking.Client,
 ) -> None:
     values = [b"%d" % number for number in range(20_000)]
@@ -60,7 +60,7 @@ def test_records_that_nobody_waits_for_arrive_in_order_before_the_block_ends(
     assert everything(client) == values
 
 
-def test_records_handed_over_before_a_send_are_appended_before_it(
+def test_records_of_send_nowait_are_appended_before_a_later_send(
     client: blocking.Client,
 ) -> None:
     with client.producer() as producer:
@@ -71,7 +71,7 @@ def test_records_handed_over_before_a_send_are_appended_before_it(
     assert receipt.offset == 100
 
 
-def test_the_failure_of_a_record_that_nobody_waits_for_is_raised_by_flush(
+def test_the_failure_of_a_record_of_send_nowait_is_raised_by_flush(
     client: blocking.Client,
 ) -> None:
     with client.producer() as producer:
@@ -157,7 +157,7 @@ def test_a_client_is_shared_between_threads(client: blocking.Client) -> None:
     assert len(everything(client)) == 200
 
 
-def test_where_nobody_listens_the_error_is_that_of_the_client() -> None:
+def test_an_unreachable_broker_is_a_connect_error() -> None:
     with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"):
         blocking.connect("127.0.0.1:1")
 
@@ -205,7 +205,7 @@ def test_members_of_a_group_read_on_where_the_group_is(group_client: blocking.Cl
     assert group_client.admin.delete_group("billing")
 
 
-def test_what_is_taken_away_in_the_middle_of_a_batch_is_not_handed_out(
+def test_a_partition_revoked_within_a_batch_delivers_no_more_records(
     group_client: blocking.Client,
 ) -> None:
     with group_client.producer() as producer:
@@ -242,7 +242,7 @@ def test_what_is_taken_away_in_the_middle_of_a_batch_is_not_handed_out(
         given += [next(records) for _ in range(50)]
         other.join(30)
 
-    number = revoked[0].partition  # The other one is let go of at the end.
+    number = revoked[0].partition  # The other partition is revoked at the end.
     taken = [record.offset for record in given if record.partition == number]
     assert taken + others == list(range(100))
 

@@ -58,7 +58,7 @@ def test_a_failure_is_raised_once_and_instead_of_the_next_work(
     close(thread, handover)
 
 
-def test_closing_carries_what_was_put_down(thread: TrioThread[Client]) -> None:
+def test_close_flushes_records_of_the_handover(thread: TrioThread[Client]) -> None:
     handover, producer = opened(thread)
     for _ in range(100):
         handover.put(ProducerRecord("orders", b"v"))

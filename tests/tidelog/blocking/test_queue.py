@@ -31,7 +31,7 @@ def queue(client: blocking.Client) -> Queue:
     return client.queue("work", holder="me")
 
 
-def test_a_message_goes_through_all_that_can_happen_to_it(queue: Queue) -> None:
+def test_a_message_is_extended_released_and_settled(queue: Queue) -> None:
     receipt = queue.send(b"paid", key=b"k", headers=[("trace", b"1")])
     (message,) = queue.receive(wait=5)
     assert (message.value, message.key, message.headers) == (b"paid", b"k", (("trace", b"1"),))

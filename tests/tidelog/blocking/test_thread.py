@@ -55,7 +55,7 @@ def test_a_call_raises_what_the_work_raises() -> None:
     thread.close()
 
 
-def test_what_fails_to_open_is_raised_to_the_caller() -> None:
+def test_an_error_of_the_opening_is_raised_to_the_caller() -> None:
     @asynccontextmanager
     async def broken(message: str) -> AsyncGenerator[None, None]:
         await trio.lowlevel.checkpoint()

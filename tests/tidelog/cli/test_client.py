@@ -1,4 +1,4 @@
-"""The connection of a command to brokers, and its questions to people."""
+"""The client connection of a command, and confirmations."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ class BrokerRun:
         self.ended.set()
 
 
-async def test_people_are_told_of_a_broken_connection_and_that_it_is_back(
+async def test_a_lost_connection_and_its_reconnect_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = BrokerRun(tmp_path), BrokerRun(tmp_path)
@@ -44,7 +44,7 @@ async def test_people_are_told_of_a_broken_connection_and_that_it_is_back(
 
     assert topics == []
     assert capsys.readouterr().err == (
-        f"the connection to {address} broke; trying again\nconnected to {address} again\n"
+        f"lost the connection to {address}; reconnecting\nreconnected to {address}\n"
     )
 
 
@@ -82,12 +82,12 @@ def test_a_broker_is_asked_and_its_answer_returned(broker_address: str) -> None:
     assert isinstance(ask(broker_address, lambda client: client.admin.list_topics()), list)
 
 
-def test_where_nobody_can_be_asked_the_answer_must_be_given_beforehand() -> None:
-    with pytest.raises(click.UsageError, match="say --yes"):
+def test_a_confirmation_without_a_terminal_needs_yes() -> None:
+    with pytest.raises(click.UsageError, match="add --yes"):
         confirm("delete everything?")
 
 
-def test_ctrl_c_lets_what_is_under_way_end_in_order(
+def test_ctrl_c_cancels_a_call_in_order(
     broker_address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(signal.SIGINT)

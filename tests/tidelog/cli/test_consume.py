@@ -75,15 +75,15 @@ def test_an_offset_behind_the_end_is_an_error(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--read-from", "nearest"], "say both or none: --read-from nearest and"),
-        (["--client-rack", "a"], "say both or none: --read-from nearest and"),
-        (["--offset", "1"], "an offset counts within a partition: add --partition N"),
+        (["--read-from", "nearest"], "--read-from nearest and --client-rack NAME go together"),
+        (["--client-rack", "a"], "--read-from nearest and --client-rack NAME go together"),
+        (["--offset", "1"], "--offset needs a partition: add --partition N"),
         (["--from-beginning", "--since", "1h"], "choose one of --from-beginning, --offset and"),
         (["--since", "1h", "--offset", "1"], "choose one of --from-beginning, --offset and"),
-        (["--format", "json", "--key-separator", ":"], "--key-separator is for --format raw"),
+        (["--format", "json", "--key-separator", ":"], "--key-separator needs --format raw"),
         (
             ["--group", "billing", "--partition", "0", "--offset", "1"],
-            "a group says which partitions are read",
+            "--group excludes --offset, --since and --partition",
         ),
         (["--since", "yesterday"], "Invalid value for '--since': 'yesterday' is not a time"),
         (["--max", "0"], "Invalid value for '--max'"),

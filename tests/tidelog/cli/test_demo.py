@@ -1,4 +1,4 @@
-"""What people see of the demonstration; `tests/system/integration` runs it."""
+"""The output of the demonstration; `tests/system/integration` runs it."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ def test_programs_get_every_number_and_the_rates() -> None:
     assert found["worked_per_second"] == 27_004
 
 
-def test_people_get_words_with_them() -> None:
+def test_text_output_has_units() -> None:
     facts = report_as_facts(REPORT)
 
     assert facts["recovery"] == "0.43 s from the kill to the next acknowledgement"
@@ -44,7 +44,7 @@ def test_people_get_words_with_them() -> None:
     assert facts["replayed"] == 27_004
 
 
-def test_what_spark_has_found_is_a_line_of_its_own() -> None:
+def test_the_report_of_spark_is_a_line_of_its_own() -> None:
     spark = SparkReport(rows=27_004, deleted=26_483, start_seconds=6.04, replay_seconds=2.06)
 
     facts = report_as_facts(replace(REPORT, spark=spark))

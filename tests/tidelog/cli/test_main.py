@@ -59,7 +59,7 @@ def test_every_command_explains_itself_with_an_example(
 
 
 @pytest.mark.parametrize("name", main.COMMANDS)
-def test_the_list_of_commands_says_what_the_command_says_of_itself(name: str) -> None:
+def test_the_list_of_commands_matches_the_help_of_each_command(name: str) -> None:
     lazy = main.COMMANDS[name]
     command: click.Command = getattr(import_module(lazy.module), lazy.attribute)
 
@@ -128,7 +128,7 @@ def test_an_unknown_command_is_wrong_use_and_the_next_best_is_named(
         ),
     ],
 )
-def test_what_went_wrong_is_one_line(
+def test_an_error_is_one_line(
     error: Exception, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = status_after(error)
@@ -189,7 +189,7 @@ def test_a_defect_is_not_hidden() -> None:
         status_after(ZeroDivisionError())
 
 
-def test_an_error_that_nobody_can_read_is_still_a_failure(
+def test_an_error_on_a_closed_standard_error_is_still_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Gone(io.StringIO):
@@ -202,7 +202,7 @@ def test_an_error_that_nobody_can_read_is_still_a_failure(
     assert status_after(ConfigError("wrong")) == 1
 
 
-def test_an_argument_that_is_no_text_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_argument_that_is_not_utf_8_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     @click.command()
     @click.argument("name")
     def command(name: str) -> None:
@@ -211,10 +211,10 @@ def test_an_argument_that_is_no_text_is_named(capsys: pytest.CaptureFixture[str]
     status = main.run(["caf\udce9"], command)
 
     assert status == 2
-    assert capsys.readouterr().err == "error: the argument 'caf\\udce9' is no text in UTF-8\n"
+    assert capsys.readouterr().err == "error: the argument 'caf\\udce9' is not UTF-8 text\n"
 
 
-def test_text_that_nobody_gave_as_an_argument_is_a_defect() -> None:
+def test_an_encoding_error_outside_of_the_arguments_is_a_defect() -> None:
     with pytest.raises(UnicodeEncodeError):
         status_after(UnicodeEncodeError("utf-8", "caf\udce9", 3, 4, "surrogates not allowed"))
 
@@ -231,7 +231,7 @@ def test_text_that_nobody_gave_as_an_argument_is_a_defect() -> None:
         (KeyboardInterrupt(), None),
     ],
 )
-def test_the_reason_is_one_for_people_or_none(error: BaseException, reason: str | None) -> None:
+def test_only_a_defect_has_no_reason(error: BaseException, reason: str | None) -> None:
     assert reason_of(error) == reason
 
 
@@ -273,7 +273,7 @@ def test_a_command_is_imported_when_it_is_called(
     assert (status, capsys.readouterr().out) == (0, "hello\n")
 
 
-def test_an_unknown_command_is_told_what_there_is(
+def test_an_unknown_command_gets_suggestions(
     group: LazyGroup, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main.run(["geret"], group)

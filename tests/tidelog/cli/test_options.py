@@ -30,7 +30,7 @@ def test_a_name_and_a_value_are_taken_apart_at_the_first_sign(
 
 
 @pytest.mark.parametrize("text", ["retention_ms", "=1d", ""])
-def test_what_has_no_name_or_no_sign_is_refused(text: str) -> None:
+def test_a_pair_without_name_or_equals_sign_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not of the form name=value"):
         NameAndValue().convert(text, None, None)
 
@@ -96,5 +96,5 @@ def test_changes_are_pairs_and_names() -> None:
 def test_to_change_nothing_is_wrong_use() -> None:
     require_changes([], ["b"])
 
-    with pytest.raises(click.UsageError, match="say what to change"):
+    with pytest.raises(click.UsageError, match="no change is given"):
         require_changes([], [])

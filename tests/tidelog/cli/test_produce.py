@@ -84,7 +84,7 @@ def test_records_that_are_refused_are_counted(lines: str, capsys: Printed) -> No
     assert capsys.readouterr().err.endswith("; 0 of 3 records were acknowledged\n")
 
 
-def test_a_partition_that_is_not_there_is_said(topic: str, lines: str, capsys: Printed) -> None:
+def test_an_unknown_partition_is_an_error(topic: str, lines: str, capsys: Printed) -> None:
     status = main.run(["produce", topic, "--file", lines, "--partition", "1"])
 
     assert status == 1
@@ -92,14 +92,14 @@ def test_a_partition_that_is_not_there_is_said(topic: str, lines: str, capsys: P
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_a_file_that_is_not_there_is_said(capsys: Printed) -> None:
+def test_a_missing_file_is_an_error(capsys: Printed) -> None:
     status = main.run(["produce", "nope", "--file", "/no/such/file"])
 
     assert status == 1
     assert capsys.readouterr().err == "error: /no/such/file: No such file or directory\n"
 
 
-def test_a_file_that_cannot_be_read_is_said(topic: str, tmp_path: Path, capsys: Printed) -> None:
+def test_an_unreadable_file_is_an_error(topic: str, tmp_path: Path, capsys: Printed) -> None:
     status = main.run(["produce", topic, "--file", str(tmp_path)])
 
     assert status == 1
@@ -114,7 +114,7 @@ def test_wrong_use_is_explained(words: list[str], lines: str, capsys: Printed) -
     assert capsys.readouterr().err.startswith("Usage: tidelog produce ")
 
 
-async def test_those_who_watch_see_count_and_rate(autojump_clock: trio.abc.Clock) -> None:
+async def test_progress_on_a_terminal_shows_count_and_rate(autojump_clock: trio.abc.Clock) -> None:
     del autojump_clock
     screen = io.StringIO()
     counts = iter(range(0, 1_000_000, 5_000))
@@ -128,7 +128,7 @@ async def test_those_who_watch_see_count_and_rate(autojump_clock: trio.abc.Clock
     assert "50,000/s" in screen.getvalue()
 
 
-async def test_nobody_is_shown_anything_without_a_terminal() -> None:
+async def test_progress_without_a_terminal_shows_nothing() -> None:
     output = io.StringIO()
 
     async with show_progress(lambda: 0, Console(file=output)):

@@ -1,4 +1,4 @@
-"""What a newcomer does wrong with queues: each time one line says what would be right."""
+"""Wrong input of queue commands: each error is one line with the valid form."""
 
 import itertools
 import json
@@ -109,7 +109,7 @@ WRONG = {
 }
 
 
-def test_what_is_wrong_is_said_in_one_line_with_what_would_be_right(
+def test_a_wrong_argument_is_an_error_of_one_line_with_the_valid_form(
     commands: Commands, name: str
 ) -> None:
     commands.run("create", name, "--topic-config", "max_message_bytes=64KiB")
@@ -129,7 +129,7 @@ def test_what_is_wrong_is_said_in_one_line_with_what_would_be_right(
 
 
 @pytest.mark.parametrize("settings", [[], ["--config", "require_latest_receipt=on"], ["--fifo"]])
-def test_handles_of_others_and_of_the_past_are_told_apart(
+def test_handles_of_other_queues_and_expired_handles_have_different_errors(
     commands: Commands, name: str, settings: Sequence[str]
 ) -> None:
     commands.run("create", name, *settings)

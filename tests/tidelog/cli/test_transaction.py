@@ -48,10 +48,10 @@ def test_names_are_listed_with_the_batch_that_is_open_and_the_last_one(
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_a_name_that_nobody_knows_is_no_error(capsys: Printed) -> None:
-    assert main.run(["transaction", "list", "nobody"]) == 0
+def test_an_unknown_transaction_name_is_no_error(capsys: Printed) -> None:
+    assert main.run(["transaction", "list", "unknown"]) == 0
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "there is no such name" in printed.err
-    assert main.run(["transaction", "list", "nobody", "--json"]) == 0
+    assert "there is no such transaction name" in printed.err
+    assert main.run(["transaction", "list", "unknown", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []

@@ -48,13 +48,13 @@ def some_flights(count: int) -> Flights:
     )
 
 
-async def test_it_kills_half_way_goes_on_and_accounts_for_everything(tmp_path: Path) -> None:
+async def test_the_demo_kills_half_way_recovers_and_verifies_all_records(tmp_path: Path) -> None:
     listener = Listener()
 
     report = await run_demo(some_flights(2000), str(tmp_path), listener)
 
     killed = listener.told.pop(1)
-    # The one that is half way may be acknowledged with the next one, before anybody is told.
+    # The batch at the half may be acknowledged together with the next one, before the kill.
     assert 1000 <= int(killed.removeprefix("killed after ")) < 2000
     assert listener.told == [
         "started",
@@ -102,13 +102,13 @@ async def test_flights_are_deleted_and_cancelled_ones_are_dead_letters(tmp_path:
         assert await client.queue(QUEUE).peek() == []
 
 
-async def test_a_message_that_comes_twice_is_a_failure(tmp_path: Path) -> None:
+async def test_a_message_delivered_twice_is_a_failure(tmp_path: Path) -> None:
     async with open_broker(tmp_path) as broker, connect(broker.address) as client:
         async with client.producer() as producer:
             await client.admin.create_topic("flights", 1)
             await producer.send_many("flights", [*FLIGHTS.values, FLIGHTS.values[0]])
 
-        with pytest.RaisesGroup(pytest.RaisesExc(DemoFailedError, match="handed out twice")):
+        with pytest.RaisesGroup(pytest.RaisesExc(DemoFailedError, match="delivered twice")):
             await work_through(client, "flights", FLIGHTS, progressed=lambda _: None)
 
 
@@ -134,7 +134,7 @@ def test_what_is_missing_is_passed_on() -> None:
 
 @pytest.mark.parametrize("wrong", [{"rows": 3}, {"checksum": 1}])
 def test_other_rows_than_were_produced_fail_it(wrong: dict[str, int]) -> None:
-    with pytest.raises(DemoFailedError, match="not the 2 that were produced"):
+    with pytest.raises(DemoFailedError, match="differ from the 2 produced records"):
         judged({**FOUND, **wrong}, VALUES)
 
 

@@ -30,7 +30,7 @@ def test_everything_in_its_place_is_flawless() -> None:
     verdict = judged(FLAWLESS)
 
     assert verdict.is_flawless
-    assert verdict.summary() == "nothing is missing, duplicated or out of order"
+    assert verdict.summary() == "no record is missing, duplicated or out of order"
 
 
 def test_what_was_acknowledged_and_is_not_there_is_missing() -> None:

@@ -87,10 +87,7 @@ def drain(
         if as_json:
             print_json({"node_id": node, "is_drained": False})
         else:
-            click.echo(
-                f"node {node} can get replicas again;"
-                " `tidelog cluster reassign --balance` moves some"
-            )
+            click.echo(f"node {node} can get replicas again; cluster reassign --balance moves some")
         return
     run_moves(
         broker,

@@ -40,7 +40,7 @@ def reassignment(
     is_named = any(named.values()) or named["partition"] is not None
     if is_named + bool(drain) + balance != 1:
         raise click.UsageError(
-            "no single move: give --topic, --partition and --to or --cancel; or --drain NODE;"
+            "no single move is given: use --topic, --partition and --to or --cancel; or --drain;"
             " or --balance"
         )
     if not is_named:

@@ -241,7 +241,7 @@ def redrive(
     wanted = _Redrive(to_topic=more["to_topic"], rate=more["rate"], only_from=more["only_from"])
     if is_status + is_cancel + (set(wanted.values()) != {None}) > 1:
         raise click.UsageError(
-            "options exclude each other: give --status, --cancel, or --to-topic, --rate and --from"
+            "options exclude each other: give --status, or --cancel, or a new redrive"
         )
 
     async def call(client: Client) -> RedriveReport:

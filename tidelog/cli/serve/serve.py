@@ -113,8 +113,8 @@ async def _serve(resolved: ResolvedConfig) -> None:
         with starting:
             async with open_configured_broker(resolved) as broker:
                 is_started = True
-                # The objects of the start stay alive; each garbage collection of them blocks the
-                # loop for some 30 ms.
+                # The objects of the start stay alive; each garbage collection of them would block
+                # the loop for some 30 ms.
                 gc.freeze()
                 _log.info(
                     "tidelog %s listening on %s, data in %s",

@@ -78,14 +78,14 @@ def check_no_workers(data_dir: str) -> None:
 def _check_directories(directory: Path, worker_count: int) -> None:
     if _is_of_a_broker(directory):
         raise DataDirectoryError(
-            f"{directory} holds the data of one broker; to use it as the first worker, move its"
+            f"{directory} holds the data of a single broker; to use it as worker 1, move its"
             f" contents to {directory / '1'}, or choose another --data-dir"
         )
     numbers = _worker_numbers(directory)
     if numbers and numbers[-1] > worker_count:
         raise DataDirectoryError(
             f"{directory} holds the data of {numbers[-1]} workers, not of {worker_count}; start"
-            f" --workers {numbers[-1]}, because the cluster needs all of its nodes"
+            f" --workers {numbers[-1]}, because the cluster needs all its nodes"
         )
 
 

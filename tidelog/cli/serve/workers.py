@@ -91,8 +91,8 @@ class Worker:
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=self._environment(),
-            # The terminal sends Ctrl-C to the process group. In the same group, a worker would
-            # get two signals, and the second one stops it at once.
+            # The terminal sends Ctrl-C to the whole process group. In our group, a worker would get
+            # two signals, and the second one stops it at once.
             process_group=0,
         )
         self._process = process

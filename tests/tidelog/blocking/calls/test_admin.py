@@ -78,7 +78,7 @@ def test_replicas_are_moved_by_name_or_by_plan(client: blocking.Client) -> None:
         client.admin.reassign([PartitionMove("nope", 0, [1])])
 
 
-def test_brokers_are_drained_replaced_and_taken_out(client: blocking.Client) -> None:
+def test_brokers_are_drained_replaced_and_unregistered(client: blocking.Client) -> None:
     with pytest.raises(InvalidRequestError, match="the last one that is not drained"):
         client.admin.drain(1)
     client.admin.end_drain(1)

@@ -45,18 +45,18 @@ def test_what_cannot_be_is_said_in_one_line(
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_a_node_that_never_was_does_not_belong_to_the_cluster(capsys: Printed) -> None:
+def test_an_unknown_node_is_not_registered(capsys: Printed) -> None:
     assert main.run(["broker", "unregister", "9"]) == 0
-    assert capsys.readouterr().out == "node 9 does not belong to the cluster\n"
+    assert capsys.readouterr().out == "node 9 is not registered\n"
 
     assert main.run(["broker", "unregister", "9", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"node_id": 9, "was_member": False}
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_the_end_of_a_drain_says_what_comes_next(capsys: Printed) -> None:
+def test_the_end_of_a_drain_suggests_a_balance(capsys: Printed) -> None:
     assert main.run(["broker", "drain", "1", "--cancel"]) == 0
-    assert "node 1 gets replicas again" in capsys.readouterr().out
+    assert "node 1 can get replicas again" in capsys.readouterr().out
 
     assert main.run(["broker", "drain", "1", "--cancel", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"node_id": 1, "is_drained": False}

@@ -18,7 +18,7 @@ def test_the_status_of_a_broker_that_is_alone(capsys: Printed) -> None:
     printed = capsys.readouterr().out
     assert status == 0
     assert "controller  node 1 in term" in printed
-    assert "voters      1, of which 1 must agree" in printed
+    assert "voters      1, majority 1" in printed
 
 
 @pytest.mark.usefixtures("at_broker")
@@ -31,7 +31,7 @@ def test_the_status_for_programs(capsys: Printed) -> None:
 
 def test_leaders_of_one_topic_are_elected(topic: str, capsys: Printed) -> None:
     assert main.run(["cluster", "elect-leaders", "--topic", topic]) == 0
-    assert "is leader already" in capsys.readouterr().out
+    assert "already the leader" in capsys.readouterr().out
 
     assert (
         main.run(["cluster", "elect-leaders", "--topic", topic, "--partition", "0", "--json"]) == 0
@@ -41,10 +41,10 @@ def test_leaders_of_one_topic_are_elected(topic: str, capsys: Printed) -> None:
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_that_there_is_nothing_to_elect_is_said(capsys: Printed) -> None:
+def test_an_election_without_partitions_is_reported(capsys: Printed) -> None:
     assert main.run(["cluster", "elect-leaders"]) == 0
 
-    assert capsys.readouterr().out == "there is nothing to elect\n"
+    assert capsys.readouterr().out == "no partition needs an election\n"
 
 
 def test_what_fails_is_in_the_table_and_in_one_line(topic: str, capsys: Printed) -> None:
@@ -53,12 +53,12 @@ def test_what_fails_is_in_the_table_and_in_one_line(topic: str, capsys: Printed)
     said = capsys.readouterr()
     assert status == 1
     assert said.out.count("\n") == 2
-    assert said.err.startswith("error: 1 partition could not get that leader: there is no part")
+    assert said.err.startswith("error: leader election failed for 1 partition: there is no part")
     assert said.err.count("\n") == 1
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_a_topic_that_is_not_there_is_said_in_one_line(capsys: Printed) -> None:
+def test_an_unknown_topic_is_an_error_of_one_line(capsys: Printed) -> None:
     assert main.run(["cluster", "elect-leaders", "--topic", "nope"]) == 1
 
     said = capsys.readouterr().err
@@ -69,10 +69,10 @@ def test_a_topic_that_is_not_there_is_said_in_one_line(capsys: Printed) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["elect-leaders", "--partition", "1"], "error: say of which topic the partitions are"),
+        (["elect-leaders", "--partition", "1"], "error: --partition needs a topic"),
         (
             ["elect-leaders", "--accept-data-loss"],
-            "error: no terminal to confirm this on",
+            "error: confirmation needed: standard input is not a terminal",
         ),
     ],
 )
@@ -84,7 +84,7 @@ def test_what_is_not_clear_is_a_wrong_use(
     assert complaint in capsys.readouterr().err
 
 
-def test_the_loss_of_data_is_accepted_by_a_person_or_by_an_option(
+def test_an_unclean_election_needs_a_confirmation_or_yes(
     topic: str, monkeypatch: pytest.MonkeyPatch, capsys: Printed
 ) -> None:
     asked: list[str] = []
@@ -97,11 +97,11 @@ def test_the_loss_of_data_is_accepted_by_a_person_or_by_an_option(
     words = ["cluster", "elect-leaders", "--topic", topic, "--accept-data-loss"]
 
     assert main.run(words) == 0
-    assert asked == [f"lose what replicas of topic {topic} that are alive do not have, for good?"]
+    assert asked == [f"lose all records of topic {topic} that no live replica has, for good?"]
     assert main.run([*words, "--yes"]) == 0
 
     assert len(asked) == 1
-    assert "is leader already" in capsys.readouterr().out
+    assert "already the leader" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("at_broker")
@@ -121,9 +121,7 @@ def test_settings_of_the_cluster_are_set_reset_and_shown(capsys: Printed) -> Non
 
 @pytest.mark.usefixtures("at_broker")
 @pytest.mark.parametrize("setting", ["colour=red", "reassignment_max_bytes_per_second=1"])
-def test_a_setting_that_makes_no_sense_is_refused_in_one_line(
-    setting: str, capsys: Printed
-) -> None:
+def test_an_invalid_setting_is_rejected_in_one_line(setting: str, capsys: Printed) -> None:
     assert main.run(["cluster", "alter", "--set", setting]) == 1
 
     said = capsys.readouterr().err
@@ -132,7 +130,7 @@ def test_a_setting_that_makes_no_sense_is_refused_in_one_line(
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_settings_of_a_broker_are_listed_with_who_gave_them(capsys: Printed) -> None:
+def test_settings_of_a_broker_are_listed_with_their_sources(capsys: Printed) -> None:
     changes = [
         "--set",
         "scrub_max_bytes_per_second=8MiB",
@@ -191,7 +189,7 @@ def test_settings_of_a_broker_are_listed_with_who_gave_them(capsys: Printed) -> 
     ],
 )
 @pytest.mark.usefixtures("at_broker")
-def test_what_cannot_be_set_for_one_broker_is_said_in_one_line(
+def test_a_setting_that_one_broker_cannot_have_is_an_error_of_one_line(
     change: str, reason: str, capsys: Printed
 ) -> None:
     assert main.run(["cluster", "alter", "--set", change]) == 1

@@ -38,10 +38,10 @@ def test_programs_get_every_field() -> None:
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_a_broker_that_is_alone_has_nothing_to_move(capsys: Printed) -> None:
+def test_a_single_broker_has_no_replica_to_move(capsys: Printed) -> None:
     assert main.run(["cluster", "reassign", "--balance"]) == 0
 
-    assert capsys.readouterr().out == "nothing needs to move\n"
+    assert capsys.readouterr().out == "no replica needs to move\n"
 
 
 def test_a_partition_stays_where_it_is_to_be(topic: str, capsys: Printed) -> None:
@@ -53,13 +53,13 @@ def test_a_partition_stays_where_it_is_to_be(topic: str, capsys: Printed) -> Non
     assert (found["replicas"], found["is_under_way"]) == ([1], False)
 
 
-def test_a_node_that_is_not_there_is_said_in_one_line(topic: str, capsys: Printed) -> None:
+def test_an_unknown_node_is_an_error_of_one_line(topic: str, capsys: Printed) -> None:
     to = ["--topic", topic, "--partition", "0", "--to", "9"]
 
     assert main.run(["cluster", "reassign", *to]) == 1
 
     said = capsys.readouterr().err
-    assert said.startswith("error: 1 partition could not be moved: ")
+    assert said.startswith("error: reassignment failed for 1 partition: ")
     assert said.count("\n") == 1
 
 
@@ -76,4 +76,4 @@ def test_a_node_that_is_not_there_is_said_in_one_line(topic: str, capsys: Printe
 )
 def test_what_is_not_clear_is_a_wrong_use(options: list[str], capsys: Printed) -> None:
     assert main.run(["cluster", "reassign", *options]) == 2
-    assert "write node ids" in (said := capsys.readouterr().err) or "say " in said
+    assert "node ids" in (said := capsys.readouterr().err) or "give" in said or "use " in said

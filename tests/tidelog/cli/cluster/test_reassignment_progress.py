@@ -1,4 +1,4 @@
-"""How far moves of replicas are, for those who watch."""
+"""The progress bar of reassignments."""
 
 import io
 from typing import Any, cast
@@ -30,7 +30,7 @@ def moving(bytes_left: int, *, partition: int = 3, node_id: int = 4) -> MovingRe
     return MovingReplica("orders", partition, node_id, 1, progress)
 
 
-def test_what_is_done_is_counted_over_all_replicas() -> None:
+def test_copied_bytes_are_summed_over_all_replicas() -> None:
     tally = ReassignmentTally()
 
     tally.take([moving(1000), moving(600, partition=4)])
@@ -80,7 +80,7 @@ class Scripted:
         return self._moves
 
 
-async def test_those_who_watch_see_a_bar_and_what_is_left(
+async def test_the_wait_for_moves_shows_a_bar_and_the_partitions_left(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     del autojump_clock

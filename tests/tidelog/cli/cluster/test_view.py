@@ -1,4 +1,4 @@
-"""The cluster as people and programs see it."""
+"""The output of `tidelog cluster`."""
 
 import json
 
@@ -46,7 +46,7 @@ def test_json_has_every_field() -> None:
     assert found["partitions"][0]["in_sync_replicas"] == [2]
 
 
-def test_json_has_no_empty_list_of_partitions_that_nobody_asked_for() -> None:
+def test_json_without_partitions_has_no_partitions_field() -> None:
     assert "partitions" not in cluster_as_json(HEALTHY, with_partitions=False)
 
 
@@ -67,18 +67,18 @@ def test_a_healthy_cluster_is_a_few_lines(capsys: Printed) -> None:
     assert len(lines) == 8
 
 
-def test_that_nothing_is_to_be_listed_is_said_to_who_asked(capsys: Printed) -> None:
+def test_a_healthy_cluster_with_partitions_says_that_all_are_healthy(capsys: Printed) -> None:
     print_cluster(HEALTHY, with_partitions=True)
 
     assert capsys.readouterr().out.endswith("\n\nall partitions are healthy\n")
 
 
-def test_what_is_not_as_it_should_be_is_counted_and_listed(capsys: Printed) -> None:
+def test_unhealthy_partitions_are_counted_and_listed(capsys: Printed) -> None:
     print_cluster(CLUSTER, with_partitions=True)
 
     printed = capsys.readouterr().out
     assert "12: 1 without a leader, 2 below min_insync_replicas, 4 with replicas" in printed
-    assert "3 with a leader that is not preferred, 6 being moved" in printed
+    assert "3 without their preferred leader, 6 being moved" in printed
     lines = [line.split() for line in printed.splitlines()]
     assert ["orders", "3", "2", "9", "1,2,3", "2", "3", "4", "1", "3", "1"] in lines
     assert ["2023-11-14", "22:13:20", "orders", "3", "2", "9", "1", "1,4"] in lines
@@ -101,7 +101,7 @@ def test_columns_in_which_nothing_is_are_left_out(capsys: Printed) -> None:
     assert ["TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN", "SYNC"] in lines
 
 
-def test_the_node_that_leads_is_marked_and_that_nobody_does_is_said(capsys: Printed) -> None:
+def test_the_controller_is_marked_and_a_missing_controller_is_reported(capsys: Printed) -> None:
     (node,) = HEALTHY.nodes
     print_cluster(msgspec.structs.replace(HEALTHY, controller_id=1), with_partitions=False)
     assert ["1", "10.0.0.1:8433", "rack-a", "leader", "alive", "5", "9"] in words_of(capsys)
@@ -111,7 +111,7 @@ def test_the_node_that_leads_is_marked_and_that_nobody_does_is_said(capsys: Prin
     print_cluster(lonely, with_partitions=False)
 
     printed = capsys.readouterr().out
-    assert "controller  none that this node knows of; a majority" in printed
+    assert "controller  unknown to the contacted node; a majority" in printed
     assert ["1", "-", "-", "voter", "unknown", "5", "9"] in [
         line.split() for line in printed.splitlines()
     ]
@@ -129,7 +129,7 @@ def test_each_election_has_a_result(capsys: Printed) -> None:
     lines = words_of(capsys)
     assert lines[1:3] == [
         ["orders", "0", "2", "1", "elected"],
-        ["orders", "1", "1", "1", "is", "leader", "already"],
+        ["orders", "1", "1", "1", "already", "the", "leader"],
     ]
     assert " ".join(lines[3]) == "orders 3 - 2 elected; committed records may be lost"
     assert " ".join(lines[4]) == "payments 0 - - no replica of partition 0 is alive"

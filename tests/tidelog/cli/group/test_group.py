@@ -46,7 +46,7 @@ def reset(group: str, topic: str, *words: str) -> int:
     return main.run(["group", "reset-offsets", group, "--topic", topic, *words])
 
 
-def test_a_group_goes_on_where_it_stopped(orders: str, capsys: Printed) -> None:
+def test_a_group_resumes_at_its_committed_offsets(orders: str, capsys: Printed) -> None:
     words = ["consume", orders, "--group", f"g-{orders}", "--from-beginning"]
 
     assert main.run([*words, "--max", "4"]) == 0
@@ -59,18 +59,18 @@ def test_a_group_goes_on_where_it_stopped(orders: str, capsys: Printed) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_a_topic_that_is_not_there_is_said_at_once(orders: str, capsys: Printed) -> None:
+def test_an_unknown_topic_is_an_error_at_once(orders: str, capsys: Printed) -> None:
     status = main.run(["consume", f"{orders}-not", "--group", "g"])
 
     assert (status, "there is no topic" in capsys.readouterr().err) == (1, True)
 
 
 @pytest.mark.parametrize("words", [["--since", "1h"], ["--partition", "0"]])
-def test_a_group_says_where_reading_begins(words: list[str], capsys: Printed) -> None:
+def test_a_group_excludes_a_start_offset(words: list[str], capsys: Printed) -> None:
     status = main.run(["consume", "orders", "--group", "g", *words])
 
     assert status == 2
-    assert "use `tidelog group reset-offsets`" in capsys.readouterr().err
+    assert "reset them with `tidelog group reset-offsets`" in capsys.readouterr().err
 
 
 def test_a_group_is_moved_and_shows_before_and_after(orders: str, capsys: Printed) -> None:
@@ -103,10 +103,13 @@ def test_a_group_is_moved_and_shows_before_and_after(orders: str, capsys: Printe
         ([], "choose one of --to-earliest, --to-latest"),
         (["--to-earliest", "--shift", "1"], "choose one of --to-earliest, --to-latest"),
         (["--to-time", "soon"], "'soon' is not a time"),
-        (["--topic", "more", "--partition", "0", "--to-latest"], "partitions are of one topic"),
+        (
+            ["--topic", "more", "--partition", "0", "--to-latest"],
+            "--partition needs a single topic",
+        ),
     ],
 )
-def test_where_to_move_a_group_must_be_clear(
+def test_an_offset_reset_needs_exactly_one_target(
     words: list[str], complaint: str, capsys: Printed
 ) -> None:
     status = reset("g", "orders", *words)

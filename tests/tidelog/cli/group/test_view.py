@@ -1,4 +1,4 @@
-"""Consumer groups as people and programs see them."""
+"""The output of `tidelog group`."""
 
 import json
 

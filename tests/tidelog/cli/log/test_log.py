@@ -99,7 +99,7 @@ def test_a_dump_for_people_names_each_file_once(data: Path, capsys: Printed) -> 
     assert any('"a key": "000' in line for line in printed)
 
 
-def test_what_is_bad_is_shown_and_the_status_says_so(data: Path, capsys: Printed) -> None:
+def test_a_damaged_file_is_dumped_with_exit_status_1(data: Path, capsys: Printed) -> None:
     (segment, *_) = sorted(data.glob("topics/orders.*/0/*.log"))
     content = bytearray(segment.read_bytes())
     content[200] ^= 1
@@ -134,7 +134,7 @@ def test_lost_files_of_a_replica_are_noticed(data: Path, capsys: Printed) -> Non
     assert said.err.startswith("error: 1 of ")
 
 
-def test_indexes_are_made_anew(data: Path, capsys: Printed) -> None:
+def test_corrupt_indexes_are_rebuilt(data: Path, capsys: Printed) -> None:
     (index, *_) = sorted(data.glob("topics/orders.*/0/*.index"))
     before = index.read_bytes()
     index.write_bytes(b"rubbish")
@@ -191,7 +191,7 @@ def test_a_record_is_one_line() -> None:
     )
 
 
-def test_what_is_bad_says_where_and_why() -> None:
+def test_a_bad_entry_has_position_and_reason() -> None:
     line: Row = {"file": "f", "type": "bad", "position": 64, "offset": 3, "reason": "torn"}
 
     assert click.unstyle(line_as_text(line)) == "bad      @64, offset 3: torn"

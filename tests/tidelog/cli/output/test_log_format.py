@@ -28,7 +28,7 @@ def console_line(record: logging.LogRecord) -> str:
     return rest
 
 
-def test_people_see_the_event_and_its_fields_in_their_order() -> None:
+def test_a_console_line_has_the_event_and_its_fields_in_order() -> None:
     record = record_of("broker_started", address="127.0.0.1:8433", node_id=1, data_dir="/d")
 
     assert (
@@ -91,7 +91,7 @@ def test_a_defect_is_shown_with_its_traceback() -> None:
     assert programs["traceback"].endswith("IndexError: pop from empty list")
 
 
-def test_programs_get_one_object_a_line() -> None:
+def test_json_logs_have_one_object_per_line() -> None:
     record = record_of("broker_started", address="127.0.0.1:8433", was_clean=True, note="a\nb")
 
     line = JsonFormatter().format(record)

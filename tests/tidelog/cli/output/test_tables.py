@@ -26,7 +26,7 @@ def test_a_table_has_titles_and_aligned_columns(capsys: pytest.CaptureFixture[st
     )  # fmt: skip
 
 
-def test_what_is_piped_is_not_folded(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_in_a_pipe_is_not_folded(capsys: pytest.CaptureFixture[str]) -> None:
     long = "n" * 300
 
     print_table(["NAME"], [(long,)])

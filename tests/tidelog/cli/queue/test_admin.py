@@ -40,7 +40,7 @@ def test_looking_takes_nothing(queue: str, capsys: Printed) -> None:
     assert len(run(capsys, "peek", queue, "--max", "1").splitlines()) == 2
 
 
-def test_a_queue_goes_back_and_hands_out_everything_again(queue: str, capsys: Printed) -> None:
+def test_a_seek_to_earliest_delivers_all_messages_again(queue: str, capsys: Printed) -> None:
     run(capsys, "receive", queue, "--wait", "5", "--delete")
     assert run(capsys, "seek", queue, "--to", "1h", "--yes") == f"{queue} has 2 messages now\n"
     assert len(json.loads(run(capsys, "receive", queue, "--wait", "5", "--json"))) == 2
@@ -48,19 +48,17 @@ def test_a_queue_goes_back_and_hands_out_everything_again(queue: str, capsys: Pr
     assert found == {"messages": 0}
 
 
-def test_a_purge_says_how_many_messages_it_did_away_with(queue: str, capsys: Printed) -> None:
+def test_a_purge_reports_the_count_of_deleted_messages(queue: str, capsys: Printed) -> None:
     assert json.loads(run(capsys, "purge", queue, "--yes", "--json")) == {"purged": 2}
     assert json.loads(run(capsys, "peek", queue, "--json")) == []
 
 
-def test_what_nobody_gave_up_is_no_dead_letter(queue: str, capsys: Printed) -> None:
+def test_a_queue_without_rejected_messages_has_no_dead_letters(queue: str, capsys: Printed) -> None:
     assert main.run(["queue", "dead-letters", queue]) == 0
     assert capsys.readouterr().err == "there are no such messages\n"
 
 
-def test_dead_letters_are_shown_with_their_reasons_and_brought_back(
-    queue: str, capsys: Printed
-) -> None:
+def test_dead_letters_are_shown_with_reasons_and_redriven(queue: str, capsys: Printed) -> None:
     dead = f"{queue}-dead"
     run(capsys, "create", dead)
     run(
@@ -94,7 +92,7 @@ def test_dead_letters_are_shown_with_their_reasons_and_brought_back(
     assert (found["status"], found["is_over"]) == ("completed", True)
     assert (found["moved"], found["to_move"], found["left"]) == (2, 2, 0)
     run(capsys, "redrive", dead, "--cancel")
-    assert "there never was a redrive" in run(capsys, "redrive", queue, "--status")
+    assert "this queue never had a redrive" in run(capsys, "redrive", queue, "--status")
 
 
 @pytest.mark.parametrize(
@@ -102,13 +100,13 @@ def test_dead_letters_are_shown_with_their_reasons_and_brought_back(
     [
         (RedriveReport(RedriveStatus.COMPLETED, moved=5), False, None),
         (RedriveReport(None), False, None),
-        (RedriveReport(RedriveStatus.COMPLETED, moved=5, failed=2), False, "2 messages were refu"),
+        (RedriveReport(RedriveStatus.COMPLETED, moved=5, failed=2), False, "2 messages were rej"),
         (RedriveReport(RedriveStatus.CANCELLED, reason="enough"), False, "was cancelled: enough"),
         (RedriveReport(RedriveStatus.CANCELLED), True, None),
         (RedriveReport(RedriveStatus.FAILED, reason="no topic"), True, "failed: no topic"),
     ],
 )
-def test_who_waits_for_a_redrive_hears_how_it_ended_by_the_exit_status(
+def test_the_wait_for_a_redrive_returns_its_result_as_exit_status(
     *,
     report: RedriveReport,
     is_cancel: bool,
@@ -133,9 +131,11 @@ def test_who_waits_for_a_redrive_hears_how_it_ended_by_the_exit_status(
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_a_redrive_that_makes_no_sense_is_refused(capsys: Printed) -> None:
+def test_an_invalid_redrive_is_rejected(capsys: Printed) -> None:
     assert main.run(["queue", "redrive", "q", "--cancel", "--rate", "5"]) == 2
-    assert "error: say either --status, or --cancel" in capsys.readouterr().err
+    assert (
+        "error: options exclude each other: give --status, or --cancel" in capsys.readouterr().err
+    )
     assert main.run(["queue", "redrive", "nope"]) == 1
     assert capsys.readouterr().err.startswith("error: there is no queue 'nope'")
 

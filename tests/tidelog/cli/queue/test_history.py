@@ -29,7 +29,7 @@ def reject_one(name: str, broker_address: str) -> str:
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_the_life_of_a_message_is_shown(broker_address: str, capsys: Printed) -> None:
+def test_the_history_of_a_message_is_shown(broker_address: str, capsys: Printed) -> None:
     message_id = reject_one("jobs", broker_address)
     words = ["queue", "history", "jobs", "--message", message_id, "--since", "1h"]
 
@@ -55,7 +55,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(broker_address: str, capsys:
     assert main.run(["queue", "history", "nope"]) == 1
     assert "nope" in capsys.readouterr().err
     assert main.run(["queue", "history", "others", "--message", "7-0"]) == 0
-    assert "nothing has happened" in capsys.readouterr().err
+    assert "the history of the queue has no such event" in capsys.readouterr().err
 
 
 def printed(events: Sequence[HistoryEvent], capsys: Printed) -> list[str]:
@@ -63,7 +63,7 @@ def printed(events: Sequence[HistoryEvent], capsys: Printed) -> list[str]:
     return capsys.readouterr().out.splitlines()[1:]
 
 
-def test_what_concerns_many_messages_says_how_many_and_where(capsys: Printed) -> None:
+def test_an_event_of_many_messages_has_count_and_offset(capsys: Printed) -> None:
     purge = HistoryEvent(1, TIME_MS, EventKind.PURGE, below_offset=20, message_count=0)
     moved = HistoryEvent(
         2, TIME_MS, EventKind.MOVED, target=(b"known", 3), message_count=2, partition=5

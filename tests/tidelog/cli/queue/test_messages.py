@@ -46,9 +46,7 @@ def test_a_message_is_sent_received_kept_released_and_deleted(queue: str, capsys
     assert json.loads(run(capsys, "peek", queue, "--json")) == []
 
 
-def test_messages_are_shown_in_a_table_and_deleted_if_that_was_asked_for(
-    queue: str, capsys: Printed
-) -> None:
+def test_received_messages_are_printed_and_deleted_with_delete(queue: str, capsys: Printed) -> None:
     run(capsys, "send", queue, "one\ntwo", "x" * 100)
     titles, first, second = run(
         capsys, "receive", queue, "--wait", "5", "--delete", "--max", "2"
@@ -57,7 +55,7 @@ def test_messages_are_shown_in_a_table_and_deleted_if_that_was_asked_for(
     assert " one two " in first
     assert f" {'x' * 59}… " in second
     assert main.run(["queue", "receive", queue]) == 0
-    assert capsys.readouterr().err == "there was no message\n"
+    assert capsys.readouterr().err == "no message is visible\n"
 
 
 def test_a_file_is_one_message_of_any_length(queue: str, capsys: Printed, tmp_path: Path) -> None:
@@ -79,7 +77,7 @@ def test_a_file_is_one_message_of_any_length(queue: str, capsys: Printed, tmp_pa
     assert said.out == "two\nlines\n"
     run(capsys, "delete-message", queue, said.err.strip())
     assert main.run(["queue", "receive", queue, "--output", output]) == 0
-    assert capsys.readouterr().err == "there was no message\n"
+    assert capsys.readouterr().err == "no message is visible\n"
     assert Path(output).read_bytes() == b"long " * 1_000_000, "it is as it was"
 
 
@@ -109,12 +107,12 @@ def test_a_file_that_cannot_be_written_is_an_error_and_deletes_nothing(
     assert main.run(["queue", "receive", queue, "--output", output, "--delete"]) == 1
 
     said = capsys.readouterr().err
-    assert said == f"error: {output} cannot be written: No such file or directory\n"
+    assert said == f"error: cannot write {output}: No such file or directory\n"
     (message,) = received(capsys, queue)
-    assert message["receive_count"] == 1, "nobody had it"
+    assert message["receive_count"] == 1, "the failed command received nothing"
 
 
-def test_a_message_for_which_there_is_no_room_is_given_back_at_once(
+def test_a_message_is_released_at_once_if_the_disk_is_full(
     queue: str, capsys: Printed, tmp_path: Path
 ) -> None:
     run(capsys, "send", queue, "one")
@@ -124,7 +122,7 @@ def test_a_message_for_which_there_is_no_room_is_given_back_at_once(
     assert main.run(["queue", "receive", queue, "--output", output, "--delete"]) == 1
 
     said = capsys.readouterr().err
-    assert said == f"error: {output} cannot be written: No space left on device\n"
+    assert said == f"error: cannot write {output}: No space left on device\n"
     (message,) = received(capsys, queue)
     assert message["receive_count"] == 2
 
@@ -154,7 +152,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert said.err.count("\n") == 1
 
 
-def test_handles_that_are_refused_are_counted_and_the_first_is_explained(
+def test_rejected_handles_are_counted_and_the_first_is_explained(
     queue: str, capsys: Printed
 ) -> None:
     run(capsys, "send", queue, "one", "two")
@@ -165,7 +163,7 @@ def test_handles_that_are_refused_are_counted_and_the_first_is_explained(
 
     said = capsys.readouterr()
     assert (status, said.out) == (1, "")
-    assert said.err.startswith("error: 1 handle was refused, the others are done; handle 2: the")
+    assert said.err.startswith("error: 1 handle was rejected, the others are settled; handle 2: ")
     assert main.run(["queue", "extend", queue, handles[1], "--seconds", "5"]) == 1
     assert capsys.readouterr().err == "error: the message is not there any more\n"
 
@@ -188,7 +186,7 @@ def test_a_handle_of_another_queue_is_refused(queue: str, capsys: Printed) -> No
         (["receive", "q", "--max", "0"], "Invalid value for '--max': 0 is not in the range"),
         (["receive", "q", "--visibility-timeout", "43201"], "Invalid value for '--visib"),
         (["receive", "q", "--wait", "-1"], "Invalid value for '--wait': -1"),
-        (["send", "q", "v", "--file", __file__], "give values or files, not both"),
+        (["send", "q", "v", "--file", __file__], "VALUE and --file exclude each other"),
         (["send", "q", "--file", "/nope"], "Invalid value for '--file': '/nope'"),
         (["send", "q", "--delay", "-1", "v"], "Invalid value for '--delay'"),
         (["send", "q", "--delay", "nan", "v"], "Invalid value for '--delay': 'nan' is not a"),
@@ -204,7 +202,7 @@ def test_a_handle_of_another_queue_is_refused(queue: str, capsys: Printed) -> No
         (["release", "q", "h", "--delay", "soon"], "Invalid value for '--delay'"),
         (["release", "q", "h", "--reason", "x" * 8193], "a reason has at most 8192 characters"),
         (["peek", "q", "--state", "lost"], "Invalid value for '--state'"),
-        (["purge", "q"], "no terminal to confirm this on; say --yes"),
+        (["purge", "q"], "confirmation needed: standard input is not a terminal; add --yes"),
         (["seek", "q", "--to", "whenever"], "Invalid value for '--to'"),
     ],
 )
@@ -218,7 +216,7 @@ def test_wrong_use_is_explained_before_a_broker_is_asked(
     assert f"\nerror: {complaint}" in said
 
 
-def test_what_cannot_be_printed_is_not_deleted(
+def test_a_message_that_cannot_be_printed_is_not_deleted(
     queue: str, capsys: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(capsys, "send", queue, "one")

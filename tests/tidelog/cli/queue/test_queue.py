@@ -88,7 +88,7 @@ def test_an_empty_list_says_how_to_begin(at_broker: None, capsys: Printed) -> No
     assert capsys.readouterr().err.startswith("there are no queues yet; `tidelog queue create")
 
 
-def test_the_same_queue_again_is_no_error_and_another_one_is(queue: str, capsys: Printed) -> None:
+def test_creation_of_a_queue_is_idempotent(queue: str, capsys: Printed) -> None:
     assert main.run(["queue", "create", queue]) == 0
     assert main.run(["queue", "create", queue, "--fifo"]) == 1
 
@@ -141,10 +141,13 @@ def test_what_cannot_be_done_is_said_in_one_line(
         (["create"], "Missing argument 'NAME'."),
         (["create", "a", "--start", "soon"], "Invalid value for '--start': 'soon' is not a time"),
         (["create", "a", "--config", "priority_weights"], "Invalid value for '--config'"),
-        (["create", "a", "--config", "fifo=on"], "fifo is no setting of a queue; see the options"),
-        (["create", "a", "--config", "topic=b"], "topic is no setting of a queue"),
-        (["alter", "a"], "say what to change: --set NAME=VALUE or --reset NAME"),
-        (["delete", "a"], "no terminal to confirm this on; say --yes"),
+        (
+            ["create", "a", "--config", "fifo=on"],
+            "fifo is not a setting of a queue: use the option",
+        ),
+        (["create", "a", "--config", "topic=b"], "topic is not a setting of a queue"),
+        (["alter", "a"], "no change is given: add --set NAME=VALUE or --reset NAME"),
+        (["delete", "a"], "confirmation needed: standard input is not a terminal; add --yes"),
     ],
 )
 def test_wrong_use_is_explained_before_a_broker_is_asked(

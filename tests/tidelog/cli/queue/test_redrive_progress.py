@@ -1,4 +1,4 @@
-"""How far redrives are, for those who watch."""
+"""The progress and the report of redrives."""
 
 import io
 import json
@@ -42,7 +42,9 @@ class Scripted:
         return self._reports.pop(0) if len(self._reports) > 1 else self._reports[0]
 
 
-async def test_who_waits_sees_a_bar_and_is_told_the_end(autojump_clock: MockClock) -> None:
+async def test_the_wait_for_a_redrive_shows_a_bar(
+    autojump_clock: MockClock,
+) -> None:
     running = replace(REPORT, status=RedriveStatus.RUNNING, ended_ms=None)
     done = replace(REPORT, status=RedriveStatus.COMPLETED, on_the_way=0)
     shown = io.StringIO()
@@ -64,14 +66,14 @@ def test_programs_get_everything() -> None:
     assert found["to_topic_id"] == "0a" * 16
 
 
-def test_people_see_what_became_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_of_a_redrive_has_counts_and_status(capsys: pytest.CaptureFixture[str]) -> None:
     print_report(REPORT)
 
     out = capsys.readouterr().out
     lines = [line.split(maxsplit=1) for line in out.splitlines()]
-    assert ["status", "cancelled, some messages are on their way"] in lines
+    assert ["status", "cancelled, some messages are still in flight"] in lines
     assert ["moved", "1,200 of 5,000 messages"] in lines
-    assert ["failed", "93 refused there, and in this queue again"] in lines
+    assert ["failed", "93 rejected by the target, and still in this queue"] in lines
     assert ["speed", "98.2 messages/s, at most 100 from each partition"] in lines
     print_report(RedriveReport(None))
-    assert "there never was" in capsys.readouterr().out
+    assert "this queue never had a redrive" in capsys.readouterr().out

@@ -53,7 +53,7 @@ def test_bytes_are_sent_as_they_were_given(queue: str, capsys: Printed) -> None:
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_a_message_with_an_id_that_was_sent_before_is_kept_once(capsys: Printed) -> None:
+def test_a_message_with_a_known_deduplication_id_is_a_duplicate(capsys: Printed) -> None:
     assert main.run(["queue", "create", "transfers", "--fifo"]) == 0
     words = ["queue", "send", "transfers", "--group", "a", "--deduplication-id", "t-1"]
     capsys.readouterr()
@@ -62,7 +62,7 @@ def test_a_message_with_an_id_that_was_sent_before_is_kept_once(capsys: Printed)
     assert main.run([*words, "take 5"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "sent 1 message",
-        "0-0 had been sent before, and is kept once",
+        "0-0 is a duplicate: the queue keeps the first message",
     ]
     assert main.run([*words, "take 5", "--json"]) == 0
     (receipt,) = json.loads(capsys.readouterr().out)
@@ -73,13 +73,13 @@ def test_a_message_with_an_id_that_was_sent_before_is_kept_once(capsys: Printed)
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["v", "w", "--group", "g", "--deduplication-id", "1"], "that of one message"),
+        (["v", "w", "--group", "g", "--deduplication-id", "1"], "is for a single message"),
         (["v", "--group", "g", "--deduplication-id", ""], "has 1 to 128 bytes, not 0"),
         (["v", "--group", "g", "--key", "k"], "give one of them"),
         (["v"], "a message to a FIFO queue needs a group"),
     ],
 )
-def test_what_a_fifo_queue_does_not_take_is_one_clear_line(
+def test_invalid_fields_of_a_fifo_message_are_an_error_of_one_line(
     words: list[str], complaint: str, capsys: Printed
 ) -> None:
     assert main.run(["queue", "create", "transfers", "--fifo"]) == 0

@@ -1,4 +1,4 @@
-"""Queues and their messages as people and programs see them."""
+"""The output of `tidelog queue`."""
 
 import json
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def test_json_has_every_field() -> None:
     assert found["partitions"][1]["leader_id"] is None
 
 
-def test_a_list_says_what_people_look_for(capsys: Printed) -> None:
+def test_a_list_of_queues_has_kind_counts_and_dead_letter_queue(capsys: Printed) -> None:
     print_queues([QUEUE, UNKNOWN, EMPTY], with_counts=True)
 
     head, *lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -143,7 +143,7 @@ def seen(*, headers: tuple[tuple[str, bytes], ...] = ()) -> PeekedMessage:
     return PeekedMessage(record, MessageState.IN_FLIGHT, 1, 2_000_000, "me", "busy\nvery")
 
 
-def test_programs_are_told_everything(capsys: Printed) -> None:
+def test_json_of_a_message_has_every_field(capsys: Printed) -> None:
     del capsys
     found = message_as_json(MESSAGE)
     assert json.loads(json.dumps(found)) == found
@@ -161,7 +161,7 @@ def test_programs_are_told_everything(capsys: Printed) -> None:
     assert (origin["queue"], origin["offset"], origin["receive_count"]) == ("work", 17, 5)
 
 
-def test_people_see_one_line_for_each_message(capsys: Printed) -> None:
+def test_a_table_has_one_line_per_message(capsys: Printed) -> None:
     print_messages([MESSAGE])
     _, line = capsys.readouterr().out.splitlines()
     assert line.split()[:2] == ["1-7", "2"]
@@ -173,14 +173,14 @@ def test_people_see_one_line_for_each_message(capsys: Printed) -> None:
     ]
 
 
-def test_a_dead_letter_is_shown_as_it_was_where_it_comes_from(capsys: Printed) -> None:
+def test_a_dead_letter_is_shown_with_its_origin(capsys: Printed) -> None:
     print_dead_letters([seen(headers=ORIGIN), seen()])
     _, moved, here = capsys.readouterr().out.splitlines()
     assert moved.split() == ["3-17", "5", "-", "line", "feed", "KeyError:", "'delay'"]
     assert here.split() == ["0-4", "1", "-", "line", "feed", "busy"]
 
 
-def test_what_controls_a_terminal_is_shown_and_does_not(capsys: Printed) -> None:
+def test_control_characters_of_a_value_are_escaped(capsys: Printed) -> None:
     record = Record("dead", 0, 4, 1000, b"\x1b[31m", b"\x00\x07 k\xc3\xa4se \xff", ())
 
     print_seen([PeekedMessage(record, MessageState.VISIBLE, 0, None, "", "")])

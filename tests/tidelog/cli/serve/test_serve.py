@@ -80,7 +80,7 @@ def test_a_signal_while_it_serves_ends_it_in_order(
     assert f", data in {tmp_path}\n" in capsys.readouterr().err
 
 
-def test_what_is_there_when_it_has_started_is_not_searched_for_garbage(
+def test_objects_of_the_start_are_excluded_from_garbage_collection(
     tmp_path: Path, on_log: OnLog
 ) -> None:
     frozen_counts: list[int] = []
@@ -121,7 +121,7 @@ def test_a_signal_while_it_starts_ends_it_like_a_crash(
         (["--node-id", "0"], "node_id must be at least 1, not 0"),
     ],
 )
-def test_a_wrong_setting_is_said_in_one_line(
+def test_an_invalid_setting_is_one_line(
     words: list[str], complaint: str, tmp_path: Path, *, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main.run(["serve", "--data-dir", str(tmp_path / "data"), *words])
@@ -149,7 +149,7 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_each_setting_is_shown_with_who_said_it(
+def test_each_setting_is_shown_with_its_source(
     file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TIDELOG_NODE_ID", "3")
@@ -167,7 +167,7 @@ def test_each_setting_is_shown_with_who_said_it(
     assert found["data_dir"] == {"value": "tidelog-data", "source": "default"}
 
 
-def test_people_see_a_table_in_the_words_of_the_file(
+def test_the_settings_table_uses_the_syntax_of_the_file(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = main.run(["serve", "--print-config", "--config", file])
@@ -181,7 +181,7 @@ def test_people_see_a_table_in_the_words_of_the_file(
     assert ["topic_defaults", "retention_ms", "=", '"1d"', file] in lines
 
 
-def test_what_is_wrong_is_said_with_who_said_it(
+def test_an_invalid_setting_is_reported_with_its_source(
     file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TIDELOG_MAX_CONNECTIONS", "many")

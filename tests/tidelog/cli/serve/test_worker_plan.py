@@ -1,4 +1,4 @@
-"""What each of several brokers on one machine is told."""
+"""The configuration of each broker of `tidelog serve --workers`."""
 
 import socket
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_peers_and_failure_domain_that_were_given_stay(tmp_path: Path) -> None:
     assert {(plan.peers, plan.broker_rack) for plan in plans} == {(peers, "rack")}
 
 
-def test_what_is_advertised_is_counted_up_and_is_where_workers_reach_each_other(
+def test_advertised_ports_count_up_and_are_the_addresses_of_peers(
     tmp_path: Path,
 ) -> None:
     plans = worker_plans(base(tmp_path, listen="0.0.0.0:9000", advertised="db1:8433"), 2)
@@ -59,14 +59,14 @@ def test_what_is_advertised_is_counted_up_and_is_where_workers_reach_each_other(
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"listen": "127.0.0.1:0"}, "listen has port 0, but workers have ports that others know"),
-        ({"listen": "127.0.0.1:65535"}, "there are not enough ports behind it"),
+        ({"listen": "127.0.0.1:0"}, "listen has port 0, but workers need fixed ports"),
+        ({"listen": "127.0.0.1:65535"}, "port 65536 does not exist; choose a lower port"),
         ({"listen": "0.0.0.0:9000"}, "set advertised"),
         ({"listen": "[::]:9000"}, "set advertised"),
         ({"peers": "4=a:1,6=b:1"}, "peers: node 5 itself is missing; add 5=HOST:PORT"),
     ],
 )
-def test_settings_that_do_not_go_together_are_said_in_one_line(
+def test_contradicting_settings_are_an_error_of_one_line(
     settings: dict[str, object], complaint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -80,7 +80,7 @@ def test_settings_that_do_not_go_together_are_said_in_one_line(
 def test_the_directory_of_a_single_broker_is_left_alone(left: str, tmp_path: Path) -> None:
     (tmp_path / left).mkdir()
 
-    with pytest.raises(DataDirectoryError, match="the data of a single broker; to go on"):
+    with pytest.raises(DataDirectoryError, match="the data of a single broker; to use it"):
         worker_plans(base(tmp_path), 2)
 
 
@@ -92,7 +92,7 @@ def test_fewer_workers_than_there_is_data_of_are_refused_and_more_are_not(tmp_pa
     assert len(worker_plans(base(tmp_path), 4)) == 4
 
 
-def test_one_broker_does_not_begin_anew_where_workers_have_data(tmp_path: Path) -> None:
+def test_a_single_broker_does_not_start_in_a_data_directory_of_workers(tmp_path: Path) -> None:
     check_no_workers(str(tmp_path))
     with_data(tmp_path, 1, 2)
 
@@ -100,7 +100,7 @@ def test_one_broker_does_not_begin_anew_where_workers_have_data(tmp_path: Path) 
         check_no_workers(str(tmp_path))
 
 
-def test_a_broker_goes_on_in_a_directory_of_its_own_whatever_else_is_there(tmp_path: Path) -> None:
+def test_a_broker_starts_in_its_own_data_directory_beside_other_files(tmp_path: Path) -> None:
     with_data(tmp_path, 1)
     (tmp_path / "node").touch()
 

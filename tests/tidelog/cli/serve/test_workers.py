@@ -21,7 +21,7 @@ def test_a_line_of_json_stays_json() -> None:
     assert json.loads(marked(line, 2)) == {"worker": 2, "event": "broker_started", "node_id": 7}
 
 
-async def test_workers_that_cannot_start_are_told_by_number(
+async def test_workers_that_cannot_start_are_reported_by_number(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
@@ -32,11 +32,11 @@ async def test_workers_that_cannot_start_are_told_by_number(
     with pytest.raises(CommandError) as refused:
         await run_workers(plans, config_file=None)
 
-    assert str(refused.value).startswith("workers 1, 2 did not end in order")
+    assert str(refused.value).startswith("workers 1, 2 failed")
     assert [record.getMessage() for record in caplog.records] == ["worker_ended"] * 2
 
 
-async def test_a_worker_is_killed_when_nobody_waits_for_it_any_more(tmp_path: Path) -> None:
+async def test_a_worker_is_killed_when_its_run_is_cancelled(tmp_path: Path) -> None:
     plan = BrokerConfig(data_dir=str(tmp_path), listen="127.0.0.1:0")
     async with trio.open_nursery() as nursery:
 

@@ -77,15 +77,15 @@ def test_a_topic_is_created_once(topic: str, capsys: Printed) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["alter", "orders"], "say what to change: --set NAME=VALUE or --reset NAME"),
-        (["delete", "orders"], "no terminal to confirm this on; say --yes"),
+        (["alter", "orders"], "no change is given: add --set NAME=VALUE or --reset NAME"),
+        (["delete", "orders"], "confirmation needed: standard input is not a terminal; add --yes"),
         (
             ["delete-records", "orders", "--partition", "0"],
-            "say which records: either --before-offset N or --all",
+            "no range is given: add either --before-offset N or --all",
         ),
         (
             ["delete-records", "orders", "--partition", "0", "--all", "--before-offset", "1"],
-            "say which records: either --before-offset N or --all",
+            "no range is given: add either --before-offset N or --all",
         ),
         (["create", "orders", "--config", "retention_ms"], "Invalid value for '--config'"),
         (["create"], "Missing argument 'NAME'."),
@@ -129,7 +129,7 @@ def test_a_deleted_topic_is_gone(topic: str, capsys: Printed) -> None:
     assert said.err.startswith(f"error: there is no topic '{topic}'")
 
 
-def test_what_more_partitions_mean_is_said_before_anything_is_done(
+def test_the_consequences_of_more_partitions_are_printed_before_the_change(
     topic: str, capsys: Printed
 ) -> None:
     main.run(["queue", "create", "billing", "--topic", topic])
@@ -145,9 +145,9 @@ def test_what_more_partitions_mean_is_said_before_anything_is_done(
     main.run(["queue", "delete", "billing", "--yes"])
 
     assert (refused, added, again) == (2, 0, 0)
-    assert "9 in all; it never gets fewer again" in said.err
-    assert "queues hand out messages of the new partitions as well: billing" in said.err
-    assert "no terminal to confirm this on; say --yes" in said.err
+    assert "9 in all; the number never falls again" in said.err
+    assert "queues deliver messages of the new partitions as well: billing" in said.err
+    assert "confirmation needed: standard input is not a terminal; add --yes" in said.err
     assert len(before["partitions"]) < 9
     assert grown == {"topic": topic, "partitions": 9, "added": 9 - len(before["partitions"])}
 
@@ -162,7 +162,7 @@ def test_usage_is_printed_for_one_topic_and_for_all(topic: str, capsys: Printed)
 
 
 @pytest.mark.usefixtures("at_broker")
-def test_a_topic_is_described_with_who_gave_each_setting(capsys: Printed) -> None:
+def test_a_topic_is_described_with_the_source_of_each_setting(capsys: Printed) -> None:
     assert main.run(["topic", "create", "given", "--config", "retention_ms=1d"]) == 0
     assert main.run(["cluster", "alter", "--set", "min_insync_replicas=1"]) == 0
     capsys.readouterr()

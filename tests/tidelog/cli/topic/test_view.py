@@ -63,7 +63,7 @@ def test_replicas_are_shown_where_there_are_several(capsys: Printed) -> None:
     )
 
 
-def test_what_can_be_read_is_counted() -> None:
+def test_readable_offsets_are_counted() -> None:
     assert record_count(FIRST) == 1_100
 
 
@@ -83,7 +83,7 @@ def test_json_has_every_field_and_the_sums() -> None:
     assert found["dirty_ratio"] == 0.25
 
 
-def test_what_nobody_knows_is_null() -> None:
+def test_unknown_usage_is_null() -> None:
     found = usage_as_json(TopicUsage("orders", b"", 1, 1, [SECOND_USAGE]))
 
     names = ("oldest_ms", "ingest_bytes_per_day", "ingest_offsets_per_day", "dirty_ratio")
