@@ -1,10 +1,10 @@
 """At least once: process, then commit.
 
-Two workers share a month of flights. One of them crashes in the middle of a batch; the other takes
-over where the last commit was. Some flights are processed twice, and none is left out: what makes
-the effect of a record idempotent, as the set of flights does here, makes that exactly once.
+Two workers share a month of flights. One worker crashes within a batch; the other takes over at the
+last commit. Some flights are processed twice, and none is lost. If the effect of a record is
+idempotent, as with the set of flights here, the result is exactly once.
 
-Brings its own broker, unless the address of one is given as an argument.
+Starts a broker of its own, unless an address is given as an argument.
 """
 
 import sys
@@ -20,11 +20,11 @@ TOPIC, GROUP = "flights-at-least-once", "delays"
 
 
 class CrashError(Exception):
-    """A worker falls over."""
+    """The crash of a worker."""
 
 
 async def produce_flights(client: tidelog.Client) -> int:
-    """Write all flights; return how many there are."""
+    """Produce all flights; return their count."""
     flights = load_flights()
     await client.admin.create_topic(TOPIC, partitions=6)
     async with client.producer() as producer:
@@ -35,7 +35,7 @@ async def produce_flights(client: tidelog.Client) -> int:
 async def work(
     client: tidelog.Client, done: Counter[bytes], count: int, *, crash_after: int | None = None
 ) -> None:
-    """Process flights until all of them are done, or until this worker crashes."""
+    """Process flights until all are done, or crash."""
     processed_count = 0
     async with client.consumer(
         TOPIC, group_id=GROUP, auto_offset_reset="earliest", enable_auto_commit=False
@@ -47,7 +47,7 @@ async def work(
                 done[flight or b""] += 1  # The effect comes first,
                 processed_count += 1
             try:
-                await consumer.commit()  # and then it is said to be done.
+                await consumer.commit()  # then the commit.
             except tidelog.PartitionNotOwnedError as error:
                 print(f"another worker will process these again: {error}")
             if len(done) == count:
@@ -55,7 +55,7 @@ async def work(
 
 
 async def main(client: tidelog.Client) -> None:
-    """Let two workers share the flights, and one of them crash."""
+    """Run two workers that share the flights; one of them crashes."""
     count = await produce_flights(client)
     done: Counter[bytes] = Counter()
 
@@ -67,7 +67,7 @@ async def main(client: tidelog.Client) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(crash)
-        await trio.sleep(1)  # The first worker has everything for itself at first.
+        await trio.sleep(1)  # At first, the first worker owns all partitions.
         await work(client, done, count)
         nursery.cancel_scope.cancel()
     twice_count = sum(times > 1 for times in done.values())
@@ -75,7 +75,7 @@ async def main(client: tidelog.Client) -> None:
 
 
 async def run(address: str | None) -> None:
-    """Use the broker at `address`, or one on throwaway data."""
+    """Use the broker at `address`, or one on temporary data."""
     if address is not None:
         async with tidelog.connect(address) as client:
             await main(client)

@@ -1,10 +1,10 @@
 """At most once: commit, then process.
 
-For effects that must not happen twice and may not happen at all, such as a message to a person. A
-worker works through a month of flights and crashes in the middle of a batch. The next one goes on
-behind that batch: some flights are not processed, and none is processed twice.
+For effects that must not happen twice but may be lost, such as a message to a person. A worker
+processes a month of flights and crashes within a batch. The next worker starts after that batch:
+some flights are not processed, and none is processed twice.
 
-Brings its own broker, unless the address of one is given as an argument.
+Starts a broker of its own, unless an address is given as an argument.
 """
 
 import sys
@@ -20,11 +20,11 @@ TOPIC, GROUP = "flights-at-most-once", "messages"
 
 
 class CrashError(Exception):
-    """A worker falls over."""
+    """The crash of a worker."""
 
 
 async def produce_flights(client: tidelog.Client) -> int:
-    """Write all flights; return how many there are."""
+    """Produce all flights; return their count."""
     flights = load_flights()
     await client.admin.create_topic(TOPIC, partitions=6)
     async with client.producer(batch_size=16 << 10) as producer:
@@ -35,7 +35,7 @@ async def produce_flights(client: tidelog.Client) -> int:
 async def work(
     client: tidelog.Client, sent: Counter[bytes], *, crash_after: int | None = None
 ) -> None:
-    """Process the flights that are there, or crash."""
+    """Process all current flights, or crash."""
     ends = await client.admin.list_offsets(TOPIC, "latest")
     until = {
         tidelog.TopicPartition(TOPIC, partition): end.offset or 0 for partition, end in ends.items()
@@ -46,18 +46,18 @@ async def work(
     ) as consumer:
         async for batch in consumer.batches(until):
             try:
-                await consumer.commit()  # It counts as done first. Whoever may not say so,
+                await consumer.commit()  # The commit comes first. If it fails because another
             except tidelog.PartitionNotOwnedError:
-                continue  # because another worker has it now, must not do it.
+                continue  # worker owns the partition now, this worker skips the batch.
             for flight in batch.values:
                 if sent_count == crash_after:
                     raise CrashError(f"a worker crashes after {sent_count} flights")
-                sent[flight or b""] += 1  # Then comes the effect.
+                sent[flight or b""] += 1  # The effect, after the commit.
                 sent_count += 1
 
 
 async def main(client: tidelog.Client) -> None:
-    """Let one worker crash, and another one go on."""
+    """Run a worker that crashes, and a second one that goes on."""
     count = await produce_flights(client)
     sent: Counter[bytes] = Counter()
     try:
@@ -70,7 +70,7 @@ async def main(client: tidelog.Client) -> None:
 
 
 async def run(address: str | None) -> None:
-    """Use the broker at `address`, or one on throwaway data."""
+    """Use the broker at `address`, or one on temporary data."""
     if address is not None:
         async with tidelog.connect(address) as client:
             await main(client)

@@ -1,4 +1,4 @@
-"""The client without trio: the same names, calls that wait.
+"""The blocking client, for programs without trio.
 
 Needs a broker: `tidelog serve`. An address may be given as an argument.
 """
@@ -11,7 +11,7 @@ TOPIC = "example-payments"
 
 
 def main(address: str) -> None:
-    """Produce some records and read everything that is there."""
+    """Produce some records and consume the topic to its end."""
     with tidelog.blocking.connect(address) as client:
         if TOPIC not in client.admin.list_topics():
             client.admin.create_topic(TOPIC)

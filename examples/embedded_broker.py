@@ -1,4 +1,4 @@
-"""A broker inside a program: what tests and small tools need, on a free port."""
+"""A broker inside a program on a free port, for tests and small tools."""
 
 import tempfile
 
@@ -8,7 +8,7 @@ import tidelog
 
 
 async def main() -> None:
-    """Start a broker, use it, and leave nothing behind."""
+    """Start a broker on temporary data, and use it."""
     with tempfile.TemporaryDirectory() as data_dir:
         async with tidelog.open_broker(data_dir) as broker:
             print(f"a broker listens on {broker.address}")

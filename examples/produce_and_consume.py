@@ -13,7 +13,7 @@ TOPIC = "example-orders"
 
 
 async def main(address: str) -> None:
-    """Produce some records and read everything that is there."""
+    """Produce some records and consume the topic to its end."""
     async with tidelog.connect(address) as client:
         try:
             await client.admin.create_topic(TOPIC, partitions=3)
@@ -21,8 +21,8 @@ async def main(address: str) -> None:
             print(f"topic {TOPIC} is there already")
 
         async with client.producer() as producer:
-            # Fast: a plain call that returns at once. What fails is raised by the next call, or
-            # at the latest at the end of the block, where everything is delivered.
+            # Fast: a plain call that returns at once. The next call raises a failure, or at the
+            # latest the end of the block, which flushes all records.
             for number in range(1000):
                 user = b"user-%d" % (number % 10)
                 try:
@@ -31,7 +31,7 @@ async def main(address: str) -> None:
                     await producer.wait_writable()
                     producer.send_nowait(TOPIC, b"order %d" % number, key=user)
 
-            # Careful: waits until the record is on disk, and says where it is.
+            # Careful: waits until the record is on disk, and returns its place.
             receipt = await producer.send(TOPIC, b"the last one", key=b"user-0")
             print(f"the last record is at offset {receipt.offset} of partition {receipt.partition}")
 

@@ -1,7 +1,7 @@
-"""Going back in time: the flights of one afternoon, out of a month of them.
+"""Replay by time: the flights of one afternoon, out of a month.
 
-Each flight becomes a record with the time at which it was scheduled, so that the log can be
-read from any moment of January 2013 on.
+The timestamp of each record is the scheduled time of the flight, so that a consumer can seek to any
+time in January 2013.
 """
 
 import tempfile
@@ -23,10 +23,10 @@ def milliseconds(moment: datetime) -> int:
 
 
 async def produce_flights(client: tidelog.Client) -> None:
-    """Write all flights, each with the time at which it was scheduled."""
+    """Produce all flights with their scheduled times."""
     flights = load_flights()
     scheduled = flights.columns.index("time_hour")
-    # The data is older than the retention of seven days that topics have by default.
+    # The data is older than the default retention of seven days.
     await client.admin.create_topic("flights", partitions=3, retention_ms="unlimited")
     async with client.producer(compression_type="zstd") as producer:
         for key, value in zip(flights.keys, flights.values, strict=True):
@@ -36,14 +36,14 @@ async def produce_flights(client: tidelog.Client) -> None:
 
 
 async def replay(client: tidelog.Client) -> None:
-    """Read the flights of the afternoon, and say where they went."""
+    """Read the flights of the afternoon, and print their destinations."""
     destination = load_flights().columns.index("dest")
     destinations: Counter[str] = Counter()
     async with client.consumer("flights") as consumer:
         await consumer.seek_to_time(milliseconds(FROM))
         async for batch in consumer.batches(await consumer.end_offsets()):
             for timestamp_ms, value in zip(batch.timestamps_ms, batch.values, strict=True):
-                # The log is in the order of arrival, which is only about that of these times.
+                # The log is in the order of arrival, which roughly matches these times.
                 if value is not None and milliseconds(FROM) <= timestamp_ms < milliseconds(UNTIL):
                     destinations[value.split(b",")[destination].decode()] += 1
     print(f"{destinations.total()} flights from {FROM:%H:%M} to {UNTIL:%H:%M} UTC, mostly to")
@@ -52,7 +52,7 @@ async def replay(client: tidelog.Client) -> None:
 
 
 async def main() -> None:
-    """Do both, on throwaway data."""
+    """Produce and replay on temporary data."""
     with tempfile.TemporaryDirectory() as data_dir:
         async with (
             tidelog.open_broker(data_dir) as broker,

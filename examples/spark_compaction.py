@@ -1,4 +1,4 @@
-"""What a topic would keep if only the last record of each key were kept.
+"""The effect of compaction on a topic: the records that remain, the last one of each key.
 
     python examples/spark_compaction.py TOPIC [BROKER]
 
@@ -15,18 +15,18 @@ from pyspark_tidelog import prepare_java
 
 
 class Compaction(NamedTuple):
-    """What there is, and what would be left."""
+    """The records of the topic, and those that compaction leaves."""
 
     records: int
     keys: int
     deleted: int
-    """Keys whose last record has no value: they would go as well."""
+    """Keys whose last record is a tombstone, which compaction deletes as well."""
     size_bytes: int
     kept_bytes: int
 
 
 def check(spark: SparkSession, topic: str, address: str) -> Compaction:
-    """Read a topic once; return what compaction would do to it."""
+    """Read a topic once; return the effect of compaction."""
     records = (
         spark.read.format("tidelog")
         .schema("key binary, value binary, partition int, offset long")
@@ -52,7 +52,7 @@ def check(spark: SparkSession, topic: str, address: str) -> Compaction:
 
 
 def main() -> None:
-    """Check the topic that is named."""
+    """Check the topic of the argument."""
     if len(sys.argv) < 2:  # noqa: PLR2004
         sys.exit("usage: python examples/spark_compaction.py TOPIC [BROKER]")
     address = sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1:8433"  # noqa: PLR2004

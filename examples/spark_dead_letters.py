@@ -1,10 +1,9 @@
-"""Repair of dead letters in bulk: read with Spark, fixed, and written back where they came from.
+"""Bulk repair of dead letters: Spark reads them, repairs them and writes them to their topic.
 
     python examples/spark_dead_letters.py [BROKER]
 
-Cancelled flights have no delay, so a worker rejects them. Spark reads them with where each comes
-from and why it was given up. Those that can be repaired are written to the topic they came from,
-all of them or none.
+Cancelled flights have no delay, so a worker rejects them. Spark reads them with their origins and
+reasons, and writes the repaired messages to their source topic, all of them or none.
 Needs a broker (`tidelog serve`), `pip install 'tidelog[spark]'` and Java.
 """
 
@@ -22,7 +21,7 @@ FLIGHT_COUNT = 2000
 
 
 def work(queue_name: str, address: str) -> int:
-    """Send flights to a queue, and reject those that were cancelled; return how many."""
+    """Send flights to a queue, and reject cancelled flights; return their count."""
     flights = load_flights()
     delay = flights.columns.index("dep_delay")
     rejected = 0
@@ -42,7 +41,7 @@ def work(queue_name: str, address: str) -> int:
                     message.delete()
         with client.consumer(DEAD, auto_offset_reset="earliest") as consumer:
             for _ in zip(range(rejected), consumer, strict=False):
-                pass  # They are moved within moments: here they come.
+                pass  # The broker has moved a dead letter.
     return rejected
 
 
@@ -57,7 +56,7 @@ def dead_letters(spark: SparkSession, queue_name: str, address: str) -> DataFram
 
 
 def repair(letters: DataFrame) -> DataFrame:
-    """Return the letters that can be repaired, with a delay of 0, as they are to be written."""
+    """Return the repaired messages, with a delay of 0, as rows to write."""
     delay = load_flights().columns.index("dep_delay")
     fields = "split(CAST(value AS STRING), ',')"
     fixed = (
@@ -71,7 +70,7 @@ def repair(letters: DataFrame) -> DataFrame:
 
 
 def write_back(repaired: DataFrame, address: str) -> Counter[str]:
-    """Send repaired messages where they came from; return how many went to which topic.
+    """Send repaired messages to their source topics; return the count by topic.
 
     All of them are there when this returns, or none if it fails: it can be run again.
     """
@@ -85,7 +84,7 @@ def write_back(repaired: DataFrame, address: str) -> Counter[str]:
 
 
 def main() -> None:
-    """Do all of it."""
+    """Run the example."""
     address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8433"
     prepare_java()
     queue = "spark-flights-queue"

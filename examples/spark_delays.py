@@ -2,9 +2,9 @@
 
     python examples/spark_delays.py [BROKER]
 
-Each flight is a record with the time at which it was scheduled. A window is complete when flights
-two days younger have come. Needs a broker (`tidelog serve`), `pip install 'tidelog[spark]'` and
-Java.
+The timestamp of each record is the scheduled time of the flight. A window is complete when flights
+arrive that are two days younger. Needs a broker (`tidelog serve`), `pip install
+'tidelog[spark]'` and Java.
 """
 
 import sys
@@ -22,11 +22,11 @@ COLUMNS = load_flights().columns
 
 
 def produce_flights(topic: str, address: str) -> int:
-    """Write all flights with the times at which they were scheduled; return how many."""
+    """Produce all flights with their scheduled times; return their count."""
     flights = load_flights()
     scheduled = COLUMNS.index("time_hour")
     with blocking.connect(address) as client:
-        # The data is older than the retention of seven days that topics have by default.
+        # The data is older than the default retention of seven days.
         client.admin.create_topic(topic, partitions=3, retention_ms="unlimited")
         with client.producer() as producer:
             for key, value in zip(flights.keys, flights.values, strict=True):
@@ -56,7 +56,7 @@ def delays(records: DataFrame) -> DataFrame:
 
 
 def stream_delays(spark: SparkSession, topic: str, address: str, *, folder: str) -> list[Row]:
-    """Read all that is there, batch after batch; return the windows that are complete."""
+    """Read the topic to its end in micro-batches; return the complete windows."""
     records = (
         spark.readStream.format("tidelog")
         .option("bootstrap.servers", address)
@@ -80,7 +80,7 @@ def stream_delays(spark: SparkSession, topic: str, address: str, *, folder: str)
 
 
 def main() -> None:
-    """Do both."""
+    """Run the example."""
     address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8433"
     prepare_java()
     topic = "spark-delays"

@@ -1,4 +1,4 @@
-"""Replay of the last hour into a table: what came to a topic since then, as a batch of Spark.
+"""Replay of the last hour of a topic into a table, as a batch of Spark.
 
     python examples/spark_replay.py [TOPIC] [BROKER]
 
@@ -20,7 +20,7 @@ HOUR_MS = 3_600_000
 
 
 def produce_flights(topic: str, address: str) -> int:
-    """Write all flights now; return how many."""
+    """Produce all flights now; return their count."""
     flights = load_flights()
     with blocking.connect(address) as client:
         if topic not in client.admin.list_topics():
@@ -33,7 +33,7 @@ def produce_flights(topic: str, address: str) -> int:
 
 
 def last_hour(spark: SparkSession, topic: str, address: str, *, now_ms: int) -> DataFrame:
-    """Return the records of a topic that are not older than an hour."""
+    """Return the records of the last hour of a topic."""
     return (
         spark.read.format("tidelog")
         .option("bootstrap.servers", address)
@@ -59,7 +59,7 @@ def replay(spark: SparkSession, topic: str, address: str, *, folder: str) -> int
 
 
 def main() -> None:
-    """Do both."""
+    """Run the example."""
     given = sys.argv[1:]
     topic, address = (*given, *("spark-flights", "127.0.0.1:8433")[len(given) :])[:2]
     prepare_java()
