@@ -1,1 +1,1 @@
-"""tidelog beside the systems that a user would pick instead, on one machine, in one run."""
+"""Benchmarks of tidelog beside alternative systems, on one machine, in one run."""

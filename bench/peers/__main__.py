@@ -101,7 +101,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _install(names: Sequence[str], store: Store) -> dict[str, tuple[System, Installed]]:
-    """Install what is asked for; who cannot be had is left out, with a line that says why."""
+    """Install the named systems; leave out unavailable ones, with a line that says why."""
     found: dict[str, tuple[System, Installed]] = {}
     for name in names:
         system = _SYSTEMS[name]
@@ -116,7 +116,7 @@ def _install(names: Sequence[str], store: Store) -> dict[str, tuple[System, Inst
 
 
 def _write(store: Store, directory: Path) -> None:
-    """Write the report of all results that are kept: of a quick run not where the full one is."""
+    """Write the report of all stored results; a quick run has its own file."""
     profiles = _PROFILES.read_text(encoding="utf-8")
     report = make_report(store.load(), _SYSTEMS.values(), store.left_out(), profiles=profiles)
     plots = directory / "plots"
@@ -135,7 +135,7 @@ def _leave(number: int, _frame: object) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Measure, and write the report."""
     parsed = _parse(arguments)
-    signal.signal(signal.SIGTERM, _leave)  # Servers end with the blocks that started them.
+    signal.signal(signal.SIGTERM, _leave)  # Servers stop at the end of their `with` blocks.
     store = Store(
         _BUILD / "results" if parsed.quick else _HERE / "results",
         machine=describe(),
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measure(parsed: argparse.Namespace, store: Store, directory: Path) -> None:
-    """Measure; after each workload the report is written, so that an end at any time leaves one."""
+    """Measure; write the report after each workload, so that an interrupted run has one."""
     systems = _install([OWN, *parsed.peers.split(",")], store)
     store.versions = {name: installed.version for name, (_, installed) in systems.items()}
     wanted = Wanted(

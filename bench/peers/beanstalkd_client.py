@@ -1,4 +1,4 @@
-"""Loads beanstalkd through greenstalk."""
+"""Load roles for beanstalkd, through greenstalk."""
 
 from time import perf_counter
 from typing import Any, Final
@@ -19,7 +19,7 @@ _greenstalk = library("greenstalk")
 
 _WAIT_S: Final = 1
 _LEASE_S: Final = 60
-"""Of jobs for which nothing else is ordered: what the client does by itself."""
+"""Time to run of jobs without an ordered one: the client's default."""
 
 
 def _connect(order: Order) -> Any:  # noqa: ANN401
@@ -28,7 +28,7 @@ def _connect(order: Order) -> Any:  # noqa: ANN401
 
 
 def _nothing(order: Order, gate: Gate) -> None:
-    """Tubes come and go by themselves."""
+    """Do nothing, because the server creates and deletes tubes itself."""
     del order
     gate.open()
     gate.close()
@@ -76,11 +76,11 @@ def _delay(order: Order, gate: Gate) -> None:
 
 
 def _expire(order: Order, gate: Gate) -> None:
-    """Reserve everything, and again when it has expired, on the same connection.
+    """Reserve all jobs, and again after their expiry, on the same connection.
 
-    In the last second of a lease the server does not let a connection wait that holds it: it
-    answers at once that the deadline is near, and is asked again. Another connection might wait,
-    but the server loses the timer of one that holds leases and says nothing.
+    In the last second of a lease the server rejects a wait of the connection that holds it: it
+    answers DEADLINE_SOON at once, and the client asks again. Another connection could wait, but
+    the server loses the timer of a silent connection with leases.
     """
     client, expiries, left = _connect(order), Expiries(gate, order.hidden_s), order.count
     gate.open()

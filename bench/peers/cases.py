@@ -1,4 +1,4 @@
-"""What a workload is made of, and which of it is wanted. Pure: declarations."""
+"""Cases of a workload, and their selection. Pure: declarations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,69 +12,69 @@ from bench.peers.systems import System
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A row, under each promise that it is made for."""
+    """A row of the report, under each promise that it supports."""
 
     name: str
     what: str
-    """In words."""
+    """Description of the case."""
     measure: Measure
     seconds: float
-    """How long one repetition of one system takes, about."""
+    """Approximate seconds of one repetition of one system."""
     peers: Sequence[str] = ()
-    """Who is measured beside tidelog; empty: all that can."""
+    """Systems to measure beside tidelog; empty: all that support the case."""
     is_in_quick: bool = True
-    """Whether a quick run has it that asks for no row by its name."""
+    """Whether a quick run without names of rows includes the case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Cases that are measured with the same servers."""
+    """Cases that share servers."""
 
     name: str
     role: str
-    """What the servers are for: `log` or `queue`."""
+    """Role of the servers: `log` or `queue`."""
     cases: Callable[[Promise, bool], Sequence[Case]]
-    """By promise, and whether a quick run is wanted: what takes long is made smaller then."""
+    """Cases by promise; the flag selects smaller cases for a quick run."""
     is_warmed_up: bool = True
-    """Whether log systems work for some seconds before they are measured."""
+    """Whether log systems warm up for some seconds before the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Cases of one workload under one promise, and who is measured."""
+    """Cases of one workload under one promise, with the systems to measure."""
 
     workload: Workload
     promise: Promise
     cases: Sequence[Case]
     names: Sequence[str]
-    """Of systems, tidelog among them."""
+    """Names of the systems, tidelog among them."""
 
     def systems_of(self, case: Case) -> list[str]:
-        """Return who is measured in a case."""
+        """Return the systems that a case measures."""
         return [name for name in self.names if not case.peers or name in (OWN, *case.peers)]
 
     def seconds(self, repetitions: int) -> float:
-        """Return about how long all of it takes."""
+        """Return the approximate seconds of the group."""
         each = (case.seconds * len(self.systems_of(case)) for case in self.cases)
         return sum(each) * repetitions
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the command asks for."""
+    """Selection of the command."""
 
     promises: Sequence[Promise]
     is_quick: bool = False
     text: str = ""
-    """What the name of a case has to contain."""
+    """Text that the name of a case must contain."""
     is_goals_only: bool = False
-    """Whether only rows count that a goal is for."""
+    """Whether to measure only rows with a goal."""
 
 
 def make_groups(
     workloads: Sequence[Workload], systems: Mapping[str, System], wanted: Wanted
 ) -> list[Group]:
-    """Return what is to be measured, in order; nothing that only one system can."""
+    """Return the groups to measure, in order, without cases that only one system supports."""
     groups: list[Group] = []
     for workload in workloads:
         for promise in wanted.promises:
@@ -106,10 +106,10 @@ def _is_compared(case: Case, able: Sequence[str]) -> bool:
 
 
 def _is_needed(name: str, cases: Sequence[Case]) -> bool:
-    """Whether a system is measured in any case: nobody else is started."""
+    """Return whether any case measures a system; other systems are not started."""
     return name == OWN or any(not case.peers or name in case.peers for case in cases)
 
 
 def _goal_peers(workload: str, case: str) -> set[str]:
-    """Return whom the goals of a row name; an empty name stands for everybody."""
+    """Return the peers that the goals of a row name; an empty name stands for all."""
     return {goal.peer for goal in GOALS if goal.workload == workload and case.startswith(goal.case)}

@@ -1,4 +1,4 @@
-"""A backlog that is consumed while more is produced."""
+"""Workload that consumes a backlog while a producer adds records."""
 
 from collections import defaultdict
 from typing import Final
@@ -12,7 +12,7 @@ _VALUE_BYTES: Final = 1_000
 _COUNT: Final = 2_000_000
 _COUNT_QUICK: Final = 100_000
 _MORE: Final = 0.25
-"""How much is produced meanwhile, as a share of the backlog."""
+"""Records produced during the drain, as a share of the backlog."""
 
 
 def _cases(promise: Promise, is_quick: bool) -> list[Case]:

@@ -1,7 +1,7 @@
-"""What it takes to have a system: to start it, to let it idle, to keep a record, to install it."""
+"""Workload that measures the resources of a system: start, idle, disk, installed size."""
 
 from dataclasses import replace
-from time import perf_counter, sleep  # noqa: TID251  (an idle server is looked at from outside)
+from time import perf_counter, sleep  # noqa: TID251  (an idle server is observed from outside)
 from typing import Final
 
 from bench.peers.cases import Case, Workload
@@ -38,7 +38,7 @@ def _measure(*, is_quick: bool) -> Measure:
             fresh.do(fresh.order("produce", name, **more))
             loaded_mb = servers.resident_bytes / 1e6
             start_s = servers.started_in
-        # Files that are made larger than they are in advance are cut when it stops.
+        # A stop truncates preallocated files.
         return {
             "start_s": start_s,
             "idle_cpu": idle_cpu,
@@ -52,7 +52,7 @@ def _measure(*, is_quick: bool) -> Measure:
 
 
 def _installed_bytes(running: Running) -> int:
-    """Return what the programs occupy, without Java and without Python."""
+    """Return the bytes of the programs, without Java and Python."""
     root = running.installed.root
     if running.system.name == OWN:
         packages = ("tidelog", "wire", "logstore", "isr", "coordinator", "queue_layer", "broker")

@@ -1,4 +1,4 @@
-"""What tidelog is to reach beside its peers, and whether it does. Pure."""
+"""Goals of tidelog relative to its peers, and their verdicts. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ class Goal:
 
     workload: str
     case: str
-    """How the cases begin for which it holds."""
+    """Prefix of the cases that the goal covers."""
     metric: str
     bound: float
     peer: str = ""
-    """Empty: whichever peer is best."""
+    """Peer of the goal; empty: the best peer of the row."""
 
     @property
     def is_rate(self) -> bool:
-        """Whether the bound is a lower one."""
+        """Whether the bound is a lower bound."""
         return METRICS[self.metric].is_rate
 
     def is_for(self, result: RowResult) -> bool:
-        """Whether a result is to be judged by it."""
+        """Return whether the goal covers a result."""
         return (
             result.row.workload == self.workload
             and result.row.case.startswith(self.case)
@@ -66,19 +66,19 @@ class Verdict:
 
     @property
     def missed_by(self) -> float:
-        """How many times better it would have to be; 1 or less where it is met."""
+        """Factor to the bound; 1 or less if the goal is met."""
         shortfall = self.goal.bound / self.ratio.median
         return shortfall if self.goal.is_rate else 1 / shortfall
 
 
 def advantage(result: RowResult, metric: str) -> float:
-    """Return how many times better tidelog is; below 1, the peer is."""
+    """Return the factor by which tidelog is better; below 1, the peer is better."""
     ratio = result.ratio(metric).median
     return ratio if METRICS[metric].is_rate else 1 / ratio
 
 
 def verdicts(results: Sequence[RowResult], goals: Sequence[Goal] = GOALS) -> list[Verdict]:
-    """Judge every row that a goal is for; without a named peer, by the best one of the row."""
+    """Judge every row with a goal; a goal without a peer applies to the best one of the row."""
     found: list[Verdict] = []
     for goal in goals:
         rows: dict[object, list[RowResult]] = {}

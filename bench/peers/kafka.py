@@ -96,7 +96,7 @@ KAFKA: Final = System(
         Promise.FSYNC_THREE: (*_THREE, "flush.messages=1", "acks=all", "enable.idempotence=true"),
     },
     promises={"log": tuple(Promise)},
-    warm_up_s=12.0,  # A JVM compiles what it does often.
+    warm_up_s=12.0,  # A JVM compiles frequent code as it runs.
     remarks=(
         "Heap and collector as in Kafka's own start script.",
         (

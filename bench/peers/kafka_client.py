@@ -1,4 +1,4 @@
-"""Loads Kafka through confluent-kafka."""
+"""Load roles for Kafka, through confluent-kafka."""
 
 from time import perf_counter, sleep  # noqa: TID251  (messages are sent when due)
 from typing import Any, Final
@@ -22,7 +22,9 @@ def _create(order: Order, gate: Gate) -> None:
     if promise.node_count > 1:
         config["min.insync.replicas"] = "2"
     config["max.message.bytes"] = str(8 << 20)
-    config["file.delete.delay.ms"] = "1000"  # Or the disk would hold a minute of repetitions.
+    config["file.delete.delay.ms"] = (
+        "1000"  # The default would keep a minute of repetitions on disk.
+    )
     topic = _admin.NewTopic(order.name, order.partitions, promise.node_count, config=config)
     admin = _admin.AdminClient({"bootstrap.servers": order.addresses, "log_level": 3})
     until = gate.open() + _PATIENCE_S
@@ -111,7 +113,7 @@ def _ends(order: Order) -> list[tuple[int, int]]:
         try:
             ends.append(consumer.get_watermark_offsets(place, _PATIENCE_S))
         except _kafka.KafkaException:
-            # Of many partitions that were made just now not all are known, nor who leads them.
+            # The metadata of many new partitions, and of their leaders, is incomplete at first.
             if perf_counter() > until:
                 raise
             sleep(_POLL_S)
@@ -188,7 +190,7 @@ def _tail(order: Order, gate: Gate) -> None:
         message = consumer.poll(_POLL_S)
         if message is None:
             continue
-        # What else is there is taken without waiting for more.
+        # Consume the other available messages without waiting.
         for each in [message, *consumer.consume(_CONSUME_COUNT, 0)]:
             gate.saw(_value(each))
             left -= 1

@@ -1,4 +1,4 @@
-"""How late messages come that are not to be received before a time: delayed ones, expired ones."""
+"""Workload that measures how late delayed messages and expired leases become visible."""
 
 from typing import Final
 
@@ -8,17 +8,17 @@ from bench.peers.results import Sample
 from bench.peers.running import Running
 
 _HIDDEN_S: Final = 2
-"""What messages are delayed by, and how long one is leased: whole seconds, for beanstalkd."""
+"""Delay and visibility timeout in whole seconds, which beanstalkd needs."""
 _COUNT: Final = 500
-"""Few enough to be received before the first one expires."""
+"""Number of messages, small enough to receive all before the first lease expires."""
 _BATCH: Final = 10
 _WORKERS: Final = 8
 _LEASES: Final = ("nats", "beanstalkd")
-"""Who hands out again by itself what was not deleted in time, by a time that can be chosen."""
+"""Systems with a configurable visibility timeout that redeliver expired messages themselves."""
 
 
 def _cases(promise: Promise, is_quick: bool) -> list[Case]:
-    """Return delayed and expired messages, beside who has them."""
+    """Return the cases of delayed and of expired messages, with the systems that support them."""
     del is_quick
     if promise is not Promise.MEMORY_ONE:
         return []
@@ -43,7 +43,7 @@ def _measure_delayed(running: Running, name: str) -> Sample:
 
 
 def _measure_expired(running: Running, name: str) -> Sample:
-    """Receive everything, and again when it has expired."""
+    """Receive all messages, and again after their expiry."""
     running.errand("create_queue", name, hidden_s=_HIDDEN_S)
     running.do(running.order("send", name, hidden_s=_HIDDEN_S, **_MORE))
     (expired,), _ = running.do(running.order("expire", name, hidden_s=_HIDDEN_S, **_MORE))

@@ -1,4 +1,4 @@
-"""How long a record takes from when it was due until a consumer in another process has it."""
+"""Workload that measures latency from a record's due time to a consumer in another process."""
 
 from collections.abc import Callable
 from statistics import median
@@ -15,18 +15,18 @@ _VALUE_BYTES: Final = 100
 _FEW_PEERS: Final = ("kafka",)
 _SHARES: Final = {"50 %": 0.5, "80 %": 0.8}
 _COMMON: Final = 5_000
-"""Records a second, at which all are measured."""
+"""Common rate of all systems, in records a second."""
 _SECONDS: Final = 3
-"""How long records are due."""
+"""Seconds of the schedule."""
 _SAMPLES_MAX: Final = 20_000
-"""A second: where there are more records, some do not say when they were due."""
+"""Limit of records a second that carry their due time; at higher rates some carry none."""
 _FIRST: Final = 20_000
 _AT_ONCE: Final = 1e9
-"""A rate at which everything is due from the beginning."""
+"""Rate at which all records are due at the start."""
 
 
 def _cases(promise: Promise, is_quick: bool) -> list[Case]:
-    """Return one rate for all (three copies: for Kafka), and shares of what each can do."""
+    """Return a common rate (three copies: for Kafka), and shares of each highest rate."""
     del is_quick
     rate = f"{_COMMON:,} records/s"
     peers = () if promise.node_count == 1 else _FEW_PEERS
@@ -42,13 +42,13 @@ def _cases(promise: Promise, is_quick: bool) -> list[Case]:
 
 
 class _HighestRates:
-    """What each system takes, measured when it is asked for first."""
+    """Highest rate of each system, measured at the first use."""
 
     def __init__(self) -> None:
         self._found: dict[str, float] = {}
 
     def share(self, factor: float) -> Callable[[Running], float]:
-        """Return what returns a share of it, in records a second."""
+        """Return a function for a share of the highest rate, in records a second."""
 
         def rate(running: Running) -> float:
             name = running.system.name
@@ -60,7 +60,7 @@ class _HighestRates:
 
 
 def _highest(running: Running, name: str) -> float:
-    """Return records a second through both programs at once, as fast as they can."""
+    """Return the highest rate of a concurrent producer and consumer, in records a second."""
     count, found = _FIRST, list[float]()
     for number in range(4):
         topic = f"highest-{name}-{number}"

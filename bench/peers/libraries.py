@@ -1,9 +1,9 @@
-"""Client libraries of peers. Only the extra `peers` installs them, so their types are unknown."""
+"""Client libraries of peers, untyped because only the extra `peers` installs them."""
 
 from importlib import import_module
 from typing import Any
 
 
-def library(name: str) -> Any:  # noqa: ANN401  (that is the point)
+def library(name: str) -> Any:  # noqa: ANN401  (the library may be missing)
     """Return a module of a client library."""
     return import_module(name)

@@ -1,7 +1,7 @@
 """A program that loads a system: `python -m bench.peers.load ORDER`, a process of its own.
 
-It connects, writes a line when it is ready, begins when it is sent one, and writes what came of it.
-Whatever is done before and after that is not measured.
+It connects, writes a line when it is ready, begins when it receives a line, and writes its outcome.
+The work before and after that is not measured.
 """
 
 import json
@@ -22,22 +22,22 @@ _POOL_BYTES_MAX: Final = 16 << 20
 _POOL_COUNT_MAX: Final = 10_000
 _PATIENCE_S: Final = 120.0
 PACE_COUNT: Final = 1_000
-"""Messages that are handed over at once, at most, when they are paced."""
+"""Limit of messages that a paced producer sends at once."""
 
 
 @final
 class Gate:
-    """Where a role waits until all are ready, and says when it has done."""
+    """Barrier at the start of a role, with the times of its start and end."""
 
     def __init__(self) -> None:
-        """Closed."""
+        """Create a closed gate."""
         self.arrived: list[float] = []
-        """Seconds from due to arrived, of messages that said when they were due."""
+        """Seconds from due to arrived, of messages with a due time."""
         self._began = self._ended = 0.0
         self._cpu = 0.0
 
     def open(self) -> float:
-        """Say that everything is connected; return when the measurement begins: that time."""
+        """Report that the role is connected; wait for the start and return its time."""
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdin.readline()
@@ -46,19 +46,19 @@ class Gate:
         return self._began
 
     def close(self) -> None:
-        """Say that everything is done and acknowledged; what follows is not measured."""
+        """Record the end: everything is acknowledged, and later work is not measured."""
         self._ended = perf_counter()
         self._cpu = process_time() - self._cpu
 
     def saw(self, value: bytes) -> None:
-        """Note the arrival of a message; of those that do not say when they were due, nothing."""
+        """Record the arrival of a message; ignore messages without a due time."""
         due = value[:CLOCK_BYTES]
         if due.isdigit():
             self.arrived.append(perf_counter() - int(due) / 1e9)
 
     def outcome(self, count: int) -> Outcome:
-        """Return what came of it."""
-        assert self._ended, "the role did not say when it had done"
+        """Return the outcome of the role."""
+        assert self._ended, "the role did not close the gate"
         return Outcome(self._began, self._ended, self._cpu, count, percentiles(self.arrived))
 
 
@@ -66,7 +66,7 @@ Role = Callable[[Order, Gate], None]
 
 
 def make_values(order: Order) -> list[bytes]:
-    """Return so many values as ordered, of which not too many are different objects."""
+    """Return the ordered number of values, from a limited set of objects."""
     size = order.value_bytes
     pool_count = min(_POOL_COUNT_MAX, max(_POOL_BYTES_MAX // size, 1), order.count)
     pool = [(b"value %012d " % number * (size // 19 + 1))[:size] for number in range(pool_count)]
@@ -75,46 +75,46 @@ def make_values(order: Order) -> list[bytes]:
 
 
 def due_value(due: float, filler: bytes) -> bytes:
-    """Return a value that says when it was due, as long as `filler`."""
+    """Return a value with its due time, as long as `filler`."""
     return b"%0*d" % (CLOCK_BYTES, int(due * 1e9)) + filler[CLOCK_BYTES:]
 
 
 def delayed_values(order: Order, count: int, delay_s: float) -> list[bytes]:
-    """Return values of messages that are sent now, and due after a delay."""
+    """Return values of messages sent now and due after a delay."""
     return [due_value(perf_counter() + delay_s, b"." * order.value_bytes)] * count
 
 
 @final
 class Expiries:
-    """When messages that were received may be received again; each value stands for one."""
+    """Expiry times of received messages, by their distinct values."""
 
     def __init__(self, gate: Gate, lease_s: float) -> None:
-        """None were received yet."""
+        """Create an empty record."""
         self._gate = gate
         self._lease_s = lease_s
         self._due: dict[bytes, float] = {}
 
     @property
     def count(self) -> int:
-        """How many were received for the first time."""
+        """Number of messages received for the first time."""
         return len(self._due)
 
     def took(self, asked_at: float, value: bytes) -> None:
-        """Note what was received for the first time, in answer to a question of that time."""
-        assert value not in self._due, "one came again before all were received"
+        """Record the first receive of a message, requested at `asked_at`."""
+        assert value not in self._due, "a message expired before all were received"
         self._due[value] = asked_at + self._lease_s
 
     def came_again(self, value: bytes) -> None:
-        """Note how late it is."""
+        """Record the lateness of a redelivery."""
         self._gate.arrived.append(perf_counter() - self._due[value])
 
 
 @final
 class Pace:
-    """What is to be sent when, from now on."""
+    """Schedule of the messages to send."""
 
     def __init__(self, order: Order, began: float) -> None:
-        """The first message is due when it began."""
+        """Begin the schedule; the first message is due at `began`."""
         self.sent = 0
         self._order = order
         self._schedule = Schedule(began, order.rate, order.count)
@@ -122,11 +122,11 @@ class Pace:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything was due and is sent."""
+        """Whether all messages are sent."""
         return self.sent == self._order.count
 
     def take(self, count_max: int) -> list[bytes]:
-        """Return what is due now, and count it as sent; one in some says when it was due."""
+        """Return the due messages and count them as sent; some carry their due time."""
         due = min(self._schedule.due_count(perf_counter()), self.sent + count_max)
         every, due_at = self._order.sample_every, self._schedule.due_at
         values = [
@@ -137,25 +137,25 @@ class Pace:
         return values
 
     def delay(self) -> float:
-        """Return in how many seconds the next message is due."""
+        """Return the seconds until the next message is due."""
         return max(self._schedule.due_at(self.sent) - perf_counter(), 0)
 
 
 @final
 class Shared:
-    """What the threads of a load process have left to do together."""
+    """Messages that the threads of a load process have yet to handle."""
 
     def __init__(self, order: Order) -> None:
-        """Of all messages of an order, in batches."""
+        """Begin with all messages of an order, in batches."""
         self._order = order
         self._next = 0
         self._done = 0
         self._lock = threading.Lock()
         self.is_done = threading.Event()
-        """Set when all messages are done."""
+        """Event that is set when all messages are done."""
 
     def take(self) -> slice | None:
-        """Return which messages to send next; `None` when there are no more."""
+        """Return the messages to send next, or `None` at the end."""
         with self._lock:
             if self._next >= self._order.count:
                 return None
@@ -165,11 +165,11 @@ class Shared:
 
     @property
     def left(self) -> int:
-        """How many messages are not done."""
+        """Number of messages that are not done."""
         return self._order.count - self._done
 
     def done(self, count: int) -> None:
-        """Say that messages were received and deleted."""
+        """Count messages as received and deleted."""
         with self._lock:
             self._done += count
             if not self.left:
@@ -179,13 +179,13 @@ class Shared:
 def in_threads(
     function: Callable[[int], None], count: int, gate: Gate, *, shared: Shared | None = None
 ) -> None:
-    """Run a function in so many threads, from when the gate opens; each is given its number.
+    """Run a function in `count` threads when the gate opens; each gets its number.
 
-    It is over when all threads are, or, of workers who wait for messages, when all messages are
-    done (`shared`).
+    It returns when all threads have ended, or, for workers that wait for messages, when all
+    messages are done (`shared`).
 
     Raises:
-        Exception: What a thread raised first.
+        Exception: The first exception of a thread.
     """
     failures: list[Exception] = []
 
@@ -213,15 +213,15 @@ def in_threads(
 
 
 class HangError(RuntimeError):
-    """A load process does not come to an end: its system lets it wait."""
+    """A load process did not end in time, because its system does not answer."""
 
 
 @final
 class LoadProcess:
-    """One of them, seen by whoever starts it."""
+    """Load process, as its parent sees it."""
 
     def __init__(self, order: Order) -> None:
-        """Start it."""
+        """Start the process."""
         self._order = order
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.peers.load", json.dumps(asdict(order))],
@@ -232,45 +232,45 @@ class LoadProcess:
         )
 
     def wait_ready(self) -> None:
-        """Wait until it is connected.
+        """Wait until the process is connected.
 
         Raises:
-            RuntimeError: It failed.
-            HangError: It is not in time.
+            RuntimeError: The process failed.
+            HangError: The process did not answer in time.
         """
         self._read()
 
     def begin(self) -> None:
-        """Let it begin."""
+        """Start the load."""
         self._write("begin")
 
     def outcome(self) -> Outcome:
-        """Wait until it is over.
+        """Wait for the outcome and the end of the process.
 
         Raises:
-            RuntimeError: It failed; it has written why to standard error.
-            HangError: It is not in time.
+            RuntimeError: The process failed; its standard error says why.
+            HangError: The process did not answer in time.
         """
         outcome = self.read_outcome()
         self._process.communicate()
         return outcome
 
     def read_outcome(self) -> Outcome:
-        """Wait for what came of it; it stays, for another order.
+        """Wait for the outcome; the process stays for another order.
 
         Raises:
-            RuntimeError: It failed; it has written why to standard error.
-            HangError: It is not in time.
+            RuntimeError: The process failed; its standard error says why.
+            HangError: The process did not answer in time.
         """
         return Outcome(**json.loads(self._read()))
 
     def go_on(self, order: Order) -> None:
-        """Give it another order, of the same system."""
+        """Send another order of the same system."""
         self._order = order
         self._write(json.dumps(asdict(order)))
 
     def kill(self) -> None:
-        """End it, if it has not ended."""
+        """Kill the process, if it has not ended."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.communicate()
@@ -295,7 +295,7 @@ class LoadProcess:
 
 
 def run_loads(orders: Sequence[Order]) -> list[Outcome]:
-    """Let load processes work at the same time; return what came of each."""
+    """Run load processes concurrently; return their outcomes."""
     processes = [LoadProcess(order) for order in orders]
     try:
         for process in processes:
@@ -311,21 +311,21 @@ def run_loads(orders: Sequence[Order]) -> list[Outcome]:
 
 @final
 class Errands:
-    """What is not measured: topics and queues of one system come and go, by a process that stays.
+    """Process that creates and deletes the topics and queues of one system, unmeasured.
 
-    To start one for each of them would take as long as what is measured in between.
+    It stays, because a new process for each order would take as long as the measurement.
     """
 
     def __init__(self) -> None:
-        """No process yet."""
+        """Create the runner without a process."""
         self._process: LoadProcess | None = None
 
     def run(self, order: Order) -> None:
-        """Carry out an order; after a failure the next one gets another process.
+        """Execute an order; after a failure the next order starts another process.
 
         Raises:
-            RuntimeError: It failed.
-            HangError: It is not in time.
+            RuntimeError: The process failed.
+            HangError: The process did not answer in time.
         """
         try:
             if self._process is None:
@@ -340,14 +340,14 @@ class Errands:
             raise
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the process."""
         if self._process is not None:
             self._process.kill()
             self._process = None
 
 
 def main(text: str) -> None:
-    """Carry out an order, and all that come by standard input when it is done."""
+    """Execute an order, and further orders from standard input."""
     while text:
         _carry_out(Order(**json.loads(text)))
         text = sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""How rows are measured: all systems of a row in turn, many times."""
+"""Measurement of rows: all systems of a row in turn, many times."""
 
 import os
 import shutil
@@ -27,29 +27,29 @@ _TIME_IS_UP: Final = "the time was up (--minutes)"
 @final
 @dataclass
 class Session:
-    """One call of the command: what is there to be measured, and where it goes."""
+    """Session of the command: the systems to measure, and the store of results."""
 
     systems: Mapping[str, tuple[System, Installed]]
-    """By name; tidelog is always among them."""
+    """Systems by name; tidelog is always among them."""
     directory: Path
-    """On the disk to be measured."""
+    """Directory on the disk to measure."""
     store: Store
     repeats: int
-    """How often each system is measured; what warms up is not counted."""
+    """Repetitions for each system, without the warm-up."""
     is_quick: bool = False
     seconds_max: float = inf
-    """No row is begun that would take longer than this from the beginning."""
+    """Limit of the session; no row begins that would end after it."""
     progress: Progress = field(default_factory=lambda: Progress(0))
     _began: float = field(default_factory=perf_counter)
     _numbers: Iterator[int] = field(default_factory=lambda: iter(range(1 << 30)))
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the start of the session."""
         return perf_counter() - self._began
 
     def run(self, groups: Sequence[Group]) -> Generator[Group]:
-        """Measure groups, and yield each when it is done: whatever fails in one stays there."""
+        """Measure groups, and yield each at its end; a failure affects only its group."""
         self.progress = Progress(sum(group.seconds(self.repeats + 1) for group in groups))
         for group in groups:
             if self.elapsed >= self.seconds_max:
@@ -62,7 +62,7 @@ class Session:
                 with self._running(group) as running:
                     for case in group.cases:
                         self._measure(group, case, running)
-            except Exception as error:  # noqa: BLE001  (one peer must not take the others along)
+            except Exception as error:  # noqa: BLE001  (a failed peer must not stop the others)
                 self._leave_out(RowId(group.workload.name, group.promise.value, ""), "", error)
             yield group
 
@@ -81,7 +81,7 @@ class Session:
                     stack.callback(running.errands.close)
                     if group.workload.role == "log" and group.workload.is_warmed_up:
                         self._warm_up(running)
-                except Exception as error:  # noqa: BLE001  (whatever it is: the others go on)
+                except Exception as error:  # noqa: BLE001  (a failed peer must not stop the others)
                     row = RowId(group.workload.name, group.promise.value, "")
                     self._leave_out(row, name, error)
                     continue
@@ -89,7 +89,7 @@ class Session:
             yield found
 
     def _warm_up(self, running: Running) -> None:
-        """Produce and consume for a while, so that nothing happens for the first time later."""
+        """Produce and consume for a while, so that no first-time work falls into a measurement."""
         seconds = running.system.warm_up_s
         until = perf_counter() + (seconds / 2 if self.is_quick else seconds)
         count = 1_000
@@ -103,10 +103,10 @@ class Session:
             count = _WARM_UP_COUNT if running.promise is Promise.MEMORY_ONE else 10_000
 
     def _measure(self, group: Group, case: Case, running: dict[str, Running]) -> None:
-        """Measure a row with all systems that run, in turn, and keep what came of it.
+        """Measure a row with all running systems, in turn, and store the results.
 
-        A system that fails is left out of the row; who hangs or has died is left out of all that
-        follow, so that nobody waits for it again.
+        A system that fails is left out of the row. A system that hangs or has died is left out of
+        all later rows, so that they do not wait for it.
         """
         row = _row(group, case)
         names = [name for name in group.systems_of(case) if name in running]
@@ -115,11 +115,11 @@ class Session:
             self._leave_out(row, "", _TIME_IS_UP)
             names = []
         samples: dict[str, list[Sample]] = {name: [] for name in names}
-        for number in range(self.repeats + 1):  # The first one warms up.
+        for number in range(self.repeats + 1):  # The first round warms up.
             for name in rotated(names, number):
                 if name not in samples or len({OWN, *samples}) < 2 or OWN not in samples:  # noqa: PLR2004
                     continue
-                os.sync()  # Nobody pays for what another one has left to write.
+                os.sync()  # No system pays for the dirty pages of another.
                 try:
                     sample = case.measure(running[name], f"{row.slug}-{number}")
                 except Exception as error:  # noqa: BLE001  (a failure is a line of the report)
@@ -154,18 +154,18 @@ def _row(group: Group, case: Case) -> RowId:
 
 
 def rotated(names: list[str], number: int) -> list[str]:
-    """Return names in turn, so that nobody always comes first."""
+    """Return the names rotated by `number`, so that no system is always first."""
     first = number % len(names) if names else 0
     return names[first:] + names[:first]
 
 
 def say(text: str) -> None:
-    """Write a line for whoever waits."""
+    """Write a line of progress."""
     print(text, file=sys.stderr, flush=True)
 
 
 def scaled(rate: float, seconds: float, *, low: int, high: int) -> int:
-    """Return how many messages take about so many seconds, within limits, in round numbers."""
+    """Return a round number of messages for about `seconds`, within limits."""
     wanted = min(max(int(rate * seconds), low), high)
     step = int("1" + "0" * max(len(str(wanted)) - 2, 0))
     return max(wanted // step * step, 1)

@@ -1,8 +1,8 @@
-"""The load tools that peers bring along: what a peer can do, whatever its client in Python does.
+"""Workload with the load tools of the peers, which are independent of their Python clients.
 
-They are no Python, so tidelog's own client is at a disadvantage here, and its CPU is not compared.
-A JVM compiles what it does often: the tools of Kafka produce as much before as is counted, and of
-what they consume the latter half counts.
+The tools are not Python, so tidelog's client is at a disadvantage, and its CPU is not compared. A
+JVM compiles frequent code as it runs: Kafka's producer tool first sends as many records as the
+measured ones, and of the consumed records the latter half counts.
 """
 
 import csv
@@ -26,7 +26,7 @@ _PATIENCE_S: Final = 120.0
 _FIRST: Final = 200_000
 _COUNT_MAX: Final = 3_000_000
 _SECONDS: Final = 4.0
-"""How long one repetition produces, about; not counting what warms up."""
+"""Approximate seconds of one repetition's producer, without the warm-up."""
 _PRODUCED: Final = re.compile(
     r"^\d+ steady state records sent, ([0-9.]+) records/sec", re.MULTILINE
 )
@@ -40,7 +40,7 @@ _TOOLS: Final = "org.apache.kafka.tools"
 
 
 def _cases(promise: Promise, is_quick: bool) -> list[Case]:
-    """Return one partition with 100 bytes: one copy in memory is where servers can do most."""
+    """Return one partition with 100 bytes: the highest rates need one copy in memory."""
     if promise is not Promise.MEMORY_ONE:
         return []
     what = "100 B, 1 partition, the peer's own load tools"
@@ -49,7 +49,7 @@ def _cases(promise: Promise, is_quick: bool) -> list[Case]:
 
 
 def _measure(counts: dict[str, int]) -> Measure:
-    """Return what measures once, and says how many records the next repetition gets."""
+    """Return a measurement that adapts the record count of the next repetition."""
 
     def measure(running: Running, name: str) -> Sample:
         running.errand("create", name)
@@ -75,7 +75,7 @@ def _own(running: Running, name: str, count: int) -> Sample:
 
 
 def _kafka(running: Running, name: str, count: int) -> Sample:
-    """Have its tools produce and consume twice as many records, of which the latter half counts."""
+    """Produce and consume twice as many records with Kafka's tools; the latter half counts."""
     addresses, total = running.servers.addresses, str(2 * count)
     produced = _run(
         running,
@@ -96,10 +96,10 @@ def _kafka(running: Running, name: str, count: int) -> Sample:
 
 
 def _run(running: Running, tool: str, *options: str) -> str:
-    """Return what a tool of Kafka writes.
+    """Return the output of a Kafka tool.
 
     Raises:
-        RuntimeError: It failed.
+        RuntimeError: The tool failed.
     """
     command = java(running.installed, f"{_TOOLS}.{tool}", *options)
     result = subprocess.run(
@@ -111,10 +111,10 @@ def _run(running: Running, tool: str, *options: str) -> str:
 
 
 def produced_rate(output: str) -> float:
-    """Return records a second, after those that warm up, from what `ProducerPerformance` writes.
+    """Return records a second after the warm-up, from the output of `ProducerPerformance`.
 
     Raises:
-        RuntimeError: There is no such line.
+        RuntimeError: The output has no such line.
     """
     found = _PRODUCED.findall(output)
     if not found:
@@ -123,10 +123,10 @@ def produced_rate(output: str) -> float:
 
 
 def consumed_rate(output: str) -> float:
-    """Return records a second, of the latter half, from what `ConsumerPerformance` writes.
+    """Return records a second of the latter half, from the output of `ConsumerPerformance`.
 
     Raises:
-        RuntimeError: There are not two lines that say how much was consumed, and when.
+        RuntimeError: The output has fewer than two lines with a count and a time.
     """
     table = csv.DictReader(io.StringIO(output), skipinitialspace=True)
     reports = [

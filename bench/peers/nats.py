@@ -67,7 +67,7 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
 
 
 def _jetstream(port: int) -> str:
-    """Return what a server says of its JetStream; nothing while it says nothing."""
+    """Return a server's JetStream status, or an empty text if it does not answer."""
     try:
         with urlopen(f"http://127.0.0.1:{port}/jsz", timeout=_ANSWER_S) as answer:
             text: bytes = answer.read()
@@ -77,7 +77,7 @@ def _jetstream(port: int) -> str:
 
 
 def is_clustered(text: str, count: int) -> bool:
-    """Whether a server that says this of its JetStream knows so many, and who leads them."""
+    """Return whether a JetStream status lists `count` servers and their leader."""
     found = json.loads(text).get("meta_cluster", {})
     return bool(found.get("leader")) and found.get("cluster_size") == count
 

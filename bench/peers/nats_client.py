@@ -1,4 +1,4 @@
-"""Loads NATS JetStream through nats-py."""
+"""Load roles for NATS JetStream, through nats-py."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ _Async = Callable[[Any, Order, Gate], Awaitable[None]]
 
 
 def _role(function: _Async) -> Role:
-    """Make a role of what needs a connection with JetStream."""
+    """Return a role from a function that needs a JetStream connection."""
 
     async def run(order: Order, gate: Gate) -> None:
         connection = await _nats.connect(
@@ -183,7 +183,7 @@ async def _work(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401
 
 
 async def _fetch(subscription: Any, count: int) -> list[Any]:  # noqa: ANN401
-    """Return what there is; nothing when there is nothing for a while."""
+    """Return the available messages; none after a short wait."""
     try:
         return list(await subscription.fetch(count, timeout=_WAIT_S))
     except (_errors.TimeoutError, TimeoutError):

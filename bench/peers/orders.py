@@ -1,15 +1,15 @@
-"""What a program that loads a system is told, and what it answers. Pure."""
+"""Orders and outcomes of load processes. Pure."""
 
 from dataclasses import dataclass, field
 from typing import Final
 
 CLOCK_BYTES: Final = 20
-"""A value that says when it was due begins with that time in nanoseconds, in decimal digits."""
+"""Digits of the due time at the start of a value: nanoseconds, in decimal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One thing to do, for one process."""
+    """One order for one process."""
 
     system: str
     role: str
@@ -18,7 +18,7 @@ class Order:
     addresses: str
     """`host:port`, several of them separated by commas."""
     name: str
-    """Of the topic, stream or queue."""
+    """Name of the topic, stream or queue."""
     promise: str
     count: int = 0
     """Messages."""
@@ -31,22 +31,21 @@ class Order:
     workers: int = 1
     """Queues: tasks that work at once."""
     hidden_s: int = 0
-    """Queues: how long nobody receives a message, when it is delayed, or was received by somebody;
-    0 for what the system does by itself."""
+    """Queues: seconds of the delay, or of the visibility timeout; 0 for the system's default."""
     rate: float = 0.0
     """`pace`: messages a second; 0 for as many as possible."""
     sample_every: int = 1
-    """`pace`: one message in so many says when it was due."""
+    """`pace`: one message in this many carries its due time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it; times are seconds, by the clock that all processes of a machine share."""
+    """Outcome of an order; times are seconds of the clock that all processes share."""
 
     began: float
     ended: float
     cpu_seconds: float
-    """Of this process, user and system, all threads."""
+    """CPU seconds of this process, user and system, all threads."""
     count: int
     """Messages done."""
     latencies_ms: dict[str, float] = field(default_factory=dict[str, float])
@@ -74,7 +73,7 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When messages are due: one after the other at a fixed rate, whatever happens meanwhile."""
+    """Due times of messages at a fixed rate, independent of the system's speed."""
 
     start: float
     rate: float
@@ -82,11 +81,11 @@ class Schedule:
     count: int
 
     def due_at(self, number: int) -> float:
-        """Return when a message is due; the first one has the number 0."""
+        """Return the due time of a message; the first one has the number 0."""
         return self.start + number / self.rate
 
     def due_count(self, now: float) -> int:
-        """Return how many messages are due by now, those already sent included."""
+        """Return the number of messages due by now, including those already sent."""
         if now < self.start:
             return 0
         return min(int((now - self.start) * self.rate) + 1, self.count)

@@ -11,7 +11,7 @@ from bench.peers.systems import Installed, System
 
 
 def install(root: Path) -> Installed:
-    """It is there."""
+    """Return tidelog, which is installed."""
     del root
     return Installed(ROOT, describe().rpartition("commit ")[2])
 
@@ -59,7 +59,7 @@ TIDELOG: Final = System(
         "Broker and client with all defaults; producers are idempotent, CRCs are checked by both.",
         (
             "Queues: four partitions, receive_acks=leader, the default: what is sent or deleted"
-            " is committed as promised; who receives does not wait for that."
+            " is committed as promised; a receive does not wait for that."
         ),
     ),
 )

@@ -1,8 +1,7 @@
-"""Where the programs of peers come from: Debian's packages and Maven, by their own clients.
+"""Programs of peers from Debian's packages and Maven, by their own clients.
 
-Nothing is installed into the system: packages are unpacked below a directory of ours, so no rights
-are needed, and no service starts by itself. Where from they are fetched is what these clients are
-set up for on this machine.
+Nothing is installed into the system: packages are unpacked below the benchmark's directory, without
+special rights, and no service starts. The configuration of these clients determines the sources.
 """
 
 import os
@@ -17,17 +16,17 @@ _DONE: Final = "complete"
 
 
 class NotAvailableError(Exception):
-    """A peer cannot be had here; the message says why, in one line."""
+    """A peer is unavailable here; the message says why, in one line."""
 
 
 def from_debian(root: Path, names: Sequence[str]) -> Path:
-    """Unpack packages, with whatever they need that this system does not have.
+    """Unpack packages with their missing dependencies.
 
     Returns:
         The directory that looks like `/`.
 
     Raises:
-        NotAvailableError: This is not Debian, or it has no such package.
+        NotAvailableError: This is not Debian, or it lacks a package.
     """
     tree = root / "tree"
     if (root / _DONE).exists():
@@ -58,25 +57,25 @@ def from_debian(root: Path, names: Sequence[str]) -> Path:
 
 
 def debian_environment(tree: Path) -> dict[str, str]:
-    """Return what lets a program of an unpacked tree find its libraries."""
+    """Return the environment in which a program of an unpacked tree finds its libraries."""
     return {"LD_LIBRARY_PATH": os.pathsep.join(str(tree / place) for place in _LIBRARIES)}
 
 
 def debian_version(root: Path, name: str) -> str:
-    """Return the version of an unpacked package, as Debian says it."""
+    """Return the Debian version of an unpacked package."""
     for archive in (root / "archives").glob(f"{name}_*.deb"):
         return _run(["dpkg-deb", "--field", str(archive), "Version"]).strip()
     return "unknown"
 
 
 def from_maven(root: Path, artifacts: Sequence[str]) -> Path:
-    """Fetch artifacts (`group:artifact:version`) and all that they depend on.
+    """Fetch artifacts (`group:artifact:version`) with their dependencies.
 
     Returns:
         The directory of the jars.
 
     Raises:
-        NotAvailableError: There is no Java or no Maven, or it has no such artifact.
+        NotAvailableError: Java, Maven or an artifact is missing.
     """
     jars = root / "jars"
     if (root / _DONE).exists():
@@ -117,10 +116,10 @@ def _pom(artifacts: Sequence[str]) -> str:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
-    """Return what a program writes.
+    """Return the output of a program.
 
     Raises:
-        NotAvailableError: It failed; with the last line that says something.
+        NotAvailableError: The program failed; with the last line of its output.
     """
     result = subprocess.run(
         command,

@@ -18,7 +18,7 @@ _TICKS: Final = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """How many times better tidelog is: median, least, most."""
+    """Factor by which tidelog is better: median, least, most."""
 
     label: str
     median: float
@@ -28,7 +28,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """From a ratio to a place on the plot."""
+    """Map from a ratio to a position on the plot."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""What a system promises when it acknowledges. Rows compare equal promises only.
+"""Guarantees of an acknowledgement. Rows compare equal promises only.
 
 Pure.
 """
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Promise(Enum):
-    """What is true of a message, once it is acknowledged."""
+    """Guarantee for an acknowledged message."""
 
     MEMORY_ONE = "memory-one"
     FSYNC_ONE = "fsync-one"
@@ -16,17 +16,17 @@ class Promise(Enum):
 
     @property
     def meaning(self) -> str:
-        """In a sentence."""
+        """Description of the guarantee."""
         return _MEANINGS[self]
 
     @property
     def node_count(self) -> int:
-        """How many servers it takes."""
+        """Number of servers."""
         return 3 if self in (Promise.MEMORY_THREE, Promise.FSYNC_THREE) else 1
 
     @property
     def is_fsync(self) -> bool:
-        """Whether a power cut of all machines takes nothing."""
+        """Whether acknowledged messages survive a power cut of all machines."""
         return self in (Promise.FSYNC_ONE, Promise.FSYNC_THREE)
 
 

@@ -1,4 +1,4 @@
-"""Work through a queue: messages are sent, received and deleted, all at the same time."""
+"""Workload of a queue: messages are sent, received and deleted concurrently."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -13,15 +13,15 @@ from bench.peers.running import Measure, Running
 _VALUE_BYTES: Final = 1_000
 _FEW: Final = ((1, 1), (10, 8), (100, 64))
 _MORE: Final = ((1, 8), (1, 64))
-"""Batches and workers: from the least to the most that is done at once."""
+"""Batch sizes and numbers of workers, in ascending order."""
 _SECONDS: Final = 1.0
-"""How long one repetition works, about."""
+"""Approximate seconds of one repetition."""
 _FIRST: Final = 500
 _COUNT_MAX: Final = 400_000
 
 
 def _cases(promise: Promise, is_quick: bool) -> list[Case]:
-    """Return sizes of batches with numbers of workers; so many tasks send, and so many work."""
+    """Return batch sizes with numbers of workers, and as many senders."""
     del is_quick
     chosen = [_case(batch, workers) for batch, workers in _FEW]
     if promise is Promise.MEMORY_ONE:

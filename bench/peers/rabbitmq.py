@@ -39,9 +39,9 @@ def _only(tree: Path, pattern: str) -> Path:
 
 
 def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
-    """Start a server, or three that make one cluster, and what Erlang finds its nodes with.
+    """Start a server, or a cluster of three, and Erlang's port mapper.
 
-    The addresses are pairs: where a node serves queues, and where it serves streams.
+    The addresses are pairs: the queue address and the stream address of a node.
     """
     count = promise.node_count
     epmd_port, *ports = free_ports(1 + 3 * count)
@@ -128,7 +128,7 @@ RABBITMQ: Final = System(
         "Streams: rstream, published with confirmation, up to 1,000 in one frame.",
         (
             "Quorum queues: aio-pika, publisher confirms, prefetch of one batch for each worker,"
-            " who acknowledges what has come with one basic.ack; that has no reply, so the last"
+            " which acknowledges received messages with one basic.ack. It has no reply, so the last"
             " thing measured is a round trip behind all of them."
         ),
         (

@@ -1,4 +1,4 @@
-"""Loads RabbitMQ: its streams through rstream, its quorum queues through aio-pika."""
+"""Load roles for RabbitMQ: streams through rstream, quorum queues through aio-pika."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ def _role(function: _Async) -> Role:
 
 
 def _place(order: Order) -> dict[str, Any]:
-    """Return where streams are served."""
+    """Return the address of streams."""
     host, _, port = order.addresses.split(",")[1].partition(":")
     return {"host": host, "port": int(port), "username": _USER, "password": _USER}
 
@@ -56,7 +56,7 @@ async def _delete(order: Order, gate: Gate) -> None:
 
 
 class _Confirmed:
-    """Counts confirmations, and holds back who is too far ahead of them."""
+    """Counter of confirmations, which limits the unconfirmed messages of a producer."""
 
     def __init__(self, producer: Any) -> None:  # noqa: ANN401
         self._producer = producer
@@ -198,7 +198,7 @@ async def _work(order: Order, gate: Gate) -> None:
             batch = [await arrived.get()]
             while len(batch) < order.batch and not arrived.empty():
                 batch.append(arrived.get_nowait())
-            # One for all that came before on this channel.
+            # One acknowledgement for all earlier messages of this channel.
             await batch[-1].ack(multiple=True)
             shared.done(len(batch))
             if not shared.left:
@@ -208,7 +208,7 @@ async def _work(order: Order, gate: Gate) -> None:
     tasks = [asyncio.create_task(work(channel)) for channel in channels]
     await is_done.wait()
     for channel in channels:
-        await _declare(channel, order)  # An answer to this comes after all that was done before.
+        await _declare(channel, order)  # The server answers after all earlier work.
     gate.close()
     for task in tasks:
         task.cancel()

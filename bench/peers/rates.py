@@ -1,4 +1,4 @@
-"""The highest rates at which one Python program produces, and one consumes."""
+"""Workload that measures the highest rates of one Python producer and one Python consumer."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ _BYTES_MAX: Final = 400_000_000
 _COUNT_MIN: Final = 200
 _FIRST_BYTES: Final = 4_000_000
 _SECONDS: Final = 1.0
-"""How long one repetition takes, about."""
+"""Approximate seconds of one repetition."""
 
 
 _MANY: Final = 1_000
 _MANY_PEERS: Final = ("kafka", "redis")
-"""Who has a thousand partitions in one server as a matter of course."""
+"""Systems that support a thousand partitions in one server."""
 
 
 def _cases(promise: Promise, is_quick: bool) -> list[Case]:
-    """Return all combinations with one copy in memory, and those that say most elsewhere."""
+    """Return all combinations with one copy in memory, and a selection for other promises."""
     del is_quick
     if promise is not Promise.MEMORY_ONE:
         large_peers = () if promise.node_count == 1 else ("kafka",)
@@ -56,12 +56,12 @@ def _case(size: str, partitions: int, way: str = "batches", *, peers: Sequence[s
 
 
 def _first(size: int) -> int:
-    """Return how many records to begin with: few, for nobody knows how fast it is."""
+    """Return the records of the first repetition: few, because the rate is unknown."""
     return max(_FIRST_BYTES // size, _COUNT_MIN)
 
 
 def _measure(counts: dict[str, int], size: int, partitions: int, *, way: str) -> Measure:
-    """Return what measures once, and says how many records the next repetition gets."""
+    """Return a measurement that adapts the record count of the next repetition."""
 
     def measure(running: Running, name: str) -> Sample:
         count = counts[running.system.name]
@@ -72,7 +72,7 @@ def _measure(counts: dict[str, int], size: int, partitions: int, *, way: str) ->
         running.errand("delete", name, partitions=partitions)
         rate = count / (produced.ended - produced.began)
         high = max(_BYTES_MAX // size, _COUNT_MIN)
-        # Only the repetition that warms up changes it much: what is counted has one size.
+        # Mostly the warm-up changes the count, so measured repetitions have one size.
         if count == _first(size):
             counts[running.system.name] = scaled(rate, _SECONDS, low=_COUNT_MIN, high=high)
         each_us = 1e6 / count

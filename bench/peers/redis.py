@@ -1,4 +1,4 @@
-"""Redis, whose streams are logs, and queues when read by a consumer group."""
+"""Redis: streams as logs, and streams with a consumer group as queues."""
 
 import socket
 from pathlib import Path
@@ -26,7 +26,7 @@ def install(root: Path) -> Installed:
 
 
 def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
-    """Start a server that appends everything to a file before it answers; or it and two replicas.
+    """Start a server that appends to a file before it answers, or a primary with two replicas.
 
     The first address is that of the primary.
     """
@@ -55,7 +55,7 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
 
 
 def _are_in_sync(ports: list[int]) -> bool:
-    """Whether every replica gets what is written now, and appends it to a file of its own."""
+    """Return whether every replica receives new writes and appends them to its file."""
     primary, *replicas = ports
     if not replicas:
         return True
@@ -65,14 +65,14 @@ def _are_in_sync(ports: list[int]) -> bool:
 
 
 def is_in_sync(info: str) -> bool:
-    """Whether a replica whose `INFO` this is receives everything, and writes it to its file."""
+    """Return whether a replica's `INFO` shows a complete sync and a working append-only file."""
     wanted = {"master_link_status:up", "aof_enabled:1", "aof_rewrite_in_progress:0"}
     wanted.add("aof_rewrite_scheduled:0")
     return wanted <= set(info.split())
 
 
 def _ask(port: int, *commands: str) -> str:
-    """Return what a server answers to commands, one after the other."""
+    """Return a server's replies to commands."""
     text = "".join(f"{command}\r\n" for command in (*commands, "QUIT"))
     with socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_S) as connection:
         connection.sendall(text.encode())
@@ -103,9 +103,9 @@ REDIS: Final = System(
         (
             "Three copies: a pipeline is acknowledged when the WAIT behind it says that one replica"
             " at least has received and processed it; the replica has appended it to its own file"
-            " then. Anything less is an error. What WAIT does not promise: it undoes nothing, so"
-            " readers see records before; nobody is elected by itself, and who makes the wrong"
-            " replica the primary, the one that is behind, loses what was acknowledged."
+            " then. Anything less is an error. Limits of WAIT: it undoes nothing, so readers see"
+            " records before; there is no automatic election, and a manual promotion of the replica"
+            " that is behind loses acknowledged records."
         ),
         (
             "Three copies with fsync are left out: they need WAITAOF, which Redis has since 7.2 and"

@@ -1,4 +1,4 @@
-"""Loads Redis through redis-py, with pipelines."""
+"""Load roles for Redis, through redis-py with pipelines."""
 
 from time import sleep  # noqa: TID251  (messages are sent when due)
 from typing import Any, Final
@@ -19,13 +19,13 @@ _GROUP: Final = "workers"
 _FIELD: Final = b"v"
 _NOTHING: Final[list[Any]] = []
 _REPLICA_COUNT: Final = 1
-"""Replicas that have it before it is acknowledged, beside the primary."""
+"""Replicas beside the primary that must have a record before its acknowledgement."""
 _REPLICA_MS_MAX: Final = 4_000
-"""Less than the client waits for an answer, or it would send all of it again."""
+"""Timeout below the client's own, after which the client would send everything again."""
 
 
 def _connect(order: Order) -> Any:  # noqa: ANN401
-    """Connect to the first one: of several servers the primary."""
+    """Connect to the first server: the primary of several."""
     host, _, port = order.addresses.split(",")[0].partition(":")
     client = _redis.Redis(host=host, port=int(port), protocol=2)
     client.ping()
@@ -33,7 +33,7 @@ def _connect(order: Order) -> Any:  # noqa: ANN401
 
 
 def _execute(pipeline: Any, order: Order) -> None:  # noqa: ANN401
-    """Have it done, and on a replica as well if that is promised."""
+    """Execute a pipeline, and wait for a replica if the promise needs it."""
     is_replicated = Promise(order.promise).node_count > 1
     if is_replicated:
         pipeline.wait(_REPLICA_COUNT, _REPLICA_MS_MAX)
@@ -47,7 +47,7 @@ def _streams(order: Order) -> list[str]:
 
 
 def _create(order: Order, gate: Gate) -> None:
-    """Streams come with their first record."""
+    """Do nothing, because the first record creates a stream."""
     del order
     gate.open()
     gate.close()

@@ -1,4 +1,4 @@
-"""The report: tables of ratios and plots, from what was measured. Pure."""
+"""Report of the results: tables of ratios, and plots. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,17 +56,17 @@ _WORKLOADS: Final = {
     "footprint": ("Footprint", "What it takes to have it."),
 }
 _MAIN: Final = ("produced", "consumed", "drained", "worked", "p50", "p99", "p99.9")
-"""What is plotted, and what the worst rows are chosen from."""
+"""Metrics of the plots and of the worst rows."""
 _WORST_COUNT: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that is written."""
+    """Texts of the report."""
 
     text: str
     plots: Mapping[str, str]
-    """SVG, by the name of the file."""
+    """Plots as SVG, by file name."""
 
 
 def make_report(
@@ -76,9 +76,9 @@ def make_report(
     *,
     profiles: str = "",
 ) -> Report:
-    """Return tables and plots of all results, and what could not be measured.
+    """Return tables and plots of all results, and the unmeasured rows.
 
-    `profiles` says why goals are missed: a section of the report, written by hand.
+    `profiles` is a handwritten section of the report about missed goals.
     """
     plots: dict[str, str] = {}
     parts = [_HEAD, _machines(results), _goals(verdicts(results)), profiles, _worst(results)]
@@ -197,7 +197,7 @@ def _ratios(results: Sequence[RowResult]) -> str:
 
 
 def _absolutes(results: Sequence[RowResult]) -> str:
-    """Medians of both sides: what the ratios are made of."""
+    """Return the medians of both sides."""
     metrics = [name for name in METRICS if any(name in each.metrics() for each in results)]
     rows = [[each.what, each.peer, *(_both(each, name) for name in metrics)] for each in results]
     head = ["medians: tidelog; peer", "peer", *(METRICS[name].title for name in metrics)]
@@ -214,7 +214,7 @@ def _both(result: RowResult, name: str) -> str:
 
 
 def _plots(title: str, slug: str, results: Sequence[RowResult]) -> Iterable[tuple[str, str]]:
-    """Yield one plot for each figure that counts."""
+    """Yield one plot for each plotted metric."""
     for metric in _MAIN:
         bars = [_bar(each, metric) for each in results if metric in each.metrics()]
         if bars:

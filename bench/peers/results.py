@@ -1,4 +1,4 @@
-"""What was measured, as files of JSON: one for each row and peer, so that parts can be repeated."""
+"""Store of results: one JSON file for each row and peer, so that parts can be repeated."""
 
 import json
 import re
@@ -19,11 +19,11 @@ Sample = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure, and which way is better."""
+    """A figure and its direction."""
 
     title: str
     is_rate: bool
-    """Whether more is better."""
+    """Whether a higher figure is better."""
     form: str = ",.0f"
 
 
@@ -63,7 +63,7 @@ METRICS: Final = {
 
 @dataclass(frozen=True, slots=True, order=True)
 class RowId:
-    """What is measured: a workload, under a promise, in one of its cases."""
+    """Key of a row: a workload, a promise and a case."""
 
     workload: str
     promise: str
@@ -71,7 +71,7 @@ class RowId:
 
     @property
     def slug(self) -> str:
-        """As part of a file name, and of the names of topics."""
+        """Key as a part of file names and topic names."""
         return re.sub(r"[^a-z0-9]+", "-", f"{self.workload} {self.promise} {self.case}".lower())
 
 
@@ -81,7 +81,7 @@ class RowResult:
 
     row: RowId
     what: str
-    """In words."""
+    """Description of the case."""
     peer: str
     ours: Sequence[Sample]
     theirs: Sequence[Sample]
@@ -91,7 +91,7 @@ class RowResult:
     date: str = ""
 
     def metrics(self) -> list[str]:
-        """Return what both sides have, in the order of `METRICS`."""
+        """Return the metrics of both sides, in the order of `METRICS`."""
         sides = [*self.ours, *self.theirs]
         return [name for name in METRICS if all(name in sample for sample in sides)]
 
@@ -100,9 +100,9 @@ class RowResult:
         return Spread.of(each[metric] for each in (self.ours if is_ours else self.theirs))
 
     def ratio(self, metric: str) -> Spread:
-        """Return tidelog to the peer, each pair measured directly one after the other.
+        """Return the ratios of tidelog to the peer, each pair measured in direct succession.
 
-        Below a thousandth of its unit a figure is as good as that: there is no ratio to nothing.
+        Figures below a thousandth of their unit count as that, to avoid a division by zero.
         """
         floor = 1e-3
         ours = [max(each[metric], floor) for each in self.ours]
@@ -110,38 +110,38 @@ class RowResult:
         return ratios(ours, theirs)
 
     def line(self) -> str:
-        """Return all ratios, for whoever waits."""
+        """Return all ratios as a line."""
         parts = [f"{name} {self.ratio(name).text('.2f')}" for name in self.metrics()]
         return f"{self.row.slug}, tidelog to {self.peer}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What could not be measured, and why."""
+    """An unmeasured row, and the reason."""
 
     row: RowId
     """An empty promise: all of the workload; an empty case: all of them under that promise."""
     name: str
-    """Of the system; empty: nobody was measured."""
+    """Name of the system; empty: no system was measured."""
     why: str
 
     def line(self) -> str:
-        """Return it for whoever waits."""
+        """Return the reason as a line."""
         place = self.row.slug.strip("-") or "everything"
         return f"{place}: {self.name or 'the row'} is left out: {self.why}"
 
 
 @final
 class Store:
-    """A directory of results. What is measured again replaces what was there."""
+    """Directory of results; a new result replaces the earlier one of its row and peer."""
 
     def __init__(self, directory: Path, *, machine: str = "", date: str = "") -> None:
-        """Of what is measured today, on this machine."""
+        """Open a store, with the machine and date of new results."""
         self._directory = directory
         self._machine = machine
         self._date = date
         self.versions: dict[str, str] = {}
-        """Of systems, by name."""
+        """Versions of systems, by name."""
 
     def keep(self, result: RowResult) -> None:
         """Write a result."""
@@ -161,7 +161,7 @@ class Store:
         )
 
     def leave_out(self, left_out: LeftOut) -> None:
-        """Note what could not be measured, once; what was measured before stays."""
+        """Record an unmeasured row, once; earlier results stay."""
         others = [
             each
             for each in self.left_out()
@@ -170,14 +170,14 @@ class Store:
         self._write_left_out([*others, left_out])
 
     def begin(self, workload: str, promise: str, name: str = "") -> None:
-        """Forget why servers were left out (a system's, or all), for they are tried again."""
+        """Remove the reasons for servers left out (one system's, or all) before a new attempt."""
         row = RowId(workload, promise, "")
         self._write_left_out(
             [each for each in self.left_out() if each.row != row or name not in ("", each.name)]
         )
 
     def left_out(self) -> list[LeftOut]:
-        """Return what could not be measured since it was measured last."""
+        """Return the rows that were left out since their last measurement."""
         path = self._directory / _LEFT_OUT
         if not path.exists():
             return []

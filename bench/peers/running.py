@@ -1,4 +1,4 @@
-"""Systems whose servers run, and what measures them."""
+"""Running systems, and their measurements."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from bench.peers.systems import Installed, System
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A system whose servers run."""
+    """A system with running servers."""
 
     system: System
     installed: Installed
     servers: Servers
     promise: Promise
     errands: Errands = field(default_factory=Errands)
-    """To be closed by who makes this."""
+    """Process for unmeasured orders; the creator of this object closes it."""
 
     def order(self, role: str, name: str, **more: object) -> Order:
         """Return an order for a load process."""
@@ -34,15 +34,15 @@ class Running:
         )
 
     def do(self, *orders: Order) -> tuple[list[Outcome], float]:
-        """Let load processes work at once; return what came of it, and the servers' CPU seconds."""
+        """Run load processes concurrently; return the outcomes and the servers' CPU seconds."""
         before = self.servers.cpu_seconds
         outcomes = run_loads(orders)
         return outcomes, self.servers.cpu_seconds - before
 
     def errand(self, role: str, name: str, **more: object) -> None:
-        """Let a topic or queue come or go, which is not measured."""
+        """Create or delete a topic or queue, unmeasured."""
         self.errands.run(self.order(role, name, **more))
 
 
 Measure = Callable[[Running, str], Sample]
-"""Measures once, on a topic or queue of the given name."""
+"""Function that measures once, on a topic or queue of the given name."""

@@ -1,6 +1,6 @@
-"""Servers of peers as processes of this machine: started, watched from outside, and ended.
+"""Server processes of peers on this machine: start, observation and stop.
 
-They are not pinned to cores: JVMs and Erlang use all there are, and everybody has the same two.
+They are not pinned to cores: JVMs and Erlang use all cores, and all systems have the same two.
 """
 
 import os
@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter, sleep  # noqa: TID251  (processes are looked at from outside)
+from time import perf_counter, sleep  # noqa: TID251  (processes are observed from outside)
 from types import TracebackType
 from typing import Final, Self, final
 
@@ -20,11 +20,11 @@ _START_S_MAX: Final = 300.0
 _STOP_S_MAX: Final = 30.0
 _LOOK_S: Final = 0.01
 _LOG_TAIL: Final = 2_000
-"""Characters that are shown of a server that failed."""
+"""Characters of a failed server's log to show."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different ports of loopback that nobody listens on now."""
+    """Return different unused ports of the loopback interface."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports: list[int] = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -33,7 +33,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def answers(port: int) -> bool:
-    """Whether somebody listens."""
+    """Return whether a process listens on a port."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:
@@ -43,13 +43,13 @@ def answers(port: int) -> bool:
 
 @final
 class Servers:
-    """All servers of one system; they end with the `with` block."""
+    """Servers of one system, which stop at the end of the `with` block."""
 
     def __init__(self, directory: Path) -> None:
-        """Of none yet; `directory` is for data and logs."""
+        """Create an empty set of servers; `directory` is for data and logs."""
         self.directory = directory
         self.addresses = ""
-        """As the client of the system takes them: `host:port`, separated by commas."""
+        """Addresses for the client of the system: `host:port`, separated by commas."""
         self.started_in = 0.0
         """Seconds from the first process until all were ready."""
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -69,7 +69,7 @@ class Servers:
     def start(
         self, command: Sequence[str], *, environment: Mapping[str, str] | None = None
     ) -> None:
-        """Start a process; what it writes goes into a file beside its data."""
+        """Start a process with its output in a file beside its data."""
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self._log(len(self._processes))
         with path.open("ab") as log:
@@ -80,16 +80,16 @@ class Servers:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # Of a session of its own: an interrupt ends the benchmark, which ends the servers.
+                # In a new session: an interrupt stops the benchmark, which stops the servers.
                 start_new_session=True,
             )
         self._processes.append(process)
 
     def wait_ready(self, is_ready: Callable[[], bool]) -> None:
-        """Wait until it says so.
+        """Wait until `is_ready` returns true.
 
         Raises:
-            RuntimeError: A process has ended, or it takes too long.
+            RuntimeError: A process has ended, or the time limit is exceeded.
         """
         until = perf_counter() + _START_S_MAX
         while not is_ready():
@@ -102,12 +102,12 @@ class Servers:
         self.started_in = perf_counter() - self._began
 
     def wait_ports(self, ports: Sequence[int]) -> None:
-        """Wait until somebody listens on all of them, and say that these are the addresses."""
+        """Wait until servers listen on all ports, and set these as the addresses."""
         self.wait_ready(lambda: all(answers(port) for port in ports))
         self.addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
 
     def stop(self) -> None:
-        """End all processes, and whatever they have started."""
+        """Stop all processes and their children."""
         for process in self._processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -125,17 +125,17 @@ class Servers:
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time used so far, user and system, by all of them."""
+        """CPU seconds of all servers, user and system."""
         return sum(cpu_seconds(process.pid) for process in self._processes)
 
     @property
     def resident_bytes(self) -> int:
-        """Resident memory now, of all of them."""
+        """Resident memory of all servers."""
         return sum(_resident_bytes(process.pid) for process in self._processes)
 
     @property
     def disk_bytes(self) -> int:
-        """What the files of data and logs occupy now."""
+        """Bytes of the files of data and logs."""
         return occupied_bytes(self.directory)
 
     def _log(self, number: int) -> Path:
@@ -147,7 +147,7 @@ class Servers:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a server is started."""
+    """Command that starts a server."""
 
     words: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -160,16 +160,16 @@ def start_servers(
     *,
     is_ready: Callable[[], bool] = lambda: True,
 ) -> Servers:
-    """Start processes, and wait until somebody listens on all ports, and until they are ready.
+    """Start processes, and wait until servers listen on all ports and are ready.
 
     Args:
-        directory: For data and logs.
-        commands: One for each process.
-        ports: Where clients connect.
-        is_ready: Asked when all ports answer, again and again: whether servers know each other.
+        directory: Directory for data and logs.
+        commands: One command for each process.
+        ports: Ports for clients.
+        is_ready: Polled when all ports answer: whether the servers know each other.
 
     Raises:
-        RuntimeError: One of them does not; none is left.
+        RuntimeError: A server is not ready in time; all are stopped.
     """
     servers = Servers(directory)
     try:
@@ -190,7 +190,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def occupied_bytes(directory: Path) -> int:
-    """Return what all files below a directory occupy on the disk; holes do not count."""
+    """Return the disk usage of all files below a directory, without holes."""
     total = 0
     for parent, _, names in os.walk(directory):
         for name in names:

@@ -1,7 +1,7 @@
-"""Spark reads what topics have: as one batch, and as a stream that replays an hour.
+"""Workload in which Spark reads topics: as one batch, and as a stream that replays an hour.
 
-One session of Spark for all systems and repetitions, in a process of its own: what a JVM compiled
-for one repetition it has for the next.
+All systems and repetitions share one Spark session in its own process, so that the JVM keeps its
+compiled code.
 """
 
 import atexit
@@ -28,16 +28,16 @@ _COUNT: Final = 3_600_000
 """An hour of 1,000 records a second."""
 _COUNT_QUICK: Final = 400_000
 _MICRO_BATCHES: Final = 10
-"""Of the replay: six minutes of that hour each."""
+"""Micro-batches of the replay: six minutes of that hour each."""
 _CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-"""The newest there is. Later versions of Spark 4 take it as well."""
+"""Version of the newest Kafka source, which later versions of Spark 4 accept too."""
 _JARS: Final = (
     "spark-sql-kafka-0-10_2.13",
     "spark-token-provider-kafka-0-10_2.13",
     "kafka-clients",
     "commons-pool2",
 )
-"""What Spark does not have itself."""
+"""Modules that Spark does not include."""
 
 
 def _cases(promise: Promise, is_quick: bool) -> list[Case]:
@@ -60,7 +60,7 @@ def _cases(promise: Promise, is_quick: bool) -> list[Case]:
 
 
 def _measure(kind: str, count: int, filled: dict[str, str]) -> Measure:
-    """Return what reads the same topic of a system again and again; `filled` says which."""
+    """Return a measurement that reads the same topic of a system repeatedly; `filled` names it."""
 
     def measure(running: Running, name: str) -> Sample:
         spark, system = _spark(), running.system.name
@@ -85,15 +85,15 @@ def _measure(kind: str, count: int, filled: dict[str, str]) -> Measure:
 
 
 def rows_of(system: str, count: int) -> int:
-    """Return how many rows a topic has into which so many records were produced once.
+    """Return the rows of a topic after a producer has sent `count` records.
 
-    tidelog's producer sends an empty record before, to connect.
+    tidelog's producer sends an empty record first, to connect.
     """
     return count + 1 if system == OWN else count
 
 
 def _options(running: Running) -> dict[str, str]:
-    """Return what each source needs; everything else is as it comes."""
+    """Return the options of each source; all others have their defaults."""
     address = running.servers.addresses
     if running.system.name == OWN:
         return {"bootstrap.servers": address}
@@ -102,13 +102,13 @@ def _options(running: Running) -> dict[str, str]:
 
 @final
 class _Spark:
-    """A process with a session of Spark."""
+    """A process with a Spark session."""
 
     def __init__(self) -> None:
-        """Start it, with Spark's own source for Kafka.
+        """Start the process, with Spark's own source for Kafka.
 
         Raises:
-            NotAvailableError: There is no pyspark, no Java, or no such source for it.
+            NotAvailableError: pyspark, Java or the Kafka source is missing.
         """
         if find_spec("pyspark") is None:
             raise NotAvailableError("needs pyspark: pip install 'tidelog[spark]'")
@@ -136,10 +136,10 @@ class _Spark:
     def read(
         self, kind: str, form: str, options: dict[str, str], *, count: int
     ) -> tuple[float, int]:
-        """Have it read as a `batch`, or as a `stream`; return the seconds, and how many rows.
+        """Read as a `batch` or as a `stream`; return the seconds, and the number of rows.
 
         Raises:
-            RuntimeError: It has ended.
+            RuntimeError: The process has ended.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -155,7 +155,7 @@ class _Spark:
         return answer["seconds"], answer["rows"]
 
     def close(self) -> None:
-        """End it, and what it has left."""
+        """Stop the process and remove its files."""
         self._process.kill()
         self._process.wait()
         self._directory.cleanup()
@@ -167,7 +167,7 @@ class _Spark:
 
 @cache
 def _spark() -> _Spark:
-    """Return the one there is."""
+    """Return the shared session process."""
     return _Spark()
 
 

@@ -1,7 +1,7 @@
-"""A process with a session of Spark, which reads what it is told: a line of JSON, and another one.
+"""Process with a Spark session, which executes one order per line of JSON.
 
 `python -m bench.peers.spark_process PATH DIRECTORY`: the class path of Spark's source for Kafka,
-and where checkpoints may go. It ends when nothing more can come.
+and the directory of checkpoints. It ends with its standard input.
 """
 
 import json
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def main(path: str, directory: str) -> None:
-    """Answer every line."""
+    """Execute the order of every line."""
     from pyspark.sql import SparkSession  # noqa: PLC0415  (there may be none)
 
     os.environ["PYTHONPATH"] = str(ROOT)

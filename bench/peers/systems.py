@@ -1,4 +1,4 @@
-"""What the benchmark asks of a system. Pure: declarations."""
+"""Interface of a measured system. Pure: declarations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from bench.peers.servers import Servers
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A peer that is on this disk."""
+    """An installed peer."""
 
     root: Path
-    """All of it, and nothing else."""
+    """Directory with only the peer's files."""
     version: str
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What its programs need."""
+    """Environment of its programs."""
 
 
 Start = Callable[[Installed, Path, Promise], Servers]
@@ -24,26 +24,26 @@ Start = Callable[[Installed, Path, Promise], Servers]
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A system, and how it is measured."""
+    """A system and its settings."""
 
     name: str
-    """As it is called on the command line, and in the names of modules."""
+    """Name on the command line and in module names."""
     title: str
     client: str
     """The distribution of the Python client."""
     install: Callable[[Path], Installed]
-    """Put it below a directory; what is there already stays.
+    """Install the system below a directory; existing files stay.
 
     Raises:
-        NotAvailableError: It cannot be had here.
+        NotAvailableError: The system is unavailable here.
     """
     start: Start
-    """Start servers with data below a directory, and return when they are ready."""
+    """Start servers with data below a directory, and wait until they are ready."""
     settings: Mapping[Promise, Sequence[str]]
-    """What is set for each promise; everything else is as it comes."""
+    """Settings for each promise; all others have their defaults."""
     promises: Mapping[str, Sequence[Promise]]
     """By role: `log`, of topics or streams; `queue`, of work that is received and deleted."""
     warm_up_s: float = 2.0
-    """How long a log system works before it is measured, at least."""
+    """Least warm-up of a log system, in seconds."""
     remarks: Sequence[str] = ()
-    """What a reader has to know: what it does not promise, what was left out."""
+    """Notes for the report: missing guarantees, and omissions."""

@@ -1,4 +1,4 @@
-"""Loads tidelog through its own client."""
+"""Load roles for tidelog, through its own client."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
@@ -29,7 +29,7 @@ _Async = Callable[[tidelog.Client, Order, Gate], Awaitable[None]]
 
 
 def _role(function: _Async) -> Role:
-    """Make a role of what needs a client."""
+    """Return a role from a function that needs a client."""
 
     async def run(order: Order, gate: Gate) -> None:
         async with tidelog.connect(order.addresses) as client:
@@ -59,7 +59,7 @@ async def _create_topic(
                 durability=_durability(order),
             )
         except tidelog.TidelogError:
-            # Brokers that were started together do not all know each other at once.
+            # Brokers of a new cluster do not know each other at once.
             if perf_counter() > until:
                 raise
             await trio.sleep(_RETRY_S)
@@ -91,7 +91,7 @@ async def _produce(client: tidelog.Client, order: Order, gate: Gate) -> None:
     values = make_values(order)
     before = await _ends(client, order)
     async with client.producer() as producer:
-        await producer.send(order.name, b"")  # Connects, and gets an identity.
+        await producer.send(order.name, b"")  # Connects, and obtains a producer id.
         gate.open()
         if order.way == "records":
             await _hand_over(producer, order.name, values)
@@ -122,7 +122,7 @@ async def _consume(client: tidelog.Client, order: Order, gate: Gate) -> None:
                     break
         else:
             async for batch in consumer.batches():
-                left -= len(batch.values)  # This is what decodes it.
+                left -= len(batch.values)  # Decodes the batch.
                 if left <= 0:
                     break
         gate.close()
@@ -198,7 +198,7 @@ async def _work(client: tidelog.Client, order: Order, gate: Gate) -> None:
             nursery.start_soon(work)
         await is_done.wait()
         gate.close()
-        nursery.cancel_scope.cancel()  # Who still waits gets nothing.
+        nursery.cancel_scope.cancel()  # Ends the remaining long polls.
 
 
 async def _delay(client: tidelog.Client, order: Order, gate: Gate) -> None:
