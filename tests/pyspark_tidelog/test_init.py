@@ -1,4 +1,4 @@
-"""Spark imports this package on its own, so nothing in it may fail."""
+"""Tests of the package that Spark imports by itself, whose import must never fail."""
 
 import os
 import subprocess
@@ -24,7 +24,9 @@ def run_python(code: str) -> str:
 
 @pytest.mark.statement("s42")
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
-def test_without_what_it_needs_it_is_imported_and_says_what_to_install(missing: str) -> None:
+def test_the_import_succeeds_without_pyspark_or_pyarrow_and_register_names_the_extra(
+    missing: str,
+) -> None:
     said = run_python(
         f"import sys; sys.modules[{missing!r}] = None\n"
         "import pyspark_tidelog\n"
@@ -38,7 +40,7 @@ def test_without_what_it_needs_it_is_imported_and_says_what_to_install(missing: 
 
 
 @pytest.mark.statement("s1")
-def test_the_source_is_found_and_can_be_registered() -> None:
+def test_the_source_loads_and_can_be_registered() -> None:
     pytest.importorskip("pyspark")
     pytest.importorskip("pyarrow")
     registered: list[object] = []
@@ -57,7 +59,7 @@ def test_the_source_is_found_and_can_be_registered() -> None:
 
 
 @pytest.mark.statement("s42")
-def test_options_and_offsets_need_neither_spark_nor_arrow_nor_trio() -> None:
+def test_options_and_offsets_import_neither_spark_nor_arrow_nor_trio() -> None:
     said = run_python(
         "import sys\n"
         "import tidelog.spark_connector.options\n"

@@ -1,4 +1,4 @@
-"""The replay of the demo without Spark; `tests/system/spark` runs it with Spark."""
+"""Tests of the demo's replay without Spark; `tests/system/spark` runs it with Spark."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ def ignore(number: int, handler: object) -> None:
     del number, handler
 
 
-def test_without_spark_it_says_what_to_install(
+def test_the_replay_without_spark_names_the_extra_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(replay, "failure", ImportError("No module named 'pyspark'"))
@@ -28,7 +28,7 @@ def test_without_spark_it_says_what_to_install(
     assert found == {"missing": why}
 
 
-def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_replay_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_none() -> NoReturn:
         raise JavaMissingError(ADVICE)
 
@@ -38,7 +38,7 @@ def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     assert replay.replay("127.0.0.1:1", "flights", "delays") == {"missing": ADVICE}
 
 
-def test_what_spark_does_not_like_is_told_in_the_line_that_says_it(
+def test_an_error_of_spark_is_shortened_to_its_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: str, **__: str) -> NoReturn:

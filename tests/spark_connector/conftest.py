@@ -1,4 +1,4 @@
-"""One broker for the tests of a file, and a topic of its own for each of them."""
+"""Fixtures: one broker for the tests of a file, and a new topic for each test."""
 
 import itertools
 from collections.abc import Iterator
@@ -27,5 +27,5 @@ def shared_client(data_dir: Path) -> Iterator[tuple[str, blocking.Client]]:
 
 @pytest.fixture
 def town(shared_client: tuple[str, blocking.Client], data_dir: Path) -> SparkFixture:
-    """Return a broker, a client of it, and the name of a topic that is not there yet."""
+    """Return a broker, its client, and the name of a topic that does not exist yet."""
     return SparkFixture(*shared_client, data_dir, f"topic-{next(_numbers)}")

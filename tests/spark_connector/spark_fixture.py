@@ -1,4 +1,4 @@
-"""A broker, somebody who writes to it, and the parts of the connector that read it."""
+"""Fixture with a broker, a client that writes to it, and options of the connector."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tidelog.wire.batch.record_batch import Headers
 
 
 def close_idle() -> None:
-    """Close the connections that no task uses now."""
+    """Close the idle clients of the pool."""
     for free in pool._idle.values():  # pyright: ignore[reportPrivateUsage]
         while free:
             free.pop().close()
@@ -24,7 +24,7 @@ def close_idle() -> None:
 @final
 @dataclass(frozen=True, slots=True)
 class SparkFixture:
-    """What most tests of reading need."""
+    """A broker, a client, and the name of a topic."""
 
     address: str
     client: blocking.Client
@@ -55,14 +55,14 @@ class SparkFixture:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Write one record as a batch of its own."""
+        """Write one record as a single batch."""
         with self.client.producer() as producer:
             producer.send(
                 self.topic, value, key=key, partition=0, headers=headers, timestamp_ms=timestamp_ms
             )
 
     def raw(self, **options: str) -> dict[str, str]:
-        """Return options as Spark hands them over."""
+        """Return options as Spark passes them."""
         return {"bootstrap.servers": self.address, "subscribe": self.topic, **options}
 
     def options(self, is_stream: bool = False, /, **options: str) -> ReadOptions:
@@ -70,13 +70,13 @@ class SparkFixture:
         return ReadOptions.parse(self.raw(**options), is_stream=is_stream)
 
     def history(self, is_stream: bool = False, /, **options: str) -> ReadOptions:
-        """Return options to read what happened in the queue that has the name of the topic."""
+        """Return options to read the history of the queue with the topic's name."""
         raw = {"bootstrap.servers": self.address, "queueHistory": self.topic, **options}
         return ReadOptions.parse(raw, is_stream=is_stream)
 
     @property
     def connection(self) -> ConnectionOptions:
-        """Where the broker is."""
+        """Connection options for the broker."""
         return ConnectionOptions.parse(
             GivenOptions({"bootstrap.servers": self.address}, READ_NAMES)
         )

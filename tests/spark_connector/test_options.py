@@ -1,4 +1,4 @@
-"""What is not understood is refused, in one line that says what would be right."""
+"""Tests of option parsing: an invalid option is an error of one line with the valid form."""
 
 import pickle
 
@@ -22,7 +22,7 @@ def given(**options: str) -> GivenOptions:
     return GivenOptions({**options, **SERVERS}, NAMES)
 
 
-def test_names_are_known_in_any_case_as_spark_makes_them_lower() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = given(ISON="TRUE", COUNT="7")
 
     assert options.flag("isOn", default=False)
@@ -47,7 +47,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name(name: str, nearest: 
         GivenOptions({name: "1"}, NAMES)
 
 
-def test_a_path_is_refused_by_what_it_is() -> None:
+def test_a_path_is_refused_because_topics_have_none() -> None:
     with pytest.raises(ConfigError, match="no paths"):
         GivenOptions({"path": "orders"}, NAMES)
 
@@ -58,24 +58,24 @@ def test_two_spellings_of_one_option_are_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["1.5", "true", "", " ", "0x10", "1e3", "٣", str(1 << 63), "0"])
-def test_what_is_no_whole_number_above_zero_is_refused(text: str) -> None:
+def test_a_count_must_be_a_positive_whole_number(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^count must"):
         given(count=text).number("count")
 
 
-def test_a_limit_may_allow_zero() -> None:
+def test_at_least_zero_permits_zero() -> None:
     assert given(count="0").number("count", at_least=0) == 0
     with pytest.raises(ConfigError, match="at least 0, not -1"):
         given(count="-1").number("count", at_least=0)
 
 
 @pytest.mark.parametrize("text", ["yes", "1", "", "tru"])
-def test_what_is_neither_true_nor_false_is_refused(text: str) -> None:
+def test_a_flag_must_be_true_or_false(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^isOn must"):
         given(isOn=text).flag("isOn", default=True)
 
 
-def test_a_choice_is_one_of_its_words() -> None:
+def test_a_choice_accepts_only_its_values() -> None:
     assert given(shape="ROUND").choice("shape", ("round", "flat"), default="flat") == "round"
     assert given().choice("shape", ("round", "flat"), default="flat") == "flat"
     with pytest.raises(ConfigError, match="round or flat, not 'square'"):
@@ -86,23 +86,23 @@ def test_a_choice_is_one_of_its_words() -> None:
     ("text", "expected_ms"),
     [("90s", 90_000), ("15m", 900_000), ("1 hour", 3_600_000), ("500", 500), ("20ms", 20)],
 )
-def test_a_time_has_a_unit_or_is_in_milliseconds(text: str, expected_ms: int) -> None:
+def test_a_duration_has_a_unit_or_is_in_milliseconds(text: str, expected_ms: int) -> None:
     assert given(delay=text).duration_ms("delay", default=1) == expected_ms
 
 
 @pytest.mark.parametrize("text", ["0s", "-1s", "1.5s", "2 weeks", "soon", "1s1s"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^delay must"):
         given(delay=text).duration_ms("delay", default=1)
 
 
 @pytest.mark.parametrize("text", ["[]", "1", "{", '{"a":1,"a":2}', "[" * 100_000])
-def test_json_that_is_no_object_or_repeats_itself_is_refused(text: str) -> None:
+def test_json_must_be_an_object_without_duplicate_keys(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^startingOffsets"):
         parse_object("startingOffsets", text)
 
 
-def test_who_connects_says_where_and_how_long() -> None:
+def test_connection_options_have_addresses_and_timeouts() -> None:
     options = ConnectionOptions.parse(
         GivenOptions({"kafka.bootstrap.servers": "a,b:2", "client.request.timeout.ms": "5s"}, NAMES)
     )
@@ -114,12 +114,12 @@ def test_who_connects_says_where_and_how_long() -> None:
 
 
 @pytest.mark.parametrize("servers", [{}, {"bootstrap.servers": "a:b"}, {"bootstrap.servers": ","}])
-def test_without_a_broker_nothing_is_read(servers: dict[str, str]) -> None:
+def test_missing_bootstrap_servers_are_refused(servers: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"host:port|a broker address"):
         ConnectionOptions.parse(GivenOptions(servers, NAMES))
 
 
-def test_a_sink_takes_what_spark_adds_to_its_options() -> None:
+def test_a_sink_accepts_options_that_spark_adds() -> None:
     options = WriteOptions.parse(
         {**SERVERS, "topic": "orders", "checkpointlocation": "checkpoints"}
     )
@@ -142,6 +142,6 @@ def test_a_sink_takes_what_spark_adds_to_its_options() -> None:
         ("stage.timeout.ms", "0", "above 0"),
     ],
 )
-def test_a_sink_refuses_what_it_does_not_understand(name: str, text: str, message: str) -> None:
+def test_a_sink_refuses_unknown_and_invalid_options(name: str, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WriteOptions.parse({**SERVERS, name: text})

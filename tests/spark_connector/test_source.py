@@ -1,4 +1,4 @@
-"""The data source as Spark finds it: what is wrong is refused when a table is loaded."""
+"""Tests of the data source: invalid options are refused when a table is loaded."""
 
 import pytest
 
@@ -16,7 +16,7 @@ OPTIONS = {"bootstrap.servers": "here:1", "subscribe": "orders"}
 SOME = StructType().add("value", BinaryType()).add("offset", LongType())
 
 
-def test_it_reads_batches_and_streams_of_the_columns_that_are_wanted() -> None:
+def test_the_source_creates_batch_and_stream_readers_of_the_schema() -> None:
     source = TidelogSource(dict(OPTIONS))
 
     assert source.name() == "tidelog"
@@ -25,18 +25,18 @@ def test_it_reads_batches_and_streams_of_the_columns_that_are_wanted() -> None:
     assert isinstance(source.streamReader(SOME), StreamReader)
 
 
-def test_what_is_misspelt_is_refused_before_anything_is_read() -> None:
+def test_a_misspelt_option_is_refused_before_any_read() -> None:
     with pytest.raises(ConfigError, match="did you mean startingOffsets"):
         TidelogSource({**OPTIONS, "startingoffset": "earliest"}).schema()
 
 
-def test_a_batch_and_a_stream_refuse_what_is_not_for_them() -> None:
+def test_a_batch_and_a_stream_refuse_options_of_the_other() -> None:
     with pytest.raises(ConfigError, match="for streams"):
         TidelogSource({**OPTIONS, "maxoffsetspertrigger": "1"}).reader(SOME)
     with pytest.raises(ConfigError, match="a stream has no end"):
         TidelogSource({**OPTIONS, "endingoffsets": "latest"}).streamReader(SOME)
 
 
-def test_another_type_is_refused() -> None:
+def test_a_schema_with_another_column_type_is_refused() -> None:
     with pytest.raises(ConfigError, match="column value is binary, not string"):
         TidelogSource(dict(OPTIONS)).reader(StructType().add("value", StringType()))

@@ -1,4 +1,4 @@
-"""Columns of Arrow that come from batches without an object for each record, and the others."""
+"""Tests of Arrow columns built from batches, with and without Python objects per record."""
 
 import datetime as dt
 
@@ -55,7 +55,7 @@ _MIXED = st.lists(st.none() | _SOME | st.just(b""), min_size=1, max_size=5)
     st.integers(0, 3),
     st.integers(0, 8),
 )
-def test_columns_of_all_kinds_follow_each_other(
+def test_runs_of_all_kinds_follow_each_other_in_a_column(
     given_batches: list[tuple[list[bytes | None], bool, int | None]], cut: int, taken_at: int
 ) -> None:
     found = rows(key="binary", value="binary", offset="bigint", timestamp="timestamp")

@@ -1,4 +1,4 @@
-"""Events become columns of the types that Spark was told of."""
+"""Tests of history events as Arrow columns with the types of the Spark schema."""
 
 from datetime import UTC, datetime
 
@@ -52,7 +52,7 @@ def test_an_event_of_one_message_fills_its_columns() -> None:
     assert rows.row_count == 0
 
 
-def test_what_is_not_known_is_null() -> None:
+def test_unknown_fields_of_an_event_are_null() -> None:
     rows = history_rows()
     rows.add(HistoryEvent(5, TIME_MS, EventKind.PURGE, below_offset=20, message_count=0))
     rows.add(HistoryEvent(6, TIME_MS, EventKind.DEAD_LETTER, 17, target=(b"", 0)))
@@ -65,7 +65,7 @@ def test_what_is_not_known_is_null() -> None:
     assert (kept["targetTopic"], kept["targetPartition"], kept["receiveCount"]) == (None, None, 0)
 
 
-def test_a_batch_of_arrow_is_no_larger_than_others_are() -> None:
+def test_a_history_batch_has_the_row_limit_of_record_batches() -> None:
     rows = history_rows()
     event = HistoryEvent(5, TIME_MS, EventKind.DELETE, 17)
     while not rows.is_full:

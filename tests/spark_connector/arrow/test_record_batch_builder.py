@@ -1,4 +1,4 @@
-"""Records become Arrow columns of exactly the types that Spark asks for."""
+"""Tests of records as Arrow columns with exactly the types of the Spark schema."""
 
 import dataclasses
 import datetime as dt
@@ -54,7 +54,7 @@ def records(count: int, first: int = 0, **given: object) -> GivenRecords:
     return GivenRecords("orders", 3, False, **columns)  # type: ignore[arg-type]
 
 
-def test_every_column_has_what_the_record_has() -> None:
+def test_every_column_has_the_field_of_the_record() -> None:
     found = rows(**ALL)
     headers: list[Headers] = [(("a", b"1"), ("a", b"")), ()]
     found.add(records(2, 40, keys=[b"", b"k"], values=[None, b""], headers=headers))
@@ -86,7 +86,7 @@ def test_every_column_has_what_the_record_has() -> None:
     ]
 
 
-def test_what_compaction_took_out_is_in_no_row() -> None:
+def test_records_removed_by_compaction_have_no_row() -> None:
     found = rows(value="binary", offset="bigint", key="binary")
     columns = Columns(4, keys=[b"a", b"b", None, b"d"], values=[b"0", b"1", b"2", None])
     whole = encode_batch(columns, first_timestamp_ms=1)
@@ -116,7 +116,7 @@ def test_what_compaction_took_out_is_in_no_row() -> None:
 
 
 @pytest.mark.statement("s2")
-def test_the_types_are_those_that_spark_makes_of_its_own() -> None:
+def test_arrow_types_are_those_of_sparks_own_conversion() -> None:
     pytest.importorskip("pyspark")
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
     from pyspark.sql.types import (  # noqa: PLC0415
@@ -146,7 +146,7 @@ def test_the_types_are_those_that_spark_makes_of_its_own() -> None:
     assert [field.nullable for field in ours] == [field.nullable for field in spark]
 
 
-def test_the_smallest_batches_make_one_of_many_rows() -> None:
+def test_small_log_batches_are_joined_to_one_arrow_batch() -> None:
     found = rows(offset="bigint", value="binary")
     for first in range(0, ROWS_MAX, 8):
         assert not found.is_full
@@ -157,14 +157,14 @@ def test_the_smallest_batches_make_one_of_many_rows() -> None:
     assert found.row_count == found.byte_count == 0
 
 
-def test_few_large_values_fill_a_batch_too() -> None:
+def test_an_arrow_batch_is_full_by_bytes_too() -> None:
     found = rows(value="binary")
     found.add(records(1, values=[bytes(BYTES_MAX)]))
 
     assert found.is_full
 
 
-def test_offsets_with_gaps_and_many_at_once_are_kept() -> None:
+def test_offsets_with_gaps_and_long_offset_ranges_are_kept() -> None:
     found = rows(offset="bigint")
     found.add(records(3, offsets=[5, 9, 1 << 40]))
     found.add(records(ROWS_MAX + 1, 7))
@@ -174,7 +174,7 @@ def test_offsets_with_gaps_and_many_at_once_are_kept() -> None:
     assert batch.column(0).to_pylist() == [5, 9, 1 << 40, *range(7, ROWS_MAX + 8)]
 
 
-def test_rows_of_several_batches_keep_what_differs_between_them() -> None:
+def test_rows_of_several_batches_keep_topic_partition_and_times() -> None:
     found = rows(topic="string", partition="int", offset="bigint", timestamp="timestamp")
     found.add(records(2, 5))
     found.add(records(1, 7, first_timestamp_ms=1000, timestamp_deltas=[2]))
@@ -193,7 +193,7 @@ def test_rows_of_several_batches_keep_what_differs_between_them() -> None:
     assert batch.column("timestamp").to_pylist() == [sent, sent, *others, sent]
 
 
-def test_who_gave_the_time_may_change_from_batch_to_batch() -> None:
+def test_the_timestamp_type_may_change_between_batches() -> None:
     found = rows(timestampType="int")
     for has_append_time in (False, True, True, False):
         given = records(2)
@@ -204,7 +204,7 @@ def test_who_gave_the_time_may_change_from_batch_to_batch() -> None:
     assert found.take().column(0).to_pylist() == [0]
 
 
-def test_a_dead_letter_says_where_it_comes_from_and_others_say_nothing() -> None:
+def test_a_dead_letter_has_origin_columns_and_other_records_have_nulls() -> None:
     found = rows(**ORIGIN_COLUMNS)
     broken: Headers = (("tidelog.origin.offset", b"x"), ("tidelog.receive_count", b"9" * 30))
     found.add(records(3, headers=[DEAD, (), broken]))
@@ -225,13 +225,13 @@ def test_a_dead_letter_says_where_it_comes_from_and_others_say_nothing() -> None
     assert set(empty.values()) == set(damaged.values()) == {None}
 
 
-def test_there_are_as_many_records_as_offsets() -> None:
+def test_the_length_of_records_is_the_number_of_offsets() -> None:
     records = GivenRecords("a", 0, False, [4, 6], 1, [0, 1], [None, b"k"], [b"", None], [(), ()])
 
     assert len(records) == 2
 
 
-def test_some_of_the_records_are_kept_with_other_values() -> None:
+def test_a_selection_of_records_gets_other_values() -> None:
     records = GivenRecords(
         "a", 0, True, [4, 6, 7], 1, [0, 1, 2], [None, b"k", None], [b"", None, b"x"], [(), (), ()]
     )
@@ -243,7 +243,7 @@ def test_some_of_the_records_are_kept_with_other_values() -> None:
     )
 
 
-def test_dead_letters_of_one_queue_are_told_from_those_of_others() -> None:
+def test_dead_letters_of_one_queue_are_separated_from_those_of_others() -> None:
     mine: Headers = (("tidelog.origin.queue", b"pay"), ("tidelog.reason", b"?"))
     other: Headers = (("tidelog.origin.queue", b"ship"),)
 

@@ -1,4 +1,4 @@
-"""One connection: what is asked is answered, and silence, refusal and strangers are told apart."""
+"""Tests of one connection: replies, errors, timeouts, and servers that are not brokers."""
 
 import socket
 import threading
@@ -22,7 +22,7 @@ from tidelog.wire.messages.topics import DescribeTopicsRequest
 from tidelog.wire.protocol import api
 
 HANG_S = 300
-"""A required limit that no answer reaches: the global limit of a test comes first."""
+"""Timeout in seconds that no reply reaches: the global timeout of a test is shorter."""
 
 
 def options(timeout_ms: int = HANG_S * 1000) -> ConnectionOptions:
@@ -31,7 +31,7 @@ def options(timeout_ms: int = HANG_S * 1000) -> ConnectionOptions:
 
 @contextmanager
 def stranger(answer: bytes | None) -> Generator[Address, None, None]:
-    """Listen, and answer whoever connects; with `None` say nothing at all."""
+    """Listen, and send `answer` to each client; with `None` stay silent."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def run() -> None:
@@ -57,21 +57,23 @@ def connection(town: SparkFixture) -> Iterator[BrokerConnection]:
     connection.close()
 
 
-def test_a_question_is_answered(connection: BrokerConnection) -> None:
+def test_a_request_gets_its_reply(connection: BrokerConnection) -> None:
     reply, _ = connection.call(api.METADATA, MetadataRequest([]), timeout_s=HANG_S)
 
     assert [broker.node_id for broker in reply.brokers] == [connection.hello.node_id]
     assert connection.is_idle
 
 
-def test_a_refusal_is_raised_and_the_link_goes_on(connection: BrokerConnection) -> None:
+def test_a_broker_error_is_raised_and_the_connection_stays_usable(
+    connection: BrokerConnection,
+) -> None:
     with pytest.raises(UnknownTopicError):
         connection.call(api.DESCRIBE_TOPICS, DescribeTopicsRequest(["not-there"]), timeout_s=HANG_S)
 
     assert connection.is_idle
 
 
-def test_whoever_owes_an_answer_is_not_idle(connection: BrokerConnection) -> None:
+def test_a_connection_with_a_request_in_flight_is_not_idle(connection: BrokerConnection) -> None:
     connection.send(api.METADATA, MetadataRequest([]))
 
     assert not connection.is_idle
@@ -79,7 +81,7 @@ def test_whoever_owes_an_answer_is_not_idle(connection: BrokerConnection) -> Non
     assert connection.is_idle
 
 
-def test_an_answer_that_does_not_come_in_time_closes_the_link(connection: BrokerConnection) -> None:
+def test_a_request_timeout_closes_the_connection(connection: BrokerConnection) -> None:
     connection.send(api.METADATA, MetadataRequest([]))
 
     with pytest.raises(RequestTimedOutError, match="did not answer METADATA"):
@@ -87,14 +89,16 @@ def test_an_answer_that_does_not_come_in_time_closes_the_link(connection: Broker
     assert connection.is_closed
 
 
-def test_a_closed_link_says_so(connection: BrokerConnection) -> None:
+def test_a_request_on_a_closed_connection_raises_connection_lost(
+    connection: BrokerConnection,
+) -> None:
     connection.close()
 
     with pytest.raises(ConnectionLostError):
         connection.call(api.METADATA, MetadataRequest([]), timeout_s=HANG_S)
 
 
-def test_nobody_there_is_one_line() -> None:
+def test_a_refused_connection_is_an_error_of_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = Address(*listener.getsockname())
 
@@ -102,7 +106,7 @@ def test_nobody_there_is_one_line() -> None:
         BrokerConnection(address, options())
 
 
-def test_a_stranger_is_told_by_its_first_words() -> None:
+def test_a_server_that_is_no_broker_is_detected_by_its_first_bytes() -> None:
     with (
         stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address,
         pytest.raises(ConnectError, match="is this a tidelog broker"),
@@ -110,6 +114,6 @@ def test_a_stranger_is_told_by_its_first_words() -> None:
         BrokerConnection(address, options())
 
 
-def test_a_silent_stranger_is_not_waited_for_for_ever() -> None:
+def test_a_silent_server_fails_the_connection_after_the_timeout() -> None:
     with stranger(None) as address, pytest.raises((ConnectError, RequestTimedOutError)):
         BrokerConnection(address, options(timeout_ms=50))

@@ -1,4 +1,4 @@
-"""What a cluster says: where topics are, how far they go, and whom to ask again."""
+"""Tests of the blocking cluster client: metadata, offsets, retries, and the pool."""
 
 import socket
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def cluster(town: SparkFixture) -> Iterator[BlockingClusterClient]:
     cluster.close()
 
 
-def test_one_call_tells_how_far_every_partition_goes(
+def test_one_request_returns_the_offsets_of_every_partition(
     town: SparkFixture, cluster: BlockingClusterClient
 ) -> None:
     topic_id = town.create(3)
@@ -49,7 +49,7 @@ def test_one_call_tells_how_far_every_partition_goes(
     assert town.topic in [each.name for each in cluster.topic_offsets(None, with_sizes=False)]
 
 
-def test_leaders_are_asked_where_offsets_are(
+def test_leaders_return_the_offsets_of_times(
     town: SparkFixture, cluster: BlockingClusterClient
 ) -> None:
     topic_id = town.create()
@@ -78,11 +78,11 @@ def test_the_leader_of_a_partition_is_found(
         cluster.leader_of(TopicPartition("not-there", 0))
 
 
-def test_the_one_that_decides_is_found(cluster: BlockingClusterClient) -> None:
+def test_the_controller_is_found(cluster: BlockingClusterClient) -> None:
     assert cluster.call_controller(api.LIST_GROUPS, ListGroupsRequest()).groups == []
 
 
-def test_a_connection_that_was_lost_is_made_anew(cluster: BlockingClusterClient) -> None:
+def test_a_lost_connection_is_opened_again(cluster: BlockingClusterClient) -> None:
     cluster.topic_offsets(None, with_sizes=False)
     cluster.any_connection().close()
 
@@ -90,7 +90,7 @@ def test_a_connection_that_was_lost_is_made_anew(cluster: BlockingClusterClient)
     assert cluster.is_idle
 
 
-def test_what_may_help_is_tried_again_and_what_may_not_is_not(
+def test_retriable_errors_are_retried_and_others_are_not(
     cluster: BlockingClusterClient,
 ) -> None:
     tries: list[int] = []
@@ -113,16 +113,18 @@ def test_what_may_help_is_tried_again_and_what_may_not_is_not(
     assert len(tries) == 1
 
 
-def test_an_address_that_does_not_answer_is_passed_over(town: SparkFixture) -> None:
+def test_an_unreachable_bootstrap_address_is_skipped(town: SparkFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        nobody = Address(*listener.getsockname())
-    (somebody,) = town.connection.addresses
+        unreachable = Address(*listener.getsockname())
+    (reachable,) = town.connection.addresses
 
-    cluster = BlockingClusterClient(ConnectionOptions(addresses=(nobody, somebody)))
+    cluster = BlockingClusterClient(ConnectionOptions(addresses=(unreachable, reachable)))
     assert cluster.any_connection().hello.node_id
     cluster.close()
 
-    alone = BlockingClusterClient(ConnectionOptions(addresses=(nobody,), request_timeout_ms=100))
+    alone = BlockingClusterClient(
+        ConnectionOptions(addresses=(unreachable,), request_timeout_ms=100)
+    )
     with pytest.raises(ConnectError, match="is the broker running"):
         alone.topic_offsets(None, with_sizes=False)
 
@@ -136,13 +138,15 @@ def test_the_next_task_gets_the_connection_of_the_last_one(town: SparkFixture) -
         assert second.any_connection() is link
 
 
-def test_two_at_a_time_get_one_each(town: SparkFixture) -> None:
+def test_concurrent_callers_get_a_client_each(town: SparkFixture) -> None:
     with borrowed(town.connection) as first, borrowed(town.connection) as second:
         assert first is not second
 
 
 @pytest.mark.statement("s38")
-def test_who_fails_with_an_answer_on_its_way_leaves_nothing_behind(town: SparkFixture) -> None:
+def test_a_task_that_fails_with_a_request_in_flight_closes_its_connections(
+    town: SparkFixture,
+) -> None:
     close_idle()
 
     def fail() -> None:
@@ -156,13 +160,13 @@ def test_who_fails_with_an_answer_on_its_way_leaves_nothing_behind(town: SparkFi
         assert cluster.topic_offsets(None, with_sizes=False) is not None
 
 
-def test_a_journal_is_told_from_a_topic_by_its_name() -> None:
+def test_a_journal_differs_from_a_topic_by_its_name() -> None:
     assert queue_of(journal_of("orders")) == "orders"
     assert is_journal(journal_of("orders"))
     assert not is_journal("orders")
 
 
-def test_what_is_not_there_is_named_as_people_name_it() -> None:
+def test_the_error_of_a_missing_topic_or_queue_has_its_public_name() -> None:
     topic, queue = not_there("orders"), not_there(journal_of("orders"))
 
     assert isinstance(topic, UnknownTopicError)

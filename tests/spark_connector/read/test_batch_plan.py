@@ -1,4 +1,4 @@
-"""What a batch reads is decided once, and what makes no sense is refused."""
+"""Tests of the plan of a batch: offset ranges, invalid ranges and data loss."""
 
 import pytest
 
@@ -20,7 +20,9 @@ def offsets(town: SparkFixture, *numbers: int) -> str:
     return f'{{"{town.topic}":{{{by_partition}}}}}'
 
 
-def test_all_is_read_by_default_and_empty_partitions_cost_no_task(town: SparkFixture) -> None:
+def test_all_records_are_read_by_default_and_empty_partitions_have_no_task(
+    town: SparkFixture,
+) -> None:
     town.create(3)
     town.write([b""] * 5, partition=0)
     town.write([b""] * 2, partition=2)
@@ -33,7 +35,7 @@ def test_all_is_read_by_default_and_empty_partitions_cost_no_task(town: SparkFix
 
 
 @pytest.mark.statement("s7")
-def test_a_start_at_its_end_is_nothing_and_behind_it_an_error(town: SparkFixture) -> None:
+def test_a_range_that_starts_at_its_end_is_empty_and_behind_it_an_error(town: SparkFixture) -> None:
     town.create()
     town.write([b""] * 5)
     three = offsets(town, 3)
@@ -43,7 +45,7 @@ def test_a_start_at_its_end_is_nothing_and_behind_it_an_error(town: SparkFixture
         ranges(town, startingOffsets=three, endingOffsets=offsets(town, 2))
 
 
-def test_a_start_that_is_gone_fails_or_is_passed_over(town: SparkFixture) -> None:
+def test_a_deleted_starting_offset_fails_or_is_skipped(town: SparkFixture) -> None:
     town.create()
     for _ in range(5):
         town.write([b""])
@@ -56,7 +58,7 @@ def test_a_start_that_is_gone_fails_or_is_passed_over(town: SparkFixture) -> Non
     assert ranges(town, **given, endingOffsets=offsets(town, 1)) == []
 
 
-def test_what_is_not_there_is_named(town: SparkFixture) -> None:
+def test_the_error_of_a_missing_topic_names_it(town: SparkFixture) -> None:
     quick = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
     with borrowed(town.connection) as cluster:
         with pytest.raises(UnknownTopicError, match=town.topic):

@@ -1,4 +1,4 @@
-"""A batch as Spark asks for it: planned once, pickled, read in tasks that yield batches of rows."""
+"""Tests of the batch reader: planned once, pickled, read in tasks that yield batches of rows."""
 
 import pickle
 
@@ -38,7 +38,7 @@ def test_the_tasks_together_read_all_rows_once(town: SparkFixture) -> None:
     assert list(rows[0]) == ["value", "offset"]
 
 
-def test_the_plan_stays_what_it_was(town: SparkFixture) -> None:
+def test_a_plan_does_not_include_later_records(town: SparkFixture) -> None:
     town.create()
     town.write([b"a"])
     reader = BatchReader(town.options(), ("value",))
@@ -49,7 +49,7 @@ def test_the_plan_stays_what_it_was(town: SparkFixture) -> None:
     assert len(reader.partitions()) == 1
 
 
-def test_nothing_to_read_is_no_partition_and_what_spark_asks_then_has_no_rows(
+def test_an_empty_topic_has_no_partitions_and_a_read_of_none_has_no_rows(
     town: SparkFixture,
 ) -> None:
     town.create()
@@ -63,7 +63,7 @@ def test_nothing_to_read_is_no_partition_and_what_spark_asks_then_has_no_rows(
 SCHEMA = arrow_schema(list(RECORD_COLUMNS), list(RECORD_COLUMNS.values()))
 
 
-def test_all_rows_come_once_in_batches_that_are_neither_tiny_nor_huge(town: SparkFixture) -> None:
+def test_all_rows_come_once_in_batches_of_limited_size(town: SparkFixture) -> None:
     topic_id = town.create()
     count = 40_000
     for first in range(0, count, 500):
@@ -87,7 +87,7 @@ def test_an_empty_slice_has_no_batch(town: SparkFixture) -> None:
 
 
 @pytest.mark.statement("s39")
-def test_who_wants_no_more_gets_no_more(town: SparkFixture) -> None:
+def test_a_closed_reader_stops_fetching(town: SparkFixture) -> None:
     close_idle()
     topic_id = town.create()
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""Columns are those of Spark's Kafka source, and others cannot be asked for."""
+"""Tests of the columns: those of Spark's Kafka source, and errors for all others."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_a_topic_has_the_columns_of_a_kafka_topic() -> None:
     assert with_headers.endswith(", `headers` array<struct<key:string,value:binary>>")
 
 
-def test_a_dead_letter_says_where_it_comes_from() -> None:
+def test_dead_letters_have_origin_columns() -> None:
     given = ReadOptions.parse(
         {"bootstrap.servers": "here:1", "queueDeadLetters": "pay"}, is_stream=False
     )
@@ -32,7 +32,7 @@ def test_a_dead_letter_says_where_it_comes_from() -> None:
     ]  # fmt: skip
 
 
-def test_a_history_has_columns_of_its_own() -> None:
+def test_a_history_has_its_own_columns() -> None:
     given = ReadOptions.parse(
         {"bootstrap.servers": "here:1", "queueHistory": "pay"}, is_stream=False
     )
@@ -44,7 +44,7 @@ def test_a_history_has_columns_of_its_own() -> None:
         check_projection([("headers", "array<struct<key:string,value:binary>>", True)], given)
 
 
-def test_some_columns_are_read_in_the_order_asked_for() -> None:
+def test_a_projection_keeps_the_order_of_the_schema() -> None:
     wanted = [("offset", "bigint", True), ("value", "binary", True)]
 
     assert check_projection(wanted, options()) == ("offset", "value")
@@ -63,6 +63,6 @@ def test_some_columns_are_read_in_the_order_asked_for() -> None:
         ([], "no column"),
     ],
 )
-def test_another_schema_is_refused(wanted: list[tuple[str, str, bool]], message: str) -> None:
+def test_an_invalid_schema_is_refused(wanted: list[tuple[str, str, bool]], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_projection(wanted, options())

@@ -1,4 +1,4 @@
-"""A range is read exactly: cut at both ends, and what is gone or damaged is said."""
+"""Tests of the fetcher: exact ranges, and errors for deleted or damaged records."""
 
 import itertools
 
@@ -49,7 +49,7 @@ def test_every_range_within_batches_has_exactly_its_records(town: SparkFixture) 
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.ZSTD])
-def test_more_than_one_answer_can_bring_is_read_with_any_compression(
+def test_a_range_larger_than_one_fetch_is_read_with_any_compression(
     town: SparkFixture, codec: Codec
 ) -> None:
     topic_id = town.create()
@@ -61,7 +61,7 @@ def test_more_than_one_answer_can_bring_is_read_with_any_compression(
 
 
 @pytest.mark.statement("s13")
-def test_the_first_records_are_gone(town: SparkFixture) -> None:
+def test_deleted_first_records_are_data_loss(town: SparkFixture) -> None:
     topic_id = town.create()
     for number in range(6):
         town.write([b"%d" % number])
@@ -73,7 +73,7 @@ def test_the_first_records_are_gone(town: SparkFixture) -> None:
 
 
 @pytest.mark.statement("s14")
-def test_all_records_are_gone(town: SparkFixture) -> None:
+def test_a_range_with_all_records_deleted_is_data_loss(town: SparkFixture) -> None:
     topic_id = town.create()
     town.write([b"a", b"b", b"c"])
     town.client.admin.delete_records(town.topic, 0, None)
@@ -83,7 +83,7 @@ def test_all_records_are_gone(town: SparkFixture) -> None:
         read(town, town.whole(topic_id, 2))
 
 
-def test_a_range_beyond_the_end_of_the_log_is_lost_too(town: SparkFixture) -> None:
+def test_a_range_beyond_the_end_of_the_log_is_data_loss(town: SparkFixture) -> None:
     topic_id = town.create()
     town.write([b"a"])
 
@@ -92,7 +92,7 @@ def test_a_range_beyond_the_end_of_the_log_is_lost_too(town: SparkFixture) -> No
         read(town, town.whole(topic_id, 9, 5))
 
 
-def test_a_topic_that_was_made_anew_is_another_topic(town: SparkFixture) -> None:
+def test_a_recreated_topic_is_another_topic(town: SparkFixture) -> None:
     old_id = town.create()
     town.write([b"old"])
     assert read(town, town.whole(old_id, 1)) == [(0, b"old")]
@@ -108,7 +108,7 @@ def test_a_topic_that_was_made_anew_is_another_topic(town: SparkFixture) -> None
     assert read(town, town.whole(new_id, 2)) == [(0, b"new"), (1, b"newer")]
 
 
-def test_records_that_do_not_come_are_not_waited_for_for_ever(town: SparkFixture) -> None:
+def test_the_fetch_timeout_ends_a_wait_for_missing_records(town: SparkFixture) -> None:
     topic_id = town.create()
     town.write([b"a"])
 
@@ -120,7 +120,7 @@ def test_records_that_do_not_come_are_not_waited_for_for_ever(town: SparkFixture
 
 
 @pytest.mark.statement("s41")
-def test_a_damaged_batch_is_named_by_topic_partition_and_offset(town: SparkFixture) -> None:
+def test_the_error_of_a_damaged_batch_names_topic_partition_and_offset(town: SparkFixture) -> None:
     topic_id = town.create()
     town.write([b"good"])
     town.write([b"bad-to-the-bone"])
@@ -137,7 +137,7 @@ def test_a_damaged_batch_is_named_by_topic_partition_and_offset(town: SparkFixtu
 
 
 @pytest.mark.statement("s38")
-def test_who_stops_early_leaves_the_rest_and_the_connection_to_the_next(town: SparkFixture) -> None:
+def test_a_fetcher_that_stops_early_does_not_affect_the_next_one(town: SparkFixture) -> None:
     topic_id = town.create()
     for number in range(12):
         town.write([bytes([number]) * MB])
@@ -151,7 +151,7 @@ def test_who_stops_early_leaves_the_rest_and_the_connection_to_the_next(town: Sp
     assert len(read(town, town.whole(topic_id, 12))) == 12
 
 
-def test_a_connection_that_breaks_in_the_middle_costs_no_record(town: SparkFixture) -> None:
+def test_a_lost_connection_in_a_range_loses_no_record(town: SparkFixture) -> None:
     topic_id = town.create()
     values = [bytes([number]) * MB for number in range(12)]
     for value in values:
@@ -171,9 +171,7 @@ def test_a_connection_that_breaks_in_the_middle_costs_no_record(town: SparkFixtu
 
 @pytest.mark.statement("s12")
 @pytest.mark.parametrize("size", [0, 1, 1_000_000, FETCH_BYTES + 1_000_000])
-def test_a_value_of_any_size_comes_even_if_one_answer_is_to_bring_less(
-    town: SparkFixture, size: int
-) -> None:
+def test_a_value_larger_than_the_fetch_limit_is_read(town: SparkFixture, size: int) -> None:
     topic_id = town.create(max_message_bytes=str(8 << 20))
     value = bytes(range(256)) * (size // 256) + bytes(size % 256)
     with town.client.producer() as producer:

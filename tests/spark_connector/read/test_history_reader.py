@@ -1,4 +1,4 @@
-"""The history of a queue is read exactly, and whoever reads a part of it knows what came before."""
+"""Tests of the history of a queue: exact events, also in a slice that begins in the middle."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def events(found: list[Row]) -> list[tuple[str, int | None, int | None]]:
     return [(row["event"], row["offset"], row["receiveCount"]) for row in found]
 
 
-def test_every_receive_and_what_became_of_it_is_a_row(town: SparkFixture) -> None:
+def test_every_receive_and_settle_is_a_row(town: SparkFixture) -> None:
     town.client.admin.create_queue(f"{town.topic}-dead")
     town.client.admin.create_queue(town.topic, dead_letter_queue=f"{town.topic}-dead")
     queue = town.client.queue(town.topic)
@@ -81,7 +81,7 @@ def test_every_receive_and_what_became_of_it_is_a_row(town: SparkFixture) -> Non
 
 
 def work_through(town: SparkFixture, count: int) -> None:
-    """Receive and release each message once; then receive and delete it."""
+    """Receive and release each message; then receive and delete it."""
     queue = town.client.queue(town.topic)
     with town.client.producer() as producer:
         producer.send_many(town.topic, [b"%d" % number for number in range(count)], partition=0)
@@ -91,7 +91,7 @@ def work_through(town: SparkFixture, count: int) -> None:
         message.delete()
 
 
-def test_each_part_of_a_history_says_what_the_whole_says(
+def test_slices_of_a_history_have_the_events_of_the_whole(
     town: SparkFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 500)
@@ -109,7 +109,7 @@ def test_each_part_of_a_history_says_what_the_whole_says(
         assert rows(town.history(), *parts) == expected
 
 
-def test_what_is_too_old_ends_the_query_or_is_passed_over(
+def test_deleted_journal_entries_are_data_loss_or_skipped(
     town: SparkFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     town.client.admin.create_queue(town.topic)
@@ -129,7 +129,7 @@ def test_what_is_too_old_ends_the_query_or_is_passed_over(
     assert rows(options, wanted) == rows(options, late)
 
 
-def test_where_to_begin_is_a_place_in_the_journal_or_a_time(town: SparkFixture) -> None:
+def test_the_start_of_a_history_is_a_journal_offset_or_a_time(town: SparkFixture) -> None:
     town.client.admin.create_queue(town.topic)
     work_through(town, 3)
     (whole,) = planned(town.history())
@@ -148,7 +148,7 @@ def test_where_to_begin_is_a_place_in_the_journal_or_a_time(town: SparkFixture) 
         planned(late)
 
 
-def test_a_queue_that_is_not_there_is_named(town: SparkFixture) -> None:
+def test_the_error_of_a_missing_queue_names_it(town: SparkFixture) -> None:
     with pytest.raises(UnknownQueueError, match=rf"there is no queue '{town.topic}'"):
         planned(town.history(**{"fetchOffset.numRetries": "0"}))
 
@@ -165,7 +165,7 @@ def test_all_partitions_are_read(town: SparkFixture) -> None:
     assert all(bounds.is_known for bounds in ranges.values())
 
 
-def test_a_schema_of_some_columns_brings_those(town: SparkFixture) -> None:
+def test_a_history_with_a_projection_has_only_its_columns(town: SparkFixture) -> None:
     town.client.admin.create_queue(town.topic)
     work_through(town, 1)
     schema = arrow_schema(["offset", "event"], ["bigint", "string"])

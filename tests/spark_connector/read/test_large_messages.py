@@ -1,4 +1,4 @@
-"""Large messages are rows like others, or parts that can be told apart."""
+"""Tests of large messages: joined to one row, or read as chunks."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tidelog.spark_connector.read.slice_reader import read_slice
 from tidelog.wire.errors import RecordTooLargeError
 
 LONG = bytes(range(256)) * 4096 * 3
-"""3 MiB, which is more than one record may have."""
+"""3 MiB, above the limit of one record."""
 
 
 def rows(town: SparkFixture, start: int, **options: str) -> list[tuple[int, bytes | None]]:
@@ -45,13 +45,13 @@ def test_a_large_message_is_one_row(town: SparkFixture) -> None:
     assert rows(town, 0) == [(0, b"before"), (offset, LONG), (offset + 1, b"after")]
 
 
-def test_its_chunks_may_lie_before_what_is_read(town: SparkFixture) -> None:
+def test_chunks_may_lie_before_the_range_of_the_task(town: SparkFixture) -> None:
     offset = with_a_large_one(town)
 
     assert rows(town, offset) == [(offset, LONG), (offset + 1, b"after")]
 
 
-def test_its_parts_can_be_read_instead(town: SparkFixture) -> None:
+def test_chunks_can_be_read_instead_of_the_large_message(town: SparkFixture) -> None:
     offset = with_a_large_one(town)
 
     parts = rows(town, 0, largeMessages="chunks")
@@ -60,14 +60,14 @@ def test_its_parts_can_be_read_instead(town: SparkFixture) -> None:
     assert b"".join(value or b"" for _, value in parts[1:offset]) == LONG
 
 
-def test_one_that_is_too_large_is_named(town: SparkFixture) -> None:
+def test_the_error_of_a_too_large_message_names_it(town: SparkFixture) -> None:
     offset = with_a_large_one(town)
 
     with pytest.raises(RecordTooLargeError, match=f"offset {offset} has {len(LONG)} bytes"):
         rows(town, 0, largeMessageMaxBytes="1000")
 
 
-def test_one_whose_chunks_are_gone_is_lost(town: SparkFixture) -> None:
+def test_a_large_message_with_deleted_chunks_is_data_loss(town: SparkFixture) -> None:
     offset = with_a_large_one(town)
     town.client.admin.delete_records(town.topic, 0, offset)
 

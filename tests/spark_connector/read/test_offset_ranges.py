@@ -1,4 +1,4 @@
-"""Offsets and ranges: equal ones are equal texts, and cuts lose and repeat nothing."""
+"""Tests of offsets and ranges: equal offsets are equal texts, and cuts cover a range once."""
 
 import json
 import random
@@ -36,7 +36,7 @@ slices = st.lists(
 
 @pytest.mark.statement("s24")
 @given(offsets, st.randoms(use_true_random=False))
-def test_equal_positions_are_equal_texts_whatever_the_order(
+def test_equal_positions_are_equal_texts_in_any_order(
     found: dict[TopicPartition, int], order: random.Random
 ) -> None:
     names = sorted({at.topic for at in found})
@@ -79,7 +79,7 @@ def test_an_offset_that_another_source_wrote_is_refused(found: dict[str, Any]) -
 
 @pytest.mark.statement("s8")
 @given(slices, st.none() | st.integers(1, 3000), st.none() | st.integers(1, 40))
-def test_all_parts_together_are_the_whole_once(
+def test_the_parts_of_a_split_cover_the_range_once(
     whole: list[Slice], records_max: int | None, min_partitions: int | None
 ) -> None:
     parts = split(whole, records_max=records_max, min_partitions=min_partitions)
@@ -95,13 +95,13 @@ def test_all_parts_together_are_the_whole_once(
 
 
 @given(slices, st.integers(1, 40))
-def test_there_are_as_many_parts_as_wanted_if_there_are_offsets(
+def test_a_split_has_the_minimum_of_partitions_if_there_are_offsets(
     whole: list[Slice], min_partitions: int
 ) -> None:
     parts = split(whole, records_max=None, min_partitions=min_partitions)
     total = sum(each.size for each in whole)
 
-    # A range below the mean is left whole, so a few may be missing where ranges are tiny.
+    # A range below the mean is left whole, so tiny ranges may yield a few parts less.
     if total > 40 * 40:
         assert len(parts) >= min_partitions
 
@@ -118,7 +118,7 @@ def test_small_ranges_are_left_whole_and_large_ones_cut() -> None:
 
 @pytest.mark.statement("s19", "s20")
 @given(offsets, st.data(), st.integers(1, 1 << 20))
-def test_a_limited_batch_moves_every_backlog_and_exceeds_its_limit_by_one_each_at_most(
+def test_a_limited_batch_advances_every_backlog_and_exceeds_its_limit_by_one_each_at_most(
     end: dict[TopicPartition, int], data: st.DataObject, limit: int
 ) -> None:
     start = {at: data.draw(st.integers(0, end[at]), label=str(at)) for at in end}
@@ -133,7 +133,7 @@ def test_a_limited_batch_moves_every_backlog_and_exceeds_its_limit_by_one_each_a
     assert backlog(start, reached) <= limit + len(end)
 
 
-def test_without_need_nothing_is_limited() -> None:
+def test_a_batch_below_its_limit_is_not_limited() -> None:
     start, end = {TopicPartition("a", 0): 3}, {TopicPartition("a", 0): 9, TopicPartition("a", 1): 4}
 
     assert backlog(start, end) == 10
@@ -144,7 +144,7 @@ def test_without_need_nothing_is_limited() -> None:
     }
 
 
-def test_a_loss_names_what_is_lost_and_the_option_that_allows_it() -> None:
+def test_the_error_of_data_loss_names_the_range_and_the_option() -> None:
     error = lost("orders/0 [3, 9)")
 
     assert isinstance(error, DataLossError)

@@ -1,4 +1,4 @@
-"""What a selection reads, and how far it goes."""
+"""Tests of the partitions of a selection, and their offsets."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_topics_are_found_by_name_and_by_pattern(town: SparkFixture) -> None:
     assert prefix_only == {}
 
 
-def test_assigned_partitions_are_all_that_is_read(town: SparkFixture) -> None:
+def test_only_assigned_partitions_are_read(town: SparkFixture) -> None:
     town.create(3)
     one = TopicPartition(town.topic, 2)
 
@@ -50,7 +50,7 @@ def test_assigned_partitions_are_all_that_is_read(town: SparkFixture) -> None:
             look(cluster, Selection(partitions=(TopicPartition(town.topic, 3),)))
 
 
-def test_a_topic_that_is_gone_is_missing_and_the_others_are_there(town: SparkFixture) -> None:
+def test_a_deleted_topic_is_missing_and_the_others_are_found(town: SparkFixture) -> None:
     town.create()
     selection = Selection(topics=(town.topic, "zz-not-there"))
 
@@ -61,7 +61,9 @@ def test_a_topic_that_is_gone_is_missing_and_the_others_are_there(town: SparkFix
     assert missing(selection, ranges) == ["zz-not-there"]
 
 
-def test_the_dead_letters_of_a_queue_are_in_the_topic_of_another(town: SparkFixture) -> None:
+def test_dead_letters_of_a_queue_are_in_the_topic_of_its_dead_letter_queue(
+    town: SparkFixture,
+) -> None:
     admin = town.client.admin
     admin.create_queue(f"{town.topic}-dead", partitions=1)
     admin.create_queue(town.topic, dead_letter_queue=f"{town.topic}-dead", max_receive_count=2)
@@ -79,7 +81,7 @@ def refuses(cluster: BlockingClusterClient, queue: str, error: type[Exception]) 
         dead_letter_topic(cluster, queue)
 
 
-def test_a_range_knows_its_topic_by_its_id() -> None:
+def test_a_range_has_the_id_of_its_topic() -> None:
     part = PartitionRange(b"i" * 16, 0, 9, 100).slice(TopicPartition("a", 4), 2, 5)
 
     assert (part.topic, part.topic_id, part.partition, part.start, part.end) == (

@@ -1,4 +1,4 @@
-"""Sources refuse what makes no sense, and mean what Spark's Kafka source means."""
+"""Tests of the source's options: meanings of Spark's Kafka source, and errors."""
 
 import pickle
 
@@ -53,7 +53,7 @@ def test_a_batch_reads_from_the_first_record_to_the_end_and_a_stream_from_the_en
         ({"queueHistory": "pay"}, Selection(history_of="pay")),
     ],
 )
-def test_one_thing_is_read(given: dict[str, str], expected: Selection) -> None:
+def test_each_selection_is_parsed(given: dict[str, str], expected: Selection) -> None:
     selection = Selection.parse(GivenOptions(given, READ_NAMES))
 
     assert selection == expected
@@ -71,7 +71,7 @@ def test_one_thing_is_read(given: dict[str, str], expected: Selection) -> None:
         {"queueDeadLetters": "b", "queueHistory": "b"},
     ],
 )
-def test_none_or_two_of_the_selections_are_refused_by_name(given: dict[str, str]) -> None:
+def test_no_selection_or_two_selections_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="exactly one of subscribe, subscribePattern, assign"):
         ReadOptions.parse({**SERVERS, **given}, is_stream=None)
 
@@ -90,12 +90,12 @@ def test_none_or_two_of_the_selections_are_refused_by_name(given: dict[str, str]
         {"assign": '{"a":0}'},
     ],
 )
-def test_a_selection_that_is_not_legal_is_refused(given: dict[str, str]) -> None:
+def test_an_invalid_selection_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=f"^{next(iter(given))}"):
         Selection.parse(GivenOptions(given, READ_NAMES))
 
 
-def test_a_time_wins_over_times_and_times_win_over_offsets() -> None:
+def test_starting_timestamp_precedes_timestamps_by_partition_and_offsets() -> None:
     offsets = {"startingOffsets": '{"orders":{"0":5}}'}
     times = {"startingOffsetsByTimestamp": '{"orders":{"0":1000}}'}
 
@@ -139,7 +139,7 @@ def test_a_time_wins_over_times_and_times_win_over_offsets() -> None:
         {"largeMessages": "skip"},
     ],
 )
-def test_a_batch_refuses_what_makes_no_sense_and_names_the_option(given: dict[str, str]) -> None:
+def test_a_batch_refuses_invalid_options_and_names_them(given: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=next(iter(given))):
         parse(False, **given)
 
@@ -163,17 +163,17 @@ def test_a_stream_may_begin_anywhere() -> None:
     }
 
 
-def test_a_least_above_the_most_is_refused() -> None:
+def test_min_offsets_per_trigger_above_the_max_is_refused() -> None:
     with pytest.raises(ConfigError, match="9 is above maxOffsetsPerTrigger 5"):
         parse(True, minOffsetsPerTrigger="9", maxOffsetsPerTrigger="5")
 
 
-def test_one_group_is_enough() -> None:
+def test_group_id_and_group_id_prefix_exclude_each_other() -> None:
     with pytest.raises(ConfigError, match="not both"):
         parse(True, groupId="a", groupIdPrefix="b")
 
 
-def test_jobs_for_kafka_keep_their_spellings() -> None:
+def test_option_names_of_sparks_kafka_source_are_aliases() -> None:
     options = ReadOptions.parse(
         {
             "kafka.bootstrap.servers": "here:1",
@@ -188,13 +188,13 @@ def test_jobs_for_kafka_keep_their_spellings() -> None:
     assert (options.group_id, options.fetch_timeout_ms) == ("billing", 500)
 
 
-def test_what_is_batch_and_what_is_stream_is_checked_when_it_is_known() -> None:
+def test_batch_and_stream_options_are_checked_once_the_mode_is_known() -> None:
     options = parse(None, endingOffsets="latest", maxOffsetsPerTrigger="5")
 
     assert options.max_offsets_per_trigger == 5
 
 
-def test_a_truth_is_shown_as_json_writes_it() -> None:
+def test_errors_show_booleans_as_json() -> None:
     assert [json_text(each) for each in (True, False, 1.5, "1")] == ["true", "false", "1.5", "'1'"]
 
 
@@ -210,6 +210,6 @@ def test_a_truth_is_shown_as_json_writes_it() -> None:
     ],
     ids=lambda option: next(iter(option)),
 )
-def test_what_is_about_records_is_refused_for_a_history(option: dict[str, str]) -> None:
+def test_a_history_refuses_options_about_records(option: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=f"^{next(iter(option))} cannot be used here"):
         ReadOptions.parse({**SERVERS, "queueHistory": "pay", **option}, is_stream=True)

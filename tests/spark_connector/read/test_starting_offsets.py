@@ -1,4 +1,4 @@
-"""Places become offsets as Spark's Kafka source makes them."""
+"""Tests of start and end options, resolved to offsets as in Spark's Kafka source."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def ends(town: SparkFixture, **options: str) -> Offsets:
 
 @pytest.fixture
 def timed(town: SparkFixture) -> SparkFixture:
-    """Return a topic with records of the times 1000, 3000, 2000 and 3000."""
+    """Return a topic with records at the times 1000, 3000, 2000 and 3000."""
     town.create()
     for time_ms in (1000, 3000, 2000, 3000):
         town.write_one(b"", timestamp_ms=time_ms)
@@ -37,7 +37,7 @@ def timed(town: SparkFixture) -> SparkFixture:
 @pytest.mark.parametrize(
     ("time_ms", "offset"), [(0, 0), (1000, 0), (1001, 1), (2500, 1), (3000, 1)]
 )
-def test_a_time_is_the_first_record_of_that_time_or_later(
+def test_a_starting_time_is_the_first_record_of_that_time_or_later(
     timed: SparkFixture, time_ms: int, offset: int
 ) -> None:
     at = TopicPartition(timed.topic, 0)
@@ -49,7 +49,7 @@ def test_a_time_is_the_first_record_of_that_time_or_later(
 
 
 @pytest.mark.statement("s10")
-def test_a_time_that_no_record_has_reached(timed: SparkFixture) -> None:
+def test_a_starting_time_after_all_records_fails_or_is_the_end(timed: SparkFixture) -> None:
     at = TopicPartition(timed.topic, 0)
 
     with pytest.raises(ConfigError, match=r"startingTimestamp.*startingOffsetsByTimestampStrategy"):
@@ -60,7 +60,7 @@ def test_a_time_that_no_record_has_reached(timed: SparkFixture) -> None:
     assert ends(timed, endingTimestamp="3001") == {at: 4}
 
 
-def test_words_and_numbers(timed: SparkFixture) -> None:
+def test_earliest_latest_and_numeric_offsets_are_resolved(timed: SparkFixture) -> None:
     at = TopicPartition(timed.topic, 0)
     timed.client.admin.delete_records(timed.topic, 0, 1)
 
@@ -81,7 +81,7 @@ def test_words_and_numbers(timed: SparkFixture) -> None:
         ('{"TOPIC":{"1":1}}', "which is not read|is missing"),
     ],
 )
-def test_offsets_name_exactly_the_partitions_that_are_read(
+def test_offsets_must_name_exactly_the_selected_partitions(
     timed: SparkFixture, offsets: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message.replace("TOPIC", timed.topic)):
@@ -89,13 +89,13 @@ def test_offsets_name_exactly_the_partitions_that_are_read(
 
 
 @pytest.mark.statement("s5")
-def test_a_partition_without_an_offset_is_named(town: SparkFixture) -> None:
+def test_the_error_names_a_partition_without_an_offset(town: SparkFixture) -> None:
     town.create(2)
 
     with pytest.raises(ConfigError, match=f"{town.topic}/1 is missing"):
         ends(town, endingOffsets=f'{{"{town.topic}":{{"0":-1}}}}')
 
 
-def test_an_end_beyond_the_end_is_refused(timed: SparkFixture) -> None:
+def test_an_ending_offset_beyond_the_partition_end_is_refused(timed: SparkFixture) -> None:
     with pytest.raises(ConfigError, match="ends at 4, before 9"):
         ends(timed, endingOffsets=f'{{"{timed.topic}":{{"0":9}}}}')

@@ -1,4 +1,4 @@
-"""A stream goes forward only, loses nothing in silence, and leaves no partition behind."""
+"""Tests of stream progress: monotonic offsets, reported losses, and complete partitions."""
 
 import json
 from types import SimpleNamespace
@@ -36,7 +36,7 @@ def bounds(start: int, end: int, topic_id: bytes = OLD, *, is_known: bool = True
     return PartitionRange(topic_id, start, end, 100 * (end - start), is_known)
 
 
-def test_it_reaches_the_end_of_every_partition() -> None:
+def test_a_stream_reaches_the_end_of_every_partition() -> None:
     found = available_offsets(position({A0: 3, A1: 5}), {A0: bounds(0, 10), A1: bounds(5, 5)})
 
     assert found.end == position({A0: 10, A1: 5})
@@ -60,7 +60,7 @@ def test_a_new_partition_that_has_lost_records_is_reported() -> None:
     assert found.begin[A1] == 2
 
 
-def test_what_retention_took_is_named_by_its_range() -> None:
+def test_records_deleted_by_retention_are_reported_as_a_range() -> None:
     found = available_offsets(position({A0: 3}), {A0: bounds(7, 9)})
 
     assert found.losses == ["a/0: offsets [3, 7) are gone: the log begins at 7"]
@@ -75,7 +75,7 @@ def test_a_log_that_ends_before_the_stream_is_reported_and_the_stream_stays() ->
 
 
 @pytest.mark.statement("s18")
-def test_a_leader_that_does_not_answer_leaves_its_partition_where_it_is() -> None:
+def test_a_partition_without_an_answer_of_its_leader_keeps_its_offset() -> None:
     found = available_offsets(
         position({A0: 3, A1: 4}),
         {
@@ -90,7 +90,7 @@ def test_a_leader_that_does_not_answer_leaves_its_partition_where_it_is() -> Non
 
 
 @pytest.mark.statement("s18")
-def test_an_empty_answer_moves_nothing() -> None:
+def test_an_empty_reply_moves_no_offset() -> None:
     found = available_offsets(position({A0: 3, B0: 4}), {})
 
     assert found.end == position({A0: 3, B0: 4})
@@ -99,7 +99,7 @@ def test_an_empty_answer_moves_nothing() -> None:
 
 @pytest.mark.statement("s16")
 @pytest.mark.parametrize("count", [2, 9])
-def test_a_topic_made_anew_is_another_one_whether_it_has_more_records_or_fewer(count: int) -> None:
+def test_a_recreated_topic_is_another_one_with_more_or_fewer_records(count: int) -> None:
     start = position({A0: 5, A1: 2, B0: 1})
 
     found = available_offsets(start, {A0: bounds(0, count, NEW), B0: bounds(0, 1)})
@@ -109,14 +109,14 @@ def test_a_topic_made_anew_is_another_one_whether_it_has_more_records_or_fewer(c
     assert [str(part) for part in slices_between(start, found.end)] == [f"a/0 [0, {count})"]
 
 
-def test_partitions_that_are_gone_are_reported_and_kept() -> None:
+def test_missing_partitions_are_reported_and_kept() -> None:
     found = available_offsets(position({A0: 3, A1: 4}), {A0: bounds(0, 3)})
 
     assert found.losses == ["partitions [1] of topic a are gone"]
     assert found.end == position({A0: 3, A1: 4})
 
 
-def test_a_query_that_ends_now_leaves_what_is_born_later_for_the_next_run() -> None:
+def test_available_now_excludes_partitions_that_are_created_later() -> None:
     start, target = position({A0: 1}), position({A0: 5})
 
     assert within(position({A0: 9, A1: 4}), target, start) == target
@@ -166,7 +166,7 @@ def logs(draw: st.DrawFn) -> PartitionRange:
 
 
 @given(st.dictionaries(places, st.integers(0, 9), min_size=1), st.data())
-def test_a_topic_more_changes_nothing_for_the_others(
+def test_an_additional_topic_does_not_affect_the_others(
     start: dict[TopicPartition, int], data: st.DataObject
 ) -> None:
     begin = position(start)
@@ -187,7 +187,7 @@ def test_a_topic_more_changes_nothing_for_the_others(
         assert more.begin.get(at, 0) == found.begin.get(at, 0) <= offset
 
 
-def test_a_share_is_read_of_every_partition() -> None:
+def test_a_limited_batch_reads_a_share_of_every_partition() -> None:
     end = position({A0: 100, A1: 10})
 
     part = limited({A0: 0, A1: 0}, end, numerator=11, denominator=110)
@@ -197,13 +197,13 @@ def test_a_share_is_read_of_every_partition() -> None:
     assert size_between({A0: 90}, end) == 20
 
 
-def test_bytes_are_counted_as_if_all_records_were_as_large() -> None:
+def test_bytes_are_estimated_by_the_mean_record_size() -> None:
     ranges = {A0: bounds(10, 20), A1: bounds(0, 0)}
 
     assert bytes_between({A0: 15, A1: 0}, {A0: 20, A1: 0, A2: 5}, ranges) == 500
 
 
-def test_a_stream_that_would_go_back_has_nothing() -> None:
+def test_a_range_that_ends_before_its_start_has_no_slice() -> None:
     assert slices_between(position({A0: 9}), position({A0: 5})) == []
 
 
@@ -219,7 +219,7 @@ PROGRESS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def test_the_lag_is_what_is_there_and_not_read() -> None:
+def test_the_lag_is_the_number_of_unread_offsets() -> None:
     expected = {
         TopicPartition("orders", 0): 2,
         TopicPartition("orders", 1): 0,
@@ -231,7 +231,7 @@ def test_the_lag_is_what_is_there_and_not_read() -> None:
     assert lag(SimpleNamespace(json=json.dumps(PROGRESS))) == expected
 
 
-def test_offsets_that_are_texts_are_understood() -> None:
+def test_the_lag_accepts_offsets_as_json_strings() -> None:
     (source, _) = PROGRESS["sources"]
     as_text = {"sources": [{name: json.dumps(value) for name, value in source.items()}]}
 

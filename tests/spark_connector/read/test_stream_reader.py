@@ -1,4 +1,4 @@
-"""A stream as Spark asks for it."""
+"""Tests of the stream reader behind Spark's DataSource API."""
 
 import json
 import pickle
@@ -24,7 +24,7 @@ def reader(town: SparkFixture, **options: str) -> StreamReader:
     return StreamReader(town.options(True, startingOffsets="earliest", **options), ("value",))
 
 
-def test_a_batch_is_what_lies_between_two_offsets_and_is_read_by_another_reader(
+def test_a_micro_batch_is_an_offset_range_that_another_reader_reads(
     town: SparkFixture,
 ) -> None:
     town.create()
@@ -44,7 +44,7 @@ def test_a_batch_is_what_lies_between_two_offsets_and_is_read_by_another_reader(
     planner.stop()
 
 
-def test_what_is_there_now_is_the_end_of_a_query_that_asks_so(town: SparkFixture) -> None:
+def test_available_now_ends_at_the_present_end_offsets(town: SparkFixture) -> None:
     town.create()
     town.write([b"a"])
     planner = reader(town)
@@ -64,17 +64,17 @@ def test_what_is_there_now_is_the_end_of_a_query_that_asks_so(town: SparkFixture
         ({"minOffsetsPerTrigger": "2"}, ReadMinRows(2)),
     ],
 )
-def test_options_are_the_limit_of_a_batch(
+def test_the_default_read_limit_follows_the_options(
     town: SparkFixture, options: dict[str, str], limit: ReadLimit
 ) -> None:
     assert reader(town, **options).getDefaultReadLimit() == limit
 
 
-def test_nothing_is_reported_before_anything_was_asked(town: SparkFixture) -> None:
+def test_no_latest_offset_is_reported_before_the_first_request(town: SparkFixture) -> None:
     assert reader(town).reportLatestOffset() is None
 
 
-def test_while_nothing_comes_the_answer_is_the_very_text_of_the_start(town: SparkFixture) -> None:
+def test_the_latest_offset_of_an_idle_stream_is_its_start(town: SparkFixture) -> None:
     town.create(12)
     town.write([b"a"], partition=10)
     planner = reader(town)
@@ -84,7 +84,7 @@ def test_while_nothing_comes_the_answer_is_the_very_text_of_the_start(town: Spar
     text = json.dumps(end)
     assert text != json.dumps(start)
 
-    # As it stands in the checkpoint, and as another process has written it there.
+    # The text of the checkpoint, as another process has written it.
     for asked in (planner, reader(town)):
         for _ in range(2):
             assert json.dumps(asked.latestOffset(json.loads(text), ReadAllAvailable())) == text

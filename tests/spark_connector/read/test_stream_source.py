@@ -1,4 +1,4 @@
-"""One streaming query against a broker: what is held back, limited, and noticed."""
+"""Tests of a streaming query against a broker: limits, delays, losses and commits."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def source(town: SparkFixture, **options: str) -> StreamSource:
 
 
 class Time:
-    """A clock that moves while somebody waits."""
+    """Clock that advances by the waits of a caller."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -41,7 +41,7 @@ def read(position: StreamOffset) -> list[int]:
     return list(position.offsets.values())
 
 
-def test_batch_after_batch_reaches_the_end(town: SparkFixture) -> None:
+def test_consecutive_batches_reach_the_end(town: SparkFixture) -> None:
     town.create(2)
     town.write([b""] * 6, partition=0)
     town.write([b""] * 2, partition=1)
@@ -58,7 +58,7 @@ def test_batch_after_batch_reaches_the_end(town: SparkFixture) -> None:
     assert read(reported) == [6, 2]
 
 
-def test_new_records_are_seen_at_the_next_look(town: SparkFixture) -> None:
+def test_new_records_are_available_after_the_next_refresh(town: SparkFixture) -> None:
     town.create()
     query = source(town)
     start = query.initial()
@@ -69,13 +69,13 @@ def test_new_records_are_seen_at_the_next_look(town: SparkFixture) -> None:
 
 
 def requests_sent(town: SparkFixture) -> int:
-    """Return how many requests of any kind this process has sent to the broker."""
+    """Return the number of requests that this process has sent to the broker."""
     with borrowed(town.connection) as cluster:
         return cluster.sent_count
 
 
 @pytest.mark.statement("s40")
-def test_an_idle_query_sends_four_requests_a_second_however_often_it_is_asked(
+def test_an_idle_query_sends_four_requests_a_second_at_any_poll_rate(
     town: SparkFixture,
 ) -> None:
     town.create(3)
@@ -114,7 +114,7 @@ def test_an_idle_query_of_a_queue_sends_five_requests_a_second_at_most(
 
 
 @pytest.mark.statement("s25")
-def test_who_begins_at_the_end_has_an_empty_first_batch_and_loses_nothing_in_a_crash(
+def test_a_stream_from_latest_has_an_empty_first_batch_and_loses_nothing_in_a_crash(
     town: SparkFixture,
 ) -> None:
     town.create()
@@ -131,7 +131,7 @@ def test_who_begins_at_the_end_has_an_empty_first_batch_and_loses_nothing_in_a_c
 
 
 @pytest.mark.statement("s21")
-def test_too_little_is_held_back_until_the_delay_is_over(town: SparkFixture) -> None:
+def test_a_batch_below_min_offsets_waits_for_max_trigger_delay(town: SparkFixture) -> None:
     town.create()
     town.write([b""] * 3)
     at_least_five = {"minOffsetsPerTrigger": "5"}
@@ -154,7 +154,7 @@ def test_too_little_is_held_back_until_the_delay_is_over(town: SparkFixture) -> 
     assert read(once.latest(once.initial(), Limit())) == [5]
 
 
-def test_a_query_that_reads_what_is_there_now_ends_although_more_comes(town: SparkFixture) -> None:
+def test_an_available_now_query_ends_although_records_arrive(town: SparkFixture) -> None:
     town.create()
     town.write([b""] * 5)
     query = source(town)
@@ -170,7 +170,7 @@ def test_a_query_that_reads_what_is_there_now_ends_although_more_comes(town: Spa
     assert seen == [2, 4, 5]
 
 
-def test_lost_records_end_the_query_or_are_passed_over(
+def test_lost_records_fail_the_query_or_are_skipped(
     town: SparkFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     town.create()
@@ -186,7 +186,7 @@ def test_lost_records_end_the_query_or_are_passed_over(
     assert "offsets [0, 3) are gone" in caplog.text
 
 
-def test_a_topic_that_is_gone_or_made_anew_is_noticed(town: SparkFixture) -> None:
+def test_a_deleted_or_recreated_topic_is_data_loss(town: SparkFixture) -> None:
     town.create()
     town.write([b"old"])
     start = source(town).latest(source(town).initial(), ALL)
@@ -208,7 +208,7 @@ def test_a_topic_that_is_gone_or_made_anew_is_noticed(town: SparkFixture) -> Non
     assert reached == StreamOffset({TopicPartition(town.topic, 0): 1}, {town.topic: new_id})
 
 
-def test_a_group_that_cannot_be_told_does_not_end_the_query(
+def test_a_failed_offset_commit_does_not_end_the_query(
     town: SparkFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     town.create()
@@ -219,7 +219,7 @@ def test_a_group_that_cannot_be_told_does_not_end_the_query(
     assert "were not committed" in caplog.text
 
 
-def test_a_group_shows_how_far_the_stream_is(town: SparkFixture) -> None:
+def test_the_group_has_the_committed_offsets_of_the_stream(town: SparkFixture) -> None:
     topic_id = town.create()
     town.write([b""] * 5)
     at = town.whole(topic_id, 0).at
@@ -237,7 +237,7 @@ def test_without_a_group_nothing_is_committed(town: SparkFixture) -> None:
     commit_group(town.options(True), StreamOffset({at: 3}, {town.topic: b"x" * 16}))
 
 
-def test_a_refusal_is_raised(town: SparkFixture) -> None:
+def test_a_rejected_offset_commit_is_raised(town: SparkFixture) -> None:
     topic_id = town.create()
     at = town.whole(topic_id, 0).at._replace(partition=7)
     options = town.options(True, groupId=f"{town.topic}-lag")
@@ -246,7 +246,7 @@ def test_a_refusal_is_raised(town: SparkFixture) -> None:
         commit_group(options, StreamOffset({at: 3}, {town.topic: topic_id}))
 
 
-def test_a_prefix_gives_the_same_name_for_the_same_topics(town: SparkFixture) -> None:
+def test_a_group_id_prefix_gives_the_same_name_for_the_same_topics(town: SparkFixture) -> None:
     one = group_of(town.options(True, groupIdPrefix="spark"))
 
     assert one == group_of(town.options(True, groupIdPrefix="spark"))

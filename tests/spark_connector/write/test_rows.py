@@ -1,4 +1,4 @@
-"""Rows become records: where they go, what is refused before any is visible."""
+"""Tests of rows as record batches: partitions, order, and errors before any write."""
 
 import pytest
 
@@ -49,14 +49,14 @@ def rows(batch: pa.RecordBatch, sticky: int = 0, **given: str) -> list[RowBatch]
         ([("value", "binary"), ("headers", "string")], {"topic": "a"}, "headers is string"),
     ],
 )
-def test_rows_that_cannot_be_written_are_refused_before_any_is(
+def test_invalid_columns_are_refused_before_any_row_is_written(
     fields: list[tuple[str, str]], given: dict[str, str], complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):
         check_columns(fields, options(**given))
 
 
-def test_what_was_read_can_be_written_as_it_is() -> None:
+def test_rows_read_from_a_topic_can_be_written_unchanged() -> None:
     fields = [
         ("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"),
         ("offset", "bigint"), ("timestamp", "timestamp"), ("timestampType", "int"),
@@ -69,7 +69,7 @@ def test_what_was_read_can_be_written_as_it_is() -> None:
     )
 
 
-def test_a_row_goes_where_its_partition_says_or_its_key_or_wherever() -> None:
+def test_the_partition_of_a_row_is_its_column_or_by_key_or_sticky() -> None:
     batch = pa.record_batch(
         {
             "value": pa.array([b"0", b"1", b"2", b"3"]),
@@ -92,7 +92,7 @@ def test_a_row_goes_where_its_partition_says_or_its_key_or_wherever() -> None:
     }
 
 
-def test_each_row_may_have_a_topic_of_its_own() -> None:
+def test_each_row_may_name_its_topic() -> None:
     batch = pa.record_batch({"value": ["x", "y", None], "topic": ["a", "b", "a"]})
 
     assert topics_of(batch, options()) == ["a", "b"]
@@ -104,7 +104,7 @@ def test_each_row_may_have_a_topic_of_its_own() -> None:
 
 
 @pytest.mark.statement("s32")
-def test_a_row_without_a_topic_or_with_a_partition_that_is_not_there_is_refused() -> None:
+def test_a_row_with_a_null_topic_or_an_unknown_partition_is_refused() -> None:
     with pytest.raises(ConfigError, match="topic is null"):
         topics_of(
             pa.record_batch({"value": ["x"], "topic": pa.array([None], pa.string())}), options()
@@ -115,7 +115,7 @@ def test_a_row_without_a_topic_or_with_a_partition_that_is_not_there_is_refused(
             rows(batch, topic="a")
 
 
-def test_null_and_empty_things_stay_what_they_are_and_headers_may_repeat() -> None:
+def test_null_and_empty_values_stay_distinct_and_headers_may_repeat() -> None:
     headers = [
         [{"key": "h", "value": b"1"}, {"key": "h", "value": b""}],
         None,
@@ -138,7 +138,7 @@ def test_null_and_empty_things_stay_what_they_are_and_headers_may_repeat() -> No
     assert without.columns.headers is None
 
 
-def test_many_rows_are_cut_into_batches_and_a_large_row_has_one_of_its_own() -> None:
+def test_rows_are_cut_into_batches_and_a_large_row_is_a_single_batch() -> None:
     sizes = [BATCH_BYTES_MAX // 2, BATCH_BYTES_MAX // 3, BATCH_BYTES_MAX * 2, 10, 10]
     batch = pa.record_batch({"value": pa.array([bytes(size) for size in sizes])})
 
@@ -174,10 +174,10 @@ _given = st.tuples(
     columns=st.sets(st.sampled_from(["topic", "partition", "key"])),
     sticky=st.integers(0, 9),
 )
-def test_every_row_goes_to_its_place_once_and_in_order(
+def test_every_row_goes_to_its_partition_once_and_in_order(
     table: list[Given], columns: set[str], sticky: int
 ) -> None:
-    """Whatever columns there are, as one row after the other would be placed."""
+    """The partitions equal those of a row-by-row placement, for any columns."""
     given_rows = [
         (
             topic if "topic" in columns else "a",
@@ -212,7 +212,7 @@ def test_every_row_goes_to_its_place_once_and_in_order(
     assert found == expected
 
 
-def test_a_key_that_was_met_keeps_its_partition_however_many_come() -> None:
+def test_a_key_keeps_its_partition_beyond_the_cache_limit() -> None:
     known = KeyPartitioner().among(7)
     keys = [b"%d" % number for number in range(100_001)]
 

@@ -1,4 +1,4 @@
-"""Staging over plain sockets, against a real broker."""
+"""Tests of transactions over blocking sockets, against a real broker."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def values(town: SparkFixture) -> list[bytes | None]:
     return [each.value for each in sorted(records, key=lambda each: (each.partition, each.offset))]
 
 
-def test_what_is_staged_is_there_after_the_commit_and_once(town: SparkFixture) -> None:
+def test_staged_records_are_visible_once_after_the_commit(town: SparkFixture) -> None:
     town.create(2)
     with borrowed(town.options().connection) as cluster:
         task = task_of(town, cluster)
@@ -59,7 +59,7 @@ def test_what_is_staged_is_there_after_the_commit_and_once(town: SparkFixture) -
             task.partition_counts([another])
 
 
-def test_a_batch_that_is_aborted_is_gone(town: SparkFixture) -> None:
+def test_the_records_of_an_aborted_transaction_are_never_visible(town: SparkFixture) -> None:
     town.create()
     with borrowed(town.options().connection) as cluster:
         task = task_of(town, cluster, 3)
@@ -81,13 +81,13 @@ def test_a_batch_that_is_aborted_is_gone(town: SparkFixture) -> None:
         assert values(town) == []
 
 
-def test_a_topic_that_is_not_there_is_refused(town: SparkFixture) -> None:
+def test_staging_for_an_unknown_topic_is_refused(town: SparkFixture) -> None:
     town.create()
     with borrowed(town.options().connection) as cluster, pytest.raises(UnknownTopicError):
         task_of(town, cluster).partition_counts(["nowhere"])
 
 
-def test_a_round_goes_on_after_a_lost_connection(town: SparkFixture) -> None:
+def test_a_staging_round_is_retried_after_a_lost_connection(town: SparkFixture) -> None:
     town.create()
     with borrowed(town.options().connection) as cluster:
         task = task_of(town, cluster)
@@ -100,7 +100,7 @@ def test_a_round_goes_on_after_a_lost_connection(town: SparkFixture) -> None:
         assert values(town) == [b"a", b"b"]
 
 
-def test_another_topic_and_another_batch_wait_for_what_is_under_way(town: SparkFixture) -> None:
+def test_another_topic_and_another_batch_wait_for_the_round_in_flight(town: SparkFixture) -> None:
     town.create(2)
     other = town.topic + "-other"
     town.client.admin.create_topic(other)
@@ -117,7 +117,9 @@ def test_another_topic_and_another_batch_wait_for_what_is_under_way(town: SparkF
         assert cluster.is_idle
 
 
-def test_small_batches_of_many_partitions_go_together_and_in_order(town: SparkFixture) -> None:
+def test_small_batches_of_many_partitions_share_requests_and_keep_their_order(
+    town: SparkFixture,
+) -> None:
     town.create(4)
     size = 300_000
     written = [b"%02d" % number + b"x" * size for number in range(16)]
@@ -131,5 +133,5 @@ def test_small_batches_of_many_partitions_go_together_and_in_order(town: SparkFi
         sent_count = cluster.sent_count - sent_before
         transaction.commit(cluster, town.topic, 0, number=task.number, places=places)
 
-        assert sent_count <= 8, "four partitions at a time, and who asks for an identity"
+        assert sent_count <= 8, "four partitions in one request, plus the request of a producer id"
         assert values(town) == [written[number] for at in range(4) for number in range(at, 16, 4)]

@@ -1,4 +1,4 @@
-"""Writers as Spark uses them: pickled, run in tasks, asked to commit or to abort."""
+"""Tests of the writers behind Spark's DataSource API: pickled, run in tasks, committed, aborted."""
 
 import pickle
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def batches(*rows: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.statement("s28", "s30")
-def test_a_job_writes_what_its_winning_tasks_have_once(town: SparkFixture) -> None:
+def test_a_job_writes_the_rows_of_its_committed_task_attempts_once(town: SparkFixture) -> None:
     town.create()
     writer = BatchWriter(options(town))
     first, second = (pickle.loads(pickle.dumps(writer)) for _ in range(2))
@@ -46,7 +46,9 @@ def test_a_job_writes_what_its_winning_tasks_have_once(town: SparkFixture) -> No
     assert [message.row_count for message in messages if message] == [3, 1]
 
 
-def test_another_job_is_another_batch_unless_it_has_the_same_name(town: SparkFixture) -> None:
+def test_another_job_is_another_transaction_unless_it_has_the_same_transactional_id(
+    town: SparkFixture,
+) -> None:
     town.create()
     for _ in range(2):
         writer = BatchWriter(options(town))
@@ -58,7 +60,7 @@ def test_another_job_is_another_batch_unless_it_has_the_same_name(town: SparkFix
     assert values(town) == [b"x", b"x", b"once"]
 
 
-def test_a_micro_batch_that_is_run_again_after_its_commit_changes_nothing(
+def test_a_micro_batch_repeated_after_its_commit_changes_nothing(
     town: SparkFixture,
 ) -> None:
     town.create()
@@ -71,7 +73,7 @@ def test_a_micro_batch_that_is_run_again_after_its_commit_changes_nothing(
     assert values(town) == [b"first"]
 
 
-def test_a_job_that_fails_leaves_nothing(town: SparkFixture) -> None:
+def test_a_failed_job_leaves_no_records(town: SparkFixture) -> None:
     town.create()
     sink = options(town)
     message = stage(sink, town.topic, 0, batches=batches(["a"]))
