@@ -24,7 +24,7 @@ _EPOCH_MAX: Final = 0xFFFF_FFFF
 
 @final
 class ProducerIdsHandler:
-    """Gives out producer ids, from blocks that the cluster gives to this broker."""
+    """Assigns producer ids, from blocks that the controller assigns to this broker."""
 
     def __init__(self, cluster: ClusterNode) -> None:
         """Take no block yet."""
@@ -34,10 +34,10 @@ class ProducerIdsHandler:
         """Ids that this broker has taken and not given out yet."""
 
     async def init(self, request: InitProducerRequest) -> InitProducerReply:
-        """Give out a producer id, or the next epoch of one.
+        """Assign a producer id, or the next epoch of an existing one.
 
         Raises:
-            InvalidRequestError: The id was never given out.
+            InvalidRequestError: The id was never assigned.
             RequestTimedOutError: No majority of the voters is there.
         """
         producer_id = request.producer_id
@@ -45,7 +45,7 @@ class ProducerIdsHandler:
             # Another broker may have given it out, of which this one has not heard yet.
             block = await self._take()
             if producer_id >= block.start:
-                raise InvalidRequestError(f"producer id {producer_id} was never given out")
+                raise InvalidRequestError(f"producer id {producer_id} was never assigned")
         if producer_id and request.producer_epoch < _EPOCH_MAX:
             return InitProducerReply(producer_id, request.producer_epoch + 1)
         # The lock keeps concurrent requests from each taking a block when the last one is used up.

@@ -63,11 +63,11 @@ class Queue(QueueCalls):
     def work(
         self, handler: Callable[[Message], object], **settings: Unpack[WorkerSettings]
     ) -> None:
-        """Hand messages to `handler`, for ever; see `QueueWorker`.
+        """Pass messages to `handler` without an end; see `QueueWorker`.
 
         Raises:
-            ConfigError: A setting is not legal.
-            UnknownQueueError: There is no such queue, any more.
+            ConfigError: A setting is not valid.
+            UnknownQueueError: The queue does not exist, or was deleted.
         """
         self.worker(handler, **settings).run()
 

@@ -158,7 +158,10 @@ async def test_an_invalid_data_directory_is_reported_in_one_line(tmp_path: Path)
         (None, "cannot read the configuration file {file}: No such file or directory"),
         (b"listen = ", "the configuration file {file} is not TOML: "),
         (b"\xff\xfe", "cannot read the configuration file {file}: it is not UTF-8 text"),
-        (b"listne = '127.0.0.1:1'", "{file}: there is no setting 'listne'; there are data_dir, "),
+        (
+            b"listne = '127.0.0.1:1'",
+            "{file}: there is no setting 'listne'; valid settings are data_dir, ",
+        ),
         (b"node_id = 'one'", "{file}: node_id is 'one', it must be a whole number"),
         (b"node_id = 0", "node_id must be at least 1, not 0"),
         (b"[topic_defaults]\nretention_ms = 'soon'", "topic_defaults: retention_ms is 'soon', it"),

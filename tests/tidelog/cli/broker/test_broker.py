@@ -26,7 +26,7 @@ def test_replicas_that_are_about_to_leave_do_not_stay() -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["drain", "1"], "broker 1 is the last one that takes replicas"),
+        (["drain", "1"], "broker 1 is the last one that is not drained"),
         (["drain", "9"], "there is no broker 9; there are 1"),
         (["drain", "9", "--cancel"], "there is no broker 9; there are 1"),
         (["replace", "9", "1"], "there is no broker 9; there are 1"),

@@ -115,8 +115,11 @@ def test_a_topic_with_a_queue_is_not_deleted(queue: str, capsys: Printed) -> Non
         (["create", "a", "--topic", "nope"], "there is no topic 'nope'; create it first"),
         (["create", "a", "--config", "x=1"], "there is no queue setting 'x'"),
         (["create", "a", "--config", "retention_ms=1s"], "retention_ms is '1s', it must be at"),
-        (["create", "a", "--config", "dead_letter_queue=nope"], "there is no queue 'nope' that"),
-        (["create", "a", "--config", "dead_letter_queue=a"], "there is no queue 'a' that could"),
+        (
+            ["create", "a", "--config", "dead_letter_queue=nope"],
+            "there is no dead-letter queue 'nope'",
+        ),
+        (["create", "a", "--config", "dead_letter_queue=a"], "there is no dead-letter queue 'a'"),
         (
             ["create", "a", "--fifo", "--partitions", "2", "--config", "deduplication_scope=queue"],
             "deduplication_scope is queue, it must be group",
