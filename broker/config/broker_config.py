@@ -98,7 +98,7 @@ class BrokerConfig:
     its requests."""
 
     fetch_max_bytes: int = _number(64 * MiB, low=MiB, high=128 * MiB)
-    """Maximum size of one fetch reply, whatever the request asks for."""
+    """Maximum size of one fetch reply, above the limit of a request too."""
 
     stalled_request_timeout_ms: int = _number(30_000, low=100, high=24 * _HOUR_MS)
     """Time after which the broker closes a connection that has sent half a frame and then nothing.

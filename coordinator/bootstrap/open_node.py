@@ -207,7 +207,7 @@ async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) 
 
 def _set_aside(disk: Disk, home: Home, disk_id: bytes) -> None:
     """Set damaged metadata aside and take a new identity; the files are kept for inspection."""
-    # The identity first: whatever happens in between, the new one has promised nothing yet.
+    # The identity first: after a crash in between, the new one has promised nothing yet.
     home.renew_peer(disk_id)
     disk.remove_directory(_SET_ASIDE)
     disk.rename(METADATA_DIRECTORY, _SET_ASIDE)
