@@ -19,8 +19,10 @@ it, up to an empty line, are the output of the commands. Times are in seconds fr
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final, final
 
+from tests import scenario_files
 from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
@@ -290,19 +292,8 @@ def _options(words: Sequence[str]) -> dict[str, str]:
 
 def perform(text: str) -> str:
     """Return a scenario with the current output of its commands."""
-    stage = QueueScenario()
-    performed: list[str] = []
-    is_expected = False
-    said: list[str] = []
-    for line in text.splitlines():
-        if line == "----":
-            performed += ["----", *(said or ["(nothing)"])]
-            said, is_expected = [], True
-        elif not line:
-            performed.append("")
-            is_expected = False
-        elif not is_expected:
-            performed.append(line)
-            if not line.startswith("#"):
-                said += stage.play(line)
-    return "\n".join(performed) + "\n"
+    return scenario_files.perform(text, QueueScenario().play)
+
+
+if __name__ == "__main__":
+    scenario_files.rewrite(Path(__file__).parent / "scenarios", perform)

@@ -3,7 +3,7 @@
 `tests/queue_layer/queue_scenario.py` documents the commands. After a change of the core that is
 meant to change the output, rewrite the files, and read the difference before you commit it:
 
-    python -m tests.queue_layer.rewrite
+    python -m tests.queue_layer.queue_scenario
 """
 
 from pathlib import Path

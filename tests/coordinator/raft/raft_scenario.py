@@ -28,6 +28,7 @@ from pathlib import Path
 from random import Random
 from typing import final
 
+from tests import scenario_files
 from tests.simulation.raft.disk import RaftDisk
 from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.coordinator.raft.core import RaftCore
@@ -349,32 +350,8 @@ def _content(message: Message) -> str:
 
 def perform(text: str) -> str:
     """Return a scenario with the current output of its commands."""
-    stage = RaftScenario()
-    performed: list[str] = []
-    is_expected = False
-    said: list[str] = []
-    for line in text.splitlines():
-        if line == "----":
-            performed += ["----", *(said or ["(nothing)"])]
-            said, is_expected = [], True
-        elif not line:
-            performed.append("")
-            is_expected = False
-        elif not is_expected:
-            performed.append(line)
-            if not line.startswith("#"):
-                said += stage.play(line)
-    return "\n".join(performed) + "\n"
-
-
-def rewrite(path: Path) -> None:
-    """Rewrite the expected output of a scenario."""
-    text = path.read_text(encoding="utf-8")
-    performed = perform(text)
-    if performed != text:
-        path.write_text(performed, encoding="utf-8")
+    return scenario_files.perform(text, RaftScenario().play)
 
 
 if __name__ == "__main__":
-    for scenario in sorted((Path(__file__).parent / "scenarios").glob("*.txt")):
-        rewrite(scenario)
+    scenario_files.rewrite(Path(__file__).parent / "scenarios", perform)
