@@ -186,7 +186,7 @@ class ReplicaSession:
     def _end(self) -> None:
         self._connection.delayed.pop(self, None)
         self.unwatch(list(self.watches))
-        self._server.forget(self, self._connection)
+        self._server.forget(self._connection)
 
     def unwatch(self, numbers: list[int]) -> None:
         """Stop observing partitions."""
@@ -222,9 +222,6 @@ class FetchServer:
         self.throttle = CatchUpThrottle(context)
         self.reader = RepairReader(context, self.led)
         self._sessions: dict[RequestContext, ReplicaSession] = {}
-        self._newest: dict[int, ReplicaSession] = {}
-        """The newest session of each follower, by node id; it is the only valid one. A request that
-        the network delayed would report an old position, and an idle follower never corrects it."""
         self._woken: dict[ReplicaSession, None] = {}
         self._has_woken = trio.Event()
 
@@ -242,11 +239,9 @@ class FetchServer:
         self._woken[session] = None
         self._has_woken.set()
 
-    def forget(self, session: ReplicaSession, connection: RequestContext) -> None:
+    def forget(self, connection: RequestContext) -> None:
         """Remove a session that has ended."""
         self._sessions.pop(connection, None)
-        if self._newest.get(session.node_id) is session:
-            del self._newest[session.node_id]
 
     def fetch(self, request: ReplicaFetchRequest, response: ResponseHandle) -> None:
         """Process a follower's report, and reply now or when there is something to send.
@@ -270,11 +265,15 @@ class FetchServer:
             session.wait(request, response)
 
     def _begin_session(self, connection: RequestContext, node_id: int) -> ReplicaSession:
-        older = self._newest.get(node_id)
-        if older is not None:
-            older.supersede()
-        session = self._newest[node_id] = ReplicaSession(self, connection, node_id)
-        self._sessions[connection] = session
+        """Begin the only session of a follower.
+
+        On an older connection, a request that the network delayed would report an old position. An
+        idle follower would never correct it.
+        """
+        for session in list(self._sessions.values()):
+            if session.node_id == node_id:
+                session.supersede()
+        session = self._sessions[connection] = ReplicaSession(self, connection, node_id)
         return session
 
     def durable(self, request: ReplicaDurableRequest, response: ResponseHandle) -> None:
