@@ -34,8 +34,8 @@ class FollowerProgress:
 
     "Caught up" is a point in time: the follower has all records that the leader had then. The
     leader sets a mark (time, log end), and replaces it as soon as the follower reaches it. So a
-    follower that always trails by a moment counts as caught up a moment ago, whatever is appended
-    meanwhile. A follower without news sends no report: if it has all records, it counts as caught
+    follower that always trails by a moment counts as caught up a moment ago, while more is
+    appended. A follower without news sends no report: if it has all records, it counts as caught
     up until `update_caught_up` finds more.
 
     Invariant: `caught_up_ms` never falls while the same process reports.

@@ -29,7 +29,7 @@ class GroupConfig:
 
     max_poll_interval_ms: int = 1_800_000
     """An application that works without a pause for so long is treated as stuck. Its member is
-    fenced, whatever its heartbeats say."""
+    fenced although it sends heartbeats."""
 
     max_rebalance_timeout_ms: int = 1_800_000
     """Maximum of a member's time to revoke partitions."""

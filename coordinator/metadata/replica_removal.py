@@ -9,7 +9,7 @@ vain.
   administrator accepts the loss. Any other replica then has more, so the cluster records the loss.
 - A replica that may lack committed records, and knows which, is neither in the ISR nor eligible. It
   is removed as soon as another replica that has all of them, in the ISR or eligible, can lead,
-  whatever `min_insync_replicas` is. Until then it stays: no replica has more, and its undamaged
+  regardless of `min_insync_replicas`. Until then it stays: no replica has more, and its undamaged
   records can be read.
 - A replica whose log is offline after a failed write still has all committed records on its disk,
   and serves them after the next start of its broker. Until then it leads nothing: it makes way for

@@ -20,7 +20,7 @@ class CompactionConfig:
     """Minimum time between the seal of a segment and its cleaning."""
 
     max_compaction_lag_ms: int | None = None
-    """Age since the seal at which a segment is cleaned whatever the ratio; `None` waits for it."""
+    """Age since the seal at which a segment is cleaned at any ratio; `None` waits for the ratio."""
 
     min_cleanable_dirty_ratio: float = 0.5
     """Minimum ratio of never cleaned bytes to cleanable bytes."""

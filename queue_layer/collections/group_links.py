@@ -5,7 +5,7 @@ reasons.
 
 `queue_layer.ordering.fifo_order` defines the meaning of the number. Numbers are kept in blocks, for
 the offsets from the low-water mark to the last record that was read. A block is dropped when the
-low-water mark has passed it. It takes 8 bytes a message, whatever the number of groups.
+low-water mark has passed it. It takes 8 bytes a message, regardless of the number of groups.
 
 The numbers are never the only copy: a broker that starts to serve the queue rebuilds them from the
 log.

@@ -1,7 +1,7 @@
 """Journal entries about unreceived messages that the cursor passes.
 
-Pure: no clock, no I/O. Passed messages keep their times, and chunks become done. All entries are in
-the order of offsets, whatever their number. So a new leader that finds only a prefix of them knows
+Pure: no clock, no I/O. Passed messages keep their times, and chunks become done. All entries,
+however many, are in the order of offsets. So a new leader that finds only a prefix of them knows
 all times of the messages that the cursor has passed by then.
 """
 

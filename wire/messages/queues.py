@@ -152,7 +152,7 @@ class SettleAction(IntEnum):
     RELEASE = 2
     """The messages become visible after `delay_ms`; with `None`, after the queue's backoff."""
     REJECT = 3
-    """The messages become dead letters, whatever their receive count."""
+    """The messages become dead letters, regardless of their receive count."""
     RETURN = 4
     """The messages were not processed: `RELEASE` without delay, but the delivery does not count."""
 

@@ -1,7 +1,7 @@
 """Reader of large messages, by the offsets of their chunks.
 
-Shell without tasks. Memory: one fetch at a time, about `_FETCH_BYTES` twice, whatever the length of
-the message. Chunks are read from the leader of the partition, like any other records, while the
+Shell without tasks. Memory: one fetch at a time, about `_FETCH_BYTES` twice, for a message of any
+length. Chunks are read from the leader of the partition, like any other records, while the
 message is leased. Each is under the checksums of its batch and has its number and its message, so
 that no other record is taken for it.
 """

@@ -323,7 +323,7 @@ class QueueWorker:
             if not isinstance(work, Awaitable):
                 return self._misuse()
             await work
-        except Exception as error:  # noqa: BLE001  (whatever the application raises)
+        except Exception as error:  # noqa: BLE001  (any error of the application)
             await self._tell(message, error)
             return self._verdict_on(error)
         return DELETE
@@ -365,7 +365,7 @@ class QueueWorker:
             told = self._config.on_error(message, error)
             if isinstance(told, Awaitable):
                 await told
-        except Exception as failure:  # noqa: BLE001  (whatever the application raises)
+        except Exception as failure:  # noqa: BLE001  (any error of the application)
             reason = reason_of(failure)
             self._cluster.env.probe("client.on_error_failed", severity="error", error=reason)
 

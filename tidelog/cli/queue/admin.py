@@ -190,7 +190,7 @@ def seek(name: str, to: OffsetSpec, is_sure: bool, *, broker: str, as_json: bool
     Messages before it count as deleted. Receipt handles from before the seek are void.
     """
     if not is_sure:
-        confirm(f"reset queue {name}, whatever the state of its messages?")
+        confirm(f"reset queue {name}, regardless of the state of its messages?")
 
     async def call(client: Client) -> int:
         return await client.queue(name).seek(to)
