@@ -9,7 +9,8 @@ python -m tests.simulation KIND --mutations [NAME ..] number of runs until each 
 Kinds: broker (a single broker), compacted (a single broker with a compacted topic), cluster, queues
 (clusters that serve queues), three_brokers and transactions (three brokers under faults), raft,
 groups, metadata and isr (single cores); with `--mutations` also `all`. `--seconds` sets the
-duration of the faults of a run.
+duration of the faults of a run. `--record` adds the results of a swarm or of mutations to the files
+in `tests/simulation/results/`; `make generate` writes `docs/simulation-results.md` from them.
 """
 
 import argparse
@@ -31,6 +32,14 @@ from tests.simulation.mutations.measure import (
     try_mutations,
 )
 from tests.simulation.report import RunReport
+from tests.simulation.results.records import (
+    MUTATIONS,
+    SWARMS,
+    append,
+    result_of_swarm,
+    result_of_trial,
+    state_now,
+)
 from tests.simulation.shrink import ShrinkBudget
 from tests.simulation.swarm import Swarm, SwarmReport, SwarmSize, keep_failure
 
@@ -57,6 +66,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("kind", choices=[*KINDS, _ALL])
     parser.add_argument("--seconds", type=float, help="seconds with faults in each run")
+    parser.add_argument("--record", action="store_true", help="add results to the record")
     one = parser.add_argument_group("one run")
     one.add_argument("--seed", type=int)
     one.add_argument("--plan", type=Path, help="file with a plan, instead of a seed")
@@ -78,6 +88,8 @@ def _parse() -> argparse.Namespace:
         parser.error("only --mutations takes all kinds")
     if arguments.seed is not None and arguments.plan is not None:
         parser.error("give either --seed or --plan")
+    if arguments.record and (arguments.seed is not None or arguments.plan is not None):
+        parser.error("--record takes many runs or --mutations")
     if arguments.mutations:
         unknown = set(arguments.mutations) - {name for _, name in _trials_of(arguments.kind)}
         if unknown:
@@ -122,9 +134,13 @@ def _swarm(kind: Kind[Any], arguments: argparse.Namespace) -> int:
         if run_count % step == 0:
             _say(f"{run_count} runs")
 
+    state = state_now() if arguments.record else None
     swarm = Swarm(kind, size, on_run=show_progress)
     report = swarm.run()
     _say(_describe(report))
+    if state is not None:
+        result = result_of_swarm(report, state, first=size.first, seconds=swarm.seconds)
+        append(SWARMS, result)
     if report.failure is not None:
         _show_failure(kind, report.failure, swarm.seconds)
         return 1
@@ -173,6 +189,7 @@ def _find_mutations(arguments: argparse.Namespace) -> int:
     names = [each for each in _trials_of(arguments.kind) if not wanted or each[1] in wanted]
     began_at = perf_counter()
     budget = None if arguments.no_shrink else _MUTATION_BUDGET
+    state = state_now() if arguments.record else None
     trials: list[Trial] = []
     _say(table_head())
     for trial in try_mutations(
@@ -180,6 +197,8 @@ def _find_mutations(arguments: argparse.Namespace) -> int:
     ):
         trials.append(trial)
         _say(table_row(trial))
+        if state is not None:
+            append(MUTATIONS, result_of_trial(trial, state))
         if arguments.plans is not None and trial.shrunk is not None:
             arguments.plans.mkdir(exist_ok=True)
             path = arguments.plans / f"{trial.kind}-{trial.name}.json"

@@ -34,6 +34,7 @@ class SwarmReport:
 
     kind: Kind[Any]
     run_count: int = 0
+    failed_count: int = 0
     simulated_s: float = 0.0
     wall_s: float = 0.0
     counts: Counter[str] = field(default_factory=Counter[str])
@@ -120,8 +121,9 @@ class Swarm:
         report.simulated_s += run.simulated_s
         report.counts.update(run.counts)
         report.run_counts_by_probe.update(run.sometimes.keys())
-        if run.checker is not None and report.failure is None:
-            report.failure = run
+        if run.checker is not None:
+            report.failed_count += 1
+            report.failure = report.failure or run
         self._on_run(report.run_count)
 
 
