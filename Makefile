@@ -101,9 +101,10 @@ matrices: $(VENV)/installed-dev ## Write the tests of each invariant and stateme
 	@$(BIN)/python -m tests.matrices
 
 .PHONY: generate
-generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls and docs/configuration.md
+generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls, and docs/ of settings and simulation
 	@$(BIN)/python -m tools.blocking_calls
 	@$(BIN)/python -m tools.config_docs > docs/configuration.md
+	@$(BIN)/python -m tests.simulation.results.page > docs/simulation-results.md
 
 bench: $(VENV)/installed-dev ## Run the benchmarks and write bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
@@ -115,16 +116,17 @@ bench-peers: $(VENV)/installed-peers ## Benchmark tidelog and other brokers: mak
 .PHONY: sim swarm mutants
 KIND := broker
 SIMULATION := $(BIN)/python -m tests.simulation
+RECORDING = $(if $(RECORD),--record)
 sim: $(VENV)/installed-dev ## Run one simulation: make sim KIND=raft SEED=7, or PLAN=FILE
 	@$(SIMULATION) $(KIND) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(PLAN),--plan $(PLAN),--seed $(or $(SEED),0)) $(ARGS)
 
-swarm: $(VENV)/installed-dev ## Run many simulations: make swarm KIND=cluster SEEDS=1000 FIRST=0 SECONDS=60, or BUDGET=MINUTES
+swarm: $(VENV)/installed-dev ## Run many simulations: make swarm KIND=cluster SEEDS=1000 FIRST=0 SECONDS=60, or BUDGET=MINUTES; RECORD=1
 	@$(SIMULATION) $(KIND) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEEDS),--seeds $(SEEDS)) \
-		$(if $(FIRST),--first $(FIRST)) $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
+		$(if $(FIRST),--first $(FIRST)) $(if $(BUDGET),--budget $(BUDGET)) $(RECORDING) $(ARGS)
 
-mutants: $(VENV)/installed-dev ## Test the simulator by mutations: make mutants KIND=raft MUTATIONS="vote-twice"
-	@$(SIMULATION) $(if $(filter file,$(origin KIND)),all,$(KIND)) $(ARGS) --mutations $(MUTATIONS)
+mutants: $(VENV)/installed-dev ## Test the simulator by mutations: make mutants KIND=raft MUTATIONS="vote-twice" RECORD=1
+	@$(SIMULATION) $(if $(filter file,$(origin KIND)),all,$(KIND)) $(RECORDING) $(ARGS) --mutations $(MUTATIONS)
 
 .PHONY: powercut history netns
 CUTS := 20
