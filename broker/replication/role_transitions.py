@@ -13,6 +13,7 @@ from tidelog.broker.replication.failed_replicas import FailedReplicas
 from tidelog.broker.replication.fetch_server import FetchServer
 from tidelog.broker.replication.fetcher import ReplicaFetcher
 from tidelog.broker.replication.isr_updater import IsrUpdater
+from tidelog.broker.replication.log_end_reports import LogEndReports
 from tidelog.broker.replication.replica_repair import ReplicaRepair
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.coordinator.metadata import records
@@ -39,6 +40,7 @@ class RoleTransitions:
         self._in_sync = IsrUpdater(context)
         self.server = FetchServer(context, self._in_sync, purgatory)
         self.failed_replicas = FailedReplicas(context)
+        self._log_end_reports = LogEndReports(context)
         self._replica_repair = ReplicaRepair(context, self.leave, self._released)
         self._has_stopped = False
         self._fetchers: dict[int, ReplicaFetcher] = {}
@@ -53,6 +55,7 @@ class RoleTransitions:
         """Serve followers, keep replicas in sync and whole, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.failed_replicas.run)
+            nursery.start_soon(self._log_end_reports.run)
             nursery.start_soon(self._replica_repair.run)
             nursery.start_soon(self.server.run)
             nursery.start_soon(self._in_sync.run)
@@ -133,7 +136,9 @@ class RoleTransitions:
         )
         if not is_same:
             partition.follow(known.leader, known.leader_epoch)
-        elif partition.key in self._followed_by or known.leader is None:
+        if known.leader is None:
+            self._log_end_reports.look_at(partition)
+        if is_same and (partition.key in self._followed_by or known.leader is None):
             return
         self.leave(partition.key)
         if known.leader is not None:

@@ -26,6 +26,7 @@ from tidelog.coordinator.metadata.commands import (
     UnregisterBroker,
 )
 from tidelog.coordinator.metadata.preferred_leaders import PreferredLeaders
+from tidelog.coordinator.metadata.recovery_elections import RecoveryElections
 from tidelog.coordinator.raft.errors import ProposalRefusedError
 from tidelog.coordinator.raft.membership import Identity
 from tidelog.coordinator.raft.ready import AddLearner, MembershipChange, Remove
@@ -82,6 +83,7 @@ class Controller:
         self._term = -1
         self._sessions: BrokerHeartbeatTracker | None = None
         self._preferred: PreferredLeaders | None = None
+        self._recoveries = RecoveryElections()
 
     async def run(self) -> None:
         """Work whenever this node leads; until cancelled."""
@@ -101,6 +103,9 @@ class Controller:
                 due = preferred.due(self._metadata.state, now_ms=now_ms)
                 if due is not None:
                     commands.append(due)
+                recovery = self._recoveries.due(self._metadata.state, now_ms=now_ms)
+                if recovery is not None:
+                    commands.append(recovery)
                 if self._metadata.are_transactions_due():
                     commands.append(ExpireTransactions())
                 for command in commands:
@@ -245,6 +250,7 @@ class Controller:
             self._term = self._node.term
             self._sessions = BrokerHeartbeatTracker(brokers.values(), now_ms=now_ms)
             self._preferred = PreferredLeaders(now_ms=now_ms)
+            self._recoveries = RecoveryElections()
         return self._sessions, self._preferred
 
     async def _decide(self, command: Command) -> None:

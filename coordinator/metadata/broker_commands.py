@@ -164,7 +164,10 @@ def _after_restart(
             is_lost = is_new_disk or (has_lost and partition.replication_factor > 1)
             own = (broker.node_id,)
             event = PartitionEvent(
-                lost=own if is_lost else (), wiped=own if is_new_disk else (), started=own
+                lost=own if is_lost else (),
+                wiped=own if is_new_disk else (),
+                started=own,
+                unclean=() if is_clean else own,
             )
             changes.apply_event(topic, number, event)
     return changes.records()
@@ -268,9 +271,8 @@ def _over_hosted(state: ClusterState, broker: BrokerRegistration) -> PartitionCh
     changes = PartitionChangeBuilder(state, broker=broker)
     for topic in _hosted_topics(state, broker.node_id):
         for number, partition in enumerate(state.partitions(topic.topic_id)):
-            if (
-                broker.node_id in partition.in_sync_replicas
-                or broker.node_id in partition.eligible_leader_replicas
+            if broker.node_id in partition.in_sync_or_eligible or any(
+                each.node_id == broker.node_id for each in partition.unverified_replicas
             ):
                 changes.apply_event(topic, number)
     return changes

@@ -25,6 +25,7 @@ from tidelog.wire.errors import InvalidConfigError
 
 REPLICATION_FACTOR_DEFAULT = 3
 """Auto value in clusters of at least this many brokers."""
+RECOVERY_ELECTION_WAIT_MS = 30_000
 REASSIGNMENT_BYTES_PER_SECOND_MIN = 1000
 """With a lower limit, reassignments would never complete."""
 
@@ -40,6 +41,8 @@ class ClusterConfig:
     """For topics without a number of replicas of their own."""
     min_insync_replicas: int | None = None
     """For topics without this setting."""
+    recovery_election_wait_ms: int | None = None
+    """Time for which an election waits for replicas that are not back."""
     reassignment_max_bytes_per_second: int | None = None
     """Limit for each broker's bytes to replicas that are being added; `None` for no limit."""
     min_free_disk_bytes: int | None = None
@@ -112,6 +115,15 @@ CLUSTER_SETTINGS: Final = {
             "1kB or more, unlimited",
             "Bytes a second that each broker sends to replicas that are being added, all together;"
             " those in sync are never held up.",
+        ),
+        Setting(
+            "recovery_election_wait_ms",
+            parse_bounded_duration(low=0, high=24 * _HOUR_MS),
+            "30s",
+            "0 to 24h",
+            "How long a partition without a leader waits for eligible replicas that are not back,"
+            " after all its in-sync replicas ended uncleanly. Then it elects the replica that has"
+            " most of those that are back; it may lack committed records.",
         ),
         Setting(
             "scrub_max_bytes_per_second",

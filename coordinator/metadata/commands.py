@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from tidelog.coordinator.metadata import catalog
-from tidelog.coordinator.metadata.records import PartitionRegistration, Record
+from tidelog.coordinator.metadata.records import LogEnd, PartitionRegistration, Record
 from tidelog.coordinator.metadata.transactions import AppendedPart
 from tidelog.wire.errors import ErrorDetail, WireFormatError
 from tidelog.wire.messages.transactions import StagedPart, TransactionStatus
@@ -233,6 +233,38 @@ class RemoveFromIsr(msgspec.Struct, frozen=True, array_like=True, tag="remove-fr
     replicas: list[FailedReplica]
 
 
+class ReportedLog(msgspec.Struct, frozen=True, array_like=True):
+    """The log of an unverified replica, as its own broker found it."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    """Leader epoch of the partition, which has no leader in it; the log does not change."""
+    log_end: LogEnd
+
+
+class ReportLogEnds(msgspec.Struct, frozen=True, array_like=True, tag="report-log-ends"):
+    """A broker reports the ends of its logs, for the election of leaders.
+
+    A report is skipped if the partition has got a leader since, or the replica is not among the
+    unverified ones.
+    """
+
+    node_id: int
+    broker_epoch: int
+    logs: list[ReportedLog]
+
+
+class ElectRecovered(msgspec.Struct, frozen=True, array_like=True, tag="elect-recovered"):
+    """Elect leaders from the unverified replicas that have reported, without the missing ones.
+
+    A partition that has another leader epoch since is skipped.
+    """
+
+    partitions: list[tuple[bytes, int, int]]
+    """Topic id, number and leader epoch."""
+
+
 class AlterClusterConfig(msgspec.Struct, frozen=True, array_like=True, tag="alter-cluster-config"):
     """Change settings of the cluster."""
 
@@ -302,7 +334,14 @@ BrokerCommand = (
 )
 TopicCommand = catalog.Command | CreateReplicatedTopic | AddPartitions | AlterClusterConfig
 QueueCommand = CreateQueue | AlterQueue | DeleteQueue
-PartitionCommand = AlterPartitions | ElectLeaders | ReassignReplicas | RemoveFromIsr
+PartitionCommand = (
+    AlterPartitions
+    | ElectLeaders
+    | ElectRecovered
+    | ReassignReplicas
+    | RemoveFromIsr
+    | ReportLogEnds
+)
 TransactionCommand = (
     BeginTransaction | CommitTransaction | AbortTransaction | ExpireTransactions | FinishParts
 )

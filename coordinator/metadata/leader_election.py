@@ -9,26 +9,40 @@ replicas (ISR) and eligible leader replicas (ELR) change. In its order:
    journals wait for each other with that, see `partition_changes`.
 3. The leader stays if it is in the ISR and can lead. Otherwise the first of these becomes leader:
    the first replica in the ISR that can lead (for a journal, replicas that are also in the ISR of
-   the source partition come first); the first eligible replica that can lead, and the ISR is then
-   this replica alone; a replica in the ISR that is shutting down. Without any of these the
-   partition has no leader. Only if an administrator accepts the loss of data, another live replica
-   leads, the last known leader first; a replica that has lost its files leads only if there is no
-   other. A replica with an offline log leads nothing until its broker restarts.
+   the source partition come first); the first eligible replica that can lead and whose process has
+   run since it was in the ISR, and the ISR is then this replica alone; a replica in the ISR that is
+   shutting down; an unverified replica, see 5. Without any of these the partition has no leader.
+   Only if an administrator accepts the loss of data, another live replica leads, the one with the
+   greatest reported log end first, then the last known leader; a replica that has lost its files
+   leads only if there is no other. A replica with an offline log leads nothing until its broker
+   restarts.
 4. While the ISR has fewer than `min_insync_replicas` members nothing is committed, so a replica
    that leaves it has all committed records: it becomes eligible (KIP-966). With a large enough ISR
    no replica is eligible.
-5. The leader epoch rises with a change of leader. It also rises when a replica is removed from the
+5. A process that ended uncleanly leaves a log whose tail may be damaged, and nothing on that disk
+   needs to show it. So such replicas are unverified, and compared: when all eligible replicas have
+   reported the ends of their logs, the replica with the greatest (leader epoch, log end) leads. Of
+   two logs of one partition, the greater end has all records of the other. So a replica that left
+   the ISR before the last one may lead as well; with a single eligible replica, which has no other
+   to be compared with, the election waits for it. The controller limits the wait for missing
+   replicas (`recovery_election_wait_ms`); then the greatest of the reported ends leads.
+6. The leader epoch rises with a change of leader. It also rises when a replica is removed from the
    assignment, which fences later requests of that replica. The partition epoch rises with every
    change.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from msgspec.structs import replace
 
-from tidelog.coordinator.metadata.records import BrokerRegistration, PartitionRegistration
+from tidelog.coordinator.metadata.records import (
+    BrokerRegistration,
+    LogEnd,
+    PartitionRegistration,
+    UnverifiedReplica,
+)
 
 
 class Election(Enum):
@@ -38,6 +52,8 @@ class Election(Enum):
     """As `ONLINE`, but the first replica takes over if it is in sync."""
     ONLINE = "online"
     """A replica that has all committed records; the leader stays if it can."""
+    RECOVERY = "recovery"
+    """As `ONLINE`, but without waiting for eligible replicas that have not reported."""
     UNCLEAN = "unclean"
     """As `ONLINE`, but without such a replica any live one: committed records may be lost."""
 
@@ -79,11 +95,16 @@ class PartitionEvent:
     """Replicas with an offline log: they serve nothing until their broker restarts, then all."""
     started: Collection[int] = ()
     """Replicas whose broker has restarted: their logs are opened again."""
+    unclean: Collection[int] = ()
+    """The subset of `started` whose last process ended uncleanly."""
+    log_ends: Mapping[int, LogEnd] = field(default_factory=dict[int, LogEnd])
+    """Reported log ends of unverified replicas, by node id."""
     assignment: Assignment | None = None
     """The new assignment, `None` for no change."""
     election: Election = Election.ONLINE
 
 
+_UNKNOWN_END = LogEnd(-1, -1, is_whole=False)
 NO_EVENT = PartitionEvent()
 """No event of the partition: only the brokers or the minimum have changed."""
 
@@ -105,22 +126,22 @@ def elect(
     )
     wiped = {*partition.wiped_replicas, *event.wiped}
     offline = {*partition.offline_replicas, *event.offline}.difference(event.started)
-    leader = _elect_clean(
-        partition, in_sync, tuple(node for node in eligible if node not in offline), context=context
-    )
-    first = assignment.replicas[0]
-    if (
-        event.election is Election.PREFERRED
-        and first in in_sync
-        and _is_source_in_sync(first, context)
-    ):
-        leader = first if _can_lead(first, context) else leader
+    unverified = _unverified(partition, event, assignment, in_sync=in_sync, context=context)
+    verified = tuple(node for node in eligible if node not in offline and node not in unverified)
+    leader = _elect_clean(partition, in_sync, verified, context=context)
+    if leader is None:
+        leader = _elect_by_log_end(
+            partition, event, assignment.replicas, unverified, offline=offline, context=context
+        )
+    if event.election is Election.PREFERRED:
+        leader = _prefer(assignment.replicas[0], leader, in_sync, context)
     is_unclean = leader is None and event.election is Election.UNCLEAN
     if is_unclean:
         leader = _elect_unclean(
             partition,
             [node for node in assignment.replicas if node not in offline],
             wiped,
+            unverified=unverified,
             context=context,
         )
         is_unclean = leader is not None
@@ -144,6 +165,12 @@ def elect(
         offline_replicas=tuple(node for node in eligible if node in offline),
         wiped_replicas=tuple(
             node for node in assignment.replicas if node in wiped and node not in in_sync
+        ),
+        unverified_replicas=tuple(
+            # A log changes under a leader, so an earlier report is of no use later.
+            UnverifiedReplica(node, None if leader is not None else log_end)
+            for node, log_end in unverified.items()
+            if node in assignment.replicas and node not in in_sync
         ),
     )
     return _with_epochs(partition, changed, is_unclean=is_unclean)
@@ -200,17 +227,81 @@ def _elect_clean(
     return in_sync[0] if in_sync else None
 
 
+def _unverified(
+    partition: PartitionRegistration,
+    event: PartitionEvent,
+    assignment: Assignment,
+    *,
+    in_sync: tuple[int, ...],
+    context: ElectionContext,
+) -> dict[int, LogEnd | None]:
+    """Return the unverified replicas after an event, with the log ends that they have reported."""
+    if len(assignment.replicas) == 1:
+        return {}  # There is nothing to compare with.
+    known = {each.node_id: each.log_end for each in partition.unverified_replicas}
+    ends = {node: None if node in event.started else end for node, end in known.items()}
+    ends |= {node: None for node in event.unclean if node in partition.in_sync_or_eligible}
+    ends |= {node: end for node, end in event.log_ends.items() if node in ends}
+    if len(in_sync) >= _minimum(assignment, context):
+        silent = [node for node in partition.in_sync_replicas if not _is_alive(node, context)]
+        ends |= {node: None for node in silent if node not in ends}
+    failed = {*event.lost}.difference(event.started) | {*event.wiped}
+    return {node: ends[node] for node in assignment.replicas if node in ends and node not in failed}
+
+
+def _elect_by_log_end(
+    partition: PartitionRegistration,
+    event: PartitionEvent,
+    replicas: tuple[int, ...],
+    unverified: Mapping[int, LogEnd | None],
+    *,
+    offline: Collection[int],
+    context: ElectionContext,
+) -> int | None:
+    """Return the unverified replica with the greatest log end, `None` while others are awaited."""
+    relied_on = [
+        node
+        for node in replicas
+        if node in partition.in_sync_or_eligible and node not in event.lost
+    ]
+    awaited = relied_on if len(relied_on) > 1 else (*relied_on, *unverified)
+    ends = {node: end for node, end in unverified.items() if end is not None}
+    is_wait_over = event.election is Election.RECOVERY
+    is_complete = all(node in ends for node in awaited)
+    if not ends.keys() & {*relied_on} or not (is_complete or is_wait_over):
+        return None
+    can_lead = [node for node in ends if node not in offline and _can_lead(node, context)]
+    best = max(
+        can_lead if is_wait_over else ends,
+        key=lambda node: (ends[node], node in relied_on),
+        default=None,
+    )
+    return best if best in can_lead else None
+
+
+def _prefer(
+    first: int, leader: int | None, in_sync: tuple[int, ...], context: ElectionContext
+) -> int | None:
+    """Return the first replica if it can take over, else the leader."""
+    may_take_over = first in in_sync and _is_source_in_sync(first, context)
+    return first if may_take_over and _can_lead(first, context) else leader
+
+
 def _elect_unclean(
     partition: PartitionRegistration,
     replicas: Sequence[int],
     wiped: Collection[int],
     *,
+    unverified: Mapping[int, LogEnd | None],
     context: ElectionContext,
 ) -> int | None:
-    last = partition.last_known_leader
-    # Stable sort: the last known leader, then the order of the assignment; wiped replicas last.
-    rather = sorted(replicas, key=lambda node: (node in wiped, node != last))
-    return next((node for node in rather if _can_lead(node, context)), None)
+    """Return the live replica that is likely to have most; of equals, the first assigned one."""
+
+    def likely(node: int) -> tuple[bool, LogEnd, bool]:
+        end = unverified.get(node) or _UNKNOWN_END
+        return node not in wiped, end, node == partition.last_known_leader
+
+    return max((node for node in replicas if _can_lead(node, context)), key=likely, default=None)
 
 
 def _eligible(
@@ -221,8 +312,7 @@ def _eligible(
     in_sync: tuple[int, ...],
     context: ElectionContext,
 ) -> tuple[int, ...]:
-    replication_factor = len(assignment.replicas) - len(assignment.adding_replicas)
-    if len(in_sync) >= context.min_insync_replicas(replication_factor):
+    if len(in_sync) >= _minimum(assignment, context):
         return ()
     before = (*partition.in_sync_replicas, *partition.eligible_leader_replicas)
     return tuple(
@@ -251,6 +341,11 @@ def _with_epochs(
     if changed == partition:
         return partition
     return replace(changed, partition_epoch=partition.partition_epoch + 1)
+
+
+def _minimum(assignment: Assignment, context: ElectionContext) -> int:
+    replication_factor = len(assignment.replicas) - len(assignment.adding_replicas)
+    return context.min_insync_replicas(replication_factor)
 
 
 def _is_alive(node: int, context: ElectionContext) -> bool:

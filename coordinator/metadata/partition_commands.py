@@ -13,7 +13,9 @@ from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
     CommandOutcome,
+    Done,
     ElectLeaders,
+    ElectRecovered,
     FailedReplica,
     InSyncReplica,
     PartitionAnswer,
@@ -23,6 +25,7 @@ from tidelog.coordinator.metadata.commands import (
     Reassignment,
     ReassignReplicas,
     RemoveFromIsr,
+    ReportLogEnds,
 )
 from tidelog.coordinator.metadata.leader_election import Assignment, Election, PartitionEvent
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
@@ -65,6 +68,10 @@ def handle_partition_command(
             return _reassign(state, command)
         case RemoveFromIsr():
             return _remove_from_isr(state, command)
+        case ReportLogEnds():
+            return _report_log_ends(state, command)
+        case ElectRecovered():
+            return _elect_recovered(state, command)
 
 
 def _alter_partitions(state: ClusterState, command: AlterPartitions) -> CommandOutcome:
@@ -203,6 +210,36 @@ def _loss(
         before.eligible_leader_replicas,
         now_ms,
     )
+
+
+def _report_log_ends(state: ClusterState, command: ReportLogEnds) -> CommandOutcome:
+    current_broker(state, command.node_id, command.broker_epoch)
+    changes = PartitionChangeBuilder(state)
+    for log in command.logs:
+        topic = _leaderless(state, log.topic_id, log.partition, leader_epoch=log.leader_epoch)
+        if topic is not None:
+            event = PartitionEvent(log_ends={command.node_id: log.log_end})
+            changes.apply_event(topic, log.partition, event)
+    return CommandOutcome(changes.records(), Done())
+
+
+def _elect_recovered(state: ClusterState, command: ElectRecovered) -> CommandOutcome:
+    changes = PartitionChangeBuilder(state)
+    for topic_id, number, leader_epoch in command.partitions:
+        topic = _leaderless(state, topic_id, number, leader_epoch=leader_epoch)
+        if topic is not None:
+            changes.apply_event(topic, number, PartitionEvent(election=Election.RECOVERY))
+    return CommandOutcome(changes.records(), Done())
+
+
+def _leaderless(
+    state: ClusterState, topic_id: bytes, number: int, *, leader_epoch: int
+) -> Topic | None:
+    """Return the topic of a partition that has had no leader since this leader epoch."""
+    partition = state.partition(topic_id, number)
+    if partition is None or partition.leader is not None or partition.leader_epoch != leader_epoch:
+        return None
+    return state.catalog.topic_by_id(topic_id)
 
 
 def _reassign(state: ClusterState, command: ReassignReplicas) -> CommandOutcome:

@@ -2,9 +2,10 @@
 
 Pure: declarations. A record is a msgpack array that begins with its tag. A record with another
 meaning gets another tag; a field is only ever appended, with a default. The records of
-something else gets another tag; a field is only ever appended, with a default. The records of
 `coordinator.metadata.catalog` are records of a cluster as well.
 """
+
+from typing import NamedTuple
 
 import msgspec
 
@@ -41,6 +42,29 @@ class BrokerRegistration(msgspec.Struct, frozen=True, array_like=True):
         return not (self.is_fenced or self.is_shutting_down)
 
 
+class LogEnd(NamedTuple):
+    """The end of a replica's log; of two ends of one partition, the greater has more records."""
+
+    leader_epoch: int
+    """Of the last record; -1 for an empty log."""
+    log_end_offset: int
+    is_whole: bool
+    """Whether the log has no known damage."""
+
+
+class UnverifiedReplica(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A replica that may have all committed records, which only a comparison of logs can show.
+
+    Either its process ended uncleanly while the replica was in the ISR or eligible, and its disk
+    may have lost records since. Or its broker fell silent while enough others were in the ISR; if
+    those had died before, it has all that they had.
+    """
+
+    node_id: int
+    log_end: LogEnd | None = None
+    """Reported while the partition has no leader; `None` before the report."""
+
+
 class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One partition: its replicas, and which of them have all committed records.
 
@@ -72,6 +96,8 @@ class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=Fal
     wiped_replicas: tuple[int, ...] = ()
     """Replicas that have lost files, or their disk, and have not been in the ISR since: when an
     administrator accepts a loss, any other replica has more."""
+    unverified_replicas: tuple[UnverifiedReplica, ...] = ()
+    """Replicas that lead only after a comparison of log ends, until they are in the ISR again."""
 
     @property
     def replication_factor(self) -> int:

@@ -39,11 +39,17 @@ class ReplicaIndex:
         self._hosted: dict[int, dict[bytes, int]] = {}
         self._loads: dict[int, Load] = {}
         self._not_preferred: dict[tuple[bytes, int], None] = {}
+        self._leaderless: dict[tuple[bytes, int], None] = {}
 
     @property
     def not_preferred(self) -> Collection[tuple[bytes, int]]:
         """Partitions that have no leader, or another leader than their first replica."""
         return self._not_preferred.keys()
+
+    @property
+    def leaderless(self) -> Collection[tuple[bytes, int]]:
+        """Partitions that have no leader."""
+        return self._leaderless.keys()
 
     def topic_ids(self, node_id: int) -> list[bytes]:
         """Return the topics that have replicas on a broker, always in the same order."""
@@ -77,6 +83,10 @@ class ReplicaIndex:
             self._not_preferred[topic_id, number] = None
         else:
             self._not_preferred.pop((topic_id, number), None)
+        if after.replicas and after.leader is None:
+            self._leaderless[topic_id, number] = None
+        else:
+            self._leaderless.pop((topic_id, number), None)
 
     def _move_replicas(
         self, topic_id: bytes, before: PartitionRegistration, after: PartitionRegistration

@@ -20,10 +20,12 @@ from tidelog.coordinator.metadata.records import (
     ChangedTopic,
     ClusterConfigSet,
     DataLossAccepted,
+    LogEnd,
     PartitionRegistration,
     PartitionsAdded,
     PartitionsChanged,
     Record,
+    UnverifiedReplica,
 )
 from tidelog.coordinator.metadata.transactions import (
     AppendedPart,
@@ -67,6 +69,16 @@ MOVING = PartitionRegistration(
     wiped_replicas=(4,),
 )
 LEADERLESS = PartitionRegistration((1, 2), (), (1,), None, 4, 9, 1)
+UNVERIFIED = PartitionRegistration(
+    (1, 2),
+    (),
+    (1,),
+    last_known_leader=2,
+    unverified_replicas=(
+        UnverifiedReplica(1),
+        UnverifiedReplica(2, LogEnd(4, 70_000, is_whole=True)),
+    ),
+)
 
 CREATED = catalog.TopicCreated("orders", TOPIC_ID, 3, {"retention_ms": "1h"})
 ALTERED = catalog.TopicAltered(TOPIC_ID, {"durability": "replicated"})
@@ -117,8 +129,10 @@ RECORDS: list[Record] = [
     TransactionsDropped(["query-1", "query-2"]),
     PartsAppended([AppendedPart(70_000, TOPIC_ID, 1), AppendedPart(1, TOPIC_ID, 0, is_lost=True)]),
     TransactionNamesForgotten(["query-1"]),
+    PartitionsAdded(TOPIC_ID, [HEALTHY, HEALTHY]),
+    PartitionsChanged([ChangedTopic(TOPIC_ID, [ChangedPartition(0, UNVERIFIED)])]),
 ]
-IN_OLDER_FORM = (0, 1, 13, 15)
+IN_OLDER_FORM = (0, 1, 8, 9, 13, 15)
 """Lines of records that have more fields now, with new lines further below."""
 
 

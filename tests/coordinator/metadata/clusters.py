@@ -15,6 +15,7 @@ from tidelog.coordinator.metadata.commands import (
     Command,
     CommandOutcome,
     CreateReplicatedTopic,
+    ElectRecovered,
     FenceBroker,
     InSyncReplica,
     PartitionAnswer,
@@ -23,9 +24,16 @@ from tidelog.coordinator.metadata.commands import (
     RegisterBroker,
     Registered,
     Reply,
+    ReportedLog,
+    ReportLogEnds,
     UnfenceBroker,
 )
-from tidelog.coordinator.metadata.records import BrokerRegistration, PartitionRegistration, Record
+from tidelog.coordinator.metadata.records import (
+    BrokerRegistration,
+    LogEnd,
+    PartitionRegistration,
+    Record,
+)
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
@@ -164,6 +172,28 @@ class Cluster:
     def _topic(self, name: str) -> Topic:
         (found,) = (topic for topic in self.state.catalog.topics if topic.name == name)
         return found
+
+    def report_log_end(
+        self,
+        node_id: int,
+        leader_epoch: int,
+        log_end_offset: int,
+        *,
+        is_whole: bool = True,
+        name: str = "orders",
+    ) -> PartitionRegistration:
+        """Report the log end of a replica of the first partition, and return the partition."""
+        end = LogEnd(leader_epoch, log_end_offset, is_whole)
+        current = self.partition(name).leader_epoch
+        log = ReportedLog(self._topic(name).topic_id, 0, current, end)
+        self.do(ReportLogEnds(node_id, self.broker(node_id).broker_epoch, [log]))
+        return self.partition(name)
+
+    def end_wait(self, name: str = "orders") -> PartitionRegistration:
+        """Elect without the replicas that have not reported, and return the partition."""
+        key = (self._topic(name).topic_id, 0, self.partition(name).leader_epoch)
+        self.do(ElectRecovered([key]))
+        return self.partition(name)
 
     def change(self, *in_sync: int, name: str = "orders", number: int = 0) -> ProposedIsr:
         """Return the ISR proposal of a leader that knows the current epochs."""

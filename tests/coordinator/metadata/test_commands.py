@@ -25,6 +25,7 @@ from tidelog.coordinator.metadata.commands import (
     Done,
     DrainBroker,
     ElectLeaders,
+    ElectRecovered,
     ExpireTransactions,
     FailedReplica,
     FenceBroker,
@@ -42,6 +43,8 @@ from tidelog.coordinator.metadata.commands import (
     Registered,
     RemoveFromIsr,
     Reply,
+    ReportedLog,
+    ReportLogEnds,
     ShutdownProgress,
     TopicAnswer,
     TransactionAnswer,
@@ -52,7 +55,7 @@ from tidelog.coordinator.metadata.commands import (
     encode_command,
     encode_reply,
 )
-from tidelog.coordinator.metadata.records import PartitionRegistration
+from tidelog.coordinator.metadata.records import LogEnd, PartitionRegistration
 from tidelog.coordinator.metadata.transactions import AppendedPart
 from tidelog.wire.errors import NotLeaderError, WireFormatError
 from tidelog.wire.messages.transactions import StagedPart, StagedPiece, TransactionStatus
@@ -76,6 +79,8 @@ COMMANDS: list[Command] = [
     ElectLeaders([(ID, 0)], accept_data_loss=True),
     ReassignReplicas([Reassignment(ID, 0, [1, 2]), Reassignment(ID, 1, None)]),
     RemoveFromIsr(1, 7, [FailedReplica(ID, 0, True), FailedReplica(ID, 1, False, True)]),
+    ReportLogEnds(1, 7, [ReportedLog(ID, 0, 3, LogEnd(2, 70_000, is_whole=True))]),
+    ElectRecovered([(ID, 0, 3)]),
     AlterClusterConfig({"min_insync_replicas": "2"}, []),
     CreateQueue(
         "q", ID, ID + ID, ID[::-1], 9, "orders", ID, [1, 2], True, {"priority_weights": "1"}, 2, {}

@@ -237,8 +237,9 @@ def test_a_replica_with_an_offline_log_leads_nothing_until_a_restart() -> None:
     assert cluster.partition().leader is None, "the process is the same"
     assert cluster.partition().eligible_leader_replicas == (1, 2)
     cluster.start(1, unclean=True)
+    cluster.report_log_end(1, 0, 5)
 
-    assert cluster.partition().leader == 1
+    assert cluster.end_wait().leader == 1
     assert cluster.partition().offline_replicas == ()
 
 

@@ -11,9 +11,11 @@ from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
     Command,
     ElectLeaders,
+    ElectRecovered,
     ReassignReplicas,
     RegisterBroker,
     RemoveFromIsr,
+    ReportLogEnds,
 )
 from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.replica_index import NO_PARTITION, ReplicaIndex
@@ -79,8 +81,29 @@ def _check_members(state: ClusterState, topic: Topic, partition: PartitionRegist
     assert not stopping or len(stopping) == len(in_sync), "another replica could lead"
     if partition.leader is None:
         able = set(eligible).difference(partition.offline_replicas)
+        able -= {each.node_id for each in partition.unverified_replicas}
         waiting = [node for node in able if state.brokers[node].can_lead]
         assert not waiting, "a replica could lead"
+    _check_unverified(state, partition)
+
+
+def _check_unverified(state: ClusterState, partition: PartitionRegistration) -> None:
+    recovered = {each.node_id: each.log_end for each in partition.unverified_replicas}
+    assert list(recovered) == [node for node in partition.replicas if node in recovered]
+    assert not recovered.keys() & {*partition.in_sync_replicas}, "in sync, but not verified"
+    if partition.leader is not None:
+        assert not any(recovered.values()), "the report of an earlier leader epoch"
+        return
+    ends = {node: end for node, end in recovered.items() if end is not None}
+    eligible = partition.eligible_leader_replicas
+    awaited = {*eligible} if len(eligible) > 1 else {*eligible, *recovered}
+    if eligible and awaited <= ends.keys():
+        greatest = [node for node, end in ends.items() if end == max(ends.values())]
+        best = [node for node in greatest if node in eligible] or greatest
+        node = best[0]
+        assert node in partition.offline_replicas or not state.brokers[node].can_lead, (
+            "the replica with the greatest log end could lead"
+        )
 
 
 def _check_journal(state: ClusterState, journal: Topic, spec: QueueSpec) -> None:
@@ -198,10 +221,37 @@ def _unfounded_leader(
         return
     if isinstance(command, AlterPartitions):
         return  # A leader that is about to stop hands over to a replica that has just caught up.
-    if now.leader not in {*was.in_sync_replicas, *was.eligible_leader_replicas}:
+    if any(each.node_id == now.leader for each in was.unverified_replicas):
+        yield from _unfounded_comparison(was, now, command)
+    elif now.leader not in {*was.in_sync_replicas, *was.eligible_leader_replicas}:
         yield "the new leader may lack committed records"
     if now.leader in was.offline_replicas:
         yield "the log of the new leader is offline"
+
+
+def _unfounded_comparison(
+    was: PartitionRegistration, now: PartitionRegistration, command: Command
+) -> Iterator[str]:
+    """Yield what speaks against a recovered replica as the new leader."""
+    assert now.leader is not None
+    ends = {each.node_id: each.log_end for each in was.unverified_replicas}
+    relied_on = {*was.in_sync_or_eligible}
+    if isinstance(command, RegisterBroker | RemoveFromIsr):
+        relied_on.discard(command.node_id)  # It has lost records.
+        ends.pop(command.node_id, None)
+    elif isinstance(command, ReportLogEnds):
+        ends[command.node_id] = command.logs[0].log_end
+    reported = {node: end for node, end in ends.items() if end is not None}
+    if len(now.replicas) == 1 and now.leader in relied_on:
+        return
+    if not relied_on & reported.keys():
+        yield "no replica with all committed records was compared"
+    if isinstance(command, ElectRecovered):
+        return
+    relied_on &= {*now.replicas}
+    awaited = relied_on if len(relied_on) > 1 else relied_on | ends.keys() & {*now.replicas}
+    if awaited - reported.keys() or reported[now.leader] < max(reported.values()):
+        yield "another replica may have more committed records"
 
 
 def _check_removal(
@@ -233,7 +283,10 @@ def _check_removal(
         return
     assert named, "another replica was removed"
     assert now.leader != node, "the removed replica leads"
-    assert now.leader is not None or is_lost, "the partition has no leader any more"
+    is_comparing = any(
+        each.node_id in now.eligible_leader_replicas for each in now.unverified_replicas
+    )
+    assert now.leader is not None or is_lost or is_comparing, "the partition has no leader any more"
     assert not is_lost or node in now.wiped_replicas, "the replica is not marked as wiped"
     assert node not in now.in_sync_replicas, "it was removed, but is in sync"
     topic = state.catalog.topic_by_id(key[0])

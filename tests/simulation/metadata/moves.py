@@ -26,6 +26,7 @@ from tidelog.coordinator.metadata.commands import (
     DeleteQueue,
     DrainBroker,
     ElectLeaders,
+    ElectRecovered,
     FailedReplica,
     FenceBroker,
     InSyncReplica,
@@ -34,10 +35,16 @@ from tidelog.coordinator.metadata.commands import (
     ReassignReplicas,
     RegisterBroker,
     RemoveFromIsr,
+    ReportedLog,
+    ReportLogEnds,
     UnfenceBroker,
     UnregisterBroker,
 )
-from tidelog.coordinator.metadata.records import BrokerRegistration, PartitionRegistration
+from tidelog.coordinator.metadata.records import (
+    BrokerRegistration,
+    LogEnd,
+    PartitionRegistration,
+)
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.isr.durability import Durability
 from tidelog.wire.errors import BrokerError
@@ -393,6 +400,27 @@ def _remove_from_isr(run: Run, move: Move) -> Command | None:
     return RemoveFromIsr(node_id, run.epoch(node_id, move.c), [removed])
 
 
+def _report_log_end(run: Run, move: Move) -> Command | None:
+    """Report log ends of a broker for all partitions without a leader, or for one with a leader."""
+    node_id = 1 + move.b % NODES
+    end = LogEnd(move.c % 3 - 1, move.c % 7, is_whole=move.c % 5 > 0)
+    logs = [
+        ReportedLog(*key, partition.leader_epoch - (move.c % 11 == 1), end)
+        for key, partition in all_partitions(run.cluster.state).items()
+        if partition.leader is None or key == run.place(move.a)
+    ]
+    return ReportLogEnds(node_id, run.epoch(node_id, move.c), logs)
+
+
+def _elect_recovered(run: Run, move: Move) -> Command | None:
+    key = run.place(move.a)
+    if key is None:
+        return None
+    partition = run.cluster.state.partition(*key)
+    assert partition is not None
+    return ElectRecovered([(*key, partition.leader_epoch - (move.c % 11 == 1))])
+
+
 def _repeat(run: Run, move: Move) -> Command:
     return run.given[-1 - move.a % len(run.given)]
 
@@ -442,11 +470,24 @@ KINDS: dict[str, Callable[[Run, Move], Command | None]] = {
     "elect": _elect,
     "reassign": _reassign,
     "give_up": _remove_from_isr,
+    "report_log_end": _report_log_end,
+    "elect_recovered": _elect_recovered,
     "repeat": _repeat,
     "take_ids": _take_ids,
 }
 
-OFTEN = ("start", "fence", "in_sync", "in_sync", "copied", "create_queue", "reassign", "repeat")
+OFTEN = (
+    "start",
+    "fence",
+    "report_log_end",
+    "report_log_end",
+    "in_sync",
+    "in_sync",
+    "copied",
+    "create_queue",
+    "reassign",
+    "repeat",
+)
 MOVES = st.builds(
     Move,
     kind=st.sampled_from([*KINDS, *OFTEN, "restore"]),

@@ -10,7 +10,9 @@ leader proposes only replicas that have all committed records, and all records o
 leadership began.
 
 Records may become corrupt on a disk, of one replica at a time. The broker removes such a replica,
-which reports nothing while it is damaged, and is repaired by its leader.
+which reports nothing while it is damaged, and is repaired by its leader. After an unclean end the
+disk of one replica may also have lost durable records at the end of the log, which nothing on that
+disk shows.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +24,7 @@ from tidelog.coordinator.metadata.catalog import AlterTopic
 from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
+    Command,
     ElectLeaders,
     FailedReplica,
     InSyncReplica,
@@ -30,8 +33,10 @@ from tidelog.coordinator.metadata.commands import (
     Reassignment,
     ReassignReplicas,
     RemoveFromIsr,
+    ReportedLog,
+    ReportLogEnds,
 )
-from tidelog.coordinator.metadata.records import PartitionRegistration
+from tidelog.coordinator.metadata.records import LogEnd, PartitionRegistration
 from tidelog.wire.errors import BrokerError
 
 NODES: tuple[int, ...] = (1, 2, 3, 4)
@@ -54,6 +59,7 @@ ACTIONS = (
     "unfence",
     "fence",
     "shut down",
+    "report log end",
     "administrate",
 )
 """Methods that act on a broker."""
@@ -64,6 +70,7 @@ OFTEN = {
     "fetch": 0.7,
     "ask": 0.9,
     "start": 0.3,
+    "report log end": 0.7,
     "unfence": 0.3,
     "deliver": 0.5,
     "report damage": 0.9,
@@ -74,6 +81,8 @@ _OFTEN = [name for name in OFTEN if name not in {"report damage", "repair"}]
 CHOICES = [*ACTIONS, *_OFTEN, *_OFTEN, "learn", "fetch", "fetch"]
 DAMAGING = ["rot", *["report damage", "repair"] * 2]
 """Additional actions in runs with corrupt records: one in four."""
+CUTTING = ["stop all"] * 3
+"""Additional actions in runs in which a tail may be cut: another one in four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,8 @@ class Replica:
     """Replicas that count as in sync because the leader has proposed them."""
     asked_at: int = -1
     """Partition epoch of the proposal."""
+    is_cut: bool = False
+    """Whether its disk has lost durable records at the end of the log."""
     damage: set[int] = field(default_factory=set[int])
     """Indexes of unreadable records, as its process knows."""
 
@@ -147,9 +158,26 @@ class Replication:
         acknowledged = len(self.acknowledged)
         for node in (*partition.in_sync_replicas, *partition.eligible_leader_replicas):
             replica = self.replicas[node]
-            if not replica.has_lost:
+            if not (replica.has_lost or replica.is_cut):
                 has = replica.log[:acknowledged]
                 assert has == self.acknowledged, f"broker {node} may lead and lacks records"
+
+        if partition.leader is not None:
+            self._check_cut(partition)
+
+    def _check_cut(self, partition: PartitionRegistration) -> None:
+        """Check that a replica whose tail was cut leads only when it has all records again."""
+        for node, replica in self.replicas.items():
+            durable = replica.log[: replica.durable_end]
+            if replica.is_cut and durable[: len(self.acknowledged)] == self.acknowledged:
+                replica.is_cut = False
+            is_registered = replica.broker_epoch == self.cluster.broker(node).broker_epoch
+            assert not (
+                replica.is_cut
+                and replica.is_running
+                and is_registered
+                and node in partition.in_sync_replicas
+            ), f"broker {node} leads or is in sync with a log that was cut"
 
     def step(self, random: Random) -> None:
         """Execute one action."""
@@ -192,6 +220,7 @@ class Replication:
             self.report_damage,
             self.unfence,
             self.learn,
+            self.report_log_end,
             self.flush,
             self.fetch,
             self.repair,
@@ -376,10 +405,49 @@ class Replication:
         replica.damage = {place for place in replica.damage if place < left}
         replica.durable_end = left
 
+    def stop_all(self, node: int, random: Random) -> None:
+        """All processes end at once, and one disk loses the end of the log."""
+        if random.random() < 0.8 or any(replica.is_cut for replica in self.replicas.values()):
+            return
+        partition = self.cluster.partition()
+        for replica in self.replicas.values():
+            if replica.is_running:
+                replica.is_running = False
+                replica.was_unclean = True
+                replica.has_lost |= replica.durable_end < len(replica.log)
+                del replica.log[replica.durable_end :]
+        cut = self.replicas[node]
+        has_another = any(
+            self.replicas[other].log[: len(self.acknowledged)] == self.acknowledged
+            for other in partition.in_sync_or_eligible
+            if other != node
+        )
+        if node in partition.in_sync_or_eligible and has_another and cut.was_unclean and cut.log:
+            del cut.log[random.randrange(len(cut.log)) :]
+            cut.durable_end = len(cut.log)
+            cut.is_cut = True
+            self.counts["cut"] = self.counts.get("cut", 0) + 1
+
+    def report_log_end(self, node: int, random: Random) -> None:
+        """A broker whose replica was recovered reports its end while there is no leader."""
+        del random
+        replica = self.replicas[node]
+        if not replica.is_running or replica.view is None:
+            return
+        partition = replica.view.partition
+        if partition.leader is not None or self.leads(node):
+            return
+        last_epoch = replica.log[-1][0] if replica.log else -1
+        end = LogEnd(last_epoch, len(replica.log), is_whole=not replica.damage)
+        log = ReportedLog(self.topic_id, 0, partition.leader_epoch, end)
+        self._try(ReportLogEnds(node, replica.broker_epoch, [log]))
+
     def lose_disk(self, node: int, random: Random) -> None:
         """A broker that does not run gets an empty disk."""
         replica = self.replicas[node]
-        if replica.is_running or not self.cluster.broker(node).is_fenced or random.random() < 0.5:
+        is_one_cut = any(each.is_cut for each in self.replicas.values())
+        is_fenced = self.cluster.broker(node).is_fenced
+        if replica.is_running or not is_fenced or is_one_cut or random.random() < 0.5:
             return
         replica.log = []
         replica.damage = set()
@@ -406,6 +474,7 @@ class Replication:
         epoch = self.cluster.register(node, disk_id=disk_id, unclean=before.was_unclean)
         self.replicas[node] = self.new_replica(before.log, before.durable_end, epoch)
         self.replicas[node].damage = before.damage
+        self.replicas[node].is_cut = before.is_cut
 
     def unfence(self, node: int, random: Random) -> None:
         """A broker has caught up; before, it removes its damaged replicas from the ISR."""
@@ -480,11 +549,11 @@ class Replication:
             self._try(ReassignReplicas([wish]))
         elif choice == 2:
             self._try(ElectLeaders([(self.topic_id, 0)]))
-        else:
+        elif CUTTING[0] not in self.actions:  # With a disk that was cut, that is a second fault.
             durability = random.choice(["fsync", "replicated"])
             self._try(AlterTopic(TOPIC, {"durability": durability}, []))
 
-    def _try(self, command: AlterTopic | ReassignReplicas | ElectLeaders) -> None:
+    def _try(self, command: Command) -> None:
         try:
             self.cluster.do(command)
         except BrokerError:
@@ -499,6 +568,9 @@ def replicate(
     replication = kind(random.choice(["fsync", "replicated"]))
     if seed % 4 == 0:
         replication.actions = [*replication.actions, *DAMAGING]
+    if seed % 4 == 1:
+        replication = kind("fsync")
+        replication.actions = [*replication.actions, *CUTTING]
     for _ in range(steps):
         replication.step(random)
         partition = replication.cluster.partition()
