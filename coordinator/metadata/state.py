@@ -35,6 +35,7 @@ from tidelog.coordinator.metadata.records import (
     PartitionsChanged,
     Record,
     TopicSnapshot,
+    UnverifiedReplica,
 )
 from tidelog.coordinator.metadata.replica_index import NO_PARTITION, ReplicaIndex
 from tidelog.coordinator.metadata.topic_config import topic_config
@@ -230,37 +231,44 @@ class ClusterState:
 
     def _add(self, topic_id: bytes, partitions: list[PartitionRegistration]) -> None:
         there = self._partitions.setdefault(topic_id, [])
-        pool: dict[tuple[int, ...], tuple[int, ...]] = {}
+        pool = _Pool()
         for partition in partitions:
             compact = _compact(partition, pool)
             self._index.moved(topic_id, len(there), NO_PARTITION, after=compact)
             there.append(compact)
 
     def _change(self, record: PartitionsChanged) -> None:
-        pool: dict[tuple[int, ...], tuple[int, ...]] = {}
+        pool = _Pool()
         for topic in record.topics:
             partitions = self._partitions[topic.topic_id]
             for changed in topic.partitions:
                 before = partitions[changed.number]
-                pool[before.replicas] = before.replicas
+                pool.nodes[before.replicas] = before.replicas
                 after = _compact(changed.partition, pool)
                 assert after.partition_epoch == before.partition_epoch + 1, "a change is missing"
                 self._index.moved(topic.topic_id, changed.number, before, after=after)
                 partitions[changed.number] = after
 
 
-def _compact(
-    partition: PartitionRegistration, pool: dict[tuple[int, ...], tuple[int, ...]]
-) -> PartitionRegistration:
+class _Pool(msgspec.Struct):
+    """Lists of replicas, so that equal ones are one object."""
+
+    nodes: dict[tuple[int, ...], tuple[int, ...]] = {}
+    unverified: dict[tuple[UnverifiedReplica, ...], tuple[UnverifiedReplica, ...]] = {}
+
+
+def _compact(partition: PartitionRegistration, pool: _Pool) -> PartitionRegistration:
     """Return the partition with equal lists of replicas as shared objects."""
-    replicas = pool.setdefault(partition.replicas, partition.replicas)
-    in_sync = pool.setdefault(partition.in_sync_replicas, partition.in_sync_replicas)
-    eligible = partition.eligible_leader_replicas
-    offline = partition.offline_replicas
+
+    def shared(nodes: tuple[int, ...]) -> tuple[int, ...]:
+        return pool.nodes.setdefault(nodes, nodes)
+
+    unverified = partition.unverified_replicas
     return msgspec.structs.replace(
         partition,
-        replicas=replicas,
-        in_sync_replicas=in_sync,
-        eligible_leader_replicas=pool.setdefault(eligible, eligible),
-        offline_replicas=pool.setdefault(offline, offline),
+        replicas=shared(partition.replicas),
+        in_sync_replicas=shared(partition.in_sync_replicas),
+        eligible_leader_replicas=shared(partition.eligible_leader_replicas),
+        offline_replicas=shared(partition.offline_replicas),
+        unverified_replicas=pool.unverified.setdefault(unverified, unverified),
     )
