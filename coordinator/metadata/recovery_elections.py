@@ -19,7 +19,7 @@ _RETRY_MS = 1_000
 class RecoveryElections:
     """The times since which leaderless partitions have a report of an eligible replica.
 
-    A later controller starts to wait anew.
+    A later controller starts another wait.
     """
 
     def __init__(self) -> None:
