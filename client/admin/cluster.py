@@ -153,7 +153,7 @@ async def elect_leaders(
 
 
 async def reassign(cluster: ClusterClient, request: ReassignRequest) -> list[PartitionMoved]:
-    """See `Admin.reassign` and `Admin.plan_reassignment`."""
+    """See `Admin.reassign`, `Admin.balance` and `Admin.drain`."""
     return (await cluster.call_any(api.REASSIGN, request, is_repeatable=True)).results
 
 
