@@ -70,7 +70,8 @@ _README = _HERE / "README.md"
 _RESULTS_BEGIN = "<!-- results: written by a full run -->\n"
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed arguments of a command line, or exit with its errors."""
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measure the speed of tidelog against ceilings in the same run.",
@@ -116,7 +117,7 @@ def _write(text: str, *, is_complete: bool) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, print and write the results; return 1 if a goal is missed."""
-    parsed = _parse(arguments)
+    parsed = parse_arguments(arguments)
     names = parsed.names or list(_WORKLOADS)
     parsed.directory.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []

@@ -47,7 +47,8 @@ _HERE: Final = Path(__file__).resolve().parent
 _BUILD: Final = ROOT / "build" / "peers"
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed arguments of a command line, or exit with its errors."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.peers",
         description="Measure tidelog beside other systems, in turn, on this machine.",
@@ -134,7 +135,7 @@ def _leave(number: int, _frame: object) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Measure, and write the report."""
-    parsed = _parse(arguments)
+    parsed = parse_arguments(arguments)
     signal.signal(signal.SIGTERM, _leave)  # Servers stop at the end of their `with` blocks.
     store = Store(
         _BUILD / "results" if parsed.quick else _HERE / "results",

@@ -16,6 +16,7 @@ in `tests/simulation/results/`; `make generate` writes `docs/simulation-results.
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -49,7 +50,7 @@ _ALL = "all"
 
 def main() -> int:
     """Execute the command line; return the exit code."""
-    arguments = _parse()
+    arguments = parse_arguments(sys.argv[1:])
     if arguments.mutations is not None:
         return _find_mutations(arguments)
     kind = KINDS[arguments.kind]
@@ -58,7 +59,8 @@ def main() -> int:
     return _swarm(kind, arguments)
 
 
-def _parse() -> argparse.Namespace:
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed arguments of a command line, or exit with its errors."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.simulation",
         description=__doc__,
@@ -83,7 +85,7 @@ def _parse() -> argparse.Namespace:
     )
     mutations.add_argument("--no-shrink", action="store_true")
     mutations.add_argument("--plans", type=Path, help="directory for the shrunk plans")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if arguments.kind == _ALL and arguments.mutations is None:
         parser.error("only --mutations takes all kinds")
     if arguments.seed is not None and arguments.plan is not None:

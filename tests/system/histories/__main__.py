@@ -4,6 +4,7 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -19,13 +20,7 @@ from tests.system.integration.processes import TIDELOG
 
 def main() -> int:
     """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tests.system.histories", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="seconds with faults")
-    parser.add_argument("--seed", default="1", help="seed of the faults")
-    parser.add_argument("--mutation", metavar="NAME", help="run a broker with this mutation")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="file for the history")
-    parser.add_argument("--check", type=Path, metavar="FILE", help="only check this history")
-    arguments = parser.parse_args()
+    arguments = parse_arguments(sys.argv[1:])
     if arguments.check is not None:
         return _check(arguments.check)
     program = TIDELOG if arguments.mutation is None else mutated_program(arguments.mutation)
@@ -36,6 +31,17 @@ def main() -> int:
             trio.run(run_chaos, fault_plan, Path(made), Recorder(trio.current_time, stream.write))
         _say(f"faults: {_described(fault_plan.counts)}")
         return _check(file)
+
+
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed arguments of a command line, or exit with its errors."""
+    parser = argparse.ArgumentParser(prog="python -m tests.system.histories", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds with faults")
+    parser.add_argument("--seed", default="1", help="seed of the faults")
+    parser.add_argument("--mutation", metavar="NAME", help="run a broker with this mutation")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="file for the history")
+    parser.add_argument("--check", type=Path, metavar="FILE", help="only check this history")
+    return parser.parse_args(words)
 
 
 def _check(file: Path) -> int:

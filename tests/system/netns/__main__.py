@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import trio
@@ -24,7 +25,7 @@ _TOLD_LINES = 60
 
 def main() -> int:
     """Run the command line; return the exit status."""
-    arguments = _parse()
+    arguments = parse_arguments(sys.argv[1:])
     if arguments.inside is not None:
         return _run(arguments, Path(arguments.inside))
     missing = missing_here()
@@ -45,7 +46,8 @@ def main() -> int:
                 inside.kill()
 
 
-def _parse() -> argparse.Namespace:
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed arguments of a command line, or exit with its errors."""
     parser = argparse.ArgumentParser(prog="python -m tests.system.netns", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="minutes with faults")
     parser.add_argument("--brokers", type=int, default=3, help="number of brokers, at least 3")
@@ -53,7 +55,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="directory for data and history")
     parser.add_argument("--mutation", metavar="NAME", help="run brokers with this mutation")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def _run(arguments: argparse.Namespace, workshop: Path) -> int:

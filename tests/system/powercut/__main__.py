@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ _CAP_SYS_ADMIN = 21
 
 def main() -> int:
     """Run the command line; return the exit status."""
-    arguments = _parse()
+    arguments = parse_arguments(sys.argv[1:])
     if arguments.inside is not None:
         return trio.run(_run, Path(arguments.inside), arguments)
     missing = missing_here()
@@ -99,7 +99,8 @@ def _may_mount() -> bool:
     return bool(int(effective, 16) >> _CAP_SYS_ADMIN & 1)
 
 
-def _parse() -> argparse.Namespace:
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed arguments of a command line, or exit with its errors."""
     parser = argparse.ArgumentParser(prog="python -m tests.system.powercut", description=__doc__)
     parser.add_argument("--cuts", type=int, default=20, help="how many")
     parser.add_argument("--seed", default="1", help="seed of moments and records, not of the run")
@@ -108,7 +109,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--mutation", metavar="NAME", help="run a broker with this mutation")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 async def _run(workshop: Path, arguments: argparse.Namespace) -> int:

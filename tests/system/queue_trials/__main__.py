@@ -4,6 +4,7 @@ import argparse
 import logging
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -14,12 +15,7 @@ from tests.system.queue_trials.run import Plan, run
 
 def main() -> int:
     """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.system.queue_trials", description=__doc__
-    )
-    parser.add_argument("--minutes", type=float, default=10.0, help="minutes with faults")
-    parser.add_argument("--seed", default="1", help="seed of the faults, not of a whole run")
-    arguments = parser.parse_args()
+    arguments = parse_arguments(sys.argv[1:])
     # The library's clients warn of the faults that this run injects.
     logging.getLogger("tidelog").addHandler(logging.NullHandler())
     plan = Plan(arguments.minutes * 60, Random(arguments.seed))
@@ -35,6 +31,16 @@ def main() -> int:
         f" {len(report.problems)} problems"
     )
     return 1 if report.problems else 0
+
+
+def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed arguments of a command line, or exit with its errors."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.system.queue_trials", description=__doc__
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="minutes with faults")
+    parser.add_argument("--seed", default="1", help="seed of the faults, not of a whole run")
+    return parser.parse_args(words)
 
 
 def _say(line: str) -> None:
