@@ -6,8 +6,13 @@
 | ```` ```console ```` | runs each command behind `$ `, and compares the output below it |
 | ```` ```python ```` | runs it as a program |
 | ```` ```text output ```` | compares the output of the block above |
+| ```` ```toml ```` | loads it as the configuration file of a broker |
+| ```` ```text ```` | nothing: a layout, a dump or a diagram |
 | any language with `title="FILE"` | writes it into a file, which a later command must name |
-| `norun` | counts it and prints its first line: it cannot run here |
+| `norun="REASON"` | counts it: it cannot run here |
+| `spark` | leaves it to the tests that need Java |
+| `dry` | parses commands of make that take minutes, see `test_make_commands.py` |
+| `fresh` | ends all brokers of the page and removes their data before it runs the block |
 | `until` | repeats a command until its output is the one that is shown |
 | `unordered` | compares the lines of an output in any order |
 
@@ -20,8 +25,10 @@ from typing import Final, final
 
 _FENCE: Final = re.compile(r"^```([^\n`]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 _TITLE: Final = re.compile(r'title="([^"]*)"')
+_REASON: Final = re.compile(r'norun="([^"]+)"')
 _FILE: Final = re.compile(r"[\w-]+\.\w+")
 _RUN: Final = ("sh", "console", "python")
+_ELSEWHERE: Final = frozenset({"spark", "dry"})
 
 
 @final
@@ -46,16 +53,24 @@ class Block:
     text: str
     line: int
     """Line of the page on which the block begins."""
+    reason: str
+    """Reason why no test runs the block, or empty."""
 
     @property
     def is_skipped(self) -> bool:
-        """Whether the block is code that cannot run in this test."""
-        return "norun" in self.words
+        """Whether the block is code that other tests run, or that no test can run."""
+        return bool(self.reason or self.words & _ELSEWHERE)
 
     @property
     def is_run(self) -> bool:
         """Whether the block is a script, commands or a program."""
         return not self.is_skipped and not self.file and self.language in _RUN
+
+    @property
+    def is_make(self) -> bool:
+        """Whether each line of the block is a command of make."""
+        lines = self.text.splitlines()
+        return self.language == "sh" and all(line.startswith("make ") for line in lines)
 
     @property
     def is_output(self) -> bool:
@@ -68,10 +83,12 @@ def blocks_of(page: str) -> list[Block]:
     blocks: list[Block] = []
     for found in _FENCE.finditer(page):
         title = _TITLE.search(found[1])
-        language, *words = _TITLE.sub("", found[1]).split() or [""]
+        reason = _REASON.search(found[1])
+        language, *words = _REASON.sub("", _TITLE.sub("", found[1])).split() or [""]
         file = title[1] if title and _FILE.fullmatch(title[1]) else ""
         line = page.count("\n", 0, found.start()) + 1
-        blocks.append(Block(language, frozenset(words), file, found[2], line))
+        skipped = reason[1] if reason else ""
+        blocks.append(Block(language, frozenset(words), file, found[2], line, skipped))
     return blocks
 
 

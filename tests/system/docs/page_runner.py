@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +19,9 @@ from tests.system.docs.blocks import Block, Command, begins_like, commands_of, i
 
 FIRST_PORT: Final = 8433
 PORT_COUNT: Final = 5
-_PORT: Final = re.compile(r"(?<=127\.0\.0\.1:)\d+")
+_PORT: Final = re.compile(r"(?<=127\.0\.0\.[1-9]:)\d+")
+_MACHINE: Final = re.compile(r"\b10\.0\.0\.([1-8])(?=:)")
+"""Addresses of several machines: other addresses of this one replace them."""
 _SERVE: Final = re.compile(r"^(?:exec )?tidelog serve\b", re.MULTILINE)
 _DEADLINE_S: Final = 250.0
 """For a command that hangs; everything here takes a few seconds."""
@@ -76,6 +79,8 @@ class PageRunner:
         Raises:
             AssertionError: A command failed, or its output is not the one that the page shows.
         """
+        if "fresh" in block.words:
+            await self._clear()
         if block.file:
             (self._directory / block.file).write_text(self._moved(block.text), encoding="utf-8")
             self._files.add(block.file)
@@ -98,10 +103,17 @@ class PageRunner:
             with suppress(ProcessLookupError):  # its group is gone, as those of most commands are
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+        self._running.clear()
+
+    async def _clear(self) -> None:
+        await self.stop()
+        shutil.rmtree(self._directory)
+        self._directory.mkdir()
+        self._variables.write_text("", encoding="utf-8")
 
     async def _command(self, command: Command, words: frozenset[str]) -> None:
         if _SERVE.search(command.text) and not command.text.rstrip().endswith("&"):
-            await self._serve(command.text, command.output)
+            await self.serve(command.text, command.output)
             return
         self._output = await self.script(command.text)
         with trio.move_on_after(_DEADLINE_S):
@@ -127,7 +139,7 @@ class PageRunner:
         assert process.returncode == 0, f"{text}\nended with {process.returncode}:\n{said}"
         return said
 
-    async def _serve(self, text: str, shown: str) -> None:
+    async def serve(self, text: str, shown: str = "") -> None:
         """Start a broker; return when its output begins as the page shows."""
         path = self._directory.parent / f"{self._directory.name}-{len(self._running)}.log"
         with path.open("wb") as output:
@@ -167,6 +179,7 @@ class PageRunner:
     def _moved(self, text: str) -> str:
         """Return text with ports that are free."""
         text = text.replace(".venv/bin/tidelog", "tidelog")
+        text = _MACHINE.sub(lambda machine: f"127.0.0.{int(machine[1]) + 1}", text)
         return _PORT.sub(lambda port: str(int(port[0]) - FIRST_PORT + self._first_port), text)
 
     def _moved_back(self, text: str) -> str:

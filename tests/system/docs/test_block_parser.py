@@ -7,7 +7,7 @@ from tests.system.docs.blocks import Command, begins_like, blocks_of, commands_o
 PAGE = """\
 # A page
 
-```sh norun
+```sh norun="needs Docker"
 docker run
 ```
 
@@ -32,6 +32,7 @@ def test_blocks_have_their_languages_words_files_and_lines() -> None:
     shell, program, console, output = blocks_of(PAGE)
 
     assert shell.is_skipped
+    assert shell.reason == "needs Docker"
     assert not shell.is_run
     assert (program.file, program.text, program.line) == ("orders.py", "print(1)\n", 7)
     assert not program.is_run
