@@ -23,7 +23,7 @@ def page(name: str) -> str:
     return (FORMATS / name).read_text(encoding="utf-8")
 
 
-def code_blocks(text: str, language: str = "") -> list[str]:
+def code_blocks(text: str, language: str = "text") -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 

@@ -49,17 +49,12 @@ def rewrite_links(
 
 
 def rewrite_fences(markdown: str) -> str:
-    """Return a page whose code blocks have a language and a title only.
-
-    Blocks with commands and without a language become shell blocks.
-    """
+    """Return a page whose code blocks have a language and a title only."""
 
     def shown(found: "re.Match[str]") -> str:
         indent, fence, info, body = found.groups()
         language, _, rest = info.strip().partition(" ")
         title = re.search(r'title="[^"]*"', rest)
-        if not language and re.search(r"^(?:\.venv/bin/)?tidelog ", body, re.MULTILINE):
-            language = "sh"
         words = " ".join(each for each in (language, title[0] if title else "") if each)
         return f"{indent}{fence}{words}{body}{indent}{fence}"
 

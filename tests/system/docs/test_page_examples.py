@@ -7,9 +7,8 @@ topics. A fragment that runs for ever ends when it has done what the test waits 
 import ast
 import os
 import re
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import CodeType
 from typing import Final, final
@@ -17,37 +16,31 @@ from typing import Final, final
 import trio
 
 import tidelog
-from tests.paths import ROOT
-from tests.system.docs.blocks import blocks_of
 from tests.system.docs.page_runner import PageRunner, free_ports
+from tests.system.docs.site_pages import blocks_in
 
-_COMMAND: Final = re.compile(r"^(?:[a-z][^|#]*\| )?(?:\.venv/bin/)?tidelog .*$", re.MULTILINE)
-_REMARK: Final = re.compile(r" {2,}.*$| +# .*$")
+PAGES: Final = ("README.md", "docs/groups.md", "docs/queues.md", "docs/transactions.md")
+_REMARK: Final = re.compile(r" +# .*$")
 _ASKS: Final = re.compile(r"tidelog queue (?:purge|seek|delete) ")
 
 
 def commands_in(page: str) -> Iterator[str]:
-    """Yield the commands of the blocks of a page, without the remarks behind them.
-
-    Brokers that a page starts are left out: the broker of the test is there.
-    """
-    for block in blocks_of(page):
-        if block.language not in {"", "sh"}:
+    """Yield the commands of the blocks of a page, without the remarks behind them."""
+    for block in blocks_in(page):
+        if block.language != "sh" or block.is_skipped or block.is_make:
             continue
-        for line in _COMMAND.findall(block.text.replace("\\\n", " ")):
-            command = _REMARK.sub("", line).replace(".venv/bin/", "")
-            if command.startswith("tidelog serve"):
-                sys.stdout.write(f"not run: {command}\n")
-            elif _ASKS.match(command) and "--yes" not in command:
-                yield f"{command} --yes"
-            else:
-                yield command
+        for line in block.text.replace("\\\n", " ").splitlines():
+            command = _REMARK.sub("", line)
+            yield f"{command} --yes" if _ASKS.match(command) else command
 
 
 def python_in(page: str) -> list[str]:
     """Return the fragments in Python, without those for Spark."""
-    texts = [block.text for block in blocks_of(page) if block.language == "python"]
-    return [text for text in texts if "spark" not in text]
+    return [
+        block.text
+        for block in blocks_in(page)
+        if block.language == "python" and not block.is_skipped
+    ]
 
 
 @final
@@ -107,43 +100,42 @@ async def _cancel_when(is_done: Callable[[], Awaitable[bool]], scope: trio.Cance
 
 
 @asynccontextmanager
-async def examples(tmp_path: Path, place: int) -> AsyncGenerator[Examples, None]:
+async def examples(tmp_path: Path, place: int, serve: str = "") -> AsyncGenerator[Examples, None]:
+    """Run a broker, by the command `serve` if it is given."""
     runner = PageRunner(tmp_path / "page", free_ports(50_000 + os.getpid() % 500 * 20 + place * 5))
     try:
-        async with (
-            tidelog.open_broker(tmp_path / "data", listen=runner.address),
-            tidelog.connect(runner.address) as client,
-        ):
+        async with AsyncExitStack() as stack:
+            if serve:
+                await runner.serve(serve)
+            else:
+                broker = tidelog.open_broker(tmp_path / "data", listen=runner.address)
+                await stack.enter_async_context(broker)
+            client = await stack.enter_async_context(tidelog.connect(runner.address))
             yield Examples(client, runner, tmp_path / "page")
     finally:
         with trio.CancelScope(shield=True):
             await runner.stop()
 
 
-def page_of(name: str) -> str:
-    return (ROOT / name).read_text(encoding="utf-8")
-
-
 async def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
-    page = page_of("README.md")
-    commands = list(commands_in(page))
-    program, worker = (
-        text for text in python_in(page) if "def main" in text or "client.queue" in text
-    )
+    serve, *commands = commands_in("README.md")
+    program, embedded, worker = python_in("README.md")
     streams = [command for command in commands if "tidelog queue" not in command]
     queues = [command for command in commands if "tidelog queue" in command]
-    async with examples(tmp_path, 0) as world:
+    async with examples(tmp_path, 0, serve) as world:
 
         async def is_empty() -> bool:
             return await world.has_no_messages("billing")
 
-        for command in streams[:3]:
+        for command in streams:
             await world.tell(command)
         await world.run(program)
         streamed = len(world.printed)
-        for command in (*queues, *streams[3:]):
+        for command in queues:
             await world.tell(command)
         await world.run(worker, is_empty)
+        world.names["tidelog"] = tidelog
+        await world.run(embedded.replace('"data"', repr(str(tmp_path / "embedded"))))
 
     assert {values[-1] for values in world.printed[1:streamed]} >= {b"sent"}
     assert len(world.printed) == streamed + 4
@@ -164,7 +156,8 @@ async def test_the_example_of_a_member_of_a_group_runs(tmp_path: Path) -> None:
         async with world.client.producer() as producer:
             await producer.send_many("orders", [b"1", b"2", b"3"])
         world.names["charge"] = charge
-        await world.run(python_in(page_of("docs/groups.md"))[0], has_charged)
+        (fragment,) = python_in("docs/groups.md")
+        await world.run(fragment, has_charged)
 
     assert charged == [b"1", b"2", b"3"]
 
@@ -173,14 +166,15 @@ async def test_the_example_of_a_transaction_runs(tmp_path: Path) -> None:
     async with examples(tmp_path, 2) as world:
         await world.client.admin.create_topic("orders")
         world.names.update(values=[b"1", b"2"], keys=[b"ann", b"bob"])
-        await world.run(python_in(page_of("docs/transactions.md"))[0])
+        (fragment,) = python_in("docs/transactions.md")
+        await world.run(fragment)
         (topic,) = await world.client.admin.describe_topics(["orders"])
 
     assert topic.partitions[0].high_watermark == 2
 
 
 async def test_the_examples_of_queues_run(tmp_path: Path) -> None:
-    page = page_of("docs/queues.md")
+    page = "docs/queues.md"
     async with examples(tmp_path, 3) as world:
         admin = world.client.admin
         (tmp_path / "page" / "scan.tiff").write_bytes(bytes(3_000_000))

@@ -67,10 +67,12 @@ def test_links_in_code_stay() -> None:
 
 
 def test_blocks_keep_language_and_title_only() -> None:
-    text = '```console until title="terminal 2"\n$ true\n```\n\n```\ntidelog serve\n```\n'
+    text = (
+        '```console until title="terminal 2"\n$ true\n```\n\n```sh norun="needs root"\nmount\n```\n'
+    )
 
     assert rewrite_fences(text) == (
-        '```console title="terminal 2"\n$ true\n```\n\n```sh\ntidelog serve\n```\n'
+        '```console title="terminal 2"\n$ true\n```\n\n```sh\nmount\n```\n'
     )
 
 
