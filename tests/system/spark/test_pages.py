@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.system.docs.blocks import Block
+from tests.system.docs.page_runner import free_ports
 from tests.system.docs.site_pages import blocks_in
-from tests.system.integration.nodes import free_ports
 from tests.system.spark.world import World
 from tests.system.spark_trials.waiting import wait_until
 
@@ -67,7 +67,7 @@ def test_the_programs_of_a_page_run(
 def test_the_commands_of_the_page_start_a_standalone_cluster(tmp_path: Path) -> None:
     (block,) = spark_blocks("docs/spark.md", "sh")
     exports, *commands = block.text.splitlines()
-    (port,) = free_ports(1)
+    port = free_ports(45_000 + os.getpid() % 2_000)
     running: list[subprocess.Popen[bytes]] = []
     try:
         for command, said in zip(commands, ("ALIVE", "Successfully registered"), strict=True):
