@@ -11,11 +11,15 @@ from tests.broker.replication.damage import consume, make_topic, produce, segmen
 from tests.broker.replication.three_brokers import NODES, TOPIC, Acknowledged, ThreeBrokers, live
 from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
+from tidelog.coordinator.metadata.cluster_config import RECOVERY_ELECTION_WAIT_MS
 from tidelog.logstore.checkpoint import CHECKPOINT_NAME
 from tidelog.wire.errors import TidelogError
 
 _LONG_S = 15.0
 """Seconds, longer than a start waits for other replicas, and than a session lasts."""
+
+_MISSING_S = 2 * RECOVERY_ELECTION_WAIT_MS / 1000
+"""Seconds, longer than an election waits for a missing replica."""
 
 
 def _all_files(brokers: ThreeBrokers, node_id: int) -> list[str]:
@@ -88,7 +92,7 @@ def test_a_replica_without_its_files_does_not_lead_although_it_returns_first(
             lose(brokers, victim)
             brokers.start(victim, last)
             brokers.machines[last].pause(1)
-            await brokers.leads()
+            await until(lambda: brokers.leader() is not None, _MISSING_S)
             brokers.start(other)
             acknowledged |= await produce(client, 3, start=120)
             await brokers.check(acknowledged)
