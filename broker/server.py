@@ -295,7 +295,7 @@ class Broker:
         """Find the cluster, or create one, and take part in it."""
 
         def answer(status: PeerStatusReply) -> None:
-            self._introduction.status = status
+            self._introduction.status = lambda: status
             self._dispatcher.waiting_for = "it is looking for the other nodes of its cluster"
 
         addresses = self._config.peer_addresses
@@ -305,6 +305,7 @@ class Broker:
         answer(found.status)
         cluster = ClusterNode(self._env, found, addresses, nursery=self._nursery)
         self._cluster = cluster
+        self._introduction.status = cluster.peer_status
 
         def note_alone() -> None:
             self._group_commit.is_alone = cluster.is_alone
@@ -362,6 +363,7 @@ class Broker:
             port,
             self._config.broker_rack,
             self._directory.clean_stop_epoch,
+            self._directory.directory_epoch,
         )
         self._lifecycle = BrokerLifecycle(
             self._env,
@@ -370,6 +372,9 @@ class Broker:
             info=info,
             cluster_id=cluster.raft.cluster_id,
             is_only_voter=lambda: cluster.raft.is_only_voter,
+            write_epoch=lambda epoch: self._env.run_in_thread(
+                lambda: self._directory.note_epoch(epoch)
+            ),
         )
         return self._lifecycle
 

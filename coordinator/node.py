@@ -8,7 +8,9 @@ from itertools import product
 from typing import Final, final
 
 import trio
+from msgspec.structs import replace
 
+from tidelog.coordinator.bootstrap.generation import known_directories
 from tidelog.coordinator.bootstrap.open_node import OpenedNode
 from tidelog.coordinator.controller.address_book import AddressBook
 from tidelog.coordinator.controller.command_client import CommandClient
@@ -31,7 +33,7 @@ from tidelog.wire.errors import (
     TidelogError,
     WireFormatError,
 )
-from tidelog.wire.messages.cluster import JoinRequest
+from tidelog.wire.messages.cluster import JoinRequest, PeerStatusReply
 from tidelog.wire.protocol import api
 
 _LOOK_S: Final = 1.0
@@ -66,7 +68,7 @@ class ClusterNode:
         self._refused_at: float | None = None
         """When a live broker was found with this node's id, unless it released the id since."""
         self.status = opened.status
-        """This node's answer to nodes that look for a cluster."""
+        """This node's answer to nodes that look for a cluster, as of its start."""
         self.raft = opened.node
         self.node_id = opened.node.identity.node_id
         name = f"node {self.node_id}"
@@ -86,6 +88,11 @@ class ClusterNode:
         self.command_client = CommandClient(
             self.raft, self.metadata, self.controller, peers=self.peers, addresses=self.addresses
         )
+
+    def peer_status(self) -> PeerStatusReply:
+        """Return this node's present answer to nodes that start."""
+        known = known_directories(self.metadata.state.brokers, self.status.directories)
+        return replace(self.status, directories=known, is_leading=self.raft.is_active_leader)
 
     @property
     def is_alone(self) -> bool:

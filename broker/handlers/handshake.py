@@ -1,6 +1,6 @@
 """Handshake: the identity of this broker, for clients and for nodes that look for their cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tidelog.broker.config.broker_config import BrokerConfig
@@ -23,13 +23,13 @@ class HandshakeHandler:
         self._versions = [
             ApiVersions(int(served.key), served.min_version, served.max_version) for served in apis
         ]
-        self.status: PeerStatusReply | None = None
-        """Reply to nodes that look for their cluster; `None` before it is known."""
+        self.status: Callable[[], PeerStatusReply] | None = None
+        """Returns the reply to nodes that look for their cluster; `None` before it is known."""
 
     def hello(self, request: HelloRequest, attachment: memoryview) -> HelloReply:
         """Return the identity of this broker and the versions of its APIs."""
         del request, attachment
-        cluster_id = None if self.status is None else self.status.cluster_id
+        cluster_id = None if self.status is None else self.status().cluster_id
         return HelloReply(
             self._version,
             cluster_id or "",
@@ -48,4 +48,4 @@ class HandshakeHandler:
         del request, attachment
         if self.status is None:
             raise BrokerNotReadyError("this node is reading its metadata")
-        return self.status
+        return self.status()

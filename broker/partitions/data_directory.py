@@ -1,7 +1,7 @@
 """Data directory of a broker: its owner, its lock, and the mark of a clean stop.
 
 lock                        locked while a broker runs
-node                        node id, cluster id, disk id
+node                        node id, cluster id, disk id, broker epoch
 replicas                    the replicas created here, see `broker.partitions.replica_manifest`
 clean-shutdown              exists only between a clean stop and the next start
 metadata/                   metadata of the cluster, see `coordinator.raft_node.storage`
@@ -16,7 +16,7 @@ from typing import NamedTuple, final
 
 import msgspec
 
-from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY
+from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, RESTORE_HELP
 from tidelog.logstore.checkpoint import DamagedFileError, read_small_file, write_small_file
 from tidelog.logstore.disk.disk import DirectoryLock, Disk
 from tidelog.wire.errors import DataDirectoryError
@@ -44,6 +44,9 @@ class NodeIdentity(msgspec.Struct, frozen=True, array_like=True):
     version without clusters."""
     keeps_manifest: bool = False
     """Whether a manifest of the replicas must exist; earlier versions had none."""
+    directory_epoch: int = 0
+    """Broker epoch of the last registered process here, 0 for none: the generation of the data. A
+    copy from before that registration has a lower one."""
 
 
 class DiskIds(NamedTuple):
@@ -119,6 +122,24 @@ class DataDirectory:
     def note_manifest(self) -> None:
         """Record, durably, that a manifest exists from now on; blocks."""
         self._write_identity(msgspec.structs.replace(self.identity, keeps_manifest=True))
+
+    @property
+    def disk_id(self) -> str:
+        """Random id from the creation of the directory."""
+        return self.identity.disk_id
+
+    @property
+    def directory_epoch(self) -> int:
+        """Broker epoch of the last registered process here, 0 for none."""
+        return self.identity.directory_epoch
+
+    def note_epoch(self, broker_epoch: int) -> None:
+        """Record the broker epoch of a process that has registered here, durably; blocks.
+
+        Raises:
+            OSError: The disk is full or failed; the directory holds the earlier epoch.
+        """
+        self._write_identity(msgspec.structs.replace(self.identity, directory_epoch=broker_epoch))
 
     def renew_peer(self, disk_id: bytes) -> None:
         """Record another disk id for the metadata, durably: the node is a new peer; blocks."""
@@ -212,7 +233,7 @@ def open_data_directory(disk: Disk, *, node_id: int, disk_ids: DiskIds) -> DataD
         disk.sync_directory("")
     except DamagedFileError as error:
         lock.release()
-        raise DataDirectoryError(f"{error}; restore it from a backup") from error
+        raise DataDirectoryError(f"{error}; {RESTORE_HELP}") from error
     except BaseException:
         lock.release()
         raise
@@ -240,7 +261,7 @@ def _identify(disk: Disk, own: NodeIdentity) -> tuple[NodeIdentity, bool]:
         if disk.exists(_TOPICS) or disk.exists(METADATA_DIRECTORY):
             raise DataDirectoryError(
                 f"{disk.root} has data, but not the file {NODE_NAME!r} with the id of its node;"
-                " restore it from a backup"
+                f" {RESTORE_HELP}"
             )
         write_small_file(disk, NODE_NAME, own)
         return own, True

@@ -1,8 +1,9 @@
-"""The discovery of a fresh node's cluster, by requests to its peers.
+"""The discovery of a fresh node's cluster and of old data, by requests to other nodes.
 
-Shell around `coordinator.bootstrap.decision`.
+Shell around `coordinator.bootstrap.decision` and `coordinator.bootstrap.generation`.
 """
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 import trio
 
 from tidelog.coordinator.bootstrap.decision import Bootstrap, FormCluster, JoinCluster, WaitForPeers
+from tidelog.coordinator.bootstrap.generation import Generation, GenerationCheck
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.cluster import PeerStatusReply, PeerStatusRequest
@@ -18,6 +20,7 @@ from tidelog.wire.transport.rpc import open_rpc
 
 ANSWER_TIMEOUT_S: Final = 1.0
 ROUND_S: Final = 0.5
+_AGAIN_S: Final = 0.1
 
 
 async def find_cluster(
@@ -51,21 +54,69 @@ async def find_cluster(
         await trio.sleep(ROUND_S)
 
 
+async def find_generation(
+    env: Env, check: GenerationCheck, own_id: int, *, addresses: Mapping[int, tuple[str, int]]
+) -> Generation:
+    """Return the age of this node's data directory, as soon as other nodes have answered.
+
+    Meanwhile it must answer `PEER_STATUS` requests of the others.
+
+    Args:
+        env: Clock and network.
+        check: Gets the answers.
+        own_id: This node.
+        addresses: Host and port of the nodes to ask, by node id.
+    """
+    has_answer = trio.Event()
+    told_at = trio.current_time() + ANSWER_TIMEOUT_S
+
+    async def ask(address: tuple[str, int]) -> None:
+        while True:
+            status = await _status_of(env, own_id, address=address)
+            if status is not None:
+                check.answered(status, now_ms=_now_ms())
+                has_answer.set()
+            await trio.sleep(_AGAIN_S)
+
+    async with trio.open_nursery() as nursery:
+        for address in addresses.values():
+            nursery.start_soon(ask, address)
+        while (generation := check.decide(now_ms=_now_ms())) is Generation.UNKNOWN:
+            with trio.move_on_after(_AGAIN_S):
+                await has_answer.wait()
+            has_answer = trio.Event()
+            if trio.current_time() >= told_at:
+                told_at = math.inf
+                reason = "the other voters must say whether this data directory is current"
+                env.probe("waiting_for_cluster", node_id=own_id, reason=reason)
+        nursery.cancel_scope.cancel()
+    return generation
+
+
 async def _ask(env: Env, bootstrap: Bootstrap, node_id: int, *, address: tuple[str, int]) -> None:
     """Request the status of one peer; record its answer, or that it is silent."""
-    own_id = bootstrap.own.peer.node_id
+    status = await _status_of(env, bootstrap.own.peer.node_id, address=address)
+    if status is None:
+        bootstrap.peer_silent(node_id)
+    elif status.peer.node_id == node_id:
+        bootstrap.peer_answered(status)
+    else:
+        bootstrap.stranger_answered(node_id, f"{address[0]}:{address[1]}", status.peer.node_id)
+
+
+async def _status_of(env: Env, own_id: int, *, address: tuple[str, int]) -> PeerStatusReply | None:
+    """Return the status of the node at an address, `None` if it is silent."""
     with trio.move_on_after(ANSWER_TIMEOUT_S):
         try:
             async with open_rpc(
                 env.network, *address, client_id=f"node {own_id}", client_version=""
             ) as connection:
-                status = await connection.ask(api.PEER_STATUS, PeerStatusRequest(own_id))
+                return await connection.ask(api.PEER_STATUS, PeerStatusRequest(own_id))
         except (BrokerError, ConnectionLostError, WireFormatError):
-            bootstrap.peer_silent(node_id)
-            return
-        if status.peer.node_id == node_id:
-            bootstrap.peer_answered(status)
-            return
-        bootstrap.stranger_answered(node_id, f"{address[0]}:{address[1]}", status.peer.node_id)
-        return
-    bootstrap.peer_silent(node_id)
+            return None
+    return None
+
+
+def _now_ms() -> int:
+    """Return monotonic time."""
+    return int(trio.current_time() * 1000)

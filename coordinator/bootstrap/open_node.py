@@ -1,16 +1,25 @@
 """The start of a node from its data directory: continue, form a cluster, or join one.
 
 Shell: reads and writes the durable state of a voter. A node without peers forms a cluster of its
-own. A node with peers first learns from them which cluster there is. A node with damaged or lost
-metadata may have lost promises. It comes back under another identity, and only into the cluster
+own. A node with peers first learns from them which cluster there is. A node with damaged, lost or
+old metadata may have lost promises. It comes back under another identity, and only into the cluster
 that it belonged to.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
 from tidelog.coordinator.bootstrap.decision import FormCluster
-from tidelog.coordinator.bootstrap.discovery import find_cluster
+from tidelog.coordinator.bootstrap.discovery import find_cluster, find_generation
+from tidelog.coordinator.bootstrap.generation import (
+    Generation,
+    GenerationCheck,
+    known_directories,
+    stored_brokers,
+)
+from tidelog.coordinator.metadata.records import BrokerRegistration
 from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.coordinator.raft.core import RaftCore
 from tidelog.coordinator.raft.errors import DamagedLogError
@@ -32,9 +41,19 @@ from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import DataDirectoryError
-from tidelog.wire.messages.cluster import Peer, PeerStatusReply
+from tidelog.wire.messages.cluster import KnownDirectory, Peer, PeerStatusReply
 
 METADATA_DIRECTORY: Final = "metadata"
+RESTORE_HELP: Final = (
+    "if other brokers have replicas of all partitions, move the directory away and start the broker"
+    " with an empty one under the same node id, which copies everything from them; else restore the"
+    " whole directory from a backup, which loses the records since"
+)
+"""Advice for a data directory that cannot be used, at the end of an error."""
+_HELP_ALONE: Final = (
+    "if other nodes belong to the cluster, name them with --peers; else restore the whole data"
+    " directory from a backup, which loses the records since"
+)
 _SET_ASIDE: Final = "metadata.damaged"
 
 
@@ -49,6 +68,16 @@ class Home(Protocol):
     @property
     def cluster_id(self) -> str:
         """The cluster of this node; empty without one."""
+        ...
+
+    @property
+    def disk_id(self) -> str:
+        """The id of the data directory, also if its metadata was lost."""
+        ...
+
+    @property
+    def directory_epoch(self) -> int:
+        """Broker epoch of the last registered process in the directory, 0 for none."""
         ...
 
     @property
@@ -70,7 +99,15 @@ class OpenedNode(NamedTuple):
 
     node: RaftNode
     status: PeerStatusReply
-    """Its status for peers."""
+    """Its status for peers, with the data directories that its stored metadata names."""
+
+
+class _Opened(NamedTuple):
+    """The metadata of a node that does not take part yet."""
+
+    opened: OpenedNode
+    brokers: Mapping[int, BrokerRegistration]
+    """Registrations in its stored metadata."""
 
 
 async def open_node(
@@ -101,21 +138,65 @@ async def open_node(
     peer_ids = sorted(addresses.keys() | {home.peer.node_id})
     if await env.run_in_thread(lambda: is_founded(disk, METADATA_DIRECTORY)):
         try:
-            return await _open(env, files, home, peer_ids=peer_ids)
+            found = await _open(env, files, home, peer_ids=peer_ids)
         except DamagedStorageError as error:
             if len(peer_ids) == 1:
-                raise DataDirectoryError(f"{error}; restore it from a backup") from error
+                raise DataDirectoryError(f"{error}; {_HELP_ALONE}") from error
             env.probe("metadata_damaged", severity="error", reason=str(error))
-            disk_id = env.random.randbytes(12)
-            await env.run_in_thread(lambda: _set_aside(disk, home, disk_id))
+        else:
+            if await _is_current(env, home, found, addresses=addresses, answer=answer):
+                return found.opened
+            await found.opened.node.aclose()
+            files.clear()
+        disk_id = env.random.randbytes(12)
+        await env.run_in_thread(lambda: _set_aside(disk, home, disk_id))
     vote, snapshot = await _beginning(env, files, home, addresses=addresses, answer=answer)
     await env.run_in_thread(
         lambda: found_raft_storage(disk, METADATA_DIRECTORY, vote, snapshot=snapshot)
     )
     try:
-        return await _open(env, files, home, peer_ids=peer_ids)
+        return (await _open(env, files, home, peer_ids=peer_ids)).opened
     except DamagedStorageError as error:
-        raise DataDirectoryError(f"{error}; restore it from a backup") from error
+        raise DataDirectoryError(f"{error}, right after it was written; check the disk") from error
+
+
+async def _is_current(
+    env: Env,
+    home: Home,
+    found: _Opened,
+    *,
+    addresses: Mapping[int, tuple[str, int]],
+    answer: Callable[[PeerStatusReply], None],
+) -> bool:
+    """Return whether the other voters know no later state of this data directory.
+
+    Waits until one of them answers, unless there is none: without it, this node could do nothing.
+    """
+    node, status = found.opened
+    own_id = node.identity.node_id
+    voters = [voter for voter in node.membership.voters if voter != node.identity]
+    if node.is_only_voter:
+        return True
+    known = {each.node_id: (each.host, each.port) for each in found.brokers.values()} | {
+        **addresses
+    }
+    wanted = {voter.node_id for voter in voters} or addresses.keys()
+    reached = {node_id: known[node_id] for node_id in wanted if node_id in known}
+    reached.pop(own_id, None)
+    if not reached:
+        return True
+    answer(status)
+    own = KnownDirectory(own_id, home.disk_id, home.directory_epoch)
+    check = GenerationCheck(own, node.cluster_id, voters, set(reached))
+    if await find_generation(env, check, own_id, addresses=reached) is not Generation.OLD:
+        return True
+    env.probe(
+        "metadata_is_old",
+        severity="warning",
+        directory_epoch=home.directory_epoch,
+        known_epoch=check.known_epoch,
+    )
+    return False
 
 
 async def _beginning(
@@ -134,7 +215,7 @@ async def _beginning(
     where = f"{files.disk.root}/{METADATA_DIRECTORY}"
     if not others:
         raise DataDirectoryError(
-            f"{where} has lost the metadata of cluster {cluster_id}; restore it from a backup"
+            f"{where} has lost the metadata of cluster {cluster_id}; {_HELP_ALONE}"
         )
     if cluster_id:
         # A node that has lost its metadata does not know its promises, so it gets a new identity.
@@ -148,7 +229,7 @@ async def _beginning(
         if cluster_id:
             raise DataDirectoryError(
                 f"{where} has lost the metadata of cluster {cluster_id}, and none of the peers"
-                " belongs to it; restore it from a backup"
+                " belongs to it; name nodes of that cluster with --peers"
             )
         return _first(peer, env.random.randbytes(12).hex(), decision.voters)
     if cluster_id not in ("", decision.cluster_id):
@@ -177,21 +258,21 @@ def _peer(identity: Identity) -> Peer:
     return Peer(identity.node_id, identity.disk_id)
 
 
-async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) -> OpenedNode:
+async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) -> _Opened:
     now_ms = env.clock.now_ms()
 
-    def open_it() -> tuple[RaftStorage, Stored]:
+    def open_it() -> tuple[RaftStorage, Stored, dict[int, BrokerRegistration]]:
         storage, stored, _ = open_raft_storage(METADATA_DIRECTORY, files, now_ms=now_ms)
         cluster_id = stored.vote.cluster_id
         if home.cluster_id not in ("", cluster_id):
             raise DataDirectoryError(
                 f"{files.disk.root} belongs to cluster {home.cluster_id}, its metadata to cluster"
-                f" {cluster_id}; restore a consistent directory from a backup"
+                f" {cluster_id}; {RESTORE_HELP}"
             )
         home.settle(cluster_id)
-        return storage, stored
+        return storage, stored, _stored_brokers(stored)
 
-    storage, stored = await env.run_in_thread(open_it)
+    storage, stored, brokers = await env.run_in_thread(open_it)
     vote, meta = stored.vote, stored.snapshot.meta
     begin = StoredState(vote.hard_state, meta, tuple(stored.entries))
     try:
@@ -200,13 +281,28 @@ async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) 
         raise DamagedStorageError(f"{files.disk.root}/{METADATA_DIRECTORY}: {error}") from error
     voters = meta.membership.voters if meta.index == 0 else ()
     status = PeerStatusReply(
-        _peer(vote.identity), peer_ids, vote.cluster_id, [_peer(voter) for voter in voters]
+        _peer(vote.identity),
+        peer_ids,
+        vote.cluster_id,
+        [_peer(voter) for voter in voters],
+        known_directories(brokers),
     )
-    return OpenedNode(RaftNode(env, core, storage, stored=stored), status)
+    return _Opened(OpenedNode(RaftNode(env, core, storage, stored=stored), status), brokers)
+
+
+def _stored_brokers(stored: Stored) -> dict[int, BrokerRegistration]:
+    """Return the registrations in the stored metadata.
+
+    An entry of a newer version names none here; applying it refuses the start.
+    """
+    try:
+        return stored_brokers(stored.snapshot.data, stored.entries)
+    except msgspec.MsgspecError:
+        return {}
 
 
 def _set_aside(disk: Disk, home: Home, disk_id: bytes) -> None:
-    """Set damaged metadata aside and take a new identity; the files are kept for inspection."""
+    """Set damaged or old metadata aside, for inspection, and take a new identity."""
     # The identity first: after a crash in between, the new one has promised nothing yet.
     home.renew_peer(disk_id)
     disk.remove_directory(_SET_ASIDE)

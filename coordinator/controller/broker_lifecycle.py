@@ -4,13 +4,14 @@ Shell around `coordinator.metadata.broker_sessions.BrokerSession`. A broker with
 cluster stops acting as a leader before the cluster gives its partitions to others.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, final
 
 import trio
 
 from tidelog.coordinator.controller.command_client import CommandClient
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
+from tidelog.coordinator.metadata.broker_commands import is_old_directory
 from tidelog.coordinator.metadata.broker_sessions import (
     HEARTBEAT_INTERVAL_MS,
     SESSION_MS,
@@ -45,6 +46,8 @@ class BrokerInfo(NamedTuple):
     """Its failure domain; empty for a domain of its own."""
     clean_stop_epoch: int | None
     """Broker epoch of the last process in this directory, if it stopped with all on disk."""
+    directory_epoch: int = 0
+    """Broker epoch that the data directory holds, 0 for none."""
 
 
 class _Grant(NamedTuple):
@@ -73,6 +76,7 @@ class BrokerLifecycle:
         info: BrokerInfo,
         cluster_id: str,
         is_only_voter: Callable[[], bool],
+        write_epoch: Callable[[int], Awaitable[None]],
     ) -> None:
         """Start unregistered; `run` must run in a task of its own.
 
@@ -83,6 +87,7 @@ class BrokerLifecycle:
             info: The data of its registration.
             cluster_id: Its cluster.
             is_only_voter: Whether this node is the only voter.
+            write_epoch: Writes a broker epoch into the data directory, durably.
         """
         self._env = env
         self._command_client = command_client
@@ -90,6 +95,10 @@ class BrokerLifecycle:
         self._info = info
         self._cluster_id = cluster_id
         self._is_only_voter = is_only_voter
+        self._write_epoch = write_epoch
+        self._directory_epoch = info.directory_epoch
+        self._has_no_room = False
+        """Whether the last write of an epoch failed."""
         self._incarnation_id = env.random.randbytes(12).hex()
         self._session = BrokerSession()
         self._is_fenced = True
@@ -125,6 +134,8 @@ class BrokerLifecycle:
     async def register(self) -> None:
         """Register this broker; return when the cluster has accepted it.
 
+        The epoch of the registration is in the data directory then, unless the disk has no room.
+
         Raises:
             DuplicateBrokerError: Another process has this broker's node id.
         """
@@ -138,7 +149,34 @@ class BrokerLifecycle:
             assert isinstance(reply, Registered)
             self.broker_epoch = reply.broker_epoch
             self._env.probe("broker_registered", severity="debug", broker_epoch=reply.broker_epoch)
+            if is_old_directory(reply.directory_epoch, self._directory_epoch):
+                self._env.probe(
+                    "directory_is_old",
+                    severity="warning",
+                    directory_epoch=self._directory_epoch,
+                    known_epoch=reply.directory_epoch,
+                )
+            await self._record_epoch()
             return
+
+    async def _record_epoch(self) -> None:
+        """Write the epoch of the registration into the data directory, unless it holds that.
+
+        The directory of a later moment can then be told from an earlier copy. If the disk has no
+        room, the cluster does not learn of the epoch, and the next heartbeat tries again.
+        """
+        epoch = self.broker_epoch
+        if epoch is None or epoch <= self._directory_epoch:
+            return
+        try:
+            await self._write_epoch(epoch)
+        except OSError as error:
+            if not self._has_no_room:
+                self._env.probe("directory_epoch_unwritten", severity="warning", reason=str(error))
+            self._has_no_room = True
+            return
+        self._has_no_room = False
+        self._directory_epoch = epoch
 
     def _command(self) -> RegisterBroker:
         info = self._info
@@ -152,6 +190,7 @@ class BrokerLifecycle:
             info.rack,
             info.clean_stop_epoch,
             known_epoch=0 if known is None else known.broker_epoch,
+            directory_epoch=self._directory_epoch,
         )
 
     async def controlled_shutdown(self, *, timeout_s: float) -> bool:
@@ -178,6 +217,7 @@ class BrokerLifecycle:
         Raises:
             DuplicateBrokerError: Another process has this broker's node id.
         """
+        await self._record_epoch()
         try:
             await self._send_heartbeat(wants_to_stop=False)
         except StaleBrokerEpochError:
@@ -206,6 +246,7 @@ class BrokerLifecycle:
                     is_caught_up,
                     wants_to_stop,
                     self._metadata.applied_index,
+                    self._directory_epoch,
                 ),
                 timeout_s=_ATTEMPT_S,
             )

@@ -171,6 +171,7 @@ class CommandClient:
                 request.broker_epoch,
                 request.wants_to_stop,
                 request.applied_index,
+                request.directory_epoch,
             ),
             is_caught_up=request.is_caught_up,
         )

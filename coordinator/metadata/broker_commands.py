@@ -80,14 +80,28 @@ def current_broker(state: ClusterState, node_id: int, broker_epoch: int) -> Brok
     return broker
 
 
+def is_old_directory(known_epoch: int | None, found_epoch: int | None) -> bool:
+    """Return whether a data directory is older than the one that the cluster knows.
+
+    Args:
+        known_epoch: Epoch that the directory is known to have held, `None` if none is known.
+        found_epoch: Epoch that it holds now, 0 for none, `None` if the broker does not report one.
+    """
+    return known_epoch is not None and found_epoch is not None and found_epoch < known_epoch
+
+
 def _register(state: ClusterState, command: RegisterBroker) -> CommandOutcome:
     previous = state.brokers.get(command.node_id)
     if previous is not None and previous.incarnation_id == command.incarnation_id:
-        return CommandOutcome([], Registered(previous.broker_epoch))
+        return CommandOutcome([], Registered(previous.broker_epoch, previous.directory_epoch))
     _check_identity(state, command, previous)
     replaced: tuple[str, ...] = ()
+    directory_epoch: int | None = None
     if previous is not None:
         replaced = (previous.incarnation_id, *previous.replaced_incarnation_ids)
+        # Kept until this process reports a later one: a process may die before it writes its own.
+        if previous.disk_id == command.disk_id:
+            directory_epoch = previous.directory_epoch
     broker = BrokerRegistration(
         command.node_id,
         command.disk_id,
@@ -97,13 +111,14 @@ def _register(state: ClusterState, command: RegisterBroker) -> CommandOutcome:
         command.port,
         command.rack,
         replaced_incarnation_ids=replaced[:REPLACED_INCARNATIONS_KEPT],
+        directory_epoch=directory_epoch,
     )
     records: list[Record] = [BrokerRegistered(broker)]
     if previous is not None:
         records += _after_restart(state, command, previous, broker=broker)
     else:
         records += _adopted(state, broker)
-    return CommandOutcome(records, Registered(broker.broker_epoch))
+    return CommandOutcome(records, Registered(broker.broker_epoch, directory_epoch))
 
 
 def _check_identity(
@@ -153,6 +168,7 @@ def _after_restart(
     """Remove the process before from all partitions, with the records that it may have lost."""
     changes = PartitionChangeBuilder(state, broker=broker)
     is_new_disk = previous.disk_id != broker.disk_id
+    has_less = is_new_disk or is_old_directory(broker.directory_epoch, command.directory_epoch)
     is_clean = previous.broker_epoch == command.clean_stop_epoch
     for topic in _hosted_topics(state, broker.node_id):
         has_lost = not is_clean and state.may_lose_committed(topic, previous)
@@ -161,11 +177,11 @@ def _after_restart(
                 continue
             # Without an ISR of others, a topic with one replica in memory has no better leader. New
             # replicas of a reassignment lead once they are in the ISR, and have less until then.
-            is_lost = is_new_disk or (has_lost and partition.replication_factor > 1)
+            is_lost = has_less or (has_lost and partition.replication_factor > 1)
             own = (broker.node_id,)
             event = PartitionEvent(
                 lost=own if is_lost else (),
-                wiped=own if is_new_disk else (),
+                wiped=own if has_less else (),
                 started=own,
                 unclean=() if is_clean else own,
             )
@@ -188,9 +204,19 @@ def _adopted(state: ClusterState, broker: BrokerRegistration) -> list[Record]:
 
 def _unfence(state: ClusterState, command: UnfenceBroker) -> CommandOutcome:
     broker = current_broker(state, command.node_id, command.broker_epoch)
+    written = command.directory_epoch if has_newer_epoch(broker, command.directory_epoch) else None
     if not broker.is_fenced or broker.is_shutting_down:
-        return CommandOutcome([], Done())
-    return CommandOutcome(_changed(state, replace(broker, is_fenced=False)), Done())
+        if written is None:
+            return CommandOutcome([], Done())
+        record = BrokerChanged(broker.node_id, broker.is_fenced, broker.is_shutting_down, written)
+        return CommandOutcome([record], Done())
+    after = replace(broker, is_fenced=False)
+    return CommandOutcome(_changed(state, after, directory_epoch=written), Done())
+
+
+def has_newer_epoch(broker: BrokerRegistration, directory_epoch: int | None) -> bool:
+    """Return whether the data directory of a broker holds a later epoch than the known one."""
+    return directory_epoch is not None and directory_epoch > (broker.directory_epoch or 0)
 
 
 def _fence(state: ClusterState, command: FenceBroker) -> CommandOutcome:
@@ -261,9 +287,13 @@ def check_known(state: ClusterState, node_ids: Iterable[int]) -> None:
             )
 
 
-def _changed(state: ClusterState, broker: BrokerRegistration) -> list[Record]:
+def _changed(
+    state: ClusterState, broker: BrokerRegistration, *, directory_epoch: int | None = None
+) -> list[Record]:
     """Return the records of a broker that is fenced or unfenced."""
-    record = BrokerChanged(broker.node_id, broker.is_fenced, broker.is_shutting_down)
+    record = BrokerChanged(
+        broker.node_id, broker.is_fenced, broker.is_shutting_down, directory_epoch
+    )
     return [record, *_over_hosted(state, broker).records()]
 
 

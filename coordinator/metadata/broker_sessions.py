@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 
 import msgspec
 
-from tidelog.coordinator.metadata.broker_commands import current_broker
+from tidelog.coordinator.metadata.broker_commands import current_broker, has_newer_epoch
 from tidelog.coordinator.metadata.commands import BeginShutdown, FenceBroker, UnfenceBroker
 from tidelog.coordinator.metadata.records import BrokerRegistration
 from tidelog.coordinator.metadata.state import ClusterState
@@ -118,6 +118,8 @@ class BrokerHeartbeat(msgspec.Struct, frozen=True, array_like=True):
     wants_to_stop: bool = False
     applied_index: int | None = None
     """The metadata index that the broker has applied; `None` if it does not report one."""
+    directory_epoch: int | None = None
+    """The broker epoch that its data directory holds; `None` if it does not report one."""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -149,8 +151,9 @@ def heartbeat_command(
         if broker.is_shutting_down:
             return None
         return BeginShutdown(broker.node_id, broker.broker_epoch)
-    if broker.is_fenced and is_caught_up and not broker.is_shutting_down:
-        return UnfenceBroker(broker.node_id, broker.broker_epoch)
+    has_news = broker.is_fenced or has_newer_epoch(broker, heartbeat.directory_epoch)
+    if has_news and is_caught_up and not broker.is_shutting_down:
+        return UnfenceBroker(broker.node_id, broker.broker_epoch, heartbeat.directory_epoch)
     return None
 
 

@@ -38,6 +38,12 @@ class RegisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="register
     The command is refused if the node has registered since. So a delayed command of an earlier
     process does not replace a later registration. `None` skips the check.
     """
+    directory_epoch: int | None = None
+    """Broker epoch in the data directory, 0 for none.
+
+    The data is old if the cluster knows that the directory held a later one. `None` skips the
+    check.
+    """
 
 
 class UnfenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="unfence-broker"):
@@ -45,6 +51,9 @@ class UnfenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="unfence-b
 
     node_id: int
     broker_epoch: int
+    directory_epoch: int | None = None
+    """Broker epoch that its data directory holds, durably; recorded if it is higher than the known
+    one, also for a broker that is not fenced."""
 
 
 class FenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="fence-broker"):
@@ -354,6 +363,8 @@ class Registered(msgspec.Struct, frozen=True, array_like=True, tag="registered")
     """The answer to a registration."""
 
     broker_epoch: int
+    directory_epoch: int | None = None
+    """Epoch that the data directory is known to have held before; with a lower one it is older."""
 
 
 class ShutdownProgress(msgspec.Struct, frozen=True, array_like=True, tag="shutdown-progress"):

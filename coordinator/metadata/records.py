@@ -35,6 +35,9 @@ class BrokerRegistration(msgspec.Struct, frozen=True, array_like=True):
     """The broker is about to stop: it gets no leaderships."""
     replaced_incarnation_ids: tuple[str, ...] = ()
     """Incarnations of the last few earlier processes, newest first."""
+    directory_epoch: int | None = None
+    """Highest broker epoch that the data directory is known to hold: with a lower one it has older
+    data. `None`: no process of this disk has reported one."""
 
     @property
     def can_lead(self) -> bool:
@@ -94,8 +97,8 @@ class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=Fal
     offline_replicas: tuple[int, ...] = ()
     """Eligible replicas that cannot lead until their broker restarts: their log is offline."""
     wiped_replicas: tuple[int, ...] = ()
-    """Replicas that have lost files, or their disk, and have not been in the ISR since: when an
-    administrator accepts a loss, any other replica has more."""
+    """Replicas that have lost files or their disk, or have old data, and have not been in the ISR
+    since: when an administrator accepts a loss, any other replica has more."""
     unverified_replicas: tuple[UnverifiedReplica, ...] = ()
     """Replicas that lead only after a comparison of log ends, until they are in the ISR again."""
 
@@ -122,11 +125,13 @@ class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag="broker
 
 
 class BrokerChanged(msgspec.Struct, frozen=True, array_like=True, tag="broker-changed"):
-    """A broker's fenced or shutdown state has changed."""
+    """A broker's fenced or shutdown state has changed, or the epoch in its data directory."""
 
     node_id: int
     is_fenced: bool
     is_shutting_down: bool
+    directory_epoch: int | None = None
+    """The new `BrokerRegistration.directory_epoch`, `None` for no change."""
 
 
 class BrokerUnregistered(msgspec.Struct, frozen=True, array_like=True, tag="broker-unregistered"):

@@ -176,11 +176,7 @@ class ClusterState:
                 self._brokers[record.broker.node_id] = record.broker
                 self._next_broker_epoch = record.broker.broker_epoch + 1
             case BrokerChanged():
-                self._brokers[record.node_id] = msgspec.structs.replace(
-                    self._brokers[record.node_id],
-                    is_fenced=record.is_fenced,
-                    is_shutting_down=record.is_shutting_down,
-                )
+                self._brokers[record.node_id] = with_changed(self._brokers[record.node_id], record)
             case BrokerUnregistered():
                 del self._brokers[record.node_id]
                 self._drained.pop(record.node_id, None)
@@ -248,6 +244,17 @@ class ClusterState:
                 assert after.partition_epoch == before.partition_epoch + 1, "a change is missing"
                 self._index.moved(topic.topic_id, changed.number, before, after=after)
                 partitions[changed.number] = after
+
+
+def with_changed(broker: BrokerRegistration, record: BrokerChanged) -> BrokerRegistration:
+    """Return the registration of a broker after a change of its state."""
+    epoch = record.directory_epoch
+    return msgspec.structs.replace(
+        broker,
+        is_fenced=record.is_fenced,
+        is_shutting_down=record.is_shutting_down,
+        directory_epoch=broker.directory_epoch if epoch is None else epoch,
+    )
 
 
 class _Pool(msgspec.Struct):

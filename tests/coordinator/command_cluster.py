@@ -34,6 +34,7 @@ class Cluster:
         self.world = world
         self.group = hosts(world, node_count, self._make)
         self.lifecycles: dict[int, BrokerLifecycle] = {}
+        self.directory_epochs: dict[int, int] = {}
         """The broker of each node, of its last process."""
         self.refusals: dict[int, DuplicateBrokerError] = {}
         """Errors with which brokers had to stop."""
@@ -81,7 +82,12 @@ class Cluster:
     ) -> None:
         """Run the broker of a node, until another one replaces it."""
         node_id = node.identity.node_id
-        info = BrokerInfo(node_id, f"disk {node_id}", f"node{node_id}", PORT, "", None)
+        held = self.directory_epochs.get(node_id, 0)
+        info = BrokerInfo(node_id, f"disk {node_id}", f"node{node_id}", PORT, "", None, held)
+
+        async def write_epoch(epoch: int) -> None:
+            self.directory_epochs[node_id] = epoch
+
         lifecycle = BrokerLifecycle(
             env,
             command_client,
@@ -89,6 +95,7 @@ class Cluster:
             info=info,
             cluster_id=CLUSTER_ID,
             is_only_voter=lambda: node.is_only_voter,
+            write_epoch=write_epoch,
         )
         self.lifecycles[node_id] = lifecycle
         try:

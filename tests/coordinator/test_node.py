@@ -12,7 +12,7 @@ from tests.coordinator.raft_nodes import PORT, Answer, Answerer, SlowAnswer, lis
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
 from tidelog.broker.handlers.raft import RaftHandler
-from tidelog.broker.partitions.data_directory import DiskIds, open_data_directory
+from tidelog.broker.partitions.data_directory import DataDirectory, DiskIds, open_data_directory
 from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, open_node
 from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
@@ -106,14 +106,22 @@ class Member:
             answer(found.status)
             cluster = ClusterNode(env, found, self.addresses, nursery=nursery)
             self.cluster = cluster
-            broker = self._broker(env, cluster, directory.identity.disk_id)
+            broker = self._broker(env, cluster, directory)
             join = partial(cluster.keep_joined, self.machine.name, PORT)
             for task in (cluster.run, join, broker.run):
                 nursery.start_soon(self._until_it_fails, task, nursery.cancel_scope)
         self.cluster = None
 
-    def _broker(self, env: Env, cluster: ClusterNode, disk_id: str) -> BrokerLifecycle:
-        info = BrokerInfo(self.node_id, disk_id, self.machine.name, PORT, "", None)
+    def _broker(self, env: Env, cluster: ClusterNode, directory: DataDirectory) -> BrokerLifecycle:
+        info = BrokerInfo(
+            self.node_id,
+            directory.disk_id,
+            self.machine.name,
+            PORT,
+            "",
+            None,
+            directory.directory_epoch,
+        )
         return BrokerLifecycle(
             env,
             cluster.command_client,
@@ -121,6 +129,7 @@ class Member:
             info=info,
             cluster_id=cluster.raft.cluster_id,
             is_only_voter=lambda: cluster.raft.is_only_voter,
+            write_epoch=lambda epoch: env.run_in_thread(lambda: directory.note_epoch(epoch)),
         )
 
     async def _until_it_fails(
@@ -155,7 +164,7 @@ class Member:
     def _say_status(self, _: object, __: memoryview) -> PeerStatusReply:
         if self._status is None:
             raise BrokerNotReadyError("it has just started")
-        return self._status
+        return self._status if self.cluster is None else self.cluster.peer_status()
 
     def _raft(self) -> RaftHandler:
         node = self._running()

@@ -21,6 +21,17 @@ class Peer(msgspec.Struct, frozen=True, array_like=True):
     """Random id from the creation of the directory."""
 
 
+class KnownDirectory(msgspec.Struct, frozen=True, array_like=True):
+    """The data directory of a broker, as far as a node knows."""
+
+    node_id: int
+    disk_id: str
+    """Random id from the creation of the directory."""
+    directory_epoch: int
+    """Highest broker epoch that the directory is known to have held; with a lower one it has older
+    data."""
+
+
 class PeerStatusReply(msgspec.Struct, frozen=True, array_like=True):
     """The identity of a node."""
 
@@ -32,6 +43,11 @@ class PeerStatusReply(msgspec.Struct, frozen=True, array_like=True):
     first_voters: list[Peer]
     """The first voters of the cluster; empty without a cluster, or when no node needs them any more
     because a snapshot has replaced the start of the metadata log."""
+    directories: list[KnownDirectory] = []
+    """The data directories that the node knows from its metadata, by node id. Since version 2."""
+    is_leading: bool = False
+    """Whether the node is the active controller, so that its metadata has all that was committed
+    before its election. Since version 2."""
 
 
 class RaftRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -102,6 +118,8 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """Whether other brokers are to take over its partitions (controlled shutdown)."""
     applied_index: int | None = None
     """Index of the broker's last applied metadata entry; `None` before version 2."""
+    directory_epoch: int | None = None
+    """Broker epoch that the broker's data directory holds, durably; `None` before version 3."""
 
 
 class BrokerHeartbeatReply(msgspec.Struct, frozen=True, array_like=True):

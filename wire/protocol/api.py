@@ -212,7 +212,9 @@ RESET_OFFSETS = Api(ApiKey.RESET_OFFSETS, groups.ResetOffsetsRequest, groups.Res
 DELETE_GROUP = Api(ApiKey.DELETE_GROUP, groups.DeleteGroupRequest, groups.DeleteGroupReply)
 ADD_PARTITIONS = Api(ApiKey.ADD_PARTITIONS, topics.AddPartitionsRequest, topics.AddPartitionsReply)
 TOPIC_USAGE = Api(ApiKey.TOPIC_USAGE, topic_usage.TopicUsageRequest, topic_usage.TopicUsageReply)
-PEER_STATUS = Api(ApiKey.PEER_STATUS, cluster.PeerStatusRequest, cluster.PeerStatusReply)
+PEER_STATUS = Api(
+    ApiKey.PEER_STATUS, cluster.PeerStatusRequest, cluster.PeerStatusReply, max_version=2
+)
 RAFT = Api(ApiKey.RAFT, cluster.RaftRequest, cluster.RaftReply, max_version=2)
 RAFT_SNAPSHOT = Api(ApiKey.RAFT_SNAPSHOT, cluster.RaftSnapshotRequest, cluster.RaftSnapshotReply)
 FORWARD_COMMAND = Api(
@@ -222,7 +224,7 @@ BROKER_HEARTBEAT = Api(
     ApiKey.BROKER_HEARTBEAT,
     cluster.BrokerHeartbeatRequest,
     cluster.BrokerHeartbeatReply,
-    max_version=2,
+    max_version=3,
 )
 JOIN = Api(ApiKey.JOIN, cluster.JoinRequest, cluster.JoinReply)
 DESCRIBE_CLUSTER = Api(

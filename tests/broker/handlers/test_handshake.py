@@ -39,7 +39,7 @@ def test_hello_lists_the_api_versions_before_the_metadata_is_read() -> None:
 @pytest.mark.parametrize(("cluster_id", "said"), [(None, ""), ("a cluster", "a cluster")])
 def test_hello_has_the_cluster_id_as_soon_as_it_is_known(cluster_id: str | None, said: str) -> None:
     introduction = handler()
-    introduction.status = status(cluster_id)
+    introduction.status = lambda: status(cluster_id)
 
     assert introduction.hello(HELLO, NOTHING).cluster_id == said
 
@@ -51,7 +51,7 @@ def test_a_peer_status_before_the_metadata_is_read_is_retriable() -> None:
 
 def test_peer_status_returns_the_latest_status() -> None:
     introduction = handler()
-    for cluster_id in (None, "a cluster"):
-        introduction.status = status(cluster_id)
+    for latest in (status(None), status("a cluster")):
+        introduction.status = lambda latest=latest: latest
 
-        assert introduction.peer_status(PeerStatusRequest(8), NOTHING) == status(cluster_id)
+        assert introduction.peer_status(PeerStatusRequest(8), NOTHING) == latest

@@ -52,6 +52,10 @@ def a_broker(cluster: Cluster, host: Host, info: BrokerInfo) -> BrokerLifecycle:
     """Return a broker besides the one that is on a host."""
     process = host.machine.process
     assert process is not None
+
+    async def write_epoch(_: int) -> None:
+        pass
+
     return BrokerLifecycle(
         process.env,
         cluster.command_client(host),
@@ -59,6 +63,7 @@ def a_broker(cluster: Cluster, host: Host, info: BrokerInfo) -> BrokerLifecycle:
         info=info,
         cluster_id=CLUSTER_ID,
         is_only_voter=lambda: False,
+        write_epoch=write_epoch,
     )
 
 

@@ -72,6 +72,12 @@ class Nodes:
         self.kill(node_id)
         await self.process(node_id).process.wait()
 
+    async def stop_and_wait(self, node_id: int) -> None:
+        """Stop a broker cleanly with SIGTERM, and return when it has ended."""
+        self.process(node_id).signal(signal.SIGTERM)
+        await self.process(node_id).wait_ended()
+        self.kill(node_id)
+
     def process(self, node_id: int) -> BrokerProcess:
         """Return the process of a broker, the last one if none runs."""
         return self._running[node_id][1]
