@@ -76,7 +76,8 @@ class GenerationCheck:
 
     def answered(self, status: PeerStatusReply, *, now_ms: int) -> None:
         """Record the status of a node; `now_ms` is monotonic."""
-        if status.cluster_id != self._cluster_id:
+        # A voter without a cluster yet is a first voter that has not started before.
+        if status.cluster_id not in (None, self._cluster_id):
             return
         for each in status.directories:
             if (each.node_id, each.disk_id) == (self._own.node_id, self._own.disk_id):

@@ -50,7 +50,7 @@ RESTORE_HELP: Final = (
     " whole directory from a backup, which loses the records since"
 )
 """Advice for a data directory that cannot be used, at the end of an error."""
-_HELP_ALONE: Final = (
+ALONE_HELP: Final = (
     "if other nodes belong to the cluster, name them with --peers; else restore the whole data"
     " directory from a backup, which loses the records since"
 )
@@ -141,7 +141,7 @@ async def open_node(
             found = await _open(env, files, home, peer_ids=peer_ids)
         except DamagedStorageError as error:
             if len(peer_ids) == 1:
-                raise DataDirectoryError(f"{error}; {_HELP_ALONE}") from error
+                raise DataDirectoryError(f"{error}; {ALONE_HELP}") from error
             env.probe("metadata_damaged", severity="error", reason=str(error))
         else:
             if await _is_current(env, home, found, addresses=addresses, answer=answer):
@@ -215,7 +215,7 @@ async def _beginning(
     where = f"{files.disk.root}/{METADATA_DIRECTORY}"
     if not others:
         raise DataDirectoryError(
-            f"{where} has lost the metadata of cluster {cluster_id}; {_HELP_ALONE}"
+            f"{where} has lost the metadata of cluster {cluster_id}; {ALONE_HELP}"
         )
     if cluster_id:
         # A node that has lost its metadata does not know its promises, so it gets a new identity.

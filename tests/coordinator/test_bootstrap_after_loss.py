@@ -22,7 +22,7 @@ from tests.coordinator.node_starts import (
     start,
 )
 from tests.simulation.machine.faulty_disk import StaleHandleError
-from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY
+from tidelog.coordinator.bootstrap.open_node import ALONE_HELP, METADATA_DIRECTORY, RESTORE_HELP
 from tidelog.coordinator.raft.membership import Identity
 from tidelog.coordinator.raft.messages import AppendRequest, Entry, EntryId, EntryKind
 from tidelog.coordinator.raft_node.storage import CONFIG, OWNER, is_founded
@@ -60,7 +60,7 @@ async def test_without_peers_damaged_metadata_is_refused_and_left_unchanged(
         reason = await refusal(world)
 
         assert "metadata is damaged: stored records 0 to 1 (exclusive)" in reason
-        assert reason.endswith("; restore it from a backup")
+        assert reason.endswith(f"; {ALONE_HELP}")
     assert is_founded(world.disk, METADATA_DIRECTORY)
 
 
@@ -90,7 +90,7 @@ async def test_with_peers_a_node_with_damaged_metadata_takes_a_new_identity(
     before = await member_of_theirs(world)
     world = damage(world)
 
-    async with peers(world, {2: member(2)}):
+    async with peers(world, {2: member(2), 3: member(3)}):
         found, directory, answers = await start(world, THREE)
 
     assert directory.peer != before.directory.peer
@@ -110,7 +110,7 @@ async def test_new_metadata_is_not_written_to_the_damaged_files(
     world = World(mock_clock)
     await member_of_theirs(world)
     world = damage(world)
-    async with peers(world, {2: member(2)}):
+    async with peers(world, {2: member(2), 3: member(3)}):
         opened = await start(world, THREE)
     damaged = f"metadata.damaged/{0:020d}.log"
     kept = world.disk.open(damaged).read_at(0, 1 << 20)
@@ -125,7 +125,9 @@ async def test_new_metadata_is_not_written_to_the_damaged_files(
 
     assert world.disk.open(damaged).read_at(0, 1 << 20) == kept
     after = world.after_power_cut(1)
-    async with at_work(after, (await start(after, THREE)).found) as node:
+    async with peers(after, {2: member(2), 3: member(3)}):
+        opened = await start(after, THREE)
+    async with at_work(after, opened.found) as node:
         append = AppendRequest(leader, me, 1, EntryId(1, 1), 1, 0, 0, ())
         node.raft.received(append)
         await settle()
@@ -140,7 +142,7 @@ async def test_a_crash_while_damaged_metadata_is_set_aside_loses_no_vote(
         world = World(mock_clock)
         before = await member_of_theirs(world)
         world = damage(world)
-        async with peers(world, {2: member(2)}):
+        async with peers(world, {2: member(2), 3: member(3)}):
             crash_at(world.disk, call_count)
             try:
                 await start(world, THREE)
@@ -149,7 +151,7 @@ async def test_a_crash_while_damaged_metadata_is_set_aside_loses_no_vote(
             else:
                 is_over = True
         after = world.after_power_cut(call_count)
-        async with peers(after, {2: member(2)}):
+        async with peers(after, {2: member(2), 3: member(3)}):
             found, directory, _ = await start(after, THREE)
         assert found.status.peer == directory.peer != before.directory.peer
         assert found.node.cluster_id == directory.cluster_id == THEIRS
@@ -163,7 +165,7 @@ async def test_repeated_damage_is_set_aside_again(mock_clock: MockClock) -> None
     for _ in range(2):
         world = world.after_crash()
         world.disk.flip_bit(f"{METADATA_DIRECTORY}/vote", 12, 1)
-        async with peers(world, {2: member(2)}):
+        async with peers(world, {2: member(2), 3: member(3)}):
             identities.append((await start(world, THREE)).directory.peer)
 
     assert len({peer.disk_id for peer in identities}) == 3
@@ -188,7 +190,7 @@ async def test_without_peers_lost_metadata_is_not_recreated(
 
     assert reason == (
         f"/faulty/metadata has lost the metadata of cluster {opened.directory.cluster_id};"
-        " restore it from a backup"
+        f" {ALONE_HELP}"
     )
 
 
@@ -222,7 +224,7 @@ async def test_a_node_with_lost_metadata_forms_no_second_cluster(
 
     assert reason == (
         "/faulty/metadata has lost the metadata of cluster their cluster, and none of the peers"
-        " belongs to it; restore it from a backup"
+        " belongs to it; name nodes of that cluster with --peers"
     )
     assert not is_founded(world.disk, METADATA_DIRECTORY)
 
@@ -254,7 +256,7 @@ async def test_metadata_of_another_cluster_than_the_logs_is_refused(
 
     assert reason == (
         "/faulty belongs to cluster another, its metadata to cluster"
-        f" {opened.directory.cluster_id}; restore a consistent directory from a backup"
+        f" {opened.directory.cluster_id}; {RESTORE_HELP}"
     )
 
 
@@ -267,7 +269,8 @@ async def test_a_failed_disk_is_not_treated_as_lost_metadata(mock_clock: MockClo
     with pytest.raises(OSError, match="Input/output error"):
         await start(world, THREE)
 
-    again = await start(world, THREE)
+    async with peers(world, {2: member(2), 3: member(3)}):
+        again = await start(world, THREE)
     assert again.directory.peer == first.directory.peer
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgpack
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.coordinator.metadata import catalog
 from tidelog.coordinator.metadata.records import (
@@ -131,8 +132,10 @@ RECORDS: list[Record] = [
     TransactionNamesForgotten(["query-1"]),
     PartitionsAdded(TOPIC_ID, [HEALTHY, HEALTHY]),
     PartitionsChanged([ChangedTopic(TOPIC_ID, [ChangedPartition(0, UNVERIFIED)])]),
+    BrokerChanged(1, is_fenced=False, is_shutting_down=False, directory_epoch=7),
+    BrokerRegistered(replace(BROKER, directory_epoch=6)),
 ]
-IN_OLDER_FORM = (0, 1, 8, 9, 13, 15)
+IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15)
 """Lines of records that have more fields now, with new lines further below."""
 
 

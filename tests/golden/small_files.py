@@ -19,7 +19,7 @@ VOTER = Identity(2, b"disk of two!")
 TOPIC_ID = bytes(range(0xA0, 0xB0))
 CLUSTER_ID = "5f3a9c1e7b2d4f60a8c1e3d5"
 SMALL_FILES: dict[str, msgspec.Struct] = {
-    "node": NodeIdentity(2, CLUSTER_ID, "0123456789abcdef01234567", VOTER.disk_id.hex(), True),
+    "node": NodeIdentity(2, CLUSTER_ID, "0123456789abcdef01234567", VOTER.disk_id.hex(), True, 17),
     "replicas": ManifestContent([(TOPIC_ID, [0, 3])], [SuspectReplica(TOPIC_ID, 3, False)]),
     "clean_shutdown": CleanShutdown(1_700_000_000_000, 17),
     "vote": Vote(VOTER, CLUSTER_ID, HardState(4, VOTER)),

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from tests.golden.regenerate import FOLDER
 from tests.golden.small_files import SMALL_FILES, small_files
+from tidelog.broker.partitions.data_directory import NodeIdentity
 from tidelog.logstore.checkpoint import LogCheckpoint, parse_small_file
 from tidelog.logstore.producer_state import ProducerState
 
@@ -49,6 +50,15 @@ def test_a_checkpoint_of_an_earlier_version_is_read_with_defaults(
     assert replace(then, high_watermark=0, has_deletion_markers=False) == replace(
         now, high_watermark=0, has_deletion_markers=False
     )
+
+
+def test_a_node_file_of_an_earlier_version_has_no_directory_epoch() -> None:
+    name = "node_v1_of_five_fields.bin"
+    then = parse_small_file((FOLDER / name).read_bytes(), name, NodeIdentity)
+
+    now = SMALL_FILES["node"]
+    assert isinstance(now, NodeIdentity)
+    assert then == replace(now, directory_epoch=0)
 
 
 def test_a_producer_without_a_first_sequence_restarts_at_0() -> None:

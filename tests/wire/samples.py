@@ -23,6 +23,7 @@ from tidelog.wire.messages.cluster import (
     ForwardCommandRequest,
     JoinReply,
     JoinRequest,
+    KnownDirectory,
     Peer,
     PeerStatusReply,
     PeerStatusRequest,
@@ -242,6 +243,8 @@ EXCHANGES = [
                 Peer(node_id=1, disk_id=b"a disk of node 1"),
                 Peer(node_id=2, disk_id=b"a disk of node 2"),
             ],
+            directories=[KnownDirectory(node_id=2, disk_id="a disk", directory_epoch=17)],
+            is_leading=True,
         ),
     ),
     _exchange(
@@ -277,6 +280,7 @@ EXCHANGES = [
             is_caught_up=True,
             wants_to_stop=True,
             applied_index=299,
+            directory_epoch=16,
         ),
         BrokerHeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300, is_counted=False),
     ),
@@ -351,6 +355,23 @@ IN_OLDER_VERSIONS: dict[str, object] = {
         broker_epoch=17,
         is_caught_up=True,
         wants_to_stop=True,
+    ),
+    "broker_heartbeat_request_v2": BrokerHeartbeatRequest(
+        cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+        node_id=2,
+        broker_epoch=17,
+        is_caught_up=True,
+        wants_to_stop=True,
+        applied_index=299,
+    ),
+    "peer_status_reply_v1": PeerStatusReply(
+        peer=Peer(node_id=1, disk_id=b"a disk of node 1"),
+        peer_ids=[1, 2, 3],
+        cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+        first_voters=[
+            Peer(node_id=1, disk_id=b"a disk of node 1"),
+            Peer(node_id=2, disk_id=b"a disk of node 2"),
+        ],
     ),
     "broker_heartbeat_reply_v1": BrokerHeartbeatReply(
         is_fenced=True, may_stop=True, metadata_index=300

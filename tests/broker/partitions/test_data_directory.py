@@ -136,7 +136,7 @@ def test_a_damaged_node_identity_is_refused_rather_than_replaced() -> None:
     opened(disk).release()
     disk.flip_bit("node", 20, 1)
 
-    with pytest.raises(DataDirectoryError, match="restore it from a backup"):
+    with pytest.raises(DataDirectoryError, match="start the broker with an empty one"):
         opened(disk)
 
     assert disk.locked_paths == set()
