@@ -1,13 +1,14 @@
 """Tests of data directories that come back from a copy, and of the advice of errors about them."""
 
 import shutil
+import signal
 from pathlib import Path
 
 import trio
 
 import tidelog
 from tests.system.integration.nodes import Nodes
-from tests.system.integration.processes import DEADLINE_S
+from tests.system.integration.processes import DEADLINE_S, only_line, run_tidelog, serving
 
 TOPIC = "orders"
 PARTITIONS = 3
@@ -94,3 +95,74 @@ async def test_a_restored_directory_loses_no_acknowledged_record(tmp_path: Path)
             old = log.event("directory_is_old")
             assert old["directory_epoch"] < old["known_epoch"]
             nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_with_a_damaged_node_file_is_replaced_as_its_error_says(
+    tmp_path: Path,
+) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with trio.open_nursery() as nursery:
+            nodes = Nodes(tmp_path, nursery)
+            await nodes.start(1, 2, 3)
+            async with tidelog.connect(nodes.addresses) as client:
+                await client.admin.create_topic(
+                    TOPIC, PARTITIONS, replication_factor=3, min_insync_replicas=2
+                )
+                await whole(client)
+                acknowledged = await produce(client, HALF)
+                await nodes.stop_and_wait(1)
+                damaged = tmp_path / "1" / "node"
+                content = bytearray(damaged.read_bytes())
+                content[-1] ^= 1
+                damaged.write_bytes(content)
+
+                refused = await run_tidelog(
+                    *("serve", "--node-id", "1", "--data-dir", str(tmp_path / "1")),
+                    *("--listen", nodes.address(1)),
+                )
+
+                assert refused.returncode == 1
+                said = only_line(refused)
+                assert "node does not match its length and CRC-32C; " in said
+                assert "move the directory away and start the broker with an empty one" in said
+                (tmp_path / "1").rename(tmp_path / "moved away")
+                await nodes.start(1)
+                await whole(client)
+                acknowledged |= await produce(client, HALF)
+            # The new directory has everything, and its node is one of the majority.
+            await nodes.kill_and_wait(2)
+            async with tidelog.connect(nodes.addresses) as client:
+                assert await read_all(client) == acknowledged
+                assert len(acknowledged) == 2 * HALF
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_single_broker_without_metadata_is_restored_as_its_error_says(
+    tmp_path: Path,
+) -> None:
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    with trio.fail_after(DEADLINE_S):
+        async with serving(data) as broker:
+            async with tidelog.connect(broker.address) as client:
+                await client.admin.create_topic(TOPIC, PARTITIONS)
+                before = await produce(client, HALF)
+            broker.signal(signal.SIGTERM)
+            await broker.wait_ended()
+        shutil.copytree(data, copy)
+        async with serving(data) as broker, tidelog.connect(broker.address) as client:
+            await produce(client, HALF)
+        shutil.rmtree(data / "metadata")
+
+        refused = await run_tidelog("serve", "--data-dir", str(data), "--listen", "127.0.0.1:0")
+
+        assert refused.returncode == 1
+        said = only_line(refused)
+        assert "has lost the metadata of cluster" in said
+        assert said.endswith(
+            "restore the whole data directory from a backup, which loses the records since"
+        )
+        shutil.rmtree(data)
+        copy.rename(data)
+        async with serving(data) as broker, tidelog.connect(broker.address) as client:
+            assert await read_all(client) == before
+            assert "directory_is_old" not in broker.names()
