@@ -11,6 +11,7 @@ from tests.broker.replication.damage import consume, make_topic, produce, segmen
 from tests.broker.replication.three_brokers import NODES, TOPIC, Acknowledged, ThreeBrokers, live
 from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
+from tidelog.coordinator.bootstrap.generation import SILENT_MS
 from tidelog.coordinator.metadata.cluster_config import RECOVERY_ELECTION_WAIT_MS
 from tidelog.logstore.checkpoint import CHECKPOINT_NAME
 from tidelog.wire.errors import TidelogError
@@ -91,6 +92,8 @@ def test_a_replica_without_its_files_does_not_lead_although_it_returns_first(
             brokers.cut_power(*NODES)
             lose(brokers, victim)
             brokers.start(victim, last)
+            # Both have waited for the other node; the victim begins to vote, and registers first.
+            await trio.sleep(SILENT_MS / 1000 + 0.3)
             brokers.machines[last].pause(1)
             await until(lambda: brokers.leader() is not None, _MISSING_S)
             brokers.start(other)
