@@ -131,6 +131,7 @@ def test_a_heartbeat_reports_an_epoch_that_was_written_late() -> None:
     command = heartbeat_command(cluster.state, heartbeat, is_caught_up=True)
 
     assert command == UnfenceBroker(1, epoch, epoch)
+    assert command is not None
     cluster.do(command)
     assert known(cluster) == epoch
     assert not cluster.broker(1).is_fenced
