@@ -55,7 +55,7 @@ class GenerationCheck:
     """The view of one starting node of its own data directory."""
 
     def __init__(
-        self, own: KnownDirectory, cluster_id: str, voters: Collection[Identity], asked: set[int]
+        self, own: KnownDirectory, cluster_id: str, voters: Collection[Identity], *, asked: set[int]
     ) -> None:
         """Start without answers.
 

@@ -187,7 +187,7 @@ async def _is_current(
         return True
     answer(status)
     own = KnownDirectory(own_id, home.disk_id, home.directory_epoch)
-    check = GenerationCheck(own, node.cluster_id, voters, set(reached))
+    check = GenerationCheck(own, node.cluster_id, voters, asked=set(reached))
     if await find_generation(env, check, own_id, addresses=reached) is not Generation.OLD:
         return True
     env.probe(

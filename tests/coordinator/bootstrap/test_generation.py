@@ -26,7 +26,7 @@ VOTERS = [Identity(2, b"two"), Identity(3, b"three")]
 
 
 def check() -> GenerationCheck:
-    return GenerationCheck(OWN, "cluster", VOTERS, {2, 3})
+    return GenerationCheck(OWN, "cluster", VOTERS, asked={2, 3})
 
 
 def status(
