@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tidelog.logstore.damage import DamagedRange
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.wire.errors import OffsetOutOfRangeError
 from tidelog.wire.messages.replication import Diverging
@@ -19,6 +20,16 @@ class LogShape(msgspec.Struct, frozen=True):
     log_start_offset: int
     log_end_offset: int
     leader_epochs: LeaderEpochs
+    damage: tuple[DamagedRange, ...] = ()
+    """Records that the log does not have any more, lowest first."""
+
+    def intact_count(self, offset: int, end_offset: int) -> int:
+        """Return the number of offsets of a range that the log holds without damage."""
+        first, end = max(offset, self.log_start_offset), min(end_offset, self.log_end_offset)
+        damaged = sum(
+            max(0, min(each.end_offset, end) - max(each.offset, first)) for each in self.damage
+        )
+        return max(0, end - first - damaged)
 
 
 def find_divergence(

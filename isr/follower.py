@@ -3,6 +3,9 @@
 Pure: no clock, no I/O. The order of steps keeps a follower from exposing uncommitted records: it
 drops an answer to an old request, truncates a diverging log, appends batches, and only then applies
 the leader's high watermark (KAFKA-14704).
+
+A follower removes no records that it knows to be committed, unless the cluster has recorded a loss
+since they were written. A leader without them has lost them: its disk is damaged.
 """
 
 from typing import final
@@ -45,6 +48,15 @@ class Restart(msgspec.Struct, frozen=True):
     offset: int
 
 
+class Refuse(msgspec.Struct, frozen=True):
+    """Keep the log: the leader lacks committed records from this offset on.
+
+    It is the first offset that would be removed.
+    """
+
+    offset: int
+
+
 class Append(msgspec.Struct, frozen=True):
     """Append the batches, if any, then call `appended`."""
 
@@ -53,7 +65,7 @@ class Drop(msgspec.Struct, frozen=True):
     """Ignore the answer: its request is outdated."""
 
 
-Step = Truncate | Restart | Append | Drop
+Step = Truncate | Restart | Refuse | Append | Drop
 
 
 @final
@@ -64,14 +76,31 @@ class PartitionFollower:
     truncated below it, which only an unclean election makes necessary.
     """
 
-    def __init__(self, *, leader_id: int | None, leader_epoch: int, high_watermark: int) -> None:
-        """Follow a leader, or none; `high_watermark` is the one known before."""
+    def __init__(
+        self,
+        *,
+        leader_id: int | None,
+        leader_epoch: int,
+        high_watermark: int,
+        data_loss_epoch: int | None = None,
+    ) -> None:
+        """Follow a leader, or none.
+
+        Args:
+            leader_id: The leader.
+            leader_epoch: The leader epoch.
+            high_watermark: The one known before.
+            data_loss_epoch: Leader epoch of the last leader for which the cluster has recorded that
+                committed records may be lost.
+        """
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
         """Exclusive end of the records known to be committed."""
         self.is_beginning = False
         """Whether the log was found to be a prefix of the leader's in this leader epoch."""
+        self.data_loss_epoch = data_loss_epoch
+        """May rise at any time: an administrator accepts the loss of records."""
 
     def position(self, log: LogShape) -> FetchPosition:
         """Return the position of the next fetch."""
@@ -84,7 +113,9 @@ class PartitionFollower:
         if answer.diverging is None:
             return Append()
         offset = truncation_offset(log, answer.diverging)
-        return Truncate(offset) if offset >= log.log_start_offset else Restart(offset)
+        if _is_stale(answer):
+            return _cut(log, offset)
+        return self._cut_unless_committed(log, offset)
 
     def out_of_range(
         self, log: LogShape, asked_at: FetchPosition, *, leader_start: int, leader_end: int
@@ -99,10 +130,12 @@ class PartitionFollower:
         if log.log_end_offset < leader_start:
             return Restart(leader_start)
         if log.log_end_offset > leader_end:
-            return (
-                Truncate(leader_end) if leader_end >= log.log_start_offset else Restart(leader_end)
-            )
+            return self._cut_unless_committed(log, leader_end)
         return Drop()
+
+    def committed_count(self, log: LogShape, offset: int) -> int:
+        """Return the number of intact records from an offset on that are known to be committed."""
+        return log.intact_count(offset, self.high_watermark)
 
     def appended(self, answer: LeaderAnswer, *, log_end_offset: int) -> None:
         """Apply the leader's high watermark after the append of its batches."""
@@ -116,6 +149,34 @@ class PartitionFollower:
     def restarted(self, log_end_offset: int) -> None:
         """Set the high watermark to the offset of a restarted log: records below are committed."""
         self.high_watermark = log_end_offset
+
+    def _cut_unless_committed(self, log: LogShape, offset: int) -> Truncate | Restart | Refuse:
+        latest = log.leader_epochs.latest
+        is_accepted = (
+            self.data_loss_epoch is not None
+            and latest is not None
+            and latest < self.data_loss_epoch
+        )
+        if is_accepted or not self.committed_count(log, offset):
+            return _cut(log, offset)
+        return Refuse(max(offset, log.log_start_offset))
+
+
+def _cut(log: LogShape, offset: int) -> Truncate | Restart:
+    return Truncate(offset) if offset >= log.log_start_offset else Restart(offset)
+
+
+def _is_stale(answer: LeaderAnswer) -> bool:
+    """Return whether the follower's records differ below a last record that is the leader's.
+
+    The leader does not lack records then: the follower's disk went back. See `find_stale`.
+    """
+    diverging = answer.diverging
+    return (
+        diverging is not None
+        and diverging.epoch is None
+        and diverging.end_offset > answer.log_start_offset
+    )
 
 
 def _last_epoch(log: LogShape) -> int | None:

@@ -184,6 +184,7 @@ def _after_restart(
                 wiped=own if has_less else (),
                 started=own,
                 unclean=() if is_clean else own,
+                has_lost_memory=has_lost and not is_lost and partition.is_reassigning,
             )
             changes.apply_event(topic, number, event)
     return changes.records()

@@ -274,6 +274,36 @@ class ElectRecovered(msgspec.Struct, frozen=True, array_like=True, tag="elect-re
     """Topic id, number and leader epoch."""
 
 
+class RefusedTruncation(msgspec.Struct, frozen=True, array_like=True):
+    """A truncation that a follower refuses: its leader lacks records known to be committed."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    """Leader epoch of the leader that the follower follows."""
+    offset: int
+    """First offset that would be removed."""
+    high_watermark: int
+    """High watermark that the follower knows."""
+    log_end_offset: int
+    """Log end offset of the follower."""
+    last_epoch: int | None
+    """Leader epoch of the follower's last record."""
+    is_whole: bool = True
+    """Whether the follower's log has no known damage and accepts appends."""
+
+
+class RefuseTruncation(msgspec.Struct, frozen=True, array_like=True, tag="refuse-truncation"):
+    """A broker refuses to truncate replicas below high watermarks that it knows.
+
+    A report of an earlier leader epoch, or one that is recorded already, changes nothing.
+    """
+
+    node_id: int
+    broker_epoch: int
+    partitions: list[RefusedTruncation]
+
+
 class AlterClusterConfig(msgspec.Struct, frozen=True, array_like=True, tag="alter-cluster-config"):
     """Change settings of the cluster."""
 
@@ -348,6 +378,7 @@ PartitionCommand = (
     | ElectLeaders
     | ElectRecovered
     | ReassignReplicas
+    | RefuseTruncation
     | RemoveFromIsr
     | ReportLogEnds
 )

@@ -16,6 +16,8 @@ replicas (ISR) and eligible leader replicas (ELR) change. In its order:
    greatest reported log end first, then the last known leader; a replica that has lost its files
    leads only if there is no other. A replica with an offline log leads nothing until its broker
    restarts.
+   A leader that lacks committed records steps down for a replica that has them all, see
+   `truncation_refusal`.
 4. While the ISR has fewer than `min_insync_replicas` members nothing is committed, so a replica
    that leaves it has all committed records: it becomes eligible (KIP-966). With a large enough ISR
    no replica is eligible.
@@ -41,6 +43,7 @@ from tidelog.coordinator.metadata.records import (
     BrokerRegistration,
     LogEnd,
     PartitionRegistration,
+    RefusingReplica,
     UnverifiedReplica,
 )
 
@@ -101,6 +104,13 @@ class PartitionEvent:
     """Reported log ends of unverified replicas, by node id."""
     assignment: Assignment | None = None
     """The new assignment, `None` for no change."""
+    whole_leader: int | None = None
+    """The replica that has all committed records, and replaces the leader because that has not."""
+    refusing: RefusingReplica | None = None
+    """A replica outside the ISR that refuses to truncate records which the leader lacks."""
+    has_lost_memory: bool = False
+    """Whether the only replica has lost committed records in memory; its partition is about to get
+    more replicas, which may have them."""
     election: Election = Election.ONLINE
 
 
@@ -133,8 +143,8 @@ def elect(
         leader = _elect_by_log_end(
             partition, event, assignment.replicas, unverified, offline=offline, context=context
         )
-    if event.election is Election.PREFERRED:
-        leader = _prefer(assignment.replicas[0], leader, in_sync, context)
+    leader = _instead_of(leader, event, assignment.replicas[0], in_sync=in_sync, context=context)
+    is_loss_known = _is_loss_known(partition, event, leader)
     is_unclean = leader is None and event.election is Election.UNCLEAN
     if is_unclean:
         leader = _elect_unclean(
@@ -173,7 +183,12 @@ def elect(
             if node in assignment.replicas and node not in in_sync
         ),
     )
-    return _with_epochs(partition, changed, is_unclean=is_unclean)
+    is_loss = is_unclean or is_loss_known
+    changed = replace(
+        changed,
+        refusing_replicas=() if is_loss else _refusing(partition, event, changed),
+    )
+    return _with_epochs(partition, changed, is_loss=is_loss)
 
 
 def _in_sync(
@@ -279,12 +294,33 @@ def _elect_by_log_end(
     return best if best in can_lead else None
 
 
-def _prefer(
-    first: int, leader: int | None, in_sync: tuple[int, ...], context: ElectionContext
+def _instead_of(
+    leader: int | None,
+    event: PartitionEvent,
+    first: int,
+    *,
+    in_sync: tuple[int, ...],
+    context: ElectionContext,
 ) -> int | None:
-    """Return the first replica if it can take over, else the leader."""
-    may_take_over = first in in_sync and _is_source_in_sync(first, context)
-    return first if may_take_over and _can_lead(first, context) else leader
+    """Return the preferred leader, or the replica for which a leader steps down, if that is due."""
+    if event.whole_leader is not None:
+        return event.whole_leader
+    is_preferred = (
+        event.election is Election.PREFERRED
+        and first in in_sync
+        and _is_source_in_sync(first, context)
+        and _can_lead(first, context)
+    )
+    return first if is_preferred else leader
+
+
+def _is_loss_known(
+    partition: PartitionRegistration, event: PartitionEvent, leader: int | None
+) -> bool:
+    """Return whether committed records are lost for good without an unclean election."""
+    if leader is None:
+        return event.has_lost_memory
+    return event.election is Election.UNCLEAN and bool(partition.refusing_replicas)
 
 
 def _elect_unclean(
@@ -322,8 +358,18 @@ def _eligible(
     )
 
 
+def _refusing(
+    partition: PartitionRegistration, event: PartitionEvent, changed: PartitionRegistration
+) -> tuple[RefusingReplica, ...]:
+    known = {each.node_id: each for each in partition.refusing_replicas}
+    if event.refusing is not None:
+        known[event.refusing.node_id] = event.refusing
+    over = {*changed.in_sync_replicas, *changed.wiped_replicas}
+    return tuple(known[node] for node in changed.replicas if node in known and node not in over)
+
+
 def _with_epochs(
-    partition: PartitionRegistration, changed: PartitionRegistration, *, is_unclean: bool
+    partition: PartitionRegistration, changed: PartitionRegistration, *, is_loss: bool
 ) -> PartitionRegistration:
     is_removal = any(node not in changed.replicas for node in partition.replicas)
     leader_epoch = partition.leader_epoch + (changed.leader != partition.leader or is_removal)
@@ -336,7 +382,7 @@ def _with_epochs(
         changed,
         leader_epoch=leader_epoch,
         last_known_leader=last_known_leader,
-        data_loss_epoch=leader_epoch if is_unclean else partition.data_loss_epoch,
+        data_loss_epoch=leader_epoch if is_loss else partition.data_loss_epoch,
     )
     if changed == partition:
         return partition

@@ -13,7 +13,6 @@ from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
     CommandOutcome,
-    Done,
     ElectLeaders,
     ElectRecovered,
     FailedReplica,
@@ -24,6 +23,8 @@ from tidelog.coordinator.metadata.commands import (
     ProposedIsr,
     Reassignment,
     ReassignReplicas,
+    RefusedTruncation,
+    RefuseTruncation,
     RemoveFromIsr,
     ReportLogEnds,
 )
@@ -31,8 +32,10 @@ from tidelog.coordinator.metadata.leader_election import Assignment, Election, P
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.placement import check_not_drained, check_replicas
 from tidelog.coordinator.metadata.records import DataLossAccepted, PartitionRegistration, Record
+from tidelog.coordinator.metadata.recovery_commands import handle_recovery_command
 from tidelog.coordinator.metadata.replica_removal import should_remove_from_isr
 from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.truncation_refusal import event_of_refusal
 from tidelog.wire.errors import (
     BrokerError,
     FencedLeaderEpochError,
@@ -68,10 +71,10 @@ def handle_partition_command(
             return _reassign(state, command)
         case RemoveFromIsr():
             return _remove_from_isr(state, command)
-        case ReportLogEnds():
-            return _report_log_ends(state, command)
-        case ElectRecovered():
-            return _elect_recovered(state, command)
+        case ReportLogEnds() | ElectRecovered():
+            return handle_recovery_command(state, command)
+        case RefuseTruncation():
+            return _refuse_truncation(state, command)
 
 
 def _alter_partitions(state: ClusterState, command: AlterPartitions) -> CommandOutcome:
@@ -166,7 +169,8 @@ def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> C
         topic_id, number = key
         topic, before = _find(state, changes, topic_id, number=number)
         if command.accept_data_loss:
-            if before.leader is None and epochs.get(key, before.leader_epoch) < before.leader_epoch:
+            is_at_stake = before.leader is None or bool(before.refusing_replicas)
+            if is_at_stake and epochs.get(key, before.leader_epoch) < before.leader_epoch:
                 raise StalePartitionEpochError(
                     f"partition {number} has had another leader since the loss was accepted; check"
                     " the partition again before accepting"
@@ -210,36 +214,6 @@ def _loss(
         before.eligible_leader_replicas,
         now_ms,
     )
-
-
-def _report_log_ends(state: ClusterState, command: ReportLogEnds) -> CommandOutcome:
-    current_broker(state, command.node_id, command.broker_epoch)
-    changes = PartitionChangeBuilder(state)
-    for log in command.logs:
-        topic = _leaderless(state, log.topic_id, log.partition, leader_epoch=log.leader_epoch)
-        if topic is not None:
-            event = PartitionEvent(log_ends={command.node_id: log.log_end})
-            changes.apply_event(topic, log.partition, event)
-    return CommandOutcome(changes.records(), Done())
-
-
-def _elect_recovered(state: ClusterState, command: ElectRecovered) -> CommandOutcome:
-    changes = PartitionChangeBuilder(state)
-    for topic_id, number, leader_epoch in command.partitions:
-        topic = _leaderless(state, topic_id, number, leader_epoch=leader_epoch)
-        if topic is not None:
-            changes.apply_event(topic, number, PartitionEvent(election=Election.RECOVERY))
-    return CommandOutcome(changes.records(), Done())
-
-
-def _leaderless(
-    state: ClusterState, topic_id: bytes, number: int, *, leader_epoch: int
-) -> Topic | None:
-    """Return the topic of a partition that has had no leader since this leader epoch."""
-    partition = state.partition(topic_id, number)
-    if partition is None or partition.leader is not None or partition.leader_epoch != leader_epoch:
-        return None
-    return state.catalog.topic_by_id(topic_id)
 
 
 def _reassign(state: ClusterState, command: ReassignReplicas) -> CommandOutcome:
@@ -339,6 +313,23 @@ def _remove_from_isr(state: ClusterState, command: RemoveFromIsr) -> CommandOutc
         return replica.topic_id, replica.partition
 
     answers = _answers(changes, command.replicas, place, act=remove)
+    return CommandOutcome(changes.records(), answers)
+
+
+def _refuse_truncation(state: ClusterState, command: RefuseTruncation) -> CommandOutcome:
+    current_broker(state, command.node_id, command.broker_epoch)
+    changes = PartitionChangeBuilder(state)
+
+    def refuse(refused: RefusedTruncation) -> None:
+        topic, partition = _find(state, changes, refused.topic_id, number=refused.partition)
+        event = event_of_refusal(partition, command.node_id, state.brokers, refused=refused)
+        if event is not None:
+            changes.apply_event(topic, refused.partition, event)
+
+    def place(refused: RefusedTruncation) -> tuple[bytes, int]:
+        return refused.topic_id, refused.partition
+
+    answers = _answers(changes, command.partitions, place, act=refuse)
     return CommandOutcome(changes.records(), answers)
 
 

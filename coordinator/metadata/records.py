@@ -68,6 +68,16 @@ class UnverifiedReplica(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Reported while the partition has no leader; `None` before the report."""
 
 
+class RefusingReplica(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A replica that keeps committed records which the leader lacks, and does not follow it."""
+
+    node_id: int
+    offset: int
+    """First offset that the leader lacks, or has with another record."""
+    high_watermark: int
+    """Exclusive end of the replica's records that are known to be committed."""
+
+
 class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One partition: its replicas, and which of them have all committed records.
 
@@ -101,6 +111,9 @@ class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=Fal
     since: when an administrator accepts a loss, any other replica has more."""
     unverified_replicas: tuple[UnverifiedReplica, ...] = ()
     """Replicas that lead only after a comparison of log ends, until they are in the ISR again."""
+    refusing_replicas: tuple[RefusingReplica, ...] = ()
+    """Replicas that refuse to truncate committed records and are not in the ISR, until they join
+    it, lose their files or leave, or an administrator accepts the loss."""
 
     @property
     def replication_factor(self) -> int:

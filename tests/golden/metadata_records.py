@@ -26,6 +26,7 @@ from tidelog.coordinator.metadata.records import (
     PartitionsAdded,
     PartitionsChanged,
     Record,
+    RefusingReplica,
     UnverifiedReplica,
 )
 from tidelog.coordinator.metadata.transactions import (
@@ -68,6 +69,9 @@ MOVING = PartitionRegistration(
     data_loss_epoch=12,
     offline_replicas=(1,),
     wiped_replicas=(4,),
+)
+REFUSED = PartitionRegistration(
+    (1, 2, 3), (1, 2), leader=1, refusing_replicas=(RefusingReplica(3, 300, 70_000),)
 )
 LEADERLESS = PartitionRegistration((1, 2), (), (1,), None, 4, 9, 1)
 UNVERIFIED = PartitionRegistration(
@@ -134,6 +138,18 @@ RECORDS: list[Record] = [
     PartitionsChanged([ChangedTopic(TOPIC_ID, [ChangedPartition(0, UNVERIFIED)])]),
     BrokerChanged(1, is_fenced=False, is_shutting_down=False, directory_epoch=7),
     BrokerRegistered(replace(BROKER, directory_epoch=6)),
+    PartitionsChanged(
+        [
+            ChangedTopic(
+                TOPIC_ID,
+                [
+                    ChangedPartition(0, MOVING),
+                    ChangedPartition(1, LEADERLESS),
+                    ChangedPartition(2, REFUSED),
+                ],
+            )
+        ]
+    ),
 ]
 IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15)
 """Lines of records that have more fields now, with new lines further below."""

@@ -1,6 +1,7 @@
 """Steps of a follower after a leader's answer."""
 
 import pytest
+from msgspec.structs import replace
 
 from tests.isr.test_divergence import shape
 from tidelog.isr.divergence import LogShape
@@ -10,9 +11,12 @@ from tidelog.isr.follower import (
     FetchPosition,
     LeaderAnswer,
     PartitionFollower,
+    Refuse,
     Restart,
+    Step,
     Truncate,
 )
+from tidelog.logstore.damage import DamagedRange
 from tidelog.wire.messages.replication import Diverging
 
 
@@ -109,3 +113,78 @@ def test_the_high_watermark_falls_only_with_a_truncation() -> None:
 
     one.truncated(4)
     assert one.high_watermark == 4
+
+
+def test_a_follower_does_not_truncate_records_that_it_knows_to_be_committed() -> None:
+    log, one = shape(1, 1, 1), follower(high_watermark=2)
+
+    step = one.answered(log, answer(log, parts=Diverging(1, 1)))
+
+    assert step == Refuse(1)
+    assert one.committed_count(log, 1) == 1
+    assert one.high_watermark == 2
+
+
+def test_a_follower_truncates_at_its_high_watermark() -> None:
+    log, one = shape(1, 1, 1), follower(high_watermark=1)
+
+    assert one.answered(log, answer(log, parts=Diverging(1, 1))) == Truncate(1)
+
+
+@pytest.mark.parametrize(
+    ("data_loss_epoch", "step"), [(None, Refuse(1)), (2, Refuse(1)), (3, Truncate(1))]
+)
+def test_committed_records_are_truncated_if_a_loss_was_accepted_since(
+    data_loss_epoch: int | None, step: Step
+) -> None:
+    log, one = shape(1, 2, 2), follower(high_watermark=3)
+    one.data_loss_epoch = data_loss_epoch
+
+    assert one.answered(log, answer(log, parts=Diverging(1, 1))) == step
+
+
+def test_a_follower_does_not_restart_below_committed_records() -> None:
+    log, one = shape(1, 1, start=10), follower(high_watermark=12)
+
+    step = one.answered(log, answer(log, parts=Diverging(None, 0)))
+
+    assert step == Refuse(10)
+    assert one.committed_count(log, 0) == 2
+
+
+def test_a_follower_behind_the_leaders_log_start_drops_committed_records() -> None:
+    """The leader has deleted them."""
+    log, one = shape(1, 1), follower(high_watermark=2)
+
+    assert one.out_of_range(log, one.position(log), leader_start=50, leader_end=90) == Restart(50)
+
+
+def test_a_follower_longer_than_its_leader_does_not_truncate_committed_records() -> None:
+    log, one = shape(1, 1, 1), follower(high_watermark=2)
+
+    assert one.out_of_range(log, one.position(log), leader_start=0, leader_end=1) == Refuse(1)
+    assert one.out_of_range(log, one.position(log), leader_start=0, leader_end=2) == Truncate(2)
+
+
+def test_an_empty_log_restarts_wherever_its_leader_begins() -> None:
+    log, one = LogShape(50, 50, shape().leader_epochs), follower(high_watermark=50)
+
+    assert one.out_of_range(log, one.position(log), leader_start=0, leader_end=40) == Restart(40)
+
+
+def test_damaged_records_are_no_reason_to_refuse() -> None:
+    """The follower has lost them itself."""
+    whole, one = shape(1, 1, 1, 1), follower(high_watermark=4)
+    damaged = replace(whole, damage=(DamagedRange(2, 4),))
+
+    assert one.answered(damaged, answer(damaged, parts=Diverging(1, 2))) == Truncate(2)
+    assert one.answered(damaged, answer(damaged, parts=Diverging(1, 1))) == Refuse(1)
+    assert one.committed_count(damaged, 1) == 1
+
+
+def test_a_log_whose_disk_went_back_is_truncated_where_it_differs() -> None:
+    """Its last record is the leader's, so the leader lacks none: see `find_stale`."""
+    log, one = shape(1, 1, 3, 3), follower(high_watermark=4)
+
+    assert one.answered(log, answer(log, parts=Diverging(None, 1))) == Truncate(1)
+    assert one.answered(log, answer(log, parts=Diverging(None, 0))) == Refuse(0)

@@ -13,6 +13,7 @@ from tidelog.coordinator.metadata.commands import (
     ElectLeaders,
     ElectRecovered,
     ReassignReplicas,
+    RefuseTruncation,
     RegisterBroker,
     RemoveFromIsr,
     ReportLogEnds,
@@ -72,6 +73,9 @@ def _check_members(state: ClusterState, topic: Topic, partition: PartitionRegist
         node for node in replicas if node in partition.wiped_replicas
     )
     assert not {*in_sync, *eligible}.intersection(partition.wiped_replicas), "wiped but counted"
+    refusing = [each.node_id for each in partition.refusing_replicas]
+    assert refusing == [node for node in replicas if node in refusing]
+    assert not {*in_sync, *partition.wiped_replicas}.intersection(refusing), "it has joined"
     assert not eligible or len(in_sync) < minimum, "eligible although enough are in sync"
     assert (partition.leader is None) == (in_sync == ())
     assert partition.leader is None or partition.leader in in_sync
@@ -204,6 +208,8 @@ def check_step(before: Partitions, state: ClusterState, command: Command) -> Non
             assert now.replicas == now.in_sync_replicas, "replicas left before others joined"
         if isinstance(command, RemoveFromIsr):
             _check_removal(state, key, (was, now), command=command)
+        elif isinstance(command, RefuseTruncation):
+            _check_refusal(state, (was, now), command=command)
         elif not isinstance(
             command, RegisterBroker | AlterClusterConfig | AlterTopic | ElectLeaders
         ):
@@ -219,6 +225,8 @@ def _unfounded_leader(
         if not (isinstance(command, ElectLeaders) and command.accept_data_loss):
             yield "records were lost and no loss was accepted"
         return
+    if isinstance(command, RefuseTruncation):
+        return  # See `_check_refusal`.
     if isinstance(command, AlterPartitions):
         return  # A leader that is about to stop hands over to a replica that has just caught up.
     if any(each.node_id == now.leader for each in was.unverified_replicas):
@@ -252,6 +260,25 @@ def _unfounded_comparison(
     awaited = relied_on if len(relied_on) > 1 else relied_on | ends.keys() & {*now.replicas}
     if awaited - reported.keys() or reported[now.leader] < max(reported.values()):
         yield "another replica may have more committed records"
+
+
+def _check_refusal(
+    state: ClusterState,
+    step: tuple[PartitionRegistration, PartitionRegistration],
+    *,
+    command: RefuseTruncation,
+) -> None:
+    """Check that a leader steps down only for a replica that has all committed records."""
+    was, now = step
+    node = command.node_id
+    if now.leader == was.leader:
+        assert now.in_sync_or_eligible == was.in_sync_or_eligible
+        return
+    assert (now.leader, now.in_sync_replicas) == (node, (node,))
+    assert node in was.in_sync_or_eligible, "the new leader may lack committed records"
+    assert state.brokers[node].can_lead
+    assert now.data_loss_epoch == was.data_loss_epoch, "nothing is lost"
+    assert {*now.eligible_leader_replicas} <= {*was.eligible_leader_replicas} - {node}
 
 
 def _check_removal(

@@ -33,6 +33,8 @@ from tidelog.coordinator.metadata.commands import (
     ProposedIsr,
     Reassignment,
     ReassignReplicas,
+    RefusedTruncation,
+    RefuseTruncation,
     RegisterBroker,
     RemoveFromIsr,
     ReportedLog,
@@ -128,7 +130,13 @@ class Run:
                 for replica in change.in_sync_replicas:
                     assert brokers[replica.node_id].broker_epoch == replica.broker_epoch
         if isinstance(
-            command, UnfenceBroker | FenceBroker | BeginShutdown | AlterPartitions | RemoveFromIsr
+            command,
+            UnfenceBroker
+            | FenceBroker
+            | BeginShutdown
+            | AlterPartitions
+            | RemoveFromIsr
+            | RefuseTruncation,
         ):
             assert brokers[command.node_id].broker_epoch == command.broker_epoch
 
@@ -421,6 +429,18 @@ def _elect_recovered(run: Run, move: Move) -> Command | None:
     return ElectRecovered([(*key, partition.leader_epoch - (move.c % 11 == 1))])
 
 
+def _refuse_truncation(run: Run, move: Move) -> Command | None:
+    key = run.place(move.a)
+    if key is None:
+        return None
+    partition = run.cluster.state.partition(*key)
+    assert partition is not None
+    node_id = partition.replicas[move.b % len(partition.replicas)]
+    epoch = max(partition.leader_epoch - (move.c % 5 == 1), 0)
+    refused = RefusedTruncation(*key, epoch, 5, 10, 12, 1, is_whole=move.c % 7 != 1)
+    return RefuseTruncation(node_id, run.epoch(node_id, move.c), [refused])
+
+
 def _repeat(run: Run, move: Move) -> Command:
     return run.given[-1 - move.a % len(run.given)]
 
@@ -472,6 +492,7 @@ KINDS: dict[str, Callable[[Run, Move], Command | None]] = {
     "give_up": _remove_from_isr,
     "report_log_end": _report_log_end,
     "elect_recovered": _elect_recovered,
+    "refuse": _refuse_truncation,
     "repeat": _repeat,
     "take_ids": _take_ids,
 }
