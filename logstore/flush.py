@@ -119,6 +119,7 @@ class FlushState:
         checkpoint_base_offset: int,
         is_checkpoint_due: bool,
         dir_sync_pending: bool = False,
+        high_watermark: int = 0,
     ) -> None:
         """Start with a log in `directory` that is durable up to `durable`."""
         self._disk = disk
@@ -135,6 +136,8 @@ class FlushState:
         syncs the directory; this alone starts no flush."""
         self.bytes_since_checkpoint = 0
         """Bytes that a start after a crash would scan."""
+        self.checkpointed_high_watermark = high_watermark
+        """High watermark in the checkpoint on disk."""
         self._dirty_files: dict[str, File] = {}
         self._is_dir_dirty = False
         self._is_checkpoint_useful = False
@@ -246,8 +249,9 @@ class FlushState:
         is_last = self.durable.segment_base_offset == segment.base_offset
         return self.durable.position if is_last else 0
 
-    def reset(self, end: LogPosition) -> None:
+    def reset(self, end: LogPosition, *, high_watermark: int) -> None:
         """Restart with a log that was truncated at `end` durably, with a matching checkpoint."""
+        self.checkpointed_high_watermark = high_watermark
         self.durable = end
         self.checkpoint_base_offset = end.segment_base_offset
         self._forget_dirty()
@@ -299,6 +303,7 @@ class FlushState:
         if work.checkpoint is not None:
             self.bytes_since_checkpoint -= work.bytes_since_checkpoint
             self.checkpoint_base_offset = work.checkpoint.recovery_base_offset
+            self.checkpointed_high_watermark = work.checkpoint.high_watermark
 
     def _settle_flush(self) -> None:
         job = self._job

@@ -93,6 +93,7 @@ class PartitionLog:
             checkpoint_base_offset=state.checkpoint_base_offset,
             is_checkpoint_due=state.is_checkpoint_due,
             dir_sync_pending=state.dir_sync_pending,
+            high_watermark=state.high_watermark,
         )
         self.cleaner = CleanerState(
             directory,
@@ -385,9 +386,21 @@ class PartitionLog:
         """Whether a checkpoint would shorten the scan of a start, and none is being written."""
         return self._flush_state.is_checkpoint_useful
 
+    @property
+    def is_checkpoint_behind(self) -> bool:
+        """Whether the checkpoint on disk lacks records of the log, or its high watermark.
+
+        A start takes damage of the records that it lacks for a torn tail.
+        """
+        state = self._flush_state
+        return (
+            state.bytes_since_checkpoint > 0
+            or self.high_watermark > state.checkpointed_high_watermark
+        )
+
     def request_checkpoint(self, *, is_due: bool = False) -> None:
-        """Let the next flush write a checkpoint if a start would scan bytes, or if `is_due`."""
-        if is_due or self._flush_state.bytes_since_checkpoint:
+        """Let the next flush write a checkpoint if the one on disk is behind, or if `is_due`."""
+        if is_due or self.is_checkpoint_behind:
             self._flush_state.request_checkpoint()
 
     def fail(self, reason: str, *, durable_intact: bool = False) -> None:
@@ -494,7 +507,7 @@ class PartitionLog:
             raise
         except OSError as error:
             self._availability.failed("truncating", error)
-        self._flush_state.reset(self._segments.end)
+        self._flush_state.reset(self._segments.end, high_watermark=self.high_watermark)
 
     def _require_held(self, offset: int) -> None:
         if not self._log_start_offset <= offset <= self.log_end_offset:

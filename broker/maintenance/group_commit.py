@@ -12,6 +12,7 @@ from typing import final
 
 import trio
 
+from tidelog.broker.maintenance.idle_checkpoints import IdleCheckpoints
 from tidelog.broker.partitions.partition import Partition
 from tidelog.isr.durability import Durability
 from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS
@@ -37,6 +38,8 @@ class GroupCommit:
         self.is_alone = False
         """Whether no other broker would take this one for dead if its loop blocked; set by the
         broker."""
+        self.idle = IdleCheckpoints(self.request)
+        """Writes checkpoints of idle logs; its `run` must run in a task."""
         self._lazy: dict[Partition, None] = {}
         self._wanted: set[Partition] = set()
         self._under_way: dict[Partition, float] = {}
@@ -93,6 +96,7 @@ class GroupCommit:
         taken out of the log may still be in removal.
         """
         self._lazy.pop(partition, None)
+        self.idle.forget(partition)
         while (
             partition.is_held
             or self._is_syncing(partition)
@@ -190,6 +194,8 @@ class GroupCommit:
             partition.note_status(f"fsync failed: {error}")
         else:
             log.end_flush(flush)
+            if not flush.had_no_room:
+                self.idle.flushed(partition)
             partition.progressed()
             self._begin_checkpoint(partition)
             self._env.probe(

@@ -1,6 +1,6 @@
-"""Periodic maintenance of a broker: retention, background flushes, buffers of connections.
+"""Periodic maintenance of a broker: retention, background flushes, checkpoints, connections.
 
-Shell: owns three tasks, which cost nothing while there is nothing to do.
+Shell: owns four tasks, which cost nothing while there is nothing to do.
 """
 
 from collections.abc import Callable, Iterable
@@ -66,6 +66,7 @@ class Maintenance:
             nursery.start_soon(self._flush_lazily)
             nursery.start_soon(self._tidy)
             nursery.start_soon(self._look_after_logs)
+            nursery.start_soon(self._group_commit.idle.run)
 
     async def _flush_lazily(self) -> None:
         while True:

@@ -48,7 +48,7 @@ class RecoveryReport(msgspec.Struct):
     scanned_bytes: int = 0
     """Bytes that were read and checked."""
     truncated_bytes: int = 0
-    """Truncated bytes of a torn tail; none of them was ever durable."""
+    """Truncated bytes of a torn tail; nothing proves that they were durable."""
     damage: list[DamagedRange] = []
     """Damaged or lost records, found now or before."""
     notes: list[str] = []
@@ -63,12 +63,14 @@ def open_log(
     config: LogConfig,
     now_ms: int,
     is_suspect: bool = False,
+    checks_end: bool = False,
 ) -> tuple[PartitionLog, RecoveryReport]:
     """Open the log of `owner` (its base offset does not matter) in `directory`; blocks.
 
     An empty or missing directory becomes an empty log. A log that `is_suspect` is known to have
     lost files, whose records other replicas have. If its checkpoint is gone as well, records below
-    its first segment count as lost and not as deleted.
+    its first segment count as lost and not as deleted. With `checks_end`, the last batches below
+    the recovery point are checked as well, a few KiB.
 
     Raises:
         OSError: The disk is full or failed.
@@ -77,6 +79,7 @@ def open_log(
     recovery = _Recovery(
         directory, owner, files, config=config, now_ms=now_ms, is_suspect=is_suspect
     )
+    recovery.checks_end = checks_end
     return PartitionLog(directory, files, config, state=recovery.run()), recovery.report
 
 
@@ -112,6 +115,8 @@ class _Recovery:
         is_suspect: bool,
     ) -> None:
         self._is_doubtful = is_suspect
+        self.checks_end = False
+        """Whether to check the last batches below the recovery point."""
         self._directory = directory
         self._owner = owner
         self._files = files
@@ -292,13 +297,16 @@ class _Recovery:
         file = segment.file()
         size = file.size()
         durable_position = self._open_unsealed(segment, size)
+        known_to = segment.end_position
+        if self.checks_end:
+            self._go_back(segment)
         start = segment.end_position
         is_known_durable = durable_position > 0 and self._known is not _NOTHING_KNOWN
-        if start < size or not is_known_durable:
+        if known_to < size or not is_known_durable:
             # An earlier process may have ended before it synced even the header.
             file.sync()
             file.drop_cache()
-            self.report.scanned_bytes += size - start
+            self.report.scanned_bytes += size - known_to
             self._has_changed = True
         # Only after the sync: a failed sync of an earlier process may have lost the footer.
         footer = segment.read_footer()
@@ -362,6 +370,18 @@ class _Recovery:
             self._config, index=index, end_position=end_position, end_offset=end_offset
         )
         return durable_position
+
+    @staticmethod
+    def _go_back(segment: Segment) -> None:
+        """Let the scan begin at the last indexed batch below the checkpoint.
+
+        Damage of the last batches would otherwise be found only when they are read, and the end of
+        a log is where a disk is damaged most often.
+        """
+        assert segment.index is not None
+        last = segment.index.floor(segment.end_offset - 1)
+        if last is not None:
+            segment.end_offset, segment.end_position = last
 
     def _predecessor(self, offset: int) -> Predecessor:
         """Return the predecessor of a batch at `offset`."""

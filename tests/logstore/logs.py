@@ -151,9 +151,13 @@ def new_log(config: LogConfig = SMALL, *, disk: FaultyDisk | None = None) -> Ope
     return reopen(disk or FaultyDisk(), config)
 
 
-def reopen(disk: FaultyDisk, config: LogConfig = SMALL, *, now_ms: int = NOW_MS) -> Opened:
+def reopen(
+    disk: FaultyDisk, config: LogConfig = SMALL, *, now_ms: int = NOW_MS, checks_end: bool = False
+) -> Opened:
     """Open the log that is on a disk."""
-    log, report = open_log(DIRECTORY, OWNER, FileCache(disk), config=config, now_ms=now_ms)
+    log, report = open_log(
+        DIRECTORY, OWNER, FileCache(disk), config=config, now_ms=now_ms, checks_end=checks_end
+    )
     return Opened(disk, log, report, config)
 
 
