@@ -52,6 +52,7 @@ from tidelog.wire.messages.topics import (
     DescribeTopicsReply,
     DescribeTopicsRequest,
     PartitionDescription,
+    RefusedRecords,
     TopicDescription,
 )
 from tidelog.wire.protocol import api
@@ -280,13 +281,27 @@ class TopicsHandler:
         self, topic_id: bytes, number: int, known: PartitionRegistration
     ) -> PartitionDescription:
         replicas, in_sync = list(known.replicas), list(known.in_sync_replicas)
+        refused = [
+            RefusedRecords(each.node_id, each.offset, each.high_watermark)
+            for each in known.refusing_replicas
+        ]
         replica = self._partitions.replica(topic_id, number)
         if replica is None or known.leader != self._config.node_id:
             is_ours = known.leader == self._config.node_id
             leader_id = None if is_ours else known.leader
             status = LogStatus.OFFLINE.value if is_ours else _UNKNOWN
             return PartitionDescription(
-                number, leader_id, known.leader_epoch, 0, 0, 0, 0, status, replicas, in_sync
+                number,
+                leader_id,
+                known.leader_epoch,
+                0,
+                0,
+                0,
+                0,
+                status,
+                replicas,
+                in_sync,
+                refused,
             )
         log = replica.log
         return PartitionDescription(
@@ -300,6 +315,7 @@ class TopicsHandler:
             log.status.value,
             replicas,
             in_sync,
+            refused,
         )
 
     @property

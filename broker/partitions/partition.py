@@ -168,14 +168,22 @@ class Partition:
             followers=followers,
         )
 
-    def follow(self, leader_id: int | None, leader_epoch: int) -> None:
-        """Follow another broker from now on, or no leader, in this leader epoch."""
+    def follow(
+        self, leader_id: int | None, leader_epoch: int, *, data_loss_epoch: int | None = None
+    ) -> None:
+        """Follow another broker from now on, or no leader, in this leader epoch.
+
+        `data_loss_epoch` is that of the partition's registration.
+        """
         reason = "the partition has no leader now"
         if leader_id is not None:
             reason = f"broker {leader_id} leads the partition now"
         self.resign(NotLeaderError(reason))
         self.follower = PartitionFollower(
-            leader_id=leader_id, leader_epoch=leader_epoch, high_watermark=self._high_watermark
+            leader_id=leader_id,
+            leader_epoch=leader_epoch,
+            high_watermark=self._high_watermark,
+            data_loss_epoch=data_loss_epoch,
         )
 
     def resign(self, error: BrokerError) -> None:

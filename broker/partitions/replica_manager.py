@@ -17,6 +17,7 @@ from tidelog.broker.partitions.replica_manifest import ReplicaManifest, SuspectR
 from tidelog.coordinator.metadata.broker_delta import Key
 from tidelog.coordinator.metadata.catalog import Catalog, Topic
 from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.isr.durability import Durability
 from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, Disk
 from tidelog.logstore.log import PartitionLog
 from tidelog.logstore.recovery.log_presence import LogPresence, presence_of
@@ -324,13 +325,14 @@ class ReplicaManager:
                 config=topic.config.log,
                 now_ms=now_ms,
                 is_suspect=key in self.suspects and self._has_others(key),
+                checks_end=not self._directory.was_clean,
             )
             if not self._manifest.has(key):
                 _write_checkpoint(log)
             return log, report
 
         log, report = await self._env.run_in_thread(open_it)
-        self._report(topic, number, report)
+        self._report(topic, number, report, log=log)
         self._env.probe(
             "log_opened",
             severity="debug",
@@ -341,7 +343,9 @@ class ReplicaManager:
         )
         return Partition(topic.topic_id, number, log, config=topic.config, probe=self._env.probe)
 
-    def _report(self, topic: Topic, number: int, report: RecoveryReport) -> None:
+    def _report(
+        self, topic: Topic, number: int, report: RecoveryReport, *, log: PartitionLog
+    ) -> None:
         for damaged in report.damage:
             self._env.probe(
                 "log_damaged",
@@ -354,6 +358,25 @@ class ReplicaManager:
         for note in report.notes:
             self._env.probe(
                 "log_note", severity="warning", topic=topic.name, partition=number, note=note
+            )
+        if report.truncated_bytes:
+            is_fsync = topic.config.durability is Durability.FSYNC
+            self._env.probe(
+                "torn_tail_truncated",
+                severity="warning",
+                topic=topic.name,
+                partition=number,
+                offset=log.log_end_offset,
+                truncated_bytes=report.truncated_bytes,
+                high_watermark=log.high_watermark,
+                may_lack_committed=not is_fsync,
+                reason=(
+                    "the last bytes were never synced, so no record in them was acknowledged,"
+                    " unless the disk lost synced bytes"
+                    if is_fsync
+                    else "records that were committed in memory may be among them; other replicas"
+                    " have those"
+                ),
             )
         if report.scanned_bytes or report.truncated_bytes:
             self._env.probe(

@@ -11,9 +11,18 @@ import trio
 
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.context import ReplicationContext
+from tidelog.broker.replication.refused_truncations import RefusedTruncations
 from tidelog.isr.divergence import LogShape
 from tidelog.isr.fetch_session import FollowerPosition, FollowerSession, Key
-from tidelog.isr.follower import Append, Drop, LeaderAnswer, PartitionFollower, Restart, Truncate
+from tidelog.isr.follower import (
+    Append,
+    Drop,
+    LeaderAnswer,
+    PartitionFollower,
+    Refuse,
+    Restart,
+    Truncate,
+)
 from tidelog.logstore.segments.batch_run import check_run, fitted
 from tidelog.wire.errors import (
     BrokerError,
@@ -88,6 +97,7 @@ class ReplicaFetcher:
         """Partitions whose last received batches were damaged."""
         self._later: dict[Key, float] = {}
         """Partitions to fetch again, with the time (seconds of trio's clock)."""
+        self._refused_truncations = RefusedTruncations(context)
         self._connection: RpcConnection | None = None
         self._identity: ReplicaIdentity | None = None
         self._is_waiting = False
@@ -267,6 +277,9 @@ class ReplicaFetcher:
                     self._append(partition, follower, answer, batches=batches)
             if isinstance(step, Truncate | Restart):
                 self._begin_repair(partition, step)
+            elif isinstance(step, Refuse):
+                self._refused_truncations.add(partition, step, shape=_shape(partition))
+                self._later[key] = trio.current_time() + _MUCH_LATER_S
             elif isinstance(step, Drop):
                 self._session.is_due(key)
         except (CorruptBatchError, InvalidBatchError, *_NO_APPEND) as error:
@@ -429,7 +442,7 @@ def _bounds_in(error: BrokerError) -> tuple[int, int] | None:
 
 def _shape(partition: Partition) -> LogShape:
     log = partition.log
-    return LogShape(log.log_start_offset, log.log_end_offset, log.leader_epochs)
+    return LogShape(log.log_start_offset, log.log_end_offset, log.leader_epochs, log.damage)
 
 
 def _take_nothing(outcome: object) -> None:

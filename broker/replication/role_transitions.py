@@ -134,8 +134,13 @@ class RoleTransitions:
             and follower.leader_epoch == known.leader_epoch
             and follower.leader_id == known.leader
         )
+        if follower is not None:
+            # An administrator may accept a loss at any time.
+            follower.data_loss_epoch = known.data_loss_epoch
         if not is_same:
-            partition.follow(known.leader, known.leader_epoch)
+            partition.follow(
+                known.leader, known.leader_epoch, data_loss_epoch=known.data_loss_epoch
+            )
         if known.leader is None:
             self._log_end_reports.look_at(partition)
         if is_same and (partition.key in self._followed_by or known.leader is None):
