@@ -23,6 +23,7 @@ from tidelog.wire.messages.topics import (
     DescribeTopicsReply,
     DescribeTopicsRequest,
     PartitionDescription,
+    RefusedRecords,
     TopicDescription,
 )
 
@@ -57,6 +58,7 @@ DESCRIBE = (
                         status="offline",
                         replicas=[1, 2, 3],
                         in_sync_replicas=[2, 3],
+                        refused_records=[RefusedRecords(1, 555, 600)],
                     )
                 ],
                 config_of_cluster=["min_insync_replicas"],
@@ -111,6 +113,14 @@ USAGE = (
     ),
 )
 
+_DESCRIBED_V3 = msgspec.structs.replace(
+    DESCRIBE[1].topics[0],
+    partitions=[
+        msgspec.structs.replace(each, refused_records=[])
+        for each in DESCRIBE[1].topics[0].partitions
+    ],
+)
+
 IN_OLDER_VERSIONS: dict[str, object] = {
     "create_topic_request_v1": CreateTopicRequest(
         name="orders",
@@ -142,6 +152,7 @@ IN_OLDER_VERSIONS: dict[str, object] = {
         ]
     ),
     "describe_topics_reply_v2": DescribeTopicsReply(
-        topics=[msgspec.structs.replace(DESCRIBE[1].topics[0], config_of_cluster=[])]
+        topics=[msgspec.structs.replace(_DESCRIBED_V3, config_of_cluster=[])]
     ),
+    "describe_topics_reply_v3": DescribeTopicsReply(topics=[_DESCRIBED_V3]),
 }

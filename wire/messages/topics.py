@@ -42,6 +42,17 @@ class DescribeTopicsRequest(msgspec.Struct, frozen=True, array_like=True):
     zero. Since version 2."""
 
 
+class RefusedRecords(msgspec.Struct, frozen=True, array_like=True):
+    """Committed records of a replica that the leader lacks; the replica does not follow it."""
+
+    node_id: int
+    """Node with the replica."""
+    offset: int
+    """First of the offsets."""
+    end_offset: int
+    """Exclusive end: the high watermark that the replica knows."""
+
+
 class PartitionDescription(msgspec.Struct, frozen=True, array_like=True):
     """The offsets of one partition."""
 
@@ -64,6 +75,8 @@ class PartitionDescription(msgspec.Struct, frozen=True, array_like=True):
     """Nodes with a replica, the preferred leader first. Since version 2."""
     in_sync_replicas: list[int] = []
     """Nodes of the ISR. Since version 2."""
+    refused_records: list[RefusedRecords] = []
+    """Records of replicas that refuse to truncate them. Since version 4."""
 
 
 class TopicDescription(msgspec.Struct, frozen=True, array_like=True):

@@ -186,7 +186,7 @@ DESCRIBE_TOPICS = Api(
     ApiKey.DESCRIBE_TOPICS,
     topics.DescribeTopicsRequest,
     topics.DescribeTopicsReply,
-    max_version=3,
+    max_version=4,
 )
 ALTER_TOPIC = Api(ApiKey.ALTER_TOPIC, topics.AlterTopicRequest, topics.AlterTopicReply)
 DELETE_TOPIC = Api(ApiKey.DELETE_TOPIC, topics.DeleteTopicRequest, topics.DeleteTopicReply)

@@ -1,20 +1,63 @@
 """Aimed faults: cases that random runs of a replicated partition seldom reach.
 
 At the end of a run a leader proposes all replicas that have caught up for the ISR. Then no reply
-comes, or a proposed replica loses its state. Only then all replicas recover.
+comes, or a proposed replica loses its state. Or all brokers end, and a replica that counts has lost
+the end of its log, and returns first. Only then all replicas recover.
 """
 
 from collections.abc import Callable, Iterable
 from random import Random
 
 from tests.simulation.isr.replicated_partition import LAG_MAX_MS, ReplicatedPartition
-from tests.simulation.metadata.replicas import NODES, replicate
-from tidelog.coordinator.metadata.commands import AlterPartitions
+from tests.simulation.metadata.replicas import NODES, TOPIC, replicate
+from tidelog.coordinator.metadata.catalog import AlterTopic
+from tidelog.coordinator.metadata.commands import (
+    AlterPartitions,
+    RefusedTruncation,
+    RefuseTruncation,
+)
 from tidelog.isr.followers import JOINING_HOLD_MS
+from tidelog.wire.errors import BrokerError
 
 
 class AimedPartition(ReplicatedPartition):
     """A replicated partition with a fault at the worst moment before it heals."""
+
+    _cut: int | None = None
+    """A broker whose replica has lost the end of its log, while it lacks acknowledged records."""
+
+    def check(self) -> None:
+        """Check in addition that a replica without acknowledged records is not relied on."""
+        if self._cut is not None:
+            replica = self.of(self._cut)
+            count = len(self.acknowledged)
+            replica.has_lost = replica.log[:count] != self.acknowledged
+            if not replica.has_lost:
+                self._cut = None
+        super().check()
+
+    def refused(self, node: int, offset: int) -> None:
+        """A follower knows more committed records than its leader, and reports that."""
+        if self._cut is None:
+            super().refused(node, offset)
+        replica = self.of(node)
+        follower = replica.follower
+        assert follower is not None
+        refused = RefusedTruncation(
+            self.topic_id,
+            0,
+            follower.leader_epoch,
+            offset,
+            follower.high_watermark,
+            len(replica.log),
+            replica.epochs.latest,
+            not replica.damage,
+        )
+        self.counts["truncation refused"] = self.counts.get("truncation refused", 0) + 1
+        try:
+            self.cluster.do(RefuseTruncation(node, replica.broker_epoch, [refused]))
+        except BrokerError:
+            return
 
     def heal(self, random: Random) -> None:
         """Propose, strike, and continue with the remaining replicas; then recover all replicas."""
@@ -24,10 +67,13 @@ class AimedPartition(ReplicatedPartition):
                 self.start(node, random)
                 self.unfence(node, random)
         self._all_act((self.learn, *[self.flush, self.fetch] * 3), random)
-        hit = random.choice((self._die, self._stand_still, self._be_fenced, self._lose_disks))
+        hits = (self._die, self._stand_still, self._be_fenced, self._lose_disks, self._lose_an_end)
+        hit = random.choice(hits)
         hit(random)
-        self._go_on(random)
+        if self._cut is None:
+            self._go_on(random)
         super().heal(random)
+        assert self._cut is None, "acknowledged records are missing"
 
     def _die(self, random: Random) -> None:
         """The joining replica never comes back, and the leader does not know whether it joined."""
@@ -67,6 +113,53 @@ class AimedPartition(ReplicatedPartition):
             self._start(node, f"disk-{self.cluster.draw()}")
             self.unfence(node, random)
         self._all_act((self.learn, self.ask, self.deliver), random)
+
+    def _lose_an_end(self, random: Random) -> None:
+        """All brokers end. One has lost the end of its log, and takes it for a torn tail."""
+        self._bring_in_sync(random)
+        partition, count = self.cluster.partition(), len(self.acknowledged)
+        topic = self.cluster.state.catalog.topic(TOPIC)
+        known = {node: self.of(node) for node in partition.in_sync_or_eligible}
+        if len(known) < 2 or any(
+            replica.damage
+            or not replica.high_watermark == count > 0
+            or self.cluster.state.may_lose_committed(topic, self.cluster.broker(node))
+            for node, replica in known.items()
+        ):
+            return
+        nodes = list(NODES)
+        random.shuffle(nodes)
+        for node in nodes:
+            self.of(node).is_running, self.of(node).was_unclean = False, True
+            self.cluster.fence(node)
+        self.talk, self.under_way = [], []
+        self._cut = random.choice(self.cluster.partition().eligible_leader_replicas)
+        replica = self.of(self._cut)
+        del replica.log[random.randrange(count) :]
+        replica.has_lost = True
+        replica.durable_end = len(replica.log)
+        self._start(self._cut, None)
+        self.check()
+        self.unfence(self._cut, random)
+        self.learn(self._cut, random)
+        self.produce_carelessly(self._cut, random)
+
+    def _bring_in_sync(self, random: Random) -> None:
+        """Let all replicas join that can, under settings that need more than one for a commit."""
+        for settings in ({"durability": "fsync"}, {"min_insync_replicas": "2"}):
+            self._try(AlterTopic(TOPIC, settings, []))
+        acts = (self.learn, self.produce, self.flush, self.fetch, self.ask, self.deliver)
+        for node in NODES:
+            replica = self.of(node)
+            if replica.is_running and not self.cluster.broker(node).is_shutting_down:
+                replica.is_running = replica.was_unclean = False
+                replica.durable_end = len(replica.log)
+                self.start(node, random)
+                self.unfence(node, random)
+            for _ in range(4):
+                self.now_ms += LAG_MAX_MS // 4
+                self._all_act(acts, random)
+        self._all_act([self.flush, self.fetch] * 2 + [self.flush], random)
 
     def _ask_in_vain(self, random: Random) -> list[tuple[int, AlterPartitions]]:
         """Send proposals without a reply; return the joining replicas and the commands."""

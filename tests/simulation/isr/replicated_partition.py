@@ -26,6 +26,7 @@ from tidelog.isr.follower import (
     FetchPosition,
     LeaderAnswer,
     PartitionFollower,
+    Refuse,
     Restart,
     Truncate,
 )
@@ -56,7 +57,7 @@ class LiveReplica(Replica):
     def known_high_watermark(self) -> int:
         if self.leader is not None:
             return self.leader.high_watermark
-        return 0 if self.follower is None else self.follower.high_watermark
+        return self.high_watermark if self.follower is None else self.follower.high_watermark
 
     def append(self, batches: Sequence[Batch]) -> None:
         for batch in batches:
@@ -70,6 +71,7 @@ class LiveReplica(Replica):
         self.epochs.truncate_end(len(self.log))
         assert self.follower is not None
         self.follower.truncated(len(self.log))
+        self.high_watermark = min(self.high_watermark, len(self.log))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,10 @@ class ReplicatedPartition(Replication):
 
     def _start(self, node: int, disk_id: str | None) -> None:
         before = len(self.acknowledged)
+        checkpointed = self.replicas[node].high_watermark
         super()._start(node, disk_id)
+        replica = self.of(node)
+        replica.high_watermark = min(checkpointed, len(replica.log))
         if len(self.acknowledged) < before:
             # The only replica has lost its memory, and other brokers had seen its records.
             self._knew_more |= {
@@ -183,6 +188,7 @@ class ReplicatedPartition(Replication):
                     leader_id=view.partition.leader,
                     leader_epoch=view.partition.leader_epoch,
                     high_watermark=known,
+                    data_loss_epoch=view.partition.data_loss_epoch,
                 )
         elif replica.leader is not None:
             replica.leader.durability = durability
@@ -249,6 +255,7 @@ class ReplicatedPartition(Replication):
             return
         super().flush(node, random)
         self._advance(node)
+        replica.high_watermark = replica.known_high_watermark()  # It writes a checkpoint.
         self._say(node, is_fetch=False)
 
     def lose_memory(self, node: int, random: Random) -> None:
@@ -367,10 +374,16 @@ class ReplicatedPartition(Replication):
             case Append():
                 replica.append(said.batches)
                 follower.appended(said.answer, log_end_offset=len(replica.log))
+            case Refuse(offset):
+                self.refused(said.question.node, offset)
             case Restart():
                 raise AssertionError("all logs here begin at the same offset")
             case Drop():
                 self.counts["dropped"] = self.counts.get("dropped", 0) + 1
+
+    def refused(self, node: int, offset: int) -> None:
+        """A follower refuses to truncate its log: here no leader lacks committed records."""
+        raise AssertionError(f"broker {node} refuses to truncate committed records from {offset}")
 
     def ask(self, node: int, random: Random) -> None:
         """A leader proposes an ISR change."""

@@ -20,5 +20,6 @@ def test_random_runs_lose_no_acknowledged_record_and_show_no_uncommitted_one() -
         "refused",
         "corrupt",
         "truncated",
+        "truncation refused",
         "without the dead",
     }

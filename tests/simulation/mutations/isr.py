@@ -14,14 +14,22 @@ from msgspec.structs import replace
 
 from tests.simulation.isr import replicated_partition
 from tests.simulation.mutations.mutation import Mutation
-from tidelog.coordinator.metadata import leader_election
+from tidelog.coordinator.metadata import leader_election, truncation_refusal
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.leader_election import Assignment, ElectionContext, PartitionEvent
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.isr.divergence import LogShape
 from tidelog.isr.durability import Durability
-from tidelog.isr.follower import Append, LeaderAnswer, PartitionFollower, Step, Truncate
+from tidelog.isr.follower import (
+    Append,
+    LeaderAnswer,
+    PartitionFollower,
+    Restart,
+    Step,
+    Truncate,
+    _cut,
+)
 from tidelog.isr.follower_progress import FollowerProgress, FollowerReport
 from tidelog.isr.followers import Followers, IsrChange, LogEnds
 from tidelog.isr.leader import PartitionLeader
@@ -175,10 +183,19 @@ def _whatever_it_says_of_itself(
 
 
 def _repair_without_comparing(
-    self: PartitionFollower, *, leader_id: int | None, leader_epoch: int, high_watermark: int
+    self: PartitionFollower,
+    *,
+    leader_id: int | None,
+    leader_epoch: int,
+    high_watermark: int,
+    data_loss_epoch: int | None = None,
 ) -> None:
     _begin_to_follow(
-        self, leader_id=leader_id, leader_epoch=leader_epoch, high_watermark=high_watermark
+        self,
+        leader_id=leader_id,
+        leader_epoch=leader_epoch,
+        high_watermark=high_watermark,
+        data_loss_epoch=data_loss_epoch,
     )
     self.is_beginning = True
 
@@ -197,6 +214,17 @@ def _eligible_though_lost(
 
 def _in_memory_of_the_leader(self: PartitionLeader) -> int:
     return self._log_end_offset
+
+
+def _cut_whatever_is_committed(
+    self: PartitionFollower, log: LogShape, offset: int
+) -> Truncate | Restart:
+    del self
+    return _cut(log, offset)
+
+
+def _never(*_: object, **__: object) -> bool:
+    return False
 
 
 TRUNCATE_BY_HIGH_WATERMARK: Final = Mutation(
@@ -313,5 +341,15 @@ MUTATIONS: Final = (
         "repair-without-comparing",
         "a follower appends its leader's records before it knows where the logs differ",
         (PartitionFollower, "__init__", _repair_without_comparing),
+    ),
+    Mutation(
+        "truncate-below-the-high-watermark",
+        "a follower truncates committed records which its leader has lost",
+        (PartitionFollower, "_cut_unless_committed", _cut_whatever_is_committed),
+    ),
+    Mutation(
+        "no-step-down",
+        "a leader stays although an eligible replica has more committed records",
+        (truncation_refusal, "should_step_down", _never),
     ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.simulation.mutations.mutation import Mutation
+from tidelog.broker.maintenance.idle_checkpoints import IdleCheckpoints
 from tidelog.broker.partitions import replica_manager
 from tidelog.broker.replication.fetcher import ReplicaFetcher
 from tidelog.coordinator.metadata import broker_commands, leader_election, partition_commands
@@ -155,5 +156,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         (partition_commands, "_check_in_sync", _nothing),
         (Followers, "_is_isr_eligible", _always),
     ),
+    Mutation(
+        "no-checkpoint-when-idle",
+        "an idle log gets no checkpoint of its last records",
+        (IdleCheckpoints, "write_due", _nothing),
+    ),
 )
-"""Mutations that runs of replicas must find."""

@@ -117,8 +117,9 @@ def elect_leaders(
 
     The cluster does so by itself, a few partitions at a time. This command does it now, and loses
     no records. With --accept-data-loss (an unclean election), a partition without a leader gets a
-    leader that may lack committed records; these are then lost for good. Partitions with a leader
-    do not change.
+    leader that may lack committed records; these are then lost for good. A named topic's partition
+    goes on under a leader without the records that another replica refuses to truncate. Other
+    partitions with a leader do not change.
     """
     if numbers and topic is None:
         raise click.UsageError("--partition needs a topic: add --topic NAME")

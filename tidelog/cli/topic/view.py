@@ -37,6 +37,11 @@ def topic_as_json(topic: TopicDescription) -> dict[str, object]:
                 "status": each.status,
                 "replicas": each.replicas,
                 "in_sync_replicas": each.in_sync_replicas,
+                "refused_records": [
+                    {"node_id": refused.node_id, "offset": refused.offset}
+                    | {"end_offset": refused.end_offset}
+                    for refused in each.refused_records
+                ],
             }
             for each in topic.partitions
         ],
@@ -85,6 +90,25 @@ def print_topic(topic: TopicDescription) -> None:
             for row, each in zip(rows, topic.partitions, strict=True)
         ]
     print_table(columns, rows, right=_NUMBERS)
+    notes = refusal_notes(topic)
+    if notes:
+        click.echo()
+    for note in notes:
+        click.echo(note)
+
+
+def refusal_notes(topic: TopicDescription) -> list[str]:
+    """Return a line for each replica that keeps committed records which its leader lacks."""
+    return [
+        f"partition {each.partition}: broker {refused.node_id} refuses to truncate"
+        f" {counted(refused.end_offset - refused.offset, 'committed record')}"
+        f" (offsets {refused.offset} to {refused.end_offset - 1}) that leader"
+        f" {'-' if each.leader_id is None else each.leader_id} lacks; to accept the loss:"
+        f" tidelog cluster elect-leaders --topic {topic.name} --partition {each.partition}"
+        " --accept-data-loss"
+        for each in topic.partitions
+        for refused in each.refused_records
+    ]
 
 
 def print_topic_settings(topic: TopicDescription) -> None:

@@ -13,7 +13,7 @@ from tidelog.cli.topic.view import (
     topic_as_json,
 )
 from tidelog.wire.messages.topic_usage import PartitionUsage, TopicUsage
-from tidelog.wire.messages.topics import PartitionDescription, TopicDescription
+from tidelog.wire.messages.topics import PartitionDescription, RefusedRecords, TopicDescription
 
 Printed = pytest.CaptureFixture[str]
 
@@ -110,3 +110,16 @@ def test_a_topic_has_a_line_for_each_partition_and_one_for_all(capsys: Printed) 
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "no answer  from the leaders of 1 partitions"
     assert [line.split()[0] for line in lines[4:]] == ["0", "1", "all"]
+
+
+def test_records_that_a_replica_refuses_to_truncate_are_shown_with_the_command(
+    capsys: Printed,
+) -> None:
+    first = msgspec.structs.replace(FIRST, refused_records=[RefusedRecords(3, 555, 600)])
+    print_topic(msgspec.structs.replace(TOPIC, partitions=[first]))
+
+    assert capsys.readouterr().out.endswith(
+        "\n\npartition 0: broker 3 refuses to truncate 45 committed records (offsets 555 to 599)"
+        " that leader 1 lacks; to accept the loss: tidelog cluster elect-leaders --topic orders"
+        " --partition 0 --accept-data-loss\n"
+    )
