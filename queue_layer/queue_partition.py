@@ -19,12 +19,14 @@ How a shell uses it, on the broker that leads the journal:
    receive may find messages: make a `plan`.
 6. Move the dead letters for `state.moves.targets()`, see `DeadLetterBatch`.
 
-A time below an earlier one is replaced by the earlier one.
+A time below an earlier one is replaced by the earlier one. `time` makes the time for the commands
+from the broker's time.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import final
 
+from tidelog.queue_layer.collections.queue_clock import QueueClock
 from tidelog.queue_layer.commands import peek, receive, redrive, remove, settle
 from tidelog.queue_layer.commands.receive import GrantedLease, ReceiveCommand, ReceivePlan
 from tidelog.queue_layer.commands.redrive import RedriveCommand
@@ -76,6 +78,15 @@ class QueuePartition:
         self.config = config
         self._receipts = receipts
         self.state = QueueState(make_order)
+        self._clock = QueueClock()
+
+    def time(self, now_ms: int) -> int:
+        """Return the time of the queue by the broker's time, both in Unix milliseconds.
+
+        It is the broker's time, unless an earlier leader has used later times. Call it whenever the
+        broker's time is used: a lead is lost by the time that passes between calls.
+        """
+        return self._clock.time(now_ms, used_ms=self.state.time_ms)
 
     def start(self, now_ms: int, *, leader_epoch: int = 0) -> None:
         """Begin to deliver, with all frames applied, as the leader of the journal in this epoch."""

@@ -24,6 +24,7 @@ from hashlib import blake2b, sha256
 from typing import Final, final
 
 from tidelog.queue_layer.collections.hash_table import KEY_SIZE, HashTable
+from tidelog.queue_layer.collections.queue_clock import QueueClock
 from tidelog.wire.config.queue_config import DEDUPLICATION_WINDOW_MS_MAX, DeduplicationScope
 
 _TIME_BITS = 30
@@ -100,12 +101,12 @@ class _Generation:
 class DeduplicationWindow:
     """Ids of one partition that were accepted within the window.
 
-    Time never runs backwards: the largest time so far counts.
+    Time never runs backwards: see `queue_layer.collections.queue_clock`.
 
     Invariant: of the messages whose ids are found here, no two have the same id.
     """
 
-    __slots__ = ("_floor", "_generations", "_now_ms", "_window_ms")
+    __slots__ = ("_clock", "_floor", "_generations", "_now_ms", "_window_ms")
 
     def __init__(self, window_ms: int) -> None:
         """Start without ids."""
@@ -113,6 +114,7 @@ class DeduplicationWindow:
         self._window_ms = window_ms
         self._floor = 0
         self._now_ms = 0
+        self._clock = QueueClock()
         self._generations: deque[_Generation] = deque()
         """Generations, the oldest first."""
 
@@ -121,12 +123,12 @@ class DeduplicationWindow:
         return sum(len(generation.ids) for generation in self._generations)
 
     def time(self, now_ms: int) -> int:
-        """Return the time of the window: the largest so far."""
-        return max(now_ms, self._now_ms)
+        """Return the time of the window by the broker's time: at least the largest so far."""
+        return self._clock.time(now_ms, used_ms=self._now_ms)
 
     def original_of(self, key: bytes, *, now_ms: int) -> int | None:
         """Return the offset of the message that has this id; `None` if a message with it is new."""
-        now_ms = self.time(now_ms)
+        now_ms = max(now_ms, self._now_ms)
         for generation in reversed(self._generations):
             found = generation.find(key)
             if found is not None:
@@ -138,7 +140,7 @@ class DeduplicationWindow:
     def is_full(self, *, now_ms: int) -> bool:
         """Return whether no more ids can be stored."""
         if len(self) >= IDS_MAX:
-            self._now_ms = self.time(now_ms)
+            self._now_ms = max(now_ms, self._now_ms)
             self._drop_old()
         return len(self) >= IDS_MAX
 
