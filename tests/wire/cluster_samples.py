@@ -89,14 +89,18 @@ _DESCRIBED_V2 = replace(
     nodes=[replace(node, is_drained=True) for node in _DESCRIBED.nodes],
     config={"reassignment_max_bytes_per_second": "20MB"},
 )
+_DESCRIBED_V3 = replace(
+    _DESCRIBED_V2,
+    partitions=[
+        replace(each, offline_replicas=[3], wiped_replicas=[1]) for each in _DESCRIBED_V2.partitions
+    ],
+)
 DESCRIBE = (
     DescribeClusterRequest(with_partitions=True),
     replace(
-        _DESCRIBED_V2,
-        partitions=[
-            replace(each, offline_replicas=[3], wiped_replicas=[1])
-            for each in _DESCRIBED_V2.partitions
-        ],
+        _DESCRIBED_V3,
+        nodes=[replace(node, clock_skew_ms=-45_000) for node in _DESCRIBED_V3.nodes],
+        clock_skew_max_ms=30_000,
     ),
 )
 
@@ -182,6 +186,7 @@ LIST_REASSIGNMENTS = (
 IN_OLDER_VERSIONS: dict[str, object] = {
     "describe_cluster_reply_v1": _DESCRIBED,
     "describe_cluster_reply_v2": _DESCRIBED_V2,
+    "describe_cluster_reply_v3": _DESCRIBED_V3,
     "reassign_request_v1": _REASSIGNED,
 }
 """See `tests.wire.samples.IN_OLDER_VERSIONS`."""

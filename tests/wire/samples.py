@@ -19,6 +19,7 @@ from tidelog.wire.errors import CorruptBatchError, OffsetOutOfRangeError
 from tidelog.wire.messages.cluster import (
     BrokerHeartbeatReply,
     BrokerHeartbeatRequest,
+    ClockSkew,
     ForwardCommandReply,
     ForwardCommandRequest,
     JoinReply,
@@ -281,8 +282,17 @@ EXCHANGES = [
             wants_to_stop=True,
             applied_index=299,
             directory_epoch=16,
+            wall_ms=1_700_000_000_123,
         ),
-        BrokerHeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300, is_counted=False),
+        BrokerHeartbeatReply(
+            is_fenced=True,
+            may_stop=True,
+            metadata_index=300,
+            is_counted=False,
+            agreed_ms=1_700_000_000_120,
+            clock_skews=[ClockSkew(node_id=1, skew_ms=0), ClockSkew(node_id=2, skew_ms=3)],
+            controller_ms=1_700_000_000_121,
+        ),
     ),
     _exchange(api.REPLICA_FETCH, *replication_samples.FETCH),
     _exchange(api.REPLICA_DURABLE, *replication_samples.DURABLE),
@@ -375,6 +385,17 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     ),
     "broker_heartbeat_reply_v1": BrokerHeartbeatReply(
         is_fenced=True, may_stop=True, metadata_index=300
+    ),
+    "broker_heartbeat_request_v2": BrokerHeartbeatRequest(
+        cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+        node_id=2,
+        broker_epoch=17,
+        is_caught_up=True,
+        wants_to_stop=True,
+        applied_index=299,
+    ),
+    "broker_heartbeat_reply_v2": BrokerHeartbeatReply(
+        is_fenced=True, may_stop=True, metadata_index=300, is_counted=False
     ),
     "raft_request_v1": RaftRequest(
         cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]

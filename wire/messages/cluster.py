@@ -120,6 +120,16 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """Index of the broker's last applied metadata entry; `None` before version 2."""
     directory_epoch: int | None = None
     """Broker epoch that the broker's data directory holds, durably; `None` before version 3."""
+    wall_ms: int | None = None
+    """Wall clock of the broker, Unix milliseconds. Since version 3; `None` before."""
+
+
+class ClockSkew(msgspec.Struct, frozen=True, array_like=True):
+    """Difference of a broker's wall clock from the agreed time."""
+
+    node_id: int
+    skew_ms: int
+    """Milliseconds by which the clock is ahead."""
 
 
 class BrokerHeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
@@ -134,6 +144,13 @@ class BrokerHeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
     is_counted: bool = True
     """Whether the heartbeat renews the session; not while the broker's metadata is far behind.
     Since version 2."""
+    agreed_ms: int | None = None
+    """Time on which a majority of the clocks agrees, Unix milliseconds; `None` while none does.
+    Since version 3."""
+    clock_skews: list[ClockSkew] = []
+    """The known clocks, by node id; empty without an agreed time. Since version 3."""
+    controller_ms: int | None = None
+    """The controller's agreed time, maybe a former one, Unix milliseconds. Since version 3."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True, array_like=True):

@@ -35,6 +35,9 @@ class NodeDescription(msgspec.Struct, frozen=True, array_like=True):
     replica_count: int
     is_drained: bool = False
     """Whether the node gets no replicas and its replicas are to move. Since version 2."""
+    clock_skew_ms: int | None = None
+    """How far the node's wall clock is ahead of the time on which a majority agrees; `None` if
+    that is unknown. Since version 4."""
 
 
 class PartitionState(msgspec.Struct, frozen=True, array_like=True):
@@ -110,6 +113,9 @@ class DescribeClusterReply(msgspec.Struct, frozen=True, array_like=True):
     preferred one, or in reassignment; empty unless requested."""
     config: dict[str, str] | None = None
     """Effective value of every setting of the cluster. Since version 2; `None` before."""
+    clock_skew_max_ms: int | None = None
+    """Maximum `clock_skew_ms` of a broker that deletes records by time. Since version 4; `None`
+    before."""
 
 
 class TopicToElect(msgspec.Struct, frozen=True, array_like=True):
