@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from tidelog.coordinator.bootstrap.generation import known_directories
 from tidelog.coordinator.bootstrap.open_node import OpenedNode
 from tidelog.coordinator.controller.address_book import AddressBook
+from tidelog.coordinator.controller.broker_clock import BrokerClock
 from tidelog.coordinator.controller.command_client import CommandClient
 from tidelog.coordinator.controller.controller import Controller
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
@@ -54,6 +55,7 @@ class ClusterNode:
         addresses: Mapping[int, tuple[str, int]],
         *,
         nursery: trio.Nursery,
+        clock: BrokerClock | None = None,
     ) -> None:
         """Assemble what `bootstrap.open_node` has opened; connections live in `nursery`.
 
@@ -62,8 +64,11 @@ class ClusterNode:
             opened: The node.
             addresses: Host and port of the nodes that this one was started with, by node id.
             nursery: For tasks that never end by themselves.
+            clock: The clock of this broker, if `env` has it.
         """
         self._env = env
+        self.clock = BrokerClock(env.clock, env.probe) if clock is None else clock
+        """The clock of this broker."""
         self._configured = addresses
         self._refused_at: float | None = None
         """When a live broker was found with this node's id, unless it released the id since."""
@@ -80,7 +85,13 @@ class ClusterNode:
             env, nursery, name=name, cluster_id=self.raft.cluster_id, address_of=address_of
         )
         self.controller = Controller(
-            env, self.raft, self.metadata, refused_since=self._links.refused_since
+            env,
+            self.raft,
+            self.metadata,
+            refused_since=self._links.refused_since,
+            clock_skew_max_ms=self.clock.skew_max_ms,
+            may_delete=lambda: self.clock.deletion_ms() is not None,
+            known_ms=self.clock.known_ms,
         )
         self.peers = PeerClient(env, nursery, name=name, address_of=address_of)
         # All addresses may have changed since the nodes registered.

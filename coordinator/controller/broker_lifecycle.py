@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, final
 
 import trio
 
+from tidelog.coordinator.controller.broker_clock import BrokerClock
 from tidelog.coordinator.controller.command_client import CommandClient
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_commands import is_old_directory
@@ -31,6 +32,9 @@ from tidelog.wire.messages.cluster import BrokerHeartbeatReply, BrokerHeartbeatR
 _ATTEMPT_S: Final = SESSION_MS / 1000
 _RETRY_S: Final = 0.5
 _LEAVING_S: Final = 0.1
+_LEARN_TIME_S: Final = 1.0
+"""Longest delay of a start for the agreed time: it delays the return of the partitions, too."""
+_LEARN_TIME_AGAIN_S: Final = 0.1
 
 
 class BrokerInfo(NamedTuple):
@@ -77,6 +81,7 @@ class BrokerLifecycle:
         cluster_id: str,
         is_only_voter: Callable[[], bool],
         write_epoch: Callable[[int], Awaitable[None]],
+        clock: BrokerClock | None = None,
     ) -> None:
         """Start unregistered; `run` must run in a task of its own.
 
@@ -88,8 +93,10 @@ class BrokerLifecycle:
             cluster_id: Its cluster.
             is_only_voter: Whether this node is the only voter.
             write_epoch: Writes a broker epoch into the data directory, durably.
+            clock: Gets the agreed time from the answers to heartbeats.
         """
         self._env = env
+        self._clock = BrokerClock(env.clock, env.probe) if clock is None else clock
         self._command_client = command_client
         self._metadata = metadata
         self._info = info
@@ -178,6 +185,26 @@ class BrokerLifecycle:
         self._has_no_room = False
         self._directory_epoch = epoch
 
+    async def learn_time(self) -> None:
+        """Wait for the agreed time, a short time at most, before this broker opens its logs.
+
+        A broker whose clock is days behind would else record these times in its logs. It stays
+        fenced meanwhile.
+
+        Raises:
+            DuplicateBrokerError: Another process has this broker's node id.
+        """
+        with trio.move_on_after(_LEARN_TIME_S):
+            while self._clock.known_ms() is None:
+                try:
+                    await self._send_heartbeat(wants_to_stop=False, is_open=False)
+                except DuplicateBrokerError:
+                    raise
+                except TidelogError as error:
+                    self._env.probe("heartbeat_failed", severity="debug", reason=str(error))
+                if self._clock.known_ms() is None:
+                    await trio.sleep(_LEARN_TIME_AGAIN_S)
+
     def _command(self) -> RegisterBroker:
         info = self._info
         known = self._metadata.state.brokers.get(info.node_id)
@@ -232,24 +259,29 @@ class BrokerLifecycle:
             # may go on.
             self._env.probe("heartbeat_failed", severity="warning", reason=str(error))
 
-    async def _send_heartbeat(self, *, wants_to_stop: bool) -> BrokerHeartbeatReply:
+    async def _send_heartbeat(
+        self, *, wants_to_stop: bool, is_open: bool = True
+    ) -> BrokerHeartbeatReply:
         assert self.broker_epoch is not None, "registered before"
         async with self._heartbeat_lock:
             known = self._metadata.state.brokers.get(self._info.node_id)
             is_caught_up = known is not None and known.broker_epoch >= self.broker_epoch
+            wall_ms = self._clock.wall_ms()
             sent_at_ms = _now_ms()
             answer = await self._command_client.heartbeat(
                 BrokerHeartbeatRequest(
                     self._cluster_id,
                     self._info.node_id,
                     self.broker_epoch,
-                    is_caught_up,
+                    is_caught_up and is_open,
                     wants_to_stop,
                     self._metadata.applied_index,
                     self._directory_epoch,
+                    wall_ms,
                 ),
                 timeout_s=_ATTEMPT_S,
             )
+            self._clock.answered(answer, sent_ms=sent_at_ms)
             if answer.is_fenced:
                 self._is_fenced = True
                 self._grants.clear()

@@ -40,6 +40,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.cluster import (
     BrokerHeartbeatReply,
     BrokerHeartbeatRequest,
+    ClockSkew,
     ForwardCommandReply,
     ForwardCommandRequest,
     JoinReply,
@@ -172,12 +173,19 @@ class CommandClient:
                 request.wants_to_stop,
                 request.applied_index,
                 request.directory_epoch,
+                request.wall_ms,
             ),
             is_caught_up=request.is_caught_up,
         )
         # Decided, not applied: with a full disk here, other nodes may have applied more.
         return BrokerHeartbeatReply(
-            answer.is_fenced, answer.may_stop, self._node.commit_index, answer.is_counted
+            answer.is_fenced,
+            answer.may_stop,
+            self._node.commit_index,
+            answer.is_counted,
+            answer.agreed_ms,
+            [ClockSkew(*each) for each in answer.clock_skews_ms.items()],
+            answer.controller_ms,
         )
 
     async def join(self, request: JoinRequest) -> JoinReply:

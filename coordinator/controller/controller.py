@@ -8,6 +8,7 @@ then on.
 from collections.abc import Callable
 from typing import final
 
+import msgspec
 import trio
 
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
@@ -19,6 +20,7 @@ from tidelog.coordinator.metadata.broker_sessions import (
     heartbeat_answer,
     heartbeat_command,
 )
+from tidelog.coordinator.metadata.cluster_clock import CLOCK_SKEW_MAX_MS, ClockTable
 from tidelog.coordinator.metadata.commands import (
     Command,
     ExpireTransactions,
@@ -66,6 +68,9 @@ class Controller:
         metadata: ReplicatedState,
         *,
         refused_since: Callable[[int], float | None] = lambda _: None,
+        clock_skew_max_ms: int = CLOCK_SKEW_MAX_MS,
+        may_delete: Callable[[], bool] = lambda: True,
+        known_ms: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Decide by `metadata` while `node` leads.
 
@@ -75,12 +80,19 @@ class Controller:
             metadata: The replicated state, and the way to change it.
             refused_since: Returns since when a node's address refuses connections, in seconds of
                 trio's clock; see `coordinator.raft_node.transport`.
+            clock_skew_max_ms: Maximum difference of a clock that agrees with another.
+            may_delete: Returns whether transactions may be dropped by time now.
+            known_ms: Returns this node's agreed time, maybe a former one; `None` without one.
         """
         self._env = env
         self._node = node
         self._metadata = metadata
         self._refused_since = refused_since
+        self._may_delete = may_delete
+        self._known_ms = known_ms
+        self._clock_skew_max_ms = clock_skew_max_ms
         self._term = -1
+        self._clocks = ClockTable(skew_max_ms=clock_skew_max_ms)
         self._sessions: BrokerHeartbeatTracker | None = None
         self._preferred: PreferredLeaders | None = None
         self._recoveries = RecoveryElections()
@@ -106,7 +118,7 @@ class Controller:
                 recovery = self._recoveries.due(self._metadata.state, now_ms=now_ms)
                 if recovery is not None:
                     commands.append(recovery)
-                if self._metadata.are_transactions_due():
+                if self._may_delete() and self._metadata.are_transactions_due():
                     commands.append(ExpireTransactions())
                 for command in commands:
                     nursery.start_soon(self._decide, command)
@@ -144,12 +156,15 @@ class Controller:
             RequestTimedOutError: No majority of the voters answers.
         """
         sessions, _ = self._of_this_term()
+        arrived_ms = _now_ms()
         is_behind = sessions.is_behind(heartbeat, now_ms=_now_ms())
         # A broker that sends but refuses connections would be fenced and unfenced in turn.
         may_enter = is_caught_up and not is_behind and not self._is_gone(heartbeat.node_id)
         command = heartbeat_command(
             self._metadata.newest_state(), heartbeat, is_caught_up=may_enter
         )
+        if heartbeat.wall_ms is not None:
+            self._clocks.heard(heartbeat.node_id, heartbeat.wall_ms, now_ms=arrived_ms)
         if command is not None:
             await self._metadata.decide(command)
         else:
@@ -161,7 +176,19 @@ class Controller:
         if not answer.is_fenced and not is_behind:
             sessions.touch(*broker, now_ms=now_ms)
         sessions.informed(*broker, index=self._node.commit_index, now_ms=now_ms)
-        return answer
+        agreement = self._clocks.agreement(self._timekeepers(), now_ms=now_ms)
+        return msgspec.structs.replace(
+            answer,
+            agreed_ms=agreement.time_ms,
+            clock_skews_ms=agreement.skews_ms,
+            controller_ms=self._known_ms(),
+        )
+
+    def _timekeepers(self) -> set[int]:
+        """Return the nodes of which a majority decides about the time."""
+        voters = {voter.node_id for voter in self._node.membership.voters}
+        brokers = self._metadata.state.brokers.values()
+        return voters | {broker.node_id for broker in brokers if not broker.is_fenced}
 
     async def admit(self, identity: Identity, address: tuple[str, int]) -> None:
         """Make a started node a member of the cluster, unless it is one.
@@ -248,6 +275,7 @@ class Controller:
         if self._sessions is None or self._preferred is None or self._term != self._node.term:
             now_ms = _now_ms()
             self._term = self._node.term
+            self._clocks = ClockTable(skew_max_ms=self._clock_skew_max_ms)
             self._sessions = BrokerHeartbeatTracker(brokers.values(), now_ms=now_ms)
             self._preferred = PreferredLeaders(now_ms=now_ms)
             self._recoveries = RecoveryElections()

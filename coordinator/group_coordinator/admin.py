@@ -3,7 +3,7 @@
 Shell: requests log bounds of partitions, and commits decisions of `coordinator.groups`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, final
 
 import trio
@@ -60,8 +60,19 @@ class GroupAdministration:
         *,
         logs: LogQuestions,
         config: GroupConfig,
+        may_delete: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Decide by `leadership`; `logs` returns the bounds of partitions."""
+        """Decide by `leadership`.
+
+        Args:
+            env: The clock.
+            metadata: The topics.
+            leadership: The groups, while this node leads.
+            logs: Returns the bounds of partitions.
+            config: Settings of groups.
+            may_delete: Returns whether groups may be deleted by time now.
+        """
+        self._may_delete = may_delete
         self._env = env
         self._metadata = metadata
         self._leadership = leadership
@@ -183,6 +194,9 @@ class GroupAdministration:
         expiry = GroupExpiry(self._config)
         while True:
             await trio.sleep(_EXPIRY_LOOK_S)
+            if not self._may_delete():
+                known = None  # Groups must look due for another hour.
+                continue
             try:
                 leading = self._leadership.leading()
                 if leading is not known:

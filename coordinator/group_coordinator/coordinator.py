@@ -67,8 +67,18 @@ class GroupCoordinator:
         *,
         offsets: OffsetFinder,
         config: GroupConfig | None = None,
+        may_delete: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Decide while `node` leads; `offsets` returns the bounds of partitions."""
+        """Decide while `node` leads.
+
+        Args:
+            env: The clock.
+            node: This node.
+            metadata: The topics, and the committed groups.
+            offsets: Returns the bounds of partitions.
+            config: Settings of groups.
+            may_delete: Returns whether groups may be deleted by time now.
+        """
         self._env = env
         self._node = node
         self._metadata = metadata
@@ -77,7 +87,12 @@ class GroupCoordinator:
         self._leadership = GroupLeadership(node, metadata, self._config)
         self._commits = CommitQueue(env, self._leadership, self._exists)
         self.administration = GroupAdministration(
-            env, metadata, self._leadership, logs=offsets, config=self._config
+            env,
+            metadata,
+            self._leadership,
+            logs=offsets,
+            config=self._config,
+            may_delete=may_delete,
         )
         """The requests of administrators."""
         self._reshaped: dict[bytes, str] = {}

@@ -4,7 +4,7 @@ Pure: no clock, no I/O. Times are monotonic milliseconds of the caller. Sessions
 replicated: a new controller gives every broker a full session from its election on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, final
 
 import msgspec
@@ -120,6 +120,8 @@ class BrokerHeartbeat(msgspec.Struct, frozen=True, array_like=True):
     """The metadata index that the broker has applied; `None` if it does not report one."""
     directory_epoch: int | None = None
     """The broker epoch that its data directory holds; `None` if it does not report one."""
+    wall_ms: int | None = None
+    """The broker's wall clock; `None` if it does not report it."""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -131,6 +133,11 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
     is_counted: bool = True
     """Whether the heartbeat renewed the session; not if the broker is long behind with the
     metadata."""
+    agreed_ms: int | None = None
+    """See `coordinator.metadata.cluster_clock.ClockAgreement`."""
+    clock_skews_ms: Mapping[int, int] = {}
+    controller_ms: int | None = None
+    """The controller's own agreed time; `None` if it never had one."""
 
 
 def heartbeat_command(

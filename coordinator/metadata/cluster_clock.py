@@ -114,23 +114,36 @@ class BrokerTime:
         """The agreed time minus monotonic time."""
         self._agreed_at_ms: int | None = None
         """Time of the last agreement."""
+        self.is_known = False
+        """Whether the time is that of an agreement, maybe a former one."""
         self._is_alone = False
         self._steady_offset_ms: float = self._offset_ms
         self._steady_at_ms = now_ms
         self._far_since_ms: int | None = None
         """Time since which the steady time is far from the agreed time."""
 
-    def answered(self, agreed_ms: int | None, *, sent_ms: int, now_ms: int) -> None:
+    def answered(
+        self, agreed_ms: int | None, *, sent_ms: int, now_ms: int, controller_ms: int | None = None
+    ) -> None:
         """Record the controller's answer to a heartbeat that was sent at `sent_ms`.
 
         The answer was given at some time between the two: within this uncertainty the agreed time
-        goes on as it was.
+        goes on as it was. A broker that starts while no majority agrees counts from
+        `controller_ms`, the controller's former agreed time.
         """
-        if agreed_ms is None or now_ms - sent_ms > _ROUND_TRIP_MAX_MS:
+        if now_ms - sent_ms > _ROUND_TRIP_MAX_MS:
             return
-        self._is_alone = False
-        oldest, newest = agreed_ms - now_ms, agreed_ms - sent_ms
-        self._agree(min(max(self._offset_ms, oldest), newest), now_ms)
+        if agreed_ms is not None:
+            self._is_alone = False
+            self._agree(self._within(agreed_ms, sent_ms, now_ms), now_ms)
+        elif controller_ms is not None and not self.is_known:
+            self._offset_ms = self._within(controller_ms, sent_ms, now_ms)
+            self._steady_offset_ms = self._offset_ms
+            self.is_known = True
+
+    def _within(self, answered_ms: int, sent_ms: int, now_ms: int) -> int:
+        """Return the offset next to the present one that the answer allows."""
+        return min(max(self._offset_ms, answered_ms - now_ms), answered_ms - sent_ms)
 
     def alone(self, *, wall_ms: int, now_ms: int) -> None:
         """Record that there is no other broker: the wall clock is the agreed time."""
@@ -143,6 +156,7 @@ class BrokerTime:
         if self._agreed_at_ms is None:
             self._steady_offset_ms = offset_ms
         self._agreed_at_ms = now_ms
+        self.is_known = True
         self._note_distance(now_ms)
 
     def is_agreed(self, *, now_ms: int) -> bool:

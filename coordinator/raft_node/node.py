@@ -425,7 +425,8 @@ class RaftNode:
         if write.hard_state is not None:
             self._vote = Vote(self.identity, self.cluster_id, write.hard_state)
         vote = None if write.hard_state is None else self._vote
-        await self._on_disk(lambda: self._store(vote, snapshot, write))
+        now_ms = self._env.clock.now_ms()
+        await self._on_disk(lambda: self._store(vote, snapshot, write, now_ms=now_ms))
         if snapshot is not None:
             self._snapshot = snapshot
             # A later one may have arrived meanwhile.
@@ -435,8 +436,9 @@ class RaftNode:
         self._core.synced(write)
         self._pump()
 
-    def _store(self, vote: Vote | None, snapshot: StoredSnapshot | None, write: Write) -> None:
-        now_ms = self._env.clock.now_ms()
+    def _store(
+        self, vote: Vote | None, snapshot: StoredSnapshot | None, write: Write, *, now_ms: int
+    ) -> None:
         if vote is not None:
             self._storage.save_vote(vote)
         if snapshot is not None:

@@ -113,6 +113,16 @@ def test_without_agreement_time_is_elapsed_time_and_nothing_is_deleted() -> None
     assert time.deletion_time(wall_ms=WALL_MS + 6000, now_ms=6000) is None
 
 
+def test_a_broker_that_starts_without_agreement_counts_from_the_time_of_the_controller() -> None:
+    time = BrokerTime(wall_ms=WALL_MS + 8 * DAY_MS, now_ms=0)
+    time.answered(None, sent_ms=0, now_ms=0, controller_ms=WALL_MS)
+    time.answered(None, sent_ms=0, now_ms=0, controller_ms=WALL_MS + DAY_MS)  # Not twice.
+
+    assert time.time(now_ms=7) == time.steady(now_ms=7) == WALL_MS + 7
+    assert time.deletion_time(wall_ms=WALL_MS, now_ms=0) is None
+    assert started().is_known
+
+
 def test_an_agreement_decides_about_deletion_for_a_minute() -> None:
     time = started()
 
