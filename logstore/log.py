@@ -419,6 +419,9 @@ class PartitionLog:
         first_append_ms = self._segments.active.first_append_ms
         if self._availability.failure is not None or first_append_ms is None:
             return
+        if now_ms < first_append_ms:
+            # The clock was ahead then: the segment would be kept for too long.
+            self._segments.active.first_append_ms = now_ms
         if force or now_ms - first_append_ms >= self.config.roll_after_ms:
             try:
                 self._roll(now_ms=now_ms)
@@ -431,12 +434,13 @@ class PartitionLog:
         self._availability.look_for_room(self.config.max_message_bytes, reserve_bytes=reserve_bytes)
 
     def apply_retention(
-        self, *, high_watermark: int, now_ms: int, wanted: int = 0
+        self, *, high_watermark: int, now_ms: int | None, wanted: int = 0
     ) -> SegmentDeletion:
         """Drop the oldest segments from the log; return the deletion of their files.
 
-        At least `wanted` segments go, as far as possible. Only segments below the last checkpoint
-        go, because the checkpoint records the end of the log.
+        With `None` for the time, no segment is too old. At least `wanted` segments go, as far as
+        possible. Only segments below the last checkpoint go, because the checkpoint records the end
+        of the log.
         """
         if self._availability.failure is not None or self.segment_count == 1:
             return SegmentDeletion(self._files.disk, self.directory, [])

@@ -56,12 +56,12 @@ def deletable_count(
     active_bytes: int,
     high_watermark: int,
     log_start_offset: int,
-    now_ms: int,
+    now_ms: int | None,
 ) -> int:
     """Return how many of the oldest sealed segments retention deletes.
 
-    It deletes whole segments, oldest first, but never a segment that reaches above the high
-    watermark, and never the active segment.
+    With `None` for the time, no segment is too old. It deletes whole segments, oldest first, but
+    never a segment that reaches above the high watermark, and never the active segment.
     """
     surplus_bytes = 0
     if config.retention_bytes is not None:
@@ -72,7 +72,9 @@ def deletable_count(
         if segment.end_offset > high_watermark:
             break
         is_expired = (
-            config.retention_ms is not None and segment.newest_ms < now_ms - config.retention_ms
+            config.retention_ms is not None
+            and now_ms is not None
+            and segment.newest_ms < now_ms - config.retention_ms
         )
         is_surplus = surplus_bytes >= segment.size_bytes
         is_deleted = segment.end_offset <= log_start_offset

@@ -342,14 +342,14 @@ class SegmentList:
         *,
         high_watermark: int,
         log_start_offset: int,
-        now_ms: int,
+        now_ms: int | None,
         wanted: int,
     ) -> int:
         """Return how many of the oldest segments to delete: by the settings, and at least `wanted`.
 
         Never a segment that reaches above the high watermark, or the active segment.
         """
-        sealed = self.sealed_info(now_ms=now_ms)
+        sealed = self.sealed_info(now_ms=now_ms or 0)
         by_settings = deletable_count(
             sealed,
             config=config,
