@@ -3,6 +3,7 @@
 Shell: builds the handlers of one broker, in the order in which the broker begins to serve them.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from tidelog.broker.config.dynamic_config import DynamicConfig
@@ -193,7 +194,12 @@ class ApiHandlers:
             nursery=self._nursery,
         )
         groups = GroupCoordinator(
-            self._env, cluster.raft, cluster.metadata, offsets=lookup, config=self._config.groups
+            self._env,
+            cluster.raft,
+            cluster.metadata,
+            offsets=lookup,
+            config=self._config.groups,
+            may_delete=lambda: cluster.clock.deletion_ms() is not None,
         )
         self._nursery.start_soon(groups.run)
         administration = groups.administration
@@ -231,12 +237,13 @@ class ApiHandlers:
         nursery, purgatory = self._nursery, self._purgatory
         max_bytes = self._config.fetch_max_bytes
         server = QueueServer(
-            self._env,
+            replace(self._env, clock=self._cluster.clock.steady),
             nursery,
             self._cluster,
             partitions=self._partitions,
             group_commit=self._group_commit,
             search=self._search,
+            deletion_ms=self._cluster.clock.deletion_ms,
         )
         windows = DeduplicationWindows(server)
         for run in (server.run, RetentionWarning(server).run):

@@ -10,7 +10,7 @@ over leaderships, clients get their replies, everything is synced to disk.
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Final, final
@@ -40,6 +40,7 @@ from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.coordinator.bootstrap.open_node import open_node
+from tidelog.coordinator.controller.broker_clock import BrokerClock
 from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
 from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.disk.disk import Disk
@@ -95,6 +96,8 @@ class Broker:
         `sources` says where each setting of `config` comes from, as in `ResolvedConfig`.
         """
         self._sources = sources
+        self._clock = BrokerClock(env.clock, env.probe, skew_max_ms=config.clock_skew_max_ms)
+        env = replace(env, clock=self._clock)
         self._env = env
         self._config = config
         self._directory = directory
@@ -159,6 +162,7 @@ class Broker:
         cluster = await self._enter_cluster()
         lifecycle = self._make_lifecycle(cluster)
         await lifecycle.register()
+        await lifecycle.learn_time()
         self._dispatcher.waiting_for = "it is opening its logs"
         partitions = ReplicaManager(
             self._env,
@@ -185,7 +189,13 @@ class Broker:
         self._warn_of_large_batches(cluster)
         self._partitions = partitions
         config = DynamicConfig(self._config, lambda: cluster.metadata.state.config, self._sources)
-        retention = Retention(self._env, config, partitions, group_commit=self._group_commit)
+        retention = Retention(
+            self._env,
+            config,
+            partitions,
+            group_commit=self._group_commit,
+            deletion_ms=self._clock.deletion_ms,
+        )
         service = ApiHandlers(self._context, config, applier, purgatory=self._purgatory)
         service.start(self._dispatcher)
         self._look_after(config, retention, applier, roles=roles)
@@ -222,6 +232,7 @@ class Broker:
                 self._config.log_cleaner_dedupe_buffer_bytes,
             ),
             partitions=partitions.all,
+            deletion_ms=self._clock.deletion_ms,
             config_of=lambda partition: None if partition.is_held else partition.config.compaction,
         )
         for run in (
@@ -303,12 +314,12 @@ class Broker:
             self._env, self._files, self._directory, addresses=addresses, answer=answer
         )
         answer(found.status)
-        cluster = ClusterNode(self._env, found, addresses, nursery=self._nursery)
+        cluster = ClusterNode(self._env, found, addresses, nursery=self._nursery, clock=self._clock)
         self._cluster = cluster
         self._introduction.status = cluster.peer_status
 
         def note_alone() -> None:
-            self._group_commit.is_alone = cluster.is_alone
+            self._group_commit.is_alone = self._clock.is_alone = cluster.is_alone
 
         cluster.on_alone(note_alone)
         self._dispatcher.serve_brokers(cluster_routes(cluster))
@@ -375,6 +386,7 @@ class Broker:
             write_epoch=lambda epoch: self._env.run_in_thread(
                 lambda: self._directory.note_epoch(epoch)
             ),
+            clock=self._clock,
         )
         return self._lifecycle
 

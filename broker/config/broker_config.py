@@ -139,6 +139,10 @@ class BrokerConfig:
     """Memory for the keys of the log that is being compacted; one log is compacted at a time. A key
     takes 32 bytes. More keys take more rounds, not more memory."""
 
+    clock_skew_max_ms: int = _number(30_000, low=100, high=_HOUR_MS)
+    """Maximum difference of this broker's clock from the time on which a majority of the brokers
+    agrees. Beyond it, the broker deletes nothing by time, and warns of `clock_skewed`."""
+
     replica_lag_time_max_ms: int = _number(10_000, low=100, high=_HOUR_MS)
     """Time after which a follower that has not caught up with its leader leaves the ISR."""
 

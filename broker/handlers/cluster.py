@@ -77,6 +77,7 @@ class ClusterHandler:
             if request.with_partitions
             else [],
             shown_settings(state.overrides),
+            self._cluster.clock.skew_max_ms,
         )
 
     async def elect(self, request: ElectLeadersRequest) -> ElectLeadersReply:
@@ -190,6 +191,7 @@ class ClusterHandler:
             load.leader_count,
             load.replica_count,
             node_id in state.drained_node_ids,
+            self._cluster.clock.skews_ms.get(node_id),
         )
 
     def _role(self, node_id: int) -> str:

@@ -62,8 +62,14 @@ class Compactor:
         limits: CompactionLimits,
         partitions: Callable[[], Sequence[Partition]],
         config_of: Callable[[Partition], CompactionConfig | None],
+        deletion_ms: Callable[[], int | None] | None = None,
     ) -> None:
-        """Clean those of `partitions` that have a config; run `run` in a task."""
+        """Clean those of `partitions` that have a config; run `run` in a task.
+
+        `deletion_ms` returns the time that decides about deletion by time: `None` while nothing is
+        compacted, since tombstones and young segments are kept by time.
+        """
+        self._deletion_ms = env.clock.now_ms if deletion_ms is None else deletion_ms
         self._env = env
         self._disk = disk
         self._group_commit = group_commit
@@ -97,8 +103,10 @@ class Compactor:
     def _dirtiest(
         self, passed_over: Collection[tuple[bytes, int]]
     ) -> tuple[Partition, CompactionConfig] | None:
-        now_ms = self._env.clock.now_ms()
+        now_ms = self._deletion_ms()
         ratio, dirtiest = 0.0, None
+        if now_ms is None:
+            return None
         for partition in self._partitions():
             config = None if partition.key in passed_over else self._config_of(partition)
             if config is not None and partition.log.status is not LogStatus.OFFLINE:
@@ -111,6 +119,9 @@ class Compactor:
 
     async def _clean(self, partition: Partition, config: CompactionConfig) -> bool:
         """Return whether the round was finished."""
+        now_ms = self._deletion_ms()
+        if now_ms is None:
+            return False
         try:
             cleaning = CleanerRun(
                 partition.log,
@@ -118,7 +129,7 @@ class Compactor:
                 self._disk,
                 config=config,
                 memory_bytes=self._limits.memory_bytes,
-                now_ms=self._env.clock.now_ms(),
+                now_ms=now_ms,
             )
         except OSError as error:
             self._disk_failed(partition, error)

@@ -120,9 +120,11 @@ class Maintenance:
         segments_before = log.segment_count
         log.look_for_room(reserve_bytes=self._config().min_free_disk_bytes)
         log.roll_if_old(now_ms=now_ms, force=self._env.buggify("roll early"))
-        before_ms = now_ms - log.config.producer_expiry_ms
-        log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)
+        deletion_ms = self._retention.deletion_ms()
+        if deletion_ms is not None:
+            before_ms = deletion_ms - log.config.producer_expiry_ms
+            log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)
         if log.segment_count != segments_before:
             self._group_commit.request(partition)
-        await self._retention.apply(partition, now_ms=now_ms)
+        await self._retention.apply(partition)
         partition.note_status("seen by maintenance")

@@ -26,8 +26,19 @@ class Retention:
         partitions: ReplicaManager,
         *,
         group_commit: GroupCommit,
+        deletion_ms: Callable[[], int | None] | None = None,
     ) -> None:
-        """Apply retention to `partitions`; `config` returns the settings as they are now."""
+        """Apply retention to `partitions`.
+
+        Args:
+            env: Clock and threads.
+            config: Returns the settings as they are now.
+            partitions: All replicas of this broker.
+            group_commit: Orders deletion and syncs.
+            deletion_ms: Returns the time that decides about deletion by time, `None` while nothing
+                is deleted by time; the clock of `env` by default.
+        """
+        self.deletion_ms = env.clock.now_ms if deletion_ms is None else deletion_ms
         self.partitions = partitions
         self._env = env
         self._config = config
@@ -53,17 +64,20 @@ class Retention:
             each.key: count for each, count in zip(counted, counts, strict=True) if count
         }
 
-    async def apply(self, partition: Partition, *, now_ms: int) -> None:
+    async def apply(self, partition: Partition) -> None:
         """Delete the segments of a log that retention no longer keeps."""
-        removal = partition.log.apply_retention(
+        log, start_before = partition.log, partition.log.log_start_offset
+        removal = log.apply_retention(
             high_watermark=partition.high_watermark,
-            now_ms=now_ms,
+            now_ms=self.deletion_ms(),
             wanted=self._wanted.get(partition.key, 0),
         )
         if removal:
-            await self._remove(partition, removal)
+            await self._remove(partition, removal, log.log_start_offset - start_before)
 
-    async def _remove(self, partition: Partition, removal: SegmentDeletion) -> None:
+    async def _remove(
+        self, partition: Partition, removal: SegmentDeletion, record_count: int
+    ) -> None:
         log = partition.log
         try:
             async with self._group_commit.removing(partition):
@@ -77,7 +91,9 @@ class Retention:
         self._env.probe(
             "segments_deleted",
             directory=log.directory,
+            partition=partition.number,
             count=len(removal),
+            record_count=record_count,
             log_start_offset=log.log_start_offset,
         )
 

@@ -265,10 +265,10 @@ class ReplicaManager:
             DiskFullError: The disk is full; the log may have lost its end.
             LogOfflineError: The disk failed.
         """
+        now_ms = self._env.clock.now_ms()
 
         def restart_it() -> PartitionLog:
             owner = SegmentHeader(partition.topic_id, partition.number, 0)
-            now_ms = self._env.clock.now_ms()
             try:
                 return truncate_fully(
                     partition.log, offset, owner, files=self._files, now_ms=now_ms
@@ -315,9 +315,10 @@ class ReplicaManager:
         path = self._directory.partition_directory(topic.name, topic.topic_id, number)
         key = (topic.topic_id, number)
 
+        now_ms = self._env.clock.now_ms()
+
         def open_it() -> tuple[PartitionLog, RecoveryReport]:
             owner = SegmentHeader(topic.topic_id, number, 0)
-            now_ms = self._env.clock.now_ms()
             log, report = open_log(
                 path,
                 owner,

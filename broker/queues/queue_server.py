@@ -5,7 +5,7 @@ and their decisions become one batch of each journal.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, final
 
@@ -59,8 +59,14 @@ class QueueServer:
         partitions: ReplicaManager,
         group_commit: GroupCommit,
         search: OffsetSearch,
+        deletion_ms: Callable[[], int | None] | None = None,
     ) -> None:
-        """Serve the queue partitions of `cluster` that are led here; `run` must run in a task."""
+        """Serve the queue partitions of `cluster` that are led here; `run` must run in a task.
+
+        The clock of `env` is the time of queues. `deletion_ms` returns the time that decides about
+        deletion by time, `None` while nothing is deleted by time; that clock by default.
+        """
+        self.deletion_ms = env.clock.now_ms if deletion_ms is None else deletion_ms
         self.env = env
         self.nursery = nursery
         self.partitions = partitions
@@ -295,7 +301,7 @@ class QueueServer:
                 return
             deadline = idle_at
         else:
-            in_s = (deadline_ms - self.env.clock.now_ms()) / 1000
+            in_s = (deadline_ms - hosted.now_ms()) / 1000
             deadline = now + min(max(in_s, 0), _CLOCK_LOOK_S)
         if self._deadlines.add(hosted, deadline):
             self._until_deadline.deadline = deadline

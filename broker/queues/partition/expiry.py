@@ -11,7 +11,6 @@ from tidelog.broker.queues.partition.source_records import SourceRecords
 from tidelog.queue_layer.commands.remove import expiry_end, removal_end
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
-from tidelog.wire.env.env import Clock
 from tidelog.wire.errors import CorruptRecordError
 
 _EXPIRE_EVERY_MS: Final = 60_000
@@ -89,7 +88,7 @@ class Expiry:
         """Whether `trim` has more to do, after other tasks have run."""
         return self._trimmed_to is not None
 
-    def trim(self, clock: Clock) -> Outcome[None] | None:
+    def trim(self, now_ms: int) -> Outcome[None] | None:
         """Return the decision about messages that the log has deleted; `None` if there are none.
 
         Of very many only the first ones; then it `is_trimming`.
@@ -113,4 +112,4 @@ class Expiry:
         self._trimmed_to = end if end < start else None
         if end == start:
             self._trimmed = (start, mark, self._dead_before)
-        return core.trim(end, now_ms=clock.now_ms())
+        return core.trim(end, now_ms=now_ms)

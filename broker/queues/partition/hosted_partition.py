@@ -93,6 +93,10 @@ class Context(Protocol):
     search: OffsetSearch
     reader: SliceReader
 
+    def deletion_ms(self) -> int | None:
+        """Return the time that decides about deletion by time; `None`: nothing is deleted."""
+        ...
+
     def view(self, queue_id: bytes, cached: QueueView | None = None) -> QueueView:
         """Return the metadata of a queue: `cached`, if that is current.
 
@@ -169,8 +173,8 @@ class HostedPartition:
         return self.view.name
 
     def now_ms(self) -> int:
-        """Return the time of day here."""
-        return self._context.env.clock.now_ms()
+        """Return the time of the queue; see `queue_layer.collections.queue_clock`."""
+        return self.core.time(self._context.env.clock.now_ms())
 
     # -- loading and unloading ------------------------------------------------------------------
 
@@ -362,13 +366,16 @@ class HostedPartition:
             start_supervised(self._context.nursery, self, self._cut_history, offset)
 
     async def _cut_history(self, snapshot_offset: int) -> None:
+        deletion_ms = self._context.deletion_ms()
         try:
+            if deletion_ms is None:
+                return  # The next snapshot repeats it.
             await cut_history(
                 self.journal,
                 self._context.reader,
                 self._context.search,
                 snapshot_offset=snapshot_offset,
-                keep_from_ms=self.now_ms() - self.view.history_retention_ms,
+                keep_from_ms=deletion_ms - self.view.history_retention_ms,
             )
         except (BrokerError, WireFormatError) as error:
             self.probe(
@@ -394,7 +401,7 @@ class HostedPartition:
 
     def trim(self) -> None:
         """Remove messages whose records the log has deleted; of very many only a part."""
-        outcome = self._expiry.trim(self._context.env.clock)
+        outcome = self._expiry.trim(self.now_ms())
         if outcome is None:
             return
         core = self.core
@@ -519,7 +526,10 @@ class HostedPartition:
         if not received.runs:
             return None
         size = sum(len(part) if isinstance(part, bytes) else part.length for part in pieces)
-        return Delivery(replace(received, batch_bytes=size), pieces)
+        # Clients count from the broker's time, which may be behind that of the queue.
+        lead_ms = now_ms - self._context.env.clock.now_ms()
+        deadline_ms = received.deadline_ms - max(0, lead_ms)
+        return Delivery(replace(received, batch_bytes=size, deadline_ms=deadline_ms), pieces)
 
     @property
     def _can_offer(self) -> bool:
@@ -608,7 +618,10 @@ class HostedPartition:
         """Expire messages that are too old, as far as the log can tell."""
         try:
             await self.trim_all()
-            before = await self._expiry.too_old_below(self.now_ms())
+            deletion_ms = self._context.deletion_ms()
+            if deletion_ms is None:
+                return
+            before = await self._expiry.too_old_below(deletion_ms)
             for end in self._expiry.slices(before):
                 self.require()
                 self.decide(self.core.expire(end, now_ms=self.now_ms()))

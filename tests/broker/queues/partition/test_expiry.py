@@ -127,11 +127,10 @@ def test_dead_letters_that_return_after_the_log_deleted_them_are_removed() -> No
     log = SimpleNamespace(log_start_offset=3)
     records: Any = SimpleNamespace(partition=lambda: SimpleNamespace(log=log))
     nothing: Any = None
-    clock: Any = SimpleNamespace(now_ms=lambda: driver.now_ms)
     messages = expiry.Expiry(driver.queue, records, search=nothing)
 
     def trim() -> None:
-        outcome = messages.trim(clock)
+        outcome = messages.trim(driver.now_ms)
         if outcome is not None:
             driver.do(outcome)
 
