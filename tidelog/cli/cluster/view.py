@@ -57,6 +57,7 @@ def print_cluster(
             "contacted": f"node {cluster.node_id}",
             "voters": f"{len(voters)}, majority {len(voters) // 2 + 1}",
             "partitions": _partitions_in_words(cluster),
+            **_clocks_in_words(cluster),
         }
     )
     click.echo()
@@ -107,6 +108,23 @@ def _partitions_in_words(cluster: DescribeClusterReply) -> str:
     }
     words = [f"{count:,} {words}" for words, count in counts.items() if count]
     return f"{cluster.partition_count:,}: {', '.join(words) or 'all healthy'}"
+
+
+def _clocks_in_words(cluster: DescribeClusterReply) -> dict[str, str]:
+    """Return a field about clocks, if one of them is wrong."""
+    limit_ms = cluster.clock_skew_max_ms
+    if limit_ms is None:
+        return {}
+    skews = {node.node_id: node.clock_skew_ms for node in cluster.nodes if node.status == "alive"}
+    known = {node_id: skew_ms for node_id, skew_ms in skews.items() if skew_ms is not None}
+    if skews and not known:
+        return {"clocks": "no majority agrees on the time; nothing is deleted by time"}
+    wrong = [
+        f"node {node_id} is {abs(skew_ms) / 1000:,.0f} s {'ahead' if skew_ms > 0 else 'behind'}"
+        for node_id, skew_ms in known.items()
+        if abs(skew_ms) > limit_ms
+    ]
+    return {"clocks": f"{', '.join(wrong)}; it deletes nothing by time"} if wrong else {}
 
 
 def _print_nodes(cluster: DescribeClusterReply) -> None:

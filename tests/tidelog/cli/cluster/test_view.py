@@ -28,7 +28,9 @@ HEALTHY = msgspec.structs.replace(
     reassigning_count=0,
     data_losses=[],
     partitions=[],
-    nodes=[msgspec.structs.replace(node, is_drained=False) for node in CLUSTER.nodes],
+    nodes=[
+        msgspec.structs.replace(node, is_drained=False, clock_skew_ms=-5) for node in CLUSTER.nodes
+    ],
 )
 
 
@@ -65,6 +67,22 @@ def test_a_healthy_cluster_is_a_few_lines(capsys: Printed) -> None:
     assert ["partitions", "12:", "all", "healthy"] in lines
     assert ["1", "10.0.0.1:8433", "rack-a", "voter", "alive", "5", "9"] in lines
     assert len(lines) == 8
+
+
+@pytest.mark.parametrize(
+    ("skew_ms", "expected"),
+    [
+        (None, "no majority agrees on the time; nothing is deleted by time"),
+        (691_200_000, "node 1 is 691,200 s ahead; it deletes nothing by time"),
+        (-45_000, "node 1 is 45 s behind; it deletes nothing by time"),
+    ],
+)
+def test_wrong_clocks_are_a_line(capsys: Printed, skew_ms: int | None, *, expected: str) -> None:
+    nodes = [msgspec.structs.replace(node, clock_skew_ms=skew_ms) for node in HEALTHY.nodes]
+
+    print_cluster(msgspec.structs.replace(HEALTHY, nodes=nodes), with_partitions=False)
+
+    assert ["clocks", *expected.split()] in words_of(capsys)
 
 
 def test_a_healthy_cluster_with_partitions_says_that_all_are_healthy(capsys: Printed) -> None:
