@@ -199,6 +199,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         visit_pause_s=visit_pause_s,
         faults=_draw_faults(streams, seconds, replication_factor),
         move_pause_s=_draw_moves(streams.stream("moves"), replication_factor),
+        clock_jump_s=streams.stream("clock jumps").choice([60.0, 7200.0, 20 * 86_400.0]),
         clock_error_s=random.choice([0.0, 0.0, 5.0, 600.0]),
         clock_drift=random.choice([0.0, 0.0, 0.0005, 0.1]),
         reads_from_followers=streams.stream("readers").random() < 0.5,
