@@ -366,14 +366,6 @@ IN_OLDER_VERSIONS: dict[str, object] = {
         is_caught_up=True,
         wants_to_stop=True,
     ),
-    "broker_heartbeat_request_v2": BrokerHeartbeatRequest(
-        cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
-        node_id=2,
-        broker_epoch=17,
-        is_caught_up=True,
-        wants_to_stop=True,
-        applied_index=299,
-    ),
     "peer_status_reply_v1": PeerStatusReply(
         peer=Peer(node_id=1, disk_id=b"a disk of node 1"),
         peer_ids=[1, 2, 3],
