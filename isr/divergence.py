@@ -63,6 +63,35 @@ def find_divergence(
     return Diverging(epoch, epoch_end)
 
 
+def find_truncation(
+    leader: LogShape, *, fetch_offset: int, last_fetched_epoch: int, is_damaged: bool = False
+) -> Diverging | None:
+    """Return where a consumer's records differ from the log; `None` when it has read this log.
+
+    KIP-320. Unlike a follower, a consumer may have read records that the log has deleted since, and
+    says so only by its fetch offset. So an epoch that is older than the log is no divergence.
+
+    Args:
+        leader: The log from which the consumer reads.
+        fetch_offset: Offset that the consumer reads next; not below the log start offset.
+        last_fetched_epoch: Leader epoch of the last record that it has read below.
+        is_damaged: Whether damage may hide all records of an epoch. Then only a later epoch below
+            the fetch offset, or the log's end, proves a truncation.
+    """
+    start, end, epochs = leader.log_start_offset, leader.log_end_offset, leader.leader_epochs
+    found = epochs.end_offset_for(last_fetched_epoch, log_end_offset=end)
+    if found is not None:
+        epoch, epoch_end = found
+    else:
+        epoch, epoch_end = None, epochs.entries[0][1] if epochs.latest is not None else end
+    if fetch_offset > max(epoch_end, start):
+        return Diverging(epoch, max(epoch_end, start))
+    if epoch == last_fetched_epoch or is_damaged or fetch_offset <= start or epochs.latest is None:
+        return None
+    # Another epoch wrote the record below, so at least that one differs.
+    return Diverging(epoch, fetch_offset - 1)
+
+
 def find_stale(
     leader: LogShape, epochs: Sequence[tuple[int, int]], *, fetch_offset: int
 ) -> Diverging | None:

@@ -31,6 +31,7 @@ Pure: no clock, no I/O.
     │   ├── ReceiptExpiredError           another consumer has the message, or may have it
     │   ├── MessageGoneError              the message is deleted, expired or a dead letter
     │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
+    │   ├── LogTruncatedError             .truncated_to, .fetch_offset: records that were read are lost
     │   ├── OutOfOrderSequenceError       .expected_sequence
     │   ├── DuplicateSequenceError / FencedProducerError
     │   ├── UnknownGroupError / GroupNotEmptyError
@@ -119,6 +120,7 @@ class ErrorCode(IntEnum):
     TRANSACTION_GONE = 47
     STAGED_RECORDS_LOST = 48
     PARTITION_FULL = 49
+    LOG_TRUNCATED = 50
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
@@ -387,6 +389,24 @@ class OffsetOutOfRangeError(BrokerError):
     detail_names = ("log_start_offset", "log_end_offset")
     log_start_offset: int | None
     log_end_offset: int | None
+
+
+@final
+class LogTruncatedError(BrokerError):
+    """Records that the client has read are lost; the log has others at their offsets, or ends.
+
+    Kafka: LogTruncationException (KIP-320). The records in `truncated_to <= o < fetch_offset` are
+    not those that the client has read.
+    """
+
+    code = ErrorCode.LOG_TRUNCATED
+    detail_names = ("truncated_to", "fetch_offset", "leader_epoch")
+    truncated_to: int | None
+    """First lost offset, as far as it is known: an earlier one may be lost, too."""
+    fetch_offset: int | None
+    """Offset up to which the client has read."""
+    leader_epoch: int | None
+    """Latest leader epoch in the log up to that of the client's last batch; `None` without one."""
 
 
 @final

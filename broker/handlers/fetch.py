@@ -9,9 +9,17 @@ from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import ResponseHandle
+from tidelog.isr.divergence import LogShape, find_truncation
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.env.env import BytesLike, Env
-from tidelog.wire.errors import BrokerError, CorruptRecordError, LogOfflineError, OverloadedError
+from tidelog.wire.errors import (
+    BrokerError,
+    CorruptRecordError,
+    LogOfflineError,
+    LogTruncatedError,
+    NotLeaderError,
+    OverloadedError,
+)
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch, PartitionFetched
 from tidelog.wire.transport.write_buffer import FileRegion
 
@@ -219,6 +227,8 @@ class FetchHandler:
                 return FoundBatches(
                     None, high_watermark, partition.log.log_start_offset, None, partition
                 )
+            if wanted.last_fetched_epoch is not None:
+                _require_read(partition, wanted.fetch_offset, wanted.last_fetched_epoch)
             if is_full and partition.log.log_start_offset <= wanted.fetch_offset <= high_watermark:
                 is_cut = wanted.fetch_offset < high_watermark
                 start = partition.log.log_start_offset
@@ -290,3 +300,40 @@ class FetchHandler:
         except (LogOfflineError, OverloadedError) as error:
             item.error = item.partition.passing(error)
             return None
+
+
+def _require_read(partition: Partition, fetch_offset: int, last_fetched_epoch: int) -> None:
+    """Raise if the log does not have the last batch that the client has read.
+
+    Raises:
+        LogTruncatedError: The batch is lost.
+        NotLeaderError: A later leader wrote the batch.
+    """
+    log, leader = partition.log, partition.leader
+    epochs = log.leader_epochs
+    if last_fetched_epoch == epochs.latest and fetch_offset <= log.log_end_offset:
+        return  # Nearly every fetch.
+    if leader is not None and last_fetched_epoch > leader.leader_epoch:
+        raise NotLeaderError(
+            f"the client has read records of leader epoch {last_fetched_epoch}, this broker leads"
+            f" partition {partition.number} in epoch {leader.leader_epoch}; refresh the metadata"
+        )
+    if fetch_offset < log.log_start_offset:
+        return  # Reading reports the deletion.
+    found = find_truncation(
+        LogShape(log.log_start_offset, log.log_end_offset, epochs),
+        fetch_offset=fetch_offset,
+        last_fetched_epoch=last_fetched_epoch,
+        is_damaged=bool(log.damage),
+    )
+    if found is None:
+        return
+    details = {"truncated_to": found.end_offset, "fetch_offset": fetch_offset}
+    if found.epoch is not None:
+        details["leader_epoch"] = found.epoch
+    raise LogTruncatedError(
+        f"offsets {found.end_offset} to {fetch_offset} (exclusive) of partition {partition.number}"
+        f" are lost: the client has read them from leader epoch {last_fetched_epoch}, and the log"
+        f" does not have its records; seek to {found.end_offset} to read the present records",
+        **details,
+    )

@@ -1,10 +1,16 @@
 """Tests of log divergence, exhaustively against a comparison record by record."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tidelog.isr.divergence import LogShape, find_divergence, find_stale, truncation_offset
+from tidelog.isr.divergence import (
+    LogShape,
+    find_divergence,
+    find_stale,
+    find_truncation,
+    truncation_offset,
+)
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.wire.errors import OffsetOutOfRangeError
 from tidelog.wire.messages.replication import Diverging
@@ -190,3 +196,75 @@ def test_a_reverted_log_diverges_where_it_was_reverted(
     both = range(max(begins), len(epochs))
     parts = [offset for offset in both if changed[offset] != epochs[offset]]
     assert (None if diverging is None else diverging.end_offset) == min(parts, default=None)
+
+
+def lost(leader: LogShape, read: LogShape, *, is_damaged: bool = False) -> Diverging | None:
+    """Return the answer to a consumer that has read a log to its end."""
+    last = read.leader_epochs.latest
+    assert last is not None
+    return find_truncation(
+        leader,
+        fetch_offset=read.log_end_offset,
+        last_fetched_epoch=last,
+        is_damaged=is_damaged,
+    )
+
+
+def test_a_consumer_that_has_read_a_prefix_of_the_log_has_lost_nothing() -> None:
+    assert lost(shape(1, 1, 2, 4), shape(1, 1, 2)) is None
+
+
+def test_a_consumer_learns_where_its_epoch_ends_in_the_log() -> None:
+    assert lost(shape(1, 1, 3, 3, 3), shape(1, 1, 1, 1)) == Diverging(1, 2)
+    assert lost(shape(1, 1), shape(1, 1, 1, 1)) == Diverging(1, 2)
+
+
+def test_a_consumer_of_an_epoch_that_is_not_in_the_log_has_lost_at_least_its_last_record() -> None:
+    assert lost(shape(1, 1, 1, 3), shape(1, 2, 2)) == Diverging(1, 2)
+
+
+def test_damage_may_hide_an_epoch_but_not_a_later_one() -> None:
+    assert lost(shape(1, 1, 1, 3), shape(1, 2, 2), is_damaged=True) is None
+    assert lost(shape(1, 3, 3, 3), shape(1, 2, 2), is_damaged=True) == Diverging(1, 1)
+
+
+def test_a_consumer_at_the_log_start_has_lost_nothing_whatever_wrote_the_deleted_records() -> None:
+    assert lost(shape(5, 5, start=3), shape(1, 1, 1)) is None
+    assert lost(shape(start=3), shape(1, 1, 1)) is None
+
+
+def test_a_consumer_of_an_epoch_before_all_of_the_log_has_lost_what_the_log_has() -> None:
+    assert lost(shape(5, 5, start=3), shape(1, 1, 1, 1)) == Diverging(None, 3)
+    assert lost(shape(), shape(1, 1)) == Diverging(None, 0)
+
+
+_FIRST_OWN_EPOCH = 4
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[int], list[int], int]:
+    """Return the epochs of two logs with a common beginning, and the start of the first one.
+
+    An epoch has one leader, so records of one epoch at one offset have the same records below.
+    """
+    common = sorted(draw(st.lists(st.integers(1, 3), max_size=5)))
+    first = sorted(draw(st.lists(st.sampled_from([4, 6, 8]), max_size=5)))
+    second = sorted(draw(st.lists(st.sampled_from([5, 7, 9]), max_size=5)))
+    start = draw(st.integers(0, len(common) + len(first)))
+    return common + first, common + second, start
+
+
+@given(histories())
+def test_a_consumer_has_lost_something_if_and_only_if_its_last_record_is_not_in_the_log(
+    drawn: tuple[list[int], list[int], int],
+) -> None:
+    log, read, start = drawn
+    common = sum(epoch < _FIRST_OWN_EPOCH for epoch in read)
+    assume(read and len(read) >= start)
+    leader = shape(*log[start:], start=start)
+    is_lost = len(read) > common and len(read) > start
+
+    found = lost(leader, shape(*read))
+
+    assert (found is not None) == is_lost
+    assert found is None or max(common, start) <= found.end_offset < len(read)

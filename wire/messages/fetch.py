@@ -20,6 +20,9 @@ class PartitionFetch(msgspec.Struct, frozen=True, array_like=True):
     """Approximate limit for this partition; one batch is returned however large it is."""
     from_follower: bool = False
     """Whether a follower may answer, up to its own high watermark (KIP-392). Since version 2."""
+    last_fetched_epoch: int | None = None
+    """Leader epoch of the last batch that the client has read below `fetch_offset`, `None` if not
+    known. The broker then checks that its log has that batch (KIP-320). Since version 4."""
 
 
 class FetchRequest(msgspec.Struct, frozen=True, array_like=True):

@@ -193,7 +193,7 @@ DELETE_TOPIC = Api(ApiKey.DELETE_TOPIC, topics.DeleteTopicRequest, topics.Delete
 DELETE_RECORDS = Api(ApiKey.DELETE_RECORDS, topics.DeleteRecordsRequest, topics.DeleteRecordsReply)
 INIT_PRODUCER = Api(ApiKey.INIT_PRODUCER, produce.InitProducerRequest, produce.InitProducerReply)
 PRODUCE = Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceReply)
-FETCH = Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchReply, max_version=3)
+FETCH = Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchReply, max_version=4)
 LIST_OFFSETS = Api(
     ApiKey.LIST_OFFSETS,
     offset_ranges.ListOffsetsRequest,

@@ -19,11 +19,13 @@ from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.offset_reset import is_fetch_retriable, no_position
+from tidelog.client.consumer.fetch.read_epochs import ReadEpochs
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     BrokerError,
     CorruptRecordError,
+    LogTruncatedError,
     WireFormatError,
     from_wire,
 )
@@ -59,6 +61,8 @@ class PartitionFetchState:
         self.topic_id = topic_id
         self.position: int | None = None
         self.fetch_offset = 0
+        self.epochs = ReadEpochs()
+        """Leader epochs of the records before `fetch_offset`."""
         self.generation = 0
         """Rises whenever fetching restarts: replies to earlier fetches are dropped."""
         self.is_fetching = False
@@ -154,12 +158,21 @@ class FetchState:
         """Return the offset of the next record to hand out, `None` without a position."""
         return self._state(tp).position
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Hand out the record at `offset` next."""
+    def epochs(self, tp: TopicPartition) -> ReadEpochs:
+        """Return the leader epochs of the records that were fetched."""
+        return self._state(tp).epochs
+
+    def seek(self, tp: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
+        """Hand out the record at `offset` next.
+
+        `leader_epoch` wrote the record below it, if that is known. Without it the broker does not
+        compare its log with earlier records.
+        """
         state = self._state(tp)
         state.position = offset
         self._unplaced.pop(tp, None)
         self._restart_fetching(state)
+        state.epochs.restart(offset, leader_epoch)
 
     def topic_changed(self, topic: str, topic_id: bytes | None, error: Exception) -> None:
         """Fail the partitions of a topic that was deleted or created again."""
@@ -374,6 +387,7 @@ class FetchState:
                     state.fetch_offset,
                     max_bytes,
                     state.at in followed,
+                    state.epochs.before(state.fetch_offset),
                 )
                 for state in states
             ],
@@ -408,6 +422,7 @@ class FetchState:
             return
         else:
             state.fetch_offset = next_offset
+            state.epochs.read(chunk.leader_epochs, next_offset)
         state.buffered_bytes += chunk.size
         self.buffered_bytes += chunk.size
         self._waiting.append(_Waiting(state, chunk))
@@ -425,6 +440,8 @@ class FetchState:
             state.retry_at = now + self._backoff.delay(state.failure_count)
             self._stale_topics.add(state.at.topic)
         else:
+            if isinstance(error, LogTruncatedError):
+                error = state.epochs.located(state.at, error)
             self._fail(state, error)
 
     def _fail(self, state: PartitionFetchState, error: Exception) -> None:
@@ -437,6 +454,7 @@ class FetchState:
         state.is_fetching = state.has_failed = False
         state.retry_at = -math.inf
         state.fetch_offset = state.position or 0
+        state.epochs.cut(state.fetch_offset)
         self.buffered_bytes -= state.buffered_bytes
         state.buffered_bytes = 0
         self._waiting = deque(

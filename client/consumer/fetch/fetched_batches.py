@@ -27,6 +27,8 @@ class FetchedBatches:
         self._passed_bytes = 0
         self.passed_offset = 0
         """Offset after the last batch that was taken or skipped."""
+        self.leader_epochs: list[tuple[int, int]] = []
+        """Leader epochs with the base offset of their first batch; `next_offset` fills it."""
 
     @property
     def is_used_up(self) -> bool:
@@ -37,12 +39,17 @@ class FetchedBatches:
         """Return the offset after the last batch, `None` if a header or the end is corrupt."""
         position = 0
         next_offset = None
+        leader_epoch = -1
+        self.leader_epochs = []
         while position < self.size:
             header = parse_header(self._content, position)
             if header is None or header.size > self.size - position:
                 return None
             position += header.size
             next_offset = header.next_offset
+            if header.leader_epoch != leader_epoch:
+                leader_epoch = header.leader_epoch
+                self.leader_epochs.append((leader_epoch, header.base_offset))
         return next_offset
 
     def take(

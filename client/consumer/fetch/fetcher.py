@@ -19,6 +19,7 @@ from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState, Until
+from tidelog.client.consumer.fetch.read_epochs import ReadEpochs
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import (
     BatchIterator,
@@ -60,6 +61,8 @@ class _StagedPartition(NamedTuple):
     topic_id: bytes
     offset: int | None
     """Start; `None` if the application has to seek."""
+    leader_epoch: int | None = None
+    """Leader epoch of the record below the start, `None` if not known."""
 
 
 @final
@@ -81,6 +84,8 @@ class Fetcher:
         self._topic_ids: dict[TopicPartition, bytes] = {}
         self._staged: dict[TopicPartition, _StagedPartition] = {}
         self._leaving: dict[TopicPartition, int | None] = {}
+        self._left_epochs: dict[TopicPartition, ReadEpochs] = {}
+        """Leader epochs of leaving partitions, for their last commits."""
         self._in_flight_fetches: dict[Fetch, _InFlight] = {}
         """Fetches in flight."""
         self._arrival = trio.Event()
@@ -128,17 +133,27 @@ class Fetcher:
         self._topic_ids = dict(topic_ids)
         self._fetch_state.assign(self._topic_ids)
 
-    def stage(self, tp: TopicPartition, topic_id: bytes, offset: int | None) -> None:
-        """Stage a partition that will be read from `offset` on, unless it is sought."""
-        self._staged[tp] = _StagedPartition(topic_id, offset)
+    def stage(
+        self,
+        tp: TopicPartition,
+        topic_id: bytes,
+        offset: int | None,
+        *,
+        leader_epoch: int | None = None,
+    ) -> None:
+        """Stage a partition that will be read from `offset` on, unless it is sought.
+
+        `leader_epoch` wrote the record below, if that is known.
+        """
+        self._staged[tp] = _StagedPartition(topic_id, offset, leader_epoch)
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
         """Start reading staged partitions."""
         begun = {tp: self._staged.pop(tp) for tp in partitions if tp in self._staged}
-        self.assign({**self._topic_ids, **{tp: topic_id for tp, (topic_id, _) in begun.items()}})
-        for tp, (_, offset) in begun.items():
+        self.assign({**self._topic_ids, **{tp: each.topic_id for tp, each in begun.items()}})
+        for tp, (_, offset, leader_epoch) in begun.items():
             if offset is not None:
-                self._fetch_state.seek(tp, offset)
+                self._fetch_state.seek(tp, offset, leader_epoch)
         self.wake()
         self.pump()
 
@@ -149,6 +164,7 @@ class Fetcher:
         for tp in partitions:
             if kept.pop(tp, None) is not None:
                 self._leaving[tp] = self._fetch_state.position(tp)
+                self._left_epochs[tp] = self._fetch_state.epochs(tp)
             elif tp in self._staged:
                 self._leaving[tp] = self._staged.pop(tp).offset
         self.assign(kept)
@@ -158,6 +174,7 @@ class Fetcher:
         """Drop stopped partitions; their records in hand do not count any more."""
         for tp in partitions:
             self._leaving.pop(tp, None)
+            self._left_epochs.pop(tp, None)
             if tp == self._in_flight_batch.at:
                 self._in_flight_batch.revoke()
 
@@ -175,6 +192,13 @@ class Fetcher:
         if rest is not None and (rest.topic, rest.partition) == tp:
             return rest.base_offset
         return self._fetch_state.position(tp)
+
+    def leader_epoch_before(self, tp: TopicPartition, offset: int) -> int | None:
+        """Return the leader epoch of the record below `offset`, `None` if it was not read."""
+        epochs = self._left_epochs.get(tp)
+        if epochs is None and tp in self._topic_ids:
+            epochs = self._fetch_state.epochs(tp)
+        return None if epochs is None else epochs.before(offset)
 
     def processed(self, tp: TopicPartition) -> int | None:
         """Return the first offset that is not processed, `None` for partitions not read."""
@@ -207,7 +231,7 @@ class Fetcher:
         """
         self.interrupt()
         if tp in self._staged:
-            self._staged[tp] = self._staged[tp]._replace(offset=offset)
+            self._staged[tp] = self._staged[tp]._replace(offset=offset, leader_epoch=None)
         elif tp in self._leaving:
             self._leaving[tp] = offset
         else:
@@ -252,7 +276,8 @@ class Fetcher:
             if tp in self._leaving:
                 self._leaving[tp] = offset
             elif tp in self._topic_ids:
-                self._fetch_state.seek(tp, offset)
+                epoch = self.leader_epoch_before(tp, offset)
+                self._fetch_state.seek(tp, offset, epoch)
 
     async def take(self, until: Until | None) -> RecordBatch | None:
         """Return the next records, `None` when all before `until` were handed out.

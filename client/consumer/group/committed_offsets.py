@@ -4,7 +4,7 @@ Shell: sends requests to the controller, and repeats them while that may help.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import final
+from typing import NamedTuple, final
 
 import trio
 
@@ -34,6 +34,15 @@ from tidelog.wire.messages.groups import (
 from tidelog.wire.protocol import api
 
 
+class CommittedOffset(NamedTuple):
+    """Committed offset of one partition."""
+
+    offset: int | None
+    """Offset of the next record to process; `None` if nothing was committed."""
+    leader_epoch: int | None = None
+    """Leader epoch of the last record below, `None` if not known."""
+
+
 async def fetch_committed(
     cluster: ClusterClient, group_id: str, wanted: Sequence[GroupPartition]
 ) -> dict[TopicPartition, int | None]:
@@ -42,13 +51,20 @@ async def fetch_committed(
     Raises:
         TidelogError: No broker answered.
     """
+    found = await _fetch_commits(cluster, group_id, wanted)
+    return {tp: each.offset for tp, each in found.items()}
+
+
+async def _fetch_commits(
+    cluster: ClusterClient, group_id: str, wanted: Sequence[GroupPartition]
+) -> dict[TopicPartition, CommittedOffset]:
     request = FetchOffsetsRequest(
         group_id, [TopicPartitions(one.topic_id, [one.partition]) for one in wanted]
     )
     reply = await cluster.call_controller(api.FETCH_OFFSETS, request, is_repeatable=True)
     found = {(each.topic_id, each.partition): each for each in reply.offsets}
     return {
-        TopicPartition(one.topic, one.partition): _offset(found, one.topic_id, one.partition)
+        _place(one): _committed(found, one.topic_id, one.partition)
         for one in wanted
     }
 
@@ -80,10 +96,12 @@ class CommittedOffsets:
         """Processed offset of each partition at its last commit, automatic or manual. While it does
         not change, a manual choice further on or further back stays committed."""
 
-    async def fetch(self, wanted: Sequence[GroupPartition]) -> dict[TopicPartition, int | None]:
+    async def fetch(
+        self, wanted: Sequence[GroupPartition]
+    ) -> dict[TopicPartition, CommittedOffset]:
         """Return the committed offsets of assigned partitions; see `fetch_committed`."""
-        found = await fetch_committed(self._cluster, self._group_id, wanted)
-        self._committed |= found
+        found = await _fetch_commits(self._cluster, self._group_id, wanted)
+        self._committed |= {tp: each.offset for tp, each in found.items()}
         return found
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -130,7 +148,7 @@ class CommittedOffsets:
 
     def _owned(self) -> dict[TopicPartition, GroupPartition]:
         return {
-            TopicPartition(one.topic, one.partition): one for one in sorted(self._membership.owned)
+            _place(one): one for one in sorted(self._membership.owned)
         }
 
     def _due(self, only: Iterable[TopicPartition] | None) -> dict[GroupPartition, int]:
@@ -151,14 +169,19 @@ class CommittedOffsets:
             membership.member_epoch,
             membership.next_commit_sequence(),
             [
-                PartitionCommit(one.topic_id, one.partition, offset)
+                PartitionCommit(
+                    one.topic_id,
+                    one.partition,
+                    offset,
+                    self._fetcher.leader_epoch_before(_place(one), offset),
+                )
                 for one, offset in offsets.items()
             ],
         )
 
     async def _send(self, offsets: Mapping[GroupPartition, int]) -> None:
         counted = {
-            one: self._fetcher.processed(TopicPartition(one.topic, one.partition))
+            one: self._fetcher.processed(_place(one))
             for one in offsets
         }
         reply = await self._ask(self._request(offsets))
@@ -166,7 +189,7 @@ class CommittedOffsets:
             raise WireFormatError(f"{len(reply.results)} results for {len(offsets)} offsets")
         failure: TidelogError | None = None
         for (one, offset), result in zip(offsets.items(), reply.results, strict=True):
-            tp = TopicPartition(one.topic, one.partition)
+            tp = _place(one)
             if result.error is not None:
                 failure = failure or _refusal(tp, result.error)
             elif one in self._membership.owned:
@@ -196,6 +219,10 @@ class CommittedOffsets:
             ) from gone
 
 
+def _place(partition: GroupPartition) -> TopicPartition:
+    return TopicPartition(partition.topic, partition.partition)
+
+
 def _refusal(tp: TopicPartition, detail: ErrorDetail) -> BrokerError:
     error = from_wire(detail)
     if isinstance(error, StaleMemberEpochError):
@@ -206,8 +233,10 @@ def _refusal(tp: TopicPartition, detail: ErrorDetail) -> BrokerError:
     return error
 
 
-def _offset(
+def _committed(
     found: Mapping[tuple[bytes, int], PartitionCommittedOffset], topic_id: bytes, partition: int
-) -> int | None:
+) -> CommittedOffset:
     committed = found.get((topic_id, partition))
-    return None if committed is None else committed.offset
+    if committed is None:
+        return CommittedOffset(None)
+    return CommittedOffset(committed.offset, committed.leader_epoch)

@@ -16,7 +16,7 @@ from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, Cluster
 from tidelog.client.config import ConsumerConfig, RebalanceCallback
 from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.client.consumer.fetch.offset_reset import reset_offsets
-from tidelog.client.consumer.group.committed_offsets import CommittedOffsets
+from tidelog.client.consumer.group.committed_offsets import CommittedOffset, CommittedOffsets
 from tidelog.client.consumer.group.membership_protocol import (
     GroupPartition,
     HeartbeatDue,
@@ -363,7 +363,10 @@ class GroupMember:
         owned = self._still_owned(partitions, member_id)
         ready = [one for one in owned if _place(one) in found]
         for one in ready:
-            self._fetcher.stage(_place(one), one.topic_id, found[_place(one)])
+            start = found[_place(one)]
+            self._fetcher.stage(
+                _place(one), one.topic_id, start.offset, leader_epoch=start.leader_epoch
+            )
 
         def is_current() -> bool:
             return bool(self._still_owned(ready, member_id))
@@ -394,12 +397,12 @@ class GroupMember:
 
     async def _find_places(
         self, partitions: Sequence[GroupPartition]
-    ) -> dict[TopicPartition, int | None]:
+    ) -> dict[TopicPartition, CommittedOffset]:
         """Return the starts of partitions, as far as they are known now.
 
-        `None` means that the application has to seek.
+        One without an offset means that the application has to seek.
         """
-        found: dict[TopicPartition, int | None] = {}
+        found: dict[TopicPartition, CommittedOffset] = {}
         if not partitions:
             return found
         reset = self._config.auto_offset_reset
@@ -407,9 +410,10 @@ class GroupMember:
         with trio.move_on_after(_PLACE_PATIENCE_S):
             try:
                 committed = await self.offsets.fetch(partitions)
-                missing = [tp for tp, offset in committed.items() if offset is None]
-                found |= {tp: offset for tp, offset in committed.items() if offset is not None}
-                found |= await reset_offsets(self._cluster, missing, reset)
+                missing = [tp for tp, each in committed.items() if each.offset is None]
+                found |= {tp: each for tp, each in committed.items() if each.offset is not None}
+                placed = await reset_offsets(self._cluster, missing, reset)
+                found |= {tp: CommittedOffset(offset) for tp, offset in placed.items()}
             except _NOT_NOW as error:
                 self._probe(
                     "group.place_unknown",
