@@ -18,6 +18,7 @@ from tidelog.wire.errors import (
     ConnectionLostError,
     CorruptRecordError,
     LogOfflineError,
+    LogTruncatedError,
     NotLeaderError,
     OffsetOutOfRangeError,
 )
@@ -108,6 +109,7 @@ def test_a_follower_behind_the_consumer_is_avoided_for_a_while() -> None:
     "error",
     [
         OffsetOutOfRangeError("not here", log_start_offset=11, log_end_offset=20),
+        LogTruncatedError("lost", truncated_to=9, fetch_offset=10),
         CorruptRecordError("damaged", offset=10, next_offset=12),
         LogOfflineError("offline"),
         NotLeaderError("another node leads"),

@@ -30,7 +30,9 @@ class ReadEpochs:
     def restart(self, offset: int, leader_epoch: int | None = None) -> None:
         """Begin to read at `offset`; `leader_epoch` wrote the record below it, if that is known."""
         is_known = leader_epoch is not None and offset > 0
-        self._entries = [(leader_epoch, offset - 1)] if is_known and leader_epoch is not None else []
+        self._entries = (
+            [(leader_epoch, offset - 1)] if is_known and leader_epoch is not None else []
+        )
         self.end = offset
 
     def read(self, epochs: Iterable[tuple[int, int]], end: int) -> None:

@@ -63,10 +63,7 @@ async def _fetch_commits(
     )
     reply = await cluster.call_controller(api.FETCH_OFFSETS, request, is_repeatable=True)
     found = {(each.topic_id, each.partition): each for each in reply.offsets}
-    return {
-        _place(one): _committed(found, one.topic_id, one.partition)
-        for one in wanted
-    }
+    return {_place(one): _committed(found, one.topic_id, one.partition) for one in wanted}
 
 
 @final
@@ -147,9 +144,7 @@ class CommittedOffsets:
         return self._request(due) if due else None
 
     def _owned(self) -> dict[TopicPartition, GroupPartition]:
-        return {
-            _place(one): one for one in sorted(self._membership.owned)
-        }
+        return {_place(one): one for one in sorted(self._membership.owned)}
 
     def _due(self, only: Iterable[TopicPartition] | None) -> dict[GroupPartition, int]:
         owned = self._owned()
@@ -180,10 +175,7 @@ class CommittedOffsets:
         )
 
     async def _send(self, offsets: Mapping[GroupPartition, int]) -> None:
-        counted = {
-            one: self._fetcher.processed(_place(one))
-            for one in offsets
-        }
+        counted = {one: self._fetcher.processed(_place(one)) for one in offsets}
         reply = await self._ask(self._request(offsets))
         if len(reply.results) != len(offsets):
             raise WireFormatError(f"{len(reply.results)} results for {len(offsets)} offsets")

@@ -27,11 +27,15 @@ from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.wire.batch.record_batch import has_valid_payload, parse_header
 from tidelog.wire.errors import (
+    BrokerError,
     CorruptRecordError,
     LogOfflineError,
+    LogTruncatedError,
+    NotLeaderError,
     OffsetOutOfRangeError,
     UnknownPartitionError,
     UnknownTopicIdError,
+    from_wire,
 )
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
 from tidelog.wire.protocol import api
@@ -243,6 +247,46 @@ async def test_an_offset_out_of_range_is_refused_with_both_bounds(mock_clock: Mo
 
             assert (refusal.value.log_start_offset, refusal.value.log_end_offset) == (1, 3)
         assert (await fetch(client, topic, 1)).values == [b"b", b"c"]
+
+
+async def test_a_fetch_with_an_epoch_that_did_not_write_the_records_below_is_refused(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client)
+        await produce(client, topic, batch_of(b"a", b"b", b"c"))
+
+        async def call(offset: int, last_fetched_epoch: int | None) -> tuple[FetchReply, bytes]:
+            part = PartitionFetch(topic, 0, offset, 1 << 20, last_fetched_epoch=last_fetched_epoch)
+            request = FetchRequest(0, 1, 1 << 20, [part])
+            return await client.call(
+                api.FETCH, request, take=lambda reply, data: (reply, bytes(data))
+            )
+
+        async def ask(offset: int, last_fetched_epoch: int) -> BrokerError | None:
+            reply, _ = await call(offset, last_fetched_epoch)
+            error = reply.results[0].error
+            return None if error is None else from_wire(error)
+
+        header = parse_header((await call(0, None))[1])
+        assert header is not None
+        epoch = header.leader_epoch
+
+        assert await ask(3, epoch) is None
+        assert await ask(0, epoch - 1) is None
+        older = await ask(2, epoch - 1)
+        assert isinstance(older, LogTruncatedError)
+        assert (older.truncated_to, older.fetch_offset, older.leader_epoch) == (0, 2, None)
+        beyond = await ask(5, epoch)
+        assert isinstance(beyond, LogTruncatedError)
+        assert (beyond.truncated_to, beyond.fetch_offset, beyond.leader_epoch) == (3, 5, epoch)
+        later = await ask(3, epoch + 1)
+        assert isinstance(later, NotLeaderError)
+
+        await delete_records(client, topic, 2)
+        assert await ask(2, epoch - 1) is None, "the records below were deleted"
+        assert isinstance(await ask(1, epoch - 1), OffsetOutOfRangeError)
 
 
 async def test_refused_fetches_do_not_stay_in_purgatory(mock_clock: MockClock) -> None:

@@ -17,9 +17,9 @@ AT = TopicPartition("orders", 0)
 LIMIT = 1 << 20
 
 
-def encoded(base_offset: int) -> bytes:
+def encoded(base_offset: int, leader_epoch: int = 0) -> bytes:
     batch = encode_batch(Columns(2, values=[b"a", b"b"]), first_timestamp_ms=1)
-    stamp_leader(memoryview(batch), base_offset=base_offset, leader_epoch=0)
+    stamp_leader(memoryview(batch), base_offset=base_offset, leader_epoch=leader_epoch)
     stamp_replica(memoryview(batch), durable_position=0)
     return bytes(batch)
 
