@@ -31,7 +31,7 @@ Pure: no clock, no I/O.
     │   ├── ReceiptExpiredError           another consumer has the message, or may have it
     │   ├── MessageGoneError              the message is deleted, expired or a dead letter
     │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
-    │   ├── LogTruncatedError             .truncated_to, .fetch_offset: records that were read are lost
+    │   ├── LogTruncatedError             .truncated_to, .fetch_offset, .leader_epoch
     │   ├── OutOfOrderSequenceError       .expected_sequence
     │   ├── DuplicateSequenceError / FencedProducerError
     │   ├── UnknownGroupError / GroupNotEmptyError

@@ -132,6 +132,14 @@ FETCH_REQUEST_V2 = msgspec.structs.replace(
         msgspec.structs.replace(each, from_follower=True) for each in FETCH_REQUEST_V1.partitions
     ],
 )
+FETCH_REQUEST_V3 = msgspec.structs.replace(FETCH_REQUEST_V2, from_journals=True)
+FETCH_REQUEST_V4 = msgspec.structs.replace(
+    FETCH_REQUEST_V3,
+    partitions=[
+        msgspec.structs.replace(each, last_fetched_epoch=epoch)
+        for each, epoch in zip(FETCH_REQUEST_V3.partitions, (4, None), strict=True)
+    ],
+)
 
 EXCHANGES = [
     _exchange(
@@ -186,7 +194,7 @@ EXCHANGES = [
     ),
     _exchange(
         api.FETCH,
-        msgspec.structs.replace(FETCH_REQUEST_V2, from_journals=True),
+        FETCH_REQUEST_V4,
         FetchReply(
             results=[
                 PartitionFetched(batch_bytes=145, high_watermark=1003, log_start_offset=10),
@@ -356,6 +364,7 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     ),
     "fetch_request_v1": FETCH_REQUEST_V1,
     "fetch_request_v2": FETCH_REQUEST_V2,
+    "fetch_request_v3": FETCH_REQUEST_V3,
     "replica_fetch_request_v1": replication_samples.FETCH_V1,
     "replica_fetch_request_v2": replication_samples.FETCH_V2,
     "replica_fetch_request_v3": replication_samples.FETCH_V3,
