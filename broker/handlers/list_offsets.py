@@ -108,7 +108,12 @@ class ListOffsetsHandler:
     async def _topic_offsets(self, request: ListOffsetsRequest) -> list[TopicOffsets]:
         with_sizes = request.with_sizes
         topics = [
-            _TopicColumns(topic, self._leaders(topic), with_sizes=with_sizes)
+            _TopicColumns(
+                topic,
+                self._leaders(topic),
+                with_sizes=with_sizes,
+                with_epochs=request.with_leader_epochs,
+            )
             for topic in self._topics(request.topics, from_journals=request.from_journals)
         ]
         if self._partitions.may_lead:
@@ -139,7 +144,8 @@ class ListOffsetsHandler:
             if partition is not None:
                 offsets = readable_offsets(partition, with_size=topic.with_sizes)
                 if offsets is not None:
-                    topic.put(number, offsets)
+                    epoch = _last_epoch(partition, offsets) if topic.with_epochs else None
+                    topic.put(number, offsets, epoch)
 
     async def _ask_leaders(
         self, topics: "Iterable[_TopicColumns]", request: ListOffsetsRequest
@@ -162,6 +168,7 @@ class ListOffsetsHandler:
             with_sizes=request.with_sizes,
             from_journals=request.from_journals,
             cluster_id=self._node.cluster_id,
+            with_leader_epochs=request.with_leader_epochs,
         )
         # The reply has the other leaders' offsets even if one leader does not answer.
         with suppress(BrokerError, ConnectionLostError, WireFormatError):
@@ -198,16 +205,27 @@ def readable_offsets(partition: Partition, *, with_size: bool) -> ReadableOffset
     )
 
 
+def _last_epoch(partition: Partition, offsets: ReadableOffsets) -> int | None:
+    """Return the leader epoch of the last readable record, `None` without one."""
+    epochs, end = partition.log.leader_epochs, offsets.high_watermark
+    is_known = any(start < end for _, start in epochs.entries[:1])
+    return epochs.epoch_before(end) if is_known and end > offsets.log_start_offset else None
+
+
 @final
 class _TopicColumns:
     """Offsets of one topic, as far as they are known."""
 
-    def __init__(self, topic: Topic, leaders: list[int | None], *, with_sizes: bool) -> None:
+    def __init__(
+        self, topic: Topic, leaders: list[int | None], *, with_sizes: bool, with_epochs: bool
+    ) -> None:
         """Start without offsets for the partitions that `leaders` lead, in order."""
         self.name = topic.queue_name or topic.name
         self.topic_id, self.with_sizes = topic.topic_id, with_sizes
+        self.with_epochs = with_epochs
         count = len(leaders)
         self._starts, self._ends, self._sizes = [0] * count, [0] * count, [0] * count
+        self._epochs: list[int | None] = [None] * count
         self._is_known = bytearray(count)
         self._by_leader: dict[int, Sequence[int]] = {}
         for node_id in {leader for leader in leaders if leader is not None}:
@@ -224,23 +242,29 @@ class _TopicColumns:
         """Return the partitions that a node leads."""
         return self._by_leader.get(node_id, ())
 
-    def put(self, number: int, offsets: ReadableOffsets) -> None:
-        """Enter how far a partition goes."""
+    def put(self, number: int, offsets: ReadableOffsets, leader_epoch: int | None) -> None:
+        """Enter how far a partition goes, and the leader epoch of its last committed record."""
         self._starts[number], self._ends[number], self._sizes[number] = offsets
+        self._epochs[number] = leader_epoch
         self._is_known[number] = True
 
     def take(self, node_id: int, said: TopicOffsets) -> None:
         """Take over the offsets of the partitions that a node leads from its reply."""
         starts, ends = said.log_start_offsets, said.high_watermarks
         sizes = said.sizes_bytes or [0] * len(ends)
+        epochs = said.leader_epochs or [None] * len(ends)
         unknown = frozenset(said.unknown_partitions)
-        count = min(map(len, (starts, ends, sizes)))
+        count = min(map(len, (starts, ends, sizes, epochs)))
         for number in self.led_by(node_id):
             if number < count and number not in unknown:
-                self.put(number, ReadableOffsets(starts[number], ends[number], sizes[number]))
+                offsets = ReadableOffsets(starts[number], ends[number], sizes[number])
+                self.put(number, offsets, epochs[number])
 
     def reply(self) -> TopicOffsets:
         """Return the offsets of all partitions, and the numbers of the unknown ones."""
         sizes = self._sizes if self.with_sizes else []
         unknown = [number for number, is_known in enumerate(self._is_known) if not is_known]
-        return TopicOffsets(self.name, self.topic_id, self._starts, self._ends, sizes, unknown)
+        epochs = self._epochs if self.with_epochs else []
+        return TopicOffsets(
+            self.name, self.topic_id, self._starts, self._ends, sizes, unknown, epochs
+        )

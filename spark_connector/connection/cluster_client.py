@@ -205,7 +205,12 @@ class BlockingClusterClient:
         return self.retry(attempt)
 
     def topic_offsets(
-        self, topics: Sequence[str] | None, *, with_sizes: bool = False, from_journals: bool = False
+        self,
+        topics: Sequence[str] | None,
+        *,
+        with_sizes: bool = False,
+        with_leader_epochs: bool = False,
+        from_journals: bool = False,
     ) -> list[TopicOffsets]:
         """Return the offsets of topics, or all for `None`, in one request; skip unknown topics.
 
@@ -219,6 +224,7 @@ class BlockingClusterClient:
             topics=None if topics is None else list(topics),
             with_sizes=with_sizes,
             from_journals=from_journals,
+            with_leader_epochs=with_leader_epochs,
         )
         return self.call_any(api.LIST_OFFSETS, request).topics
 

@@ -5,11 +5,13 @@ that is larger, plus the part of the next reply that the connection holds. The f
 into the reply, valid until the next batch is requested; their checksums are verified.
 """
 
+import logging
 import time
 from collections.abc import Iterator
 from typing import Final, final
 
 from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
+from tidelog.client.consumer.fetch.read_epochs import ReadEpochs
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.spark_connector.connection.broker_connection import BrokerConnection
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
@@ -21,6 +23,7 @@ from tidelog.wire.batch.record_batch import parse_header
 from tidelog.wire.errors import (
     ConnectionLostError,
     CorruptRecordError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
     RequestTimedOutError,
     RetriableError,
@@ -40,6 +43,7 @@ _UNCOMPRESSED_BYTES_MAX: Final = 256 << 20
 _TRIES_MAX: Final = 3
 """Attempts to fetch a batch, which the network may have damaged, and to find a topic, which may be
 so new that some brokers do not know it yet."""
+_log = logging.getLogger(__name__)
 
 
 @final
@@ -61,6 +65,9 @@ class RangeFetcher:
         self._timeout_s = timeout_ms / 1000
         self._from_journals = is_journal(wanted.topic)
         self._position: int = wanted.start
+        self._epochs = ReadEpochs()
+        self._epochs.restart(wanted.start, wanted.leader_epoch)
+        self._was_truncated = False
         self._asked: tuple[BrokerConnection, int] | None = None
         """Connection and offset of the fetch in flight, if any."""
         self._bytes_per_offset = 0.0
@@ -72,6 +79,7 @@ class RangeFetcher:
     def batches(self, decoder: ColumnDecoder = ALL_COLUMNS) -> Iterator[RecordBatch]:
         """Yield all batches with records of the slice, cut to it.
 
+        Without `failOnDataLoss`, the batches after a truncation of the log may begin before it.
         `decoder` decodes the columns that the caller probably reads.
 
         Raises:
@@ -86,6 +94,8 @@ class RangeFetcher:
                 yield from self._fetch()
             except OffsetOutOfRangeError as error:
                 self._skip_lost(error)
+            except LogTruncatedError as error:
+                self._go_back(error)
             except (UnknownTopicError, UnknownQueueError) as error:
                 self._note_missing(error)
             except CorruptRecordError:
@@ -95,6 +105,9 @@ class RangeFetcher:
             except (RetriableError, ConnectionLostError) as error:
                 self._wait_for_better(error)
             if self._position < self._wanted.end and time.monotonic() >= self._deadline:
+                if self._was_truncated:
+                    self._give_up()
+                    return
                 raise RequestTimedOutError(
                     f"{self._wanted}: no record at offset {self._position} came in"
                     f" {self._timeout_s:.0f} s (fetch.timeout.ms)"
@@ -112,6 +125,7 @@ class RangeFetcher:
         """Yield the batches of one reply while the next fetch is in flight."""
         if self._asked is None or self._asked[1] != self._position:
             self.close()
+            self._epochs.cut(self._position)
             self._ask(self._leader(), self._position)
         assert self._asked is not None
         connection, _ = self._asked
@@ -124,6 +138,7 @@ class RangeFetcher:
         chunk = FetchedBatches(self._wanted.at, view, fetched.high_watermark)
         next_offset = chunk.next_offset()
         if next_offset is not None and next_offset > self._position:
+            self._epochs.read(chunk.leader_epochs, next_offset)
             self._bytes_per_offset = len(view) / (next_offset - self._position)
             if next_offset < self._wanted.end:
                 self._ask(connection, next_offset)
@@ -168,7 +183,13 @@ class RangeFetcher:
         # By the mean size so far, because records behind the end belong to other tasks.
         left_bytes = (wanted.end - offset) * self._bytes_per_offset or FETCH_BYTES
         max_bytes = int(min(max(left_bytes * 1.1, _FETCH_BYTES_MIN), FETCH_BYTES))
-        asked = PartitionFetch(wanted.topic_id, wanted.partition, offset, max_bytes)
+        asked = PartitionFetch(
+            wanted.topic_id,
+            wanted.partition,
+            offset,
+            max_bytes,
+            last_fetched_epoch=self._epochs.before(offset),
+        )
         request = FetchRequest(
             _MAX_WAIT_MS, 1, max_bytes, [asked], from_journals=self._from_journals
         )
@@ -196,6 +217,29 @@ class RangeFetcher:
             self._position = wanted.end
         if self._fail_on_data_loss:
             raise lost(what) from error
+
+    def _go_back(self, error: LogTruncatedError) -> None:
+        """Continue at the first offset whose record was replaced, if data loss is accepted."""
+        found = self._epochs.located(self._wanted.at, error)
+        first, end = found.truncated_to or 0, found.fetch_offset
+        what = (
+            f"{self._wanted}: offsets [{first}, {end}) were read and are lost: the log has other"
+            f" records there, or ends"
+        )
+        if self._fail_on_data_loss:
+            raise lost(what) from error
+        _log.warning("%s; reading goes on at offset %d", what, first)
+        self.close()
+        self._was_truncated = True
+        self._position = first
+        self._epochs.restart(first)
+        self._moved()
+
+    def _give_up(self) -> None:
+        """Stop before the end of the slice, which was known before the log was truncated."""
+        wanted = self._wanted
+        _log.warning("%s: offsets [%d, %d) are lost", wanted, self._position, wanted.end)
+        self._position = wanted.end
 
     def _note_missing(self, error: UnknownTopicError | UnknownQueueError) -> None:
         """Stop if the topic is gone; retry first, because a broker may not know a new topic yet."""

@@ -35,7 +35,9 @@ def commit_group(options: ReadOptions, position: StreamOffset) -> None:
     if group_id is None:
         return
     commits = [
-        PartitionCommit(position.topic_ids[at.topic], at.partition, offset, metadata="spark")
+        PartitionCommit(
+            position.topic_ids[at.topic], at.partition, offset, position.epochs.get(at), "spark"
+        )
         for at, offset in position.offsets.items()
     ]
     request = CommitOffsetsRequest(group_id, "", NO_MEMBER_EPOCH, 0, commits)

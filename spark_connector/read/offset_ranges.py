@@ -6,9 +6,9 @@ name and partitions by number, independent of the order in a broker's reply.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Final, cast, final
+from typing import Any, Final, final
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import ConfigError
@@ -16,6 +16,8 @@ from tidelog.wire.errors import ConfigError
 IDS: Final = "@ids"
 """Key beside the topics in the offsets of a stream, for their ids in hexadecimal digits. The ids
 distinguish a recreated topic from the first one. No topic has a name with an @."""
+EPOCHS: Final = "@epochs"
+"""Key for the leader epochs of the last read records. Older checkpoints do not have it."""
 _TOPIC_ID_BYTES: Final = 16
 
 Offsets = Mapping[TopicPartition, int]
@@ -30,11 +32,17 @@ class StreamOffset:
     offsets: Offsets
     topic_ids: Mapping[str, bytes]
     """Topic ids by name; every topic of `offsets` has one."""
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict, compare=False)
+    """Leader epoch of the last record below the offset, where it is known. Positions with the same
+    offsets are equal."""
 
     def to_json(self) -> dict[str, dict[str, Any]]:
-        """Return the JSON for Spark's checkpoint; equal positions give equal texts."""
+        """Return the JSON for Spark's checkpoint; without epochs, as earlier versions wrote it."""
         ids = {topic: self.topic_ids[topic].hex() for topic in sorted(self.topic_ids)}
-        return {**to_json(self.offsets), IDS: ids}
+        found = {**to_json(self.offsets), IDS: ids}
+        if self.epochs:
+            found[EPOCHS] = to_json(self.epochs)
+        return found
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "StreamOffset":
@@ -45,19 +53,22 @@ class StreamOffset:
         """
         ids: dict[str, bytes] = {}
         offsets: dict[TopicPartition, int] = {}
+        epochs: dict[TopicPartition, int] = {}
         try:
             for topic, by_number in found.items():
                 if topic == IDS:
                     ids = {name: bytes.fromhex(text) for name, text in by_number.items()}
-                    continue
-                for number, offset in cast("Mapping[str, object]", by_number).items():
-                    offsets[TopicPartition(topic, int(number))] = _offset(offset)
+                elif topic == EPOCHS:
+                    for name, by_partition in by_number.items():
+                        epochs |= _numbers(name, by_partition)
+                else:
+                    offsets |= _numbers(topic, by_number)
         except (AttributeError, TypeError, ValueError) as error:
             raise _not_ours(found) from error
         are_ids = all(len(topic_id) == _TOPIC_ID_BYTES for topic_id in ids.values())
         if not are_ids or ids.keys() != {at.topic for at in offsets}:
             raise _not_ours(found)
-        return cls(dict(sorted(offsets.items())), ids)
+        return cls(dict(sorted(offsets.items())), ids, epochs)
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, Any]]:
@@ -66,6 +77,13 @@ def to_json(offsets: Offsets) -> dict[str, dict[str, Any]]:
     for at in sorted(offsets):
         found.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
     return found
+
+
+def _numbers(topic: str, by_partition: Mapping[str, object]) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(number)): _offset(offset)
+        for number, offset in by_partition.items()
+    }
 
 
 def _offset(found: object) -> int:
@@ -92,6 +110,8 @@ class Slice:
     start: int
     end: int
     """End offset, exclusive."""
+    leader_epoch: int | None = None
+    """Leader epoch of the last record that was read below `start`, `None` if not known."""
 
     @property
     def at(self) -> TopicPartition:
@@ -105,7 +125,8 @@ class Slice:
 
     def between(self, start: int, end: int) -> "Slice":
         """Return another range of the same partition."""
-        return replace(self, start=start, end=end)
+        epoch = self.leader_epoch if start == self.start else None
+        return replace(self, start=start, end=end, leader_epoch=epoch)
 
     def __str__(self) -> str:
         """Return the slice for messages."""
@@ -142,7 +163,7 @@ def split(
 def _cut(each: Slice, count: int) -> list[Slice]:
     """Return `count` parts of equal size, up to one offset."""
     edges = [each.start + each.size * index // count for index in range(count + 1)]
-    return [replace(each, start=start, end=end) for start, end in pairwise(edges)]
+    return [each.between(start, end) for start, end in pairwise(edges)]
 
 
 def advance(start: Offsets, end: Offsets, *, numerator: int, denominator: int) -> Offsets:

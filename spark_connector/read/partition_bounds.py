@@ -39,6 +39,8 @@ class PartitionRange(NamedTuple):
     """Bytes on disk; 0 if not requested."""
     is_known: bool = True
     """Whether the leader reported the offsets; if not, they mean nothing."""
+    leader_epoch: int | None = None
+    """Leader epoch of the last record below `end`, `None` if not known."""
 
     def slice(self, at: TopicPartition, start: int, end: int) -> Slice:
         """Return a range of this partition."""
@@ -107,17 +109,19 @@ def _topics(
     cluster: BlockingClusterClient, selection: Selection, *, with_sizes: bool
 ) -> list[TopicOffsets]:
     if selection.history_of is not None:
-        journals = cluster.topic_offsets([selection.history_of], from_journals=True)
+        journals = cluster.topic_offsets(
+            [selection.history_of], with_leader_epochs=True, from_journals=True
+        )
         return [msgspec.structs.replace(each, name=journal_of(each.name)) for each in journals]
     if selection.pattern is not None:
         matches = re.compile(selection.pattern).fullmatch
-        found = cluster.topic_offsets(None, with_sizes=with_sizes)
+        found = cluster.topic_offsets(None, with_sizes=with_sizes, with_leader_epochs=True)
         return [topic for topic in found if matches(topic.name)]
     if selection.dead_letters_of is not None:
         names = [dead_letter_topic(cluster, selection.dead_letters_of)]
     else:
         names = sorted({*selection.topics, *(at.topic for at in selection.partitions)})
-    return cluster.topic_offsets(names, with_sizes=with_sizes)
+    return cluster.topic_offsets(names, with_sizes=with_sizes, with_leader_epochs=True)
 
 
 def _ranges(topics: Iterable[TopicOffsets]) -> dict[TopicPartition, PartitionRange]:
@@ -129,7 +133,8 @@ def _ranges(topics: Iterable[TopicOffsets]) -> dict[TopicPartition, PartitionRan
         for number in topic.unknown_partitions:
             known[number] = False
         sizes = topic.sizes_bytes or [0] * count
-        columns = (topic.log_start_offsets, topic.high_watermarks, sizes, known)
+        epochs = topic.leader_epochs or [None] * count  # None of brokers of an earlier version.
+        columns = (topic.log_start_offsets, topic.high_watermarks, sizes, known, epochs)
         if any(len(column) != count for column in columns):
             raise WireFormatError(
                 f"malformed reply: the offsets of topic {topic.name!r} differ in number"

@@ -50,7 +50,7 @@ def _available_at_once(start: StreamOffset, ranges: PartitionRanges) -> Availabl
     places = sorted(ranges)
     if not places or list(ranges) != places or list(start.offsets) != places:
         return None
-    topic_ids, begins_at, ends_at, _, known = zip(*ranges.values(), strict=True)
+    topic_ids, begins_at, ends_at, _, known, _ = zip(*ranges.values(), strict=True)
     topics, _ = zip(*places, strict=True)
     begins = start.offsets.values()
     is_as_before = (
@@ -75,7 +75,7 @@ def _available_one_by_one(start: StreamOffset, ranges: PartitionRanges) -> Avail
     begins = {at: offset for at, offset in start.offsets.items() if at.topic not in recreated}
     ends = dict(begins)
     for at, bounds in ranges.items():
-        topic_id, begins_at, ends_at, _, is_known = bounds
+        topic_id, begins_at, ends_at, _, is_known, _ = bounds
         if not is_known and at.topic not in recreated:
             continue
         ids[at.topic] = topic_id
@@ -152,6 +152,29 @@ def within(position: StreamOffset, target: StreamOffset, start: StreamOffset) ->
     return StreamOffset(offsets, ids) if offsets else start
 
 
+def with_epochs(
+    position: StreamOffset, start: StreamOffset, ranges: PartitionRanges
+) -> StreamOffset:
+    """Return the end of a batch with the leader epochs of its last records, where they are known.
+
+    A leader reports the epoch at the end of its log. It is also that of earlier records if the
+    batch starts in the same epoch, because epochs never fall.
+    """
+    epochs: dict[TopicPartition, int] = {}
+    for at, offset in position.offsets.items():
+        topic_id, bounds = position.topic_ids[at.topic], ranges.get(at)
+        is_same = start.topic_ids.get(at.topic) == topic_id
+        epoch = start.epochs.get(at) if is_same else None
+        has_moved = not is_same or start.offsets.get(at) != offset
+        if has_moved and (bounds is None or bounds.topic_id != topic_id or offset > bounds.end):
+            epoch = None
+        elif has_moved and bounds is not None and epoch != bounds.leader_epoch:
+            epoch = bounds.leader_epoch if offset == bounds.end else None
+        if epoch is not None:
+            epochs[at] = epoch
+    return StreamOffset(position.offsets, position.topic_ids, epochs)
+
+
 def bytes_between(begin: Offsets, end: Offsets, ranges: PartitionRanges) -> int:
     """Return the approximate bytes between, by the mean size of each partition's records."""
     total = 0
@@ -176,8 +199,9 @@ def slices_between(start: StreamOffset, end: StreamOffset) -> list[Slice]:
         topic_id = end.topic_ids[at.topic]
         is_same = start.topic_ids.get(at.topic) == topic_id
         begin = start.offsets.get(at, 0) if is_same else 0
+        epoch = start.epochs.get(at) if is_same else None
         if limit > begin:
-            found.append(Slice(at.topic, topic_id, at.partition, begin, limit))
+            found.append(Slice(at.topic, topic_id, at.partition, begin, limit, epoch))
     return found
 
 

@@ -24,6 +24,7 @@ from tidelog.spark_connector.read.stream_progress import (
     bytes_between,
     limited,
     size_between,
+    with_epochs,
     within,
 )
 from tidelog.wire.errors import TidelogError, UnknownTopicError
@@ -130,9 +131,10 @@ class StreamSource:
         elif not limit.is_all and self._is_too_little(found, end):
             return start
         end = self._limited(found, end, limit)
-        if end != start:
-            self._fired_at = self._now()
-        return end
+        if end == start:
+            return start
+        self._fired_at = self._now()
+        return with_epochs(end, start, self._ranges)
 
     def reported(self) -> StreamOffset | None:
         """Return the end offsets of the last refresh."""

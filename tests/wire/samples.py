@@ -140,6 +140,32 @@ FETCH_REQUEST_V4 = msgspec.structs.replace(
         for each, epoch in zip(FETCH_REQUEST_V3.partitions, (4, None), strict=True)
     ],
 )
+LIST_OFFSETS_REQUEST_V1 = ListOffsetsRequest(
+    partitions=[
+        OffsetQuery(topic_id=TOPIC_ID, partition=3),
+        OffsetQuery(topic_id=TOPIC_ID, partition=3, at_offset=1000),
+        OffsetQuery(topic_id=TOPIC_ID, partition=3, at_timestamp_ms=1_700_000_000_000),
+    ],
+    topics=["orders"],
+    with_sizes=True,
+    from_journals=True,
+    cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+)
+LIST_OFFSETS_REPLY_V1 = ListOffsetsReply(
+    partitions=[
+        PartitionOffsets(log_start_offset=10, high_watermark=1019, log_end_offset=1020),
+        PartitionOffsets(
+            log_start_offset=10,
+            high_watermark=1019,
+            log_end_offset=1020,
+            has_caught_up=False,
+            offset=1000,
+            timestamp_ms=1_700_000_000_005,
+        ),
+        PartitionOffsets(0, 0, 0, error=CORRUPT_BATCH),
+    ],
+    topics=[TopicOffsets("orders", TOPIC_ID, [10, 0], [19, 0], [4096, 0], [1])],
+)
 
 EXCHANGES = [
     _exchange(
@@ -206,31 +232,13 @@ EXCHANGES = [
     ),
     _exchange(
         api.LIST_OFFSETS,
-        ListOffsetsRequest(
-            partitions=[
-                OffsetQuery(topic_id=TOPIC_ID, partition=3),
-                OffsetQuery(topic_id=TOPIC_ID, partition=3, at_offset=1000),
-                OffsetQuery(topic_id=TOPIC_ID, partition=3, at_timestamp_ms=1_700_000_000_000),
+        msgspec.structs.replace(LIST_OFFSETS_REQUEST_V1, with_leader_epochs=True),
+        msgspec.structs.replace(
+            LIST_OFFSETS_REPLY_V1,
+            topics=[
+                msgspec.structs.replace(each, leader_epochs=[4, None])
+                for each in LIST_OFFSETS_REPLY_V1.topics
             ],
-            topics=["orders"],
-            with_sizes=True,
-            from_journals=True,
-            cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
-        ),
-        ListOffsetsReply(
-            partitions=[
-                PartitionOffsets(log_start_offset=10, high_watermark=1019, log_end_offset=1020),
-                PartitionOffsets(
-                    log_start_offset=10,
-                    high_watermark=1019,
-                    log_end_offset=1020,
-                    has_caught_up=False,
-                    offset=1000,
-                    timestamp_ms=1_700_000_000_005,
-                ),
-                PartitionOffsets(0, 0, 0, error=CORRUPT_BATCH),
-            ],
-            topics=[TopicOffsets("orders", TOPIC_ID, [10, 0], [19, 0], [4096, 0], [1])],
         ),
     ),
     _exchange(api.GROUP_HEARTBEAT, *group_samples.BROKER_HEARTBEAT),
@@ -365,6 +373,8 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "fetch_request_v1": FETCH_REQUEST_V1,
     "fetch_request_v2": FETCH_REQUEST_V2,
     "fetch_request_v3": FETCH_REQUEST_V3,
+    "list_offsets_request_v1": LIST_OFFSETS_REQUEST_V1,
+    "list_offsets_reply_v1": LIST_OFFSETS_REPLY_V1,
     "replica_fetch_request_v1": replication_samples.FETCH_V1,
     "replica_fetch_request_v2": replication_samples.FETCH_V2,
     "replica_fetch_request_v3": replication_samples.FETCH_V3,

@@ -37,6 +37,8 @@ class ListOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
     cluster_id: str | None = None
     """Cluster of a broker that asks on behalf of a client; a node of another cluster refuses it.
     The asked broker then answers for its own partitions only."""
+    with_leader_epochs: bool = False
+    """Whether to return the leader epochs of `topics`. Since version 2."""
 
 
 class PartitionOffsets(msgspec.Struct, frozen=True, array_like=True):
@@ -74,6 +76,9 @@ class TopicOffsets(msgspec.Struct, frozen=True, array_like=True):
     unknown_partitions: list[int]
     """Partitions without a leader, or whose leader does not answer or has not caught up. Their
     numbers in the lists are 0."""
+    leader_epochs: list[int | None] = []
+    """Leader epochs of the last records below the high watermarks, `None` if there is no record or
+    the partition is unknown; empty unless requested. Since version 2."""
 
 
 class ListOffsetsReply(msgspec.Struct, frozen=True, array_like=True):

@@ -198,6 +198,7 @@ LIST_OFFSETS = Api(
     ApiKey.LIST_OFFSETS,
     offset_ranges.ListOffsetsRequest,
     offset_ranges.ListOffsetsReply,
+    max_version=2,
 )
 GROUP_HEARTBEAT = Api(
     ApiKey.GROUP_HEARTBEAT, groups.GroupHeartbeatRequest, groups.GroupHeartbeatReply

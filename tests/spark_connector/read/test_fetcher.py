@@ -1,6 +1,7 @@
 """Tests of the fetcher: exact ranges, and errors for deleted or damaged records."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,15 @@ def read(town: SparkFixture, wanted: Slice, *, fail: bool = True) -> list[tuple[
             ]
         finally:
             found.close()
+
+
+def last_epoch(town: SparkFixture) -> int:
+    """Return the leader epoch of the last record."""
+    with borrowed(town.connection) as cluster:
+        (found,) = cluster.topic_offsets([town.topic], with_leader_epochs=True)
+    (epoch,) = found.leader_epochs
+    assert epoch is not None
+    return epoch
 
 
 @pytest.mark.statement("s9")
@@ -70,6 +80,52 @@ def test_deleted_first_records_are_data_loss(town: SparkFixture) -> None:
     with pytest.raises(DataLossError, match=rf"{town.topic}/0 .*offsets \[1, 4\) are gone"):
         read(town, town.whole(topic_id, 6, 1))
     assert read(town, town.whole(topic_id, 6, 1), fail=False) == [(4, b"4"), (5, b"5")]
+
+
+def test_lost_records_below_a_range_are_data_loss_or_read_on_where_they_were_lost(
+    town: SparkFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic_id = town.create()
+    for number in range(6):
+        town.write([b"%d" % number])
+    intact = replace(town.whole(topic_id, 6, 3), leader_epoch=last_epoch(town))
+    # The records that were read below 3 were of an earlier epoch than all of the log.
+    lost = replace(intact, leader_epoch=last_epoch(town) - 1)
+
+    assert [offset for offset, _ in read(town, intact)] == [3, 4, 5]
+    with pytest.raises(
+        DataLossError, match=rf"{town.topic}/0 .*offsets \[0, 3\) were read and are"
+    ):
+        read(town, lost)
+    assert [offset for offset, _ in read(town, lost, fail=False)] == [0, 1, 2, 3, 4, 5]
+    assert "offsets [0, 3) were read and are lost" in caplog.text
+
+
+def test_a_range_that_was_lost_before_it_was_read_ends_where_the_log_ends(
+    town: SparkFixture,
+) -> None:
+    topic_id = town.create()
+    town.write([b"a", b"b"])
+    beyond = replace(town.whole(topic_id, 9, 5), leader_epoch=last_epoch(town))
+
+    with pytest.raises(DataLossError, match=r"offsets \[2, 5\) were read and are lost"):
+        read(town, beyond)
+    with borrowed(town.connection) as cluster:
+        found = fetcher(cluster, beyond, fail=False, timeout_ms=100)
+        assert list(found.batches()) == []
+        found.close()
+
+
+def test_a_fetch_names_the_epoch_of_the_last_batch(town: SparkFixture) -> None:
+    topic_id = town.create()
+    town.write([b"a"])
+    town.write([b"b"])
+    with borrowed(town.connection) as cluster:
+        found = fetcher(cluster, town.whole(topic_id, 2))
+        batches = found.batches()
+        next(batches)
+        assert vars(found)["_epochs"].before(1) == last_epoch(town)
+        found.close()
 
 
 @pytest.mark.statement("s14")

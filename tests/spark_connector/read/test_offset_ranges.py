@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.read.data_loss import DataLossError, lost
 from tidelog.spark_connector.read.offset_ranges import (
+    EPOCHS,
     IDS,
     Slice,
     StreamOffset,
@@ -50,6 +51,18 @@ def test_equal_positions_are_equal_texts_in_any_order(
     assert StreamOffset.from_json(json.loads(json.dumps(one.to_json()))) == one
 
 
+def test_epochs_are_in_the_checkpoint_and_do_not_make_positions_differ() -> None:
+    at = TopicPartition("a", 10)
+    with_epoch = StreamOffset({at: 5}, {"a": ID}, {at: 3})
+    without = StreamOffset({at: 5}, {"a": ID})
+
+    assert with_epoch == without
+    assert with_epoch.to_json()[EPOCHS] == {"a": {"10": 3}}
+    assert EPOCHS not in without.to_json(), "that is the text of earlier versions"
+    assert StreamOffset.from_json(with_epoch.to_json()).epochs == {at: 3}
+    assert StreamOffset.from_json(without.to_json()).epochs == {}
+
+
 def test_partitions_are_sorted_by_number() -> None:
     found = {TopicPartition("b", number): number for number in (10, 9, 100)}
 
@@ -70,6 +83,8 @@ def test_partitions_are_sorted_by_number() -> None:
         {"a": {"0": 1}, IDS: {"a": "00"}},
         {"a": {"0": 1}, IDS: {"b": ID.hex()}},
         {"a": {"0": 1}, IDS: 5},
+        {"a": {"0": 1}, IDS: {"a": ID.hex()}, EPOCHS: {"a": {"0": "x"}}},
+        {"a": {"0": 1}, IDS: {"a": ID.hex()}, EPOCHS: [1]},
     ],
 )
 def test_an_offset_that_another_source_wrote_is_refused(found: dict[str, Any]) -> None:

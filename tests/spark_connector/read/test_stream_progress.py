@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.lag import lag
-from tidelog.spark_connector.read.offset_ranges import StreamOffset
+from tidelog.spark_connector.read.offset_ranges import StreamOffset, split
 from tidelog.spark_connector.read.partition_bounds import PartitionRange
 from tidelog.spark_connector.read.stream_progress import (
     available_offsets,
@@ -18,6 +18,7 @@ from tidelog.spark_connector.read.stream_progress import (
     limited,
     size_between,
     slices_between,
+    with_epochs,
     within,
 )
 
@@ -236,3 +237,53 @@ def test_the_lag_accepts_offsets_as_json_strings() -> None:
     as_text = {"sources": [{name: json.dumps(value) for name, value in source.items()}]}
 
     assert sum(lag(as_text).values()) == 5
+
+
+def ends_in(epoch: int | None, end: int, topic_id: bytes = OLD) -> PartitionRange:
+    return PartitionRange(topic_id, 0, end, leader_epoch=epoch)
+
+
+def epoch_at(
+    offset: int, bounds: PartitionRange, *, start: int = 3, start_epoch: int | None = 4
+) -> int | None:
+    """Return the epoch of the end of a batch that begins at `start`."""
+    epochs = {} if start_epoch is None else {A0: start_epoch}
+    begin = StreamOffset({A0: start}, {"a": OLD}, epochs)
+    return with_epochs(position({A0: offset}), begin, {A0: bounds}).epochs.get(A0)
+
+
+def test_a_position_at_the_end_of_a_log_has_the_epoch_that_the_leader_reports() -> None:
+    assert epoch_at(9, ends_in(6, 9)) == 6
+    assert epoch_at(9, ends_in(6, 9), start_epoch=None) == 6
+    assert epoch_at(9, ends_in(None, 9)) is None
+
+
+def test_a_position_before_the_end_has_an_epoch_if_no_leader_changed_since_its_start() -> None:
+    assert epoch_at(8, ends_in(4, 9)) == 4
+    assert epoch_at(8, ends_in(6, 9)) is None
+
+
+def test_a_position_that_does_not_move_keeps_its_epoch() -> None:
+    assert epoch_at(3, ends_in(6, 3)) == 4
+    assert epoch_at(3, ends_in(6, 3), start_epoch=None) is None
+
+
+def test_a_position_has_no_epoch_of_another_topic_or_a_shorter_log() -> None:
+    assert epoch_at(9, ends_in(4, 9, NEW)) is None
+    assert epoch_at(9, ends_in(4, 8)) is None
+    recreated = position({A0: 9}, a=NEW)
+    begin = StreamOffset({A0: 9}, {"a": OLD}, {A0: 4})
+    assert with_epochs(recreated, begin, {A0: ends_in(1, 9, NEW)}).epochs == {A0: 1}
+
+
+def test_a_slice_has_the_epoch_of_the_record_below_its_start() -> None:
+    start = StreamOffset({A0: 3}, {"a": OLD}, {A0: 4})
+
+    (found,) = slices_between(start, position({A0: 9, A1: 0}))
+
+    assert (found.start, found.leader_epoch) == (3, 4)
+    assert [part.leader_epoch for part in split([found], records_max=3, min_partitions=None)] == [
+        4,
+        None,
+    ]
+    assert slices_between(start, position({A0: 9}, a=NEW))[0].leader_epoch is None

@@ -8,7 +8,9 @@ from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.data_loss import DataLossError
 from tidelog.spark_connector.read.offset_commit import commit_group, group_of
 from tidelog.spark_connector.read.offset_ranges import StreamOffset
+from tidelog.spark_connector.read.partition_bounds import look
 from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.spark_connector.read.stream_progress import slices_between
 from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource
 from tidelog.wire.errors import UnknownPartitionError, UnknownTopicError, UnknownTopicIdError
 
@@ -56,6 +58,29 @@ def test_consecutive_batches_reach_the_end(town: SparkFixture) -> None:
     reported = query.reported()
     assert reported is not None
     assert read(reported) == [6, 2]
+
+
+def test_a_checkpoint_has_the_epochs_of_the_last_records_and_slices_have_them_too(
+    town: SparkFixture,
+) -> None:
+    town.create(2)
+    town.write([b""] * 6, partition=0)
+    query = source(town)
+    start = query.initial()
+    first, second = TopicPartition(town.topic, 0), TopicPartition(town.topic, 1)
+    with borrowed(town.connection) as cluster:
+        epoch = look(cluster, town.options(True).selection)[first].leader_epoch
+    assert epoch is not None
+
+    assert start.epochs == {}
+    assert query.latest(start, Limit(records=4)).epochs == {}, "the epoch before the end is unknown"
+    end = query.latest(start, ALL)
+    assert end.epochs == {first: epoch}
+    town.write([b""] * 6, partition=0)
+    town.write([b""], partition=1)
+    later = source(town).latest(StreamOffset.from_json(end.to_json()), Limit(records=4))
+    assert later.epochs == {first: epoch, second: epoch}
+    assert [each.leader_epoch for each in slices_between(end, later)] == [epoch, None]
 
 
 def test_new_records_are_available_after_the_next_refresh(town: SparkFixture) -> None:
