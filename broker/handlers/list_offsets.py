@@ -254,7 +254,7 @@ class _TopicColumns:
         sizes = said.sizes_bytes or [0] * len(ends)
         epochs = said.leader_epochs or [None] * len(ends)
         unknown = frozenset(said.unknown_partitions)
-        count = min(map(len, (starts, ends, sizes, epochs)))
+        count = min(len(starts), len(ends), len(sizes), len(epochs))
         for number in self.led_by(node_id):
             if number < count and number not in unknown:
                 offsets = ReadableOffsets(starts[number], ends[number], sizes[number])

@@ -285,6 +285,9 @@ class Consumer:
         Iterating raises:
             NoPositionError: A partition has no position.
             OffsetOutOfRangeError: The position is not in the log; the error has both bounds.
+            LogTruncatedError: Records that were read are lost, and the log has others at their
+                offsets, or ends (KIP-320). It is raised until a `seek`; the error has the first
+                lost offset in `truncated_to`, and in `fetch_offset` the offset after the last.
             CorruptRecordError: A batch is corrupt; the error has its offset, and the offset to
                 `seek` to for skipping it. Like every error of a broker, it has the topic and the
                 partition in `at`.

@@ -11,6 +11,7 @@ from tests.broker.replication.three_brokers import (
     ThreeBrokers,
     live,
     make_topic,
+    produce,
 )
 from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
@@ -176,3 +177,27 @@ def test_a_clean_election_and_a_deletion_are_no_truncation() -> None:
         await brokers.with_client(work)
 
     live(5, main)
+
+
+def test_a_consumer_learns_of_records_that_a_power_cut_took_from_memory() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            config = {"durability": "replicated"}
+            await client.admin.create_topic(TOPIC, 1, replication_factor=1, config=config)
+            count = len(await produce(client, 100))
+            leader = await brokers.leads()
+            async with client.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
+                await read(consumer, count)
+                brokers.cut_power(leader)
+                brokers.start(leader)
+                await brokers.leads()
+                kept = brokers.end_of(leader)
+                assert kept < count
+                await write(client, count, start=kept)
+                with pytest.raises(LogTruncatedError) as caught:
+                    await read(consumer, 1)
+                assert (caught.value.truncated_to, caught.value.fetch_offset) == (kept, count)
+
+        await brokers.with_client(work)
+
+    live(6, main, log_flush_interval_ms=60_000)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.client.consumer.fetch.test_fetched_batches import chunk_of, encoded
 from tests.client.consumer.fetch.test_fetch_state import AT, land, plan, subscription
+from tests.client.consumer.fetch.test_fetched_batches import chunk_of, encoded
 from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState
 from tidelog.client.consumer.fetch.read_epochs import ReadEpochs
 from tidelog.wire.errors import LogTruncatedError
