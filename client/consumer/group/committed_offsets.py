@@ -34,7 +34,7 @@ from tidelog.wire.messages.groups import (
 from tidelog.wire.protocol import api
 
 
-class CommittedOffset(NamedTuple):
+class CommittedPosition(NamedTuple):
     """Committed offset of one partition."""
 
     offset: int | None
@@ -57,7 +57,7 @@ async def fetch_committed(
 
 async def _fetch_commits(
     cluster: ClusterClient, group_id: str, wanted: Sequence[GroupPartition]
-) -> dict[TopicPartition, CommittedOffset]:
+) -> dict[TopicPartition, CommittedPosition]:
     request = FetchOffsetsRequest(
         group_id, [TopicPartitions(one.topic_id, [one.partition]) for one in wanted]
     )
@@ -95,7 +95,7 @@ class CommittedOffsets:
 
     async def fetch(
         self, wanted: Sequence[GroupPartition]
-    ) -> dict[TopicPartition, CommittedOffset]:
+    ) -> dict[TopicPartition, CommittedPosition]:
         """Return the committed offsets of assigned partitions; see `fetch_committed`."""
         found = await _fetch_commits(self._cluster, self._group_id, wanted)
         self._committed |= {tp: each.offset for tp, each in found.items()}
@@ -227,8 +227,8 @@ def _refusal(tp: TopicPartition, detail: ErrorDetail) -> BrokerError:
 
 def _committed(
     found: Mapping[tuple[bytes, int], PartitionCommittedOffset], topic_id: bytes, partition: int
-) -> CommittedOffset:
+) -> CommittedPosition:
     committed = found.get((topic_id, partition))
     if committed is None:
-        return CommittedOffset(None)
-    return CommittedOffset(committed.offset, committed.leader_epoch)
+        return CommittedPosition(None)
+    return CommittedPosition(committed.offset, committed.leader_epoch)

@@ -16,7 +16,7 @@ from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, Cluster
 from tidelog.client.config import ConsumerConfig, RebalanceCallback
 from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.client.consumer.fetch.offset_reset import reset_offsets
-from tidelog.client.consumer.group.committed_offsets import CommittedOffset, CommittedOffsets
+from tidelog.client.consumer.group.committed_offsets import CommittedOffsets, CommittedPosition
 from tidelog.client.consumer.group.membership_protocol import (
     GroupPartition,
     HeartbeatDue,
@@ -397,12 +397,12 @@ class GroupMember:
 
     async def _find_places(
         self, partitions: Sequence[GroupPartition]
-    ) -> dict[TopicPartition, CommittedOffset]:
+    ) -> dict[TopicPartition, CommittedPosition]:
         """Return the starts of partitions, as far as they are known now.
 
         One without an offset means that the application has to seek.
         """
-        found: dict[TopicPartition, CommittedOffset] = {}
+        found: dict[TopicPartition, CommittedPosition] = {}
         if not partitions:
             return found
         reset = self._config.auto_offset_reset
@@ -413,7 +413,7 @@ class GroupMember:
                 missing = [tp for tp, each in committed.items() if each.offset is None]
                 found |= {tp: each for tp, each in committed.items() if each.offset is not None}
                 placed = await reset_offsets(self._cluster, missing, reset)
-                found |= {tp: CommittedOffset(offset) for tp, offset in placed.items()}
+                found |= {tp: CommittedPosition(offset) for tp, offset in placed.items()}
             except _NOT_NOW as error:
                 self._probe(
                     "group.place_unknown",

@@ -54,15 +54,17 @@ async def prepare(brokers: ThreeBrokers, client: Client) -> tuple[int, int]:
     return leader, follower
 
 
-async def write_alone(brokers: ThreeBrokers, client: Client, leader: int, follower: int) -> None:
+async def write_alone(brokers: ThreeBrokers, client: Client, nodes: tuple[int, int]) -> None:
     """Write records that only the leader has, as the only replica in sync."""
+    leader, follower = nodes
     brokers.kill(follower)
     await until(lambda: brokers.in_sync() == {leader}, 60)
     await write(client, _LOST_COUNT, start=_KEPT_COUNT)
 
 
-async def lose(brokers: ThreeBrokers, client: Client, leader: int, follower: int) -> None:
+async def lose(brokers: ThreeBrokers, client: Client, nodes: tuple[int, int]) -> None:
     """Elect the follower without those records."""
+    leader, follower = nodes
     brokers.cut_power(leader)
     brokers.start(follower)
     await until(lambda: brokers.partition(follower) is not None, 60)
@@ -78,9 +80,9 @@ def test_a_consumer_learns_that_the_offsets_it_has_read_were_given_out_twice() -
             nodes = await prepare(brokers, client)
             async with client.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
                 await read(consumer, _KEPT_COUNT)
-                await write_alone(brokers, client, *nodes)
+                await write_alone(brokers, client, nodes)
                 await read(consumer, _LOST_COUNT)
-                await lose(brokers, client, *nodes)
+                await lose(brokers, client, nodes)
                 written = await write(client, _NEW_COUNT, start=_KEPT_COUNT)
                 with pytest.raises(LogTruncatedError) as caught:
                     await read(consumer, 1)
@@ -106,9 +108,9 @@ def test_a_consumer_that_is_idle_learns_of_the_loss_without_new_records() -> Non
             nodes = await prepare(brokers, client)
             async with client.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
                 await read(consumer, _KEPT_COUNT)
-                await write_alone(brokers, client, *nodes)
+                await write_alone(brokers, client, nodes)
                 await read(consumer, _LOST_COUNT)
-                await lose(brokers, client, *nodes)
+                await lose(brokers, client, nodes)
                 with pytest.raises(LogTruncatedError, match="15 offsets, 585 to 600"):
                     await read(consumer, 1)
 
@@ -121,12 +123,12 @@ def test_a_member_that_begins_at_a_committed_offset_learns_of_the_loss() -> None
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             nodes = await prepare(brokers, client)
-            await write_alone(brokers, client, *nodes)
+            await write_alone(brokers, client, nodes)
             member = ConsumerConfig(auto_offset_reset="earliest")
             async with client.consumer(TOPIC, group_id="billing", config=member) as consumer:
                 await read(consumer, _READ_COUNT)
                 await consumer.commit()
-            await lose(brokers, client, *nodes)
+            await lose(brokers, client, nodes)
             await write(client, _NEW_COUNT, start=_KEPT_COUNT)
 
             async with client.consumer(TOPIC, group_id="billing", config=member) as consumer:
@@ -145,10 +147,10 @@ def test_consumers_at_or_before_the_truncation_learn_nothing() -> None:
             nodes = await prepare(brokers, client)
             async with client.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
                 old = await read(consumer, _KEPT_COUNT - 1)
-                await write_alone(brokers, client, *nodes)
+                await write_alone(brokers, client, nodes)
                 consumer.seek(TOPIC, 0, _KEPT_COUNT - 1)  # Drops the prefetch.
                 old |= await read(consumer, 1)
-                await lose(brokers, client, *nodes)
+                await lose(brokers, client, nodes)
                 new = await write(client, _NEW_COUNT, start=_KEPT_COUNT)
                 consumer.seek(TOPIC, 0, 0)
                 assert await read(consumer, _KEPT_COUNT + _NEW_COUNT) == old | new

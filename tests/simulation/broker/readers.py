@@ -34,6 +34,7 @@ from tidelog.wire.errors import (
     ConnectionLostError,
     CorruptRecordError,
     LogOfflineError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
     RetriableError,
     TidelogError,
@@ -300,6 +301,8 @@ class LibraryReader:
                 self._pass_damage(consumer, error)
             except OffsetOutOfRangeError as error:
                 self._pass_deleted(consumer, error)
+            except LogTruncatedError as error:
+                self._pass_lost(consumer, error)
             else:
                 return
 
@@ -325,6 +328,13 @@ class LibraryReader:
         )
         self._left_out.append(DamageReported(partition, position, start))
         self._move(consumer, partition, max(start, min(position, end)))
+
+    def _pass_lost(self, consumer: Consumer, error: LogTruncatedError) -> None:
+        """Read on at the position: the values of both logs would be two for one place."""
+        assert error.at is not None
+        partition = error.at[1]
+        self._run_history.truncated(partition, error)
+        self._move(consumer, partition, self._positions[partition])
 
     def _move(self, consumer: Consumer, partition: int, offset: int) -> None:
         consumer.seek(TOPIC, partition, offset)

@@ -23,6 +23,7 @@ from tests.simulation.checkers.run_history import (
 )
 from tidelog.wire.errors import (
     BrokerError,
+    LogTruncatedError,
 )
 from tidelog.wire.messages.produce import AckLevel
 
@@ -326,6 +327,17 @@ def complained(
         probed(("log_status_changed", {"status": status}))(run_history)
 
     return tell
+
+
+def told_of_a_truncation(lossless_end: int | None, *, fetch_offset: int) -> Story:
+    """Return a story of a consumer that is told of lost records below an offset."""
+
+    def story(run_history: RunHistory) -> None:
+        if lossless_end is not None:
+            run_history.forgotten({0: lossless_end})
+        run_history.truncated(0, LogTruncatedError("lost", fetch_offset=fetch_offset))
+
+    return story
 
 
 def told_of(error: BrokerError, *faults: str) -> Story:

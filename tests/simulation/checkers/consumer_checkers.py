@@ -1,6 +1,7 @@
 """Checker of the records that the client library hands to an application."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import final
 
 from tests.simulation.broker.keys import Superseded
@@ -12,6 +13,7 @@ from tests.simulation.checkers.run_history import (
     FinalLog,
     Place,
 )
+from tidelog.wire.errors import LogTruncatedError
 
 
 @final
@@ -23,7 +25,8 @@ class ConsumersReadAll(Checker):
     it was told to be damaged or deleted, records that became corrupt after it read them, records
     that compaction may have removed before a consumer reached them, and everything from the lowest
     offset on that a crash was ever allowed to lose: there it may have read lost records and passed
-    their successors. It need not have records that were not acknowledged and came later.
+    their successors. It need not have records that were not acknowledged and came later. It is told
+    of lost records only if a crash was allowed to lose some that it has read.
     """
 
     def __init__(self, superseded: Superseded | None = None) -> None:
@@ -53,6 +56,12 @@ class ConsumersReadAll(Checker):
         """See `Checker`."""
         for partition, end in ends.items():
             self._lossless_ends[partition] = min(end, self._lossless_ends.get(partition, end))
+
+    def truncated(self, partition: int, error: LogTruncatedError) -> None:
+        """See `Checker`."""
+        end = self._lossless_ends.get(partition, inf)
+        if error.fetch_offset is None or error.fetch_offset <= end:
+            self.fail(f"partition {partition} has lost nothing below {end}: {error}")
 
     def ended(self, logs: Mapping[int, FinalLog]) -> None:
         """See `Checker`."""

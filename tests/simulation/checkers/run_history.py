@@ -12,7 +12,7 @@ from typing import TypeVar, final
 import msgspec
 
 from tests.simulation.broker.partition_numbers import PartitionNumbers
-from tidelog.wire.errors import BrokerError
+from tidelog.wire.errors import BrokerError, LogTruncatedError
 from tidelog.wire.messages.produce import AckLevel
 
 Place = tuple[int, int]
@@ -174,6 +174,9 @@ class Checker:
     def out_of_range(self, refusal: OutOfRange) -> None:
         """Handle an `OFFSET_OUT_OF_RANGE` reply with the bounds of a log."""
 
+    def truncated(self, partition: int, error: LogTruncatedError) -> None:
+        """Handle a `LOG_TRUNCATED` error of a consumer."""
+
     def looked_up(self, looked_up: LookedUp) -> None:
         """Handle the reply to a lookup by timestamp."""
 
@@ -312,6 +315,10 @@ class RunHistory:
         if refusal.asked_at <= self._forgotten_at:
             return
         self._tell(lambda checker: checker.out_of_range(refusal))
+
+    def truncated(self, partition: int, error: LogTruncatedError) -> None:
+        """See `Checker.truncated`."""
+        self._tell(lambda checker: checker.truncated(partition, error))
 
     def looked_up(self, looked_up: LookedUp) -> None:
         """See `Checker.looked_up`."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 import trio
 
+import tidelog.broker.handlers.fetch
 import tidelog.broker.handlers.produce
 import tidelog.broker.partitions.partition
 import tidelog.coordinator.metadata.topic_commands
@@ -27,12 +28,14 @@ from tidelog.coordinator.metadata.catalog import (
 from tidelog.coordinator.metadata.commands import CommandOutcome, ProducerIds
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.raft_node.storage import RaftStorage
+from tidelog.isr.divergence import LogShape, find_truncation
 from tidelog.isr.leader import PartitionLeader
 from tidelog.logstore.log import Appended, PartitionLog
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.errors import CorruptRecordError, OffsetOutOfRangeError
 from tidelog.wire.messages.fetch import PartitionFetch
 from tidelog.wire.messages.produce import AckLevel, Acks, PartitionAppended
+from tidelog.wire.messages.replication import Diverging
 
 _read = PartitionLog.read
 
@@ -98,6 +101,17 @@ def _look_without_start(
     if found.part is None:
         found.log_start_offset = 0
     return found
+
+
+def _truncated_at_the_end_of_an_epoch(
+    leader: LogShape, *, fetch_offset: int, last_fetched_epoch: int, is_damaged: bool = False
+) -> Diverging | None:
+    return find_truncation(
+        leader,
+        fetch_offset=fetch_offset + 1,
+        last_fetched_epoch=last_fetched_epoch,
+        is_damaged=is_damaged,
+    )
 
 
 _alter = Catalog._alter
@@ -209,6 +223,11 @@ MUTATIONS: Final = (
         "empty-fetch-without-start",
         "an empty fetch reply says that the log starts at 0",
         (FetchHandler, "_read_partition", _look_without_start),
+    ),
+    Mutation(
+        "truncated-at-epoch-end",
+        "a reader at the end of an epoch gets an error that its last record is lost",
+        (tidelog.broker.handlers.fetch, "find_truncation", _truncated_at_the_end_of_an_epoch),
     ),
     Mutation(
         "alter-resets-others",
