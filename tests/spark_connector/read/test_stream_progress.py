@@ -208,7 +208,7 @@ def test_a_range_that_ends_before_its_start_has_no_slice() -> None:
     assert slices_between(position({A0: 9}), position({A0: 5})) == []
 
 
-IDS = {"@ids": {"orders": "00" * 16}}
+IDS = {"@ids": {"orders": "00" * 16}, "@epochs": {"orders": {"0": 4}}}
 PROGRESS: dict[str, list[dict[str, Any]]] = {
     "sources": [
         {
