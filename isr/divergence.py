@@ -73,7 +73,7 @@ def find_truncation(
 
     Args:
         leader: The log from which the consumer reads.
-        fetch_offset: Offset that the consumer reads next; not below the log start offset.
+        fetch_offset: Offset that the consumer reads next; one below the log start is no divergence.
         last_fetched_epoch: Leader epoch of the last record that it has read below.
         is_damaged: Whether damage may hide all records of an epoch. Then only a later epoch below
             the fetch offset, or the log's end, proves a truncation.

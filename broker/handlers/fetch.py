@@ -318,8 +318,6 @@ def _require_read(partition: Partition, fetch_offset: int, last_fetched_epoch: i
             f"the client has read records of leader epoch {last_fetched_epoch}, this broker leads"
             f" partition {partition.number} in epoch {leader.leader_epoch}; refresh the metadata"
         )
-    if fetch_offset < log.log_start_offset:
-        return  # Reading reports the deletion.
     found = find_truncation(
         LogShape(log.log_start_offset, log.log_end_offset, epochs),
         fetch_offset=fetch_offset,

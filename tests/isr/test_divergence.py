@@ -268,3 +268,13 @@ def test_a_consumer_has_lost_something_if_and_only_if_its_last_record_is_not_in_
 
     assert (found is not None) == is_lost
     assert found is None or max(common, start) <= found.end_offset < len(read)
+
+
+def test_a_deletion_beyond_the_consumer_is_no_loss() -> None:
+    assert lost(shape(5, 5, start=7), shape(1, 1, 1)) is None
+
+
+def test_a_log_without_known_epochs_proves_a_loss_only_by_its_end() -> None:
+    unknown = LogShape(0, 3, LeaderEpochs())
+    assert lost(unknown, shape(1, 1, 1)) is None
+    assert lost(unknown, shape(1, 1, 1, 1)) == Diverging(None, 3)

@@ -11,7 +11,7 @@ from tests.client.clients import orders_client
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.wire.errors import PartitionNotOwnedError
+from tidelog.wire.errors import LogTruncatedError, PartitionNotOwnedError
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -182,3 +182,37 @@ async def test_wait_finished_returns_when_the_batch_in_flight_is_processed(
         await anext(records)
 
         assert reader.in_flight_partition == FIRST
+
+
+async def test_the_epoch_of_the_last_record_is_known_until_a_stopped_partition_is_forgotten(
+    autojump_clock: MockClock,
+) -> None:
+    async with a_reader(autojump_clock) as reader:
+        reader.begin([FIRST])
+        await anext(reader.batches(None))
+        epoch = reader.leader_epoch_before(FIRST, 3)
+        assert epoch is not None
+
+        reader.stop([FIRST])
+
+        assert reader.leader_epoch_before(FIRST, 3) == epoch
+        reader.forget([FIRST])
+        assert reader.leader_epoch_before(FIRST, 3) is None
+        reader.seek(SECOND, 2)
+        assert reader.leader_epoch_before(SECOND, 2) is None
+
+
+async def test_a_partition_that_was_staged_with_an_epoch_is_compared_from_its_start(
+    autojump_clock: MockClock,
+) -> None:
+    async with a_reader(autojump_clock) as reader:
+        reader.stage(FIRST, vars(reader)["_staged"][FIRST].topic_id, 1, leader_epoch=-1)
+        reader.begin([FIRST])
+
+        with pytest.raises(LogTruncatedError, match="orders/0: 1 offsets, 0 to 1"):
+            await reader.take(None)
+
+        reader.seek(FIRST, 1)
+        batch = await reader.take(None)
+        assert batch is not None
+        assert batch.base_offset == 1

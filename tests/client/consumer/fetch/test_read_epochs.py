@@ -6,7 +6,7 @@ from tests.client.consumer.fetch.test_fetch_state import AT, land, plan, subscri
 from tests.client.consumer.fetch.test_fetched_batches import chunk_of, encoded
 from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState
 from tidelog.client.consumer.fetch.read_epochs import ReadEpochs
-from tidelog.wire.errors import LogTruncatedError
+from tidelog.wire.errors import CorruptRecordError, LogTruncatedError
 from tidelog.wire.messages.fetch import PartitionFetched
 
 
@@ -51,7 +51,7 @@ def test_records_that_are_read_again_may_have_another_epoch() -> None:
     assert (epochs.before(4), epochs.before(5)) == (1, None)
     epochs.read([(5, 4)], 6)
 
-    assert epochs.before(6) == 5
+    assert (epochs.before(4), epochs.before(5), epochs.before(6)) == (1, 5, 5)
 
 
 def test_an_older_epoch_than_before_is_the_begin_of_another_log() -> None:
@@ -129,3 +129,18 @@ def test_records_that_were_read_before_the_loss_come_first_and_then_the_error_un
     made.seek(AT, 11)
     (sought,) = plan(made, 10.0)
     assert asked(sought) == [(11, None)]
+
+
+def test_records_that_were_prefetched_and_dropped_were_not_read() -> None:
+    made = subscription(AT)
+    (fetch,) = plan(made)
+    corrupt = bytearray(encoded(12, leader_epoch=5))
+    corrupt[-1] ^= 1
+    land(made, fetch, encoded(10, leader_epoch=4) + bytes(corrupt))
+    assert made.take(None, 0.0) is not None
+    assert made.epochs(AT).before(14) == 5
+
+    with pytest.raises(CorruptRecordError):
+        made.take(None, 0.0)
+
+    assert (made.epochs(AT).before(12), made.epochs(AT).before(14)) == (4, None)
