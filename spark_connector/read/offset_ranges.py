@@ -32,7 +32,9 @@ class StreamOffset:
     offsets: Offsets
     topic_ids: Mapping[str, bytes]
     """Topic ids by name; every topic of `offsets` has one."""
-    epochs: Mapping[TopicPartition, int] = field(default_factory=dict, compare=False)
+    epochs: Mapping[TopicPartition, int] = field(
+        default_factory=dict[TopicPartition, int], compare=False
+    )
     """Leader epoch of the last record below the offset, where it is known. Positions with the same
     offsets are equal."""
 
