@@ -33,7 +33,7 @@ replicas (ISR) and eligible leader replicas (ELR) change. In its order:
    change.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -114,6 +114,20 @@ class PartitionEvent:
     election: Election = Election.ONLINE
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """The assigned replicas after an event, by what an election needs to know of them."""
+
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    relied_on: tuple[int, ...]
+    """Each of these had all committed records: the ISR and the ELR before the event."""
+    unverified: Mapping[int, LogEnd | None]
+    """Replicas to be compared, with the log ends that they have reported."""
+    offline: Collection[int]
+    wiped: Collection[int]
+
+
 _UNKNOWN_END = LogEnd(-1, -1, is_whole=False)
 NO_EVENT = PartitionEvent()
 """No event of the partition: only the brokers or the minimum have changed."""
@@ -129,31 +143,12 @@ def elect(
     in_sync = _in_sync(partition, event, assignment.replicas, context=context)
     if context.may_complete:
         assignment, in_sync = _completed(assignment, in_sync)
-    eligible = tuple(
-        node
-        for node in assignment.replicas
-        if node in partition.eligible_leader_replicas and node not in event.lost
-    )
-    wiped = {*partition.wiped_replicas, *event.wiped}
-    offline = {*partition.offline_replicas, *event.offline}.difference(event.started)
-    unverified = _unverified(partition, event, assignment, in_sync=in_sync, context=context)
-    verified = tuple(node for node in eligible if node not in offline and node not in unverified)
-    leader = _elect_clean(partition, in_sync, verified, context=context)
-    if leader is None:
-        leader = _elect_by_log_end(
-            partition, event, assignment.replicas, unverified, offline=offline, context=context
-        )
-    leader = _instead_of(leader, event, assignment.replicas[0], in_sync=in_sync, context=context)
+    candidates = _candidates(partition, event, assignment, in_sync=in_sync, context=context)
+    leader = _elect_with_records(partition, event, candidates, context)
     is_loss_known = _is_loss_known(partition, event, leader)
     is_unclean = leader is None and event.election is Election.UNCLEAN
     if is_unclean:
-        leader = _elect_unclean(
-            partition,
-            [node for node in assignment.replicas if node not in offline],
-            wiped,
-            unverified=unverified,
-            context=context,
-        )
+        leader = _elect_unclean(partition, candidates, context)
         is_unclean = leader is not None
     if leader is not None and leader not in in_sync:
         in_sync = (leader,)
@@ -172,14 +167,14 @@ def elect(
         leader=leader,
         adding_replicas=assignment.adding_replicas,
         removing_replicas=assignment.removing_replicas,
-        offline_replicas=tuple(node for node in eligible if node in offline),
+        offline_replicas=tuple(node for node in eligible if node in candidates.offline),
         wiped_replicas=tuple(
-            node for node in assignment.replicas if node in wiped and node not in in_sync
+            node for node in assignment.replicas if node in candidates.wiped and node not in in_sync
         ),
         unverified_replicas=tuple(
             # A log changes under a leader, so an earlier report is of no use later.
             UnverifiedReplica(node, None if leader is not None else log_end)
-            for node, log_end in unverified.items()
+            for node, log_end in candidates.unverified.items()
             if node in assignment.replicas and node not in in_sync
         ),
     )
@@ -223,23 +218,61 @@ def _completed(
 
 
 def _elect_clean(
-    partition: PartitionRegistration,
-    in_sync: tuple[int, ...],
-    eligible: tuple[int, ...],
-    *,
-    context: ElectionContext,
+    partition: PartitionRegistration, candidates: _Candidates, context: ElectionContext
 ) -> int | None:
-    leader = partition.leader
+    leader, in_sync = partition.leader, candidates.in_sync
     if leader is not None and leader in in_sync and _can_lead(leader, context):
         return leader
     # Stable sort: replicas in the source's ISR first, each part in the order of the assignment.
     rather = sorted(in_sync, key=lambda node: not _is_source_in_sync(node, context))
-    for node in (*rather, *eligible):
+    verified = [
+        node
+        for node in candidates.relied_on
+        if node in partition.eligible_leader_replicas
+        and node not in candidates.offline
+        and node not in candidates.unverified
+    ]
+    for node in (*rather, *verified):
         if _can_lead(node, context):
             return node
     if leader in in_sync:
         return leader
     return in_sync[0] if in_sync else None
+
+
+def _candidates(
+    partition: PartitionRegistration,
+    event: PartitionEvent,
+    assignment: Assignment,
+    *,
+    in_sync: tuple[int, ...],
+    context: ElectionContext,
+) -> _Candidates:
+    return _Candidates(
+        assignment.replicas,
+        in_sync,
+        tuple(
+            node
+            for node in assignment.replicas
+            if node in partition.in_sync_or_eligible and node not in event.lost
+        ),
+        _unverified(partition, event, assignment, in_sync=in_sync, context=context),
+        {*partition.offline_replicas, *event.offline}.difference(event.started),
+        {*partition.wiped_replicas, *event.wiped},
+    )
+
+
+def _elect_with_records(
+    partition: PartitionRegistration,
+    event: PartitionEvent,
+    candidates: _Candidates,
+    context: ElectionContext,
+) -> int | None:
+    """Return the leader, which has all committed records as far as the cluster can know."""
+    leader = _elect_clean(partition, candidates, context)
+    if leader is None:
+        leader = _elect_by_log_end(event, candidates, context)
+    return _instead_of(leader, event, candidates, context)
 
 
 def _unverified(
@@ -265,27 +298,19 @@ def _unverified(
 
 
 def _elect_by_log_end(
-    partition: PartitionRegistration,
-    event: PartitionEvent,
-    replicas: tuple[int, ...],
-    unverified: Mapping[int, LogEnd | None],
-    *,
-    offline: Collection[int],
-    context: ElectionContext,
+    event: PartitionEvent, candidates: _Candidates, context: ElectionContext
 ) -> int | None:
     """Return the unverified replica with the greatest log end, `None` while others are awaited."""
-    relied_on = [
-        node
-        for node in replicas
-        if node in partition.in_sync_or_eligible and node not in event.lost
-    ]
+    relied_on, unverified = candidates.relied_on, candidates.unverified
     awaited = relied_on if len(relied_on) > 1 else (*relied_on, *unverified)
     ends = {node: end for node, end in unverified.items() if end is not None}
     is_wait_over = event.election is Election.RECOVERY
     is_complete = all(node in ends for node in awaited)
     if not ends.keys() & {*relied_on} or not (is_complete or is_wait_over):
         return None
-    can_lead = [node for node in ends if node not in offline and _can_lead(node, context)]
+    can_lead = [
+        node for node in ends if node not in candidates.offline and _can_lead(node, context)
+    ]
     best = max(
         can_lead if is_wait_over else ends,
         key=lambda node: (ends[node], node in relied_on),
@@ -295,19 +320,15 @@ def _elect_by_log_end(
 
 
 def _instead_of(
-    leader: int | None,
-    event: PartitionEvent,
-    first: int,
-    *,
-    in_sync: tuple[int, ...],
-    context: ElectionContext,
+    leader: int | None, event: PartitionEvent, candidates: _Candidates, context: ElectionContext
 ) -> int | None:
     """Return the preferred leader, or the replica for which a leader steps down, if that is due."""
     if event.whole_leader is not None:
         return event.whole_leader
+    first = candidates.replicas[0]
     is_preferred = (
         event.election is Election.PREFERRED
-        and first in in_sync
+        and first in candidates.in_sync
         and _is_source_in_sync(first, context)
         and _can_lead(first, context)
     )
@@ -324,20 +345,20 @@ def _is_loss_known(
 
 
 def _elect_unclean(
-    partition: PartitionRegistration,
-    replicas: Sequence[int],
-    wiped: Collection[int],
-    *,
-    unverified: Mapping[int, LogEnd | None],
-    context: ElectionContext,
+    partition: PartitionRegistration, candidates: _Candidates, context: ElectionContext
 ) -> int | None:
     """Return the live replica that is likely to have most; of equals, the first assigned one."""
 
     def likely(node: int) -> tuple[bool, LogEnd, bool]:
-        end = unverified.get(node) or _UNKNOWN_END
-        return node not in wiped, end, node == partition.last_known_leader
+        end = candidates.unverified.get(node) or _UNKNOWN_END
+        return node not in candidates.wiped, end, node == partition.last_known_leader
 
-    return max((node for node in replicas if _can_lead(node, context)), key=likely, default=None)
+    live = [
+        node
+        for node in candidates.replicas
+        if node not in candidates.offline and _can_lead(node, context)
+    ]
+    return max(live, key=likely, default=None)
 
 
 def _eligible(
