@@ -144,7 +144,7 @@ def elect(
     if context.may_complete:
         assignment, in_sync = _completed(assignment, in_sync)
     candidates = _candidates(partition, event, assignment, in_sync=in_sync, context=context)
-    leader = _elect_with_records(partition, event, candidates, context)
+    leader = _elect_with_records(partition, event, candidates, context=context)
     is_loss_known = _is_loss_known(partition, event, leader)
     is_unclean = leader is None and event.election is Election.UNCLEAN
     if is_unclean:
@@ -266,13 +266,14 @@ def _elect_with_records(
     partition: PartitionRegistration,
     event: PartitionEvent,
     candidates: _Candidates,
+    *,
     context: ElectionContext,
 ) -> int | None:
     """Return the leader, which has all committed records as far as the cluster can know."""
     leader = _elect_clean(partition, candidates, context)
     if leader is None:
         leader = _elect_by_log_end(event, candidates, context)
-    return _instead_of(leader, event, candidates, context)
+    return _instead_of(leader, event, candidates, context=context)
 
 
 def _unverified(
@@ -320,7 +321,7 @@ def _elect_by_log_end(
 
 
 def _instead_of(
-    leader: int | None, event: PartitionEvent, candidates: _Candidates, context: ElectionContext
+    leader: int | None, event: PartitionEvent, candidates: _Candidates, *, context: ElectionContext
 ) -> int | None:
     """Return the preferred leader, or the replica for which a leader steps down, if that is due."""
     if event.whole_leader is not None:
