@@ -16,6 +16,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manifest import ReplicaManifest, SuspectReplica
 from tidelog.coordinator.metadata.broker_delta import Key
 from tidelog.coordinator.metadata.catalog import Catalog, Topic
+from tidelog.coordinator.metadata.leaderless import why_leaderless
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.isr.durability import Durability
 from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, Disk
@@ -171,7 +172,12 @@ class ReplicaManager:
                 f" {len(state.partitions(topic_id)) - 1}"
             )
         if partition.leader is None:
-            return LeaderNotAvailableError(f"partition {number} has no leader at the moment")
+            topic = state.catalog.topic_by_id(topic_id)
+            reason = None if topic is None else why_leaderless(state, topic, number)
+            return LeaderNotAvailableError(
+                f"partition {number} has no leader at the moment"
+                f"{'' if reason is None else f': {reason.text}'}"
+            )
         if partition.leader != own_id:
             return NotLeaderError(
                 f"broker {partition.leader} leads partition {number}, not this one"

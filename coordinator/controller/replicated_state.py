@@ -26,6 +26,7 @@ from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import DeleteTopic
 from tidelog.coordinator.metadata.commands import Command, Reply, TopicCommand
 from tidelog.coordinator.metadata.partition_changes import LeaderChanges, leader_changes
+from tidelog.coordinator.metadata.records import ClusterEvent, Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.metadata.transaction_commands import expire
@@ -162,6 +163,7 @@ class ReplicatedState:
             for record in outcome.records:
                 controller.apply(record)
             self._log_elections(changes)
+            self._log_events(outcome.records)
             await self.wait_committed(self._last)
         else:
             await self._wait_settled()
@@ -183,6 +185,22 @@ class ReplicatedState:
                     topic=each.topic,
                     leaders=each.leaders,
                     is_unclean=each.is_unclean,
+                )
+
+    def _log_events(self, records: Iterable[Record]) -> None:
+        for each in records:
+            if isinstance(each, ClusterEvent):
+                self._env.probe(
+                    each.kind,
+                    severity="warning",
+                    event_id=each.event_id,
+                    topic=each.topic,
+                    partition=each.partition,
+                    node_id=each.node_id,
+                    first_offset=each.first_offset,
+                    end_offset=each.end_offset,
+                    record_count=each.record_count,
+                    detail=each.detail,
                 )
 
     async def _wait_settled(self) -> None:

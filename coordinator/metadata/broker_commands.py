@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.cluster_config import without_node
+from tidelog.coordinator.metadata.cluster_events import ClusterEventKind, EventRecorder
 from tidelog.coordinator.metadata.commands import (
     BeginShutdown,
     BrokerCommand,
@@ -42,7 +43,9 @@ REPLACED_INCARNATIONS_KEPT = 8
 _PORT_MAX = 0xFFFF
 
 
-def handle_broker_command(state: ClusterState, command: BrokerCommand) -> CommandOutcome:
+def handle_broker_command(
+    state: ClusterState, command: BrokerCommand, *, now_ms: int
+) -> CommandOutcome:
     """Return the outcome of a command of or about a broker.
 
     Raises:
@@ -50,7 +53,7 @@ def handle_broker_command(state: ClusterState, command: BrokerCommand) -> Comman
     """
     match command:
         case RegisterBroker():
-            return _register(state, command)
+            return _register(state, command, now_ms)
         case UnfenceBroker():
             return _unfence(state, command)
         case FenceBroker():
@@ -90,7 +93,7 @@ def is_old_directory(known_epoch: int | None, found_epoch: int | None) -> bool:
     return known_epoch is not None and found_epoch is not None and found_epoch < known_epoch
 
 
-def _register(state: ClusterState, command: RegisterBroker) -> CommandOutcome:
+def _register(state: ClusterState, command: RegisterBroker, now_ms: int) -> CommandOutcome:
     previous = state.brokers.get(command.node_id)
     if previous is not None and previous.incarnation_id == command.incarnation_id:
         return CommandOutcome([], Registered(previous.broker_epoch, previous.directory_epoch))
@@ -114,6 +117,16 @@ def _register(state: ClusterState, command: RegisterBroker) -> CommandOutcome:
         directory_epoch=directory_epoch,
     )
     records: list[Record] = [BrokerRegistered(broker)]
+    if is_old_directory(directory_epoch, command.directory_epoch):
+        events = EventRecorder(state.events, now_ms=now_ms)
+        events.record(
+            ClusterEventKind.OLD_DIRECTORY,
+            f"broker {command.node_id} came back with an older data directory (epoch"
+            f" {command.directory_epoch}, known {directory_epoch}), such as a backup: it counts as"
+            " a broker with a lost disk, and copies its records from other replicas",
+            node_id=command.node_id,
+        )
+        records += events.records()
     if previous is not None:
         records += _after_restart(state, command, previous, broker=broker)
     else:

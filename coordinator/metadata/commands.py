@@ -304,6 +304,42 @@ class RefuseTruncation(msgspec.Struct, frozen=True, array_like=True, tag="refuse
     partitions: list[RefusedTruncation]
 
 
+class ReportedLoss(msgspec.Struct, frozen=True, array_like=True):
+    """Records of a partition that a broker lacks, or had to remove."""
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    """Leader epoch of the partition in which the broker noticed it."""
+    first_offset: int
+    end_offset: int
+    """Exclusive."""
+    detail: str
+    """One line: cause and consequence."""
+    kind: str = "records_lost"
+    """See `coordinator.metadata.cluster_events.ClusterEventKind`."""
+
+
+class ReportLoss(msgspec.Struct, frozen=True, array_like=True, tag="report-loss"):
+    """A broker reports losses of committed records, each of which becomes an event.
+
+    The same broker, kind, partition, leader epoch and offsets are recorded once. A loss of a topic
+    that is deleted by now is skipped.
+    """
+
+    node_id: int
+    broker_epoch: int
+    losses: list[ReportedLoss]
+
+
+class AcknowledgeEvents(msgspec.Struct, frozen=True, array_like=True, tag="acknowledge-events"):
+    """An administrator acknowledges events. An acknowledged event is skipped."""
+
+    event_ids: list[int]
+    up_to_id: int | None = None
+    """All events up to this one (inclusive) are acknowledged as well."""
+
+
 class AlterClusterConfig(msgspec.Struct, frozen=True, array_like=True, tag="alter-cluster-config"):
     """Change settings of the cluster."""
 
@@ -382,11 +418,18 @@ PartitionCommand = (
     | RemoveFromIsr
     | ReportLogEnds
 )
+EventCommand = ReportLoss | AcknowledgeEvents
 TransactionCommand = (
     BeginTransaction | CommitTransaction | AbortTransaction | ExpireTransactions | FinishParts
 )
 Command = (
-    BrokerCommand | TopicCommand | QueueCommand | PartitionCommand | TransactionCommand | CatchUp
+    BrokerCommand
+    | TopicCommand
+    | QueueCommand
+    | PartitionCommand
+    | EventCommand
+    | TransactionCommand
+    | CatchUp
 )
 
 

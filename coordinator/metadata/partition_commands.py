@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from tidelog.coordinator.metadata.broker_commands import current_broker
 from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.cluster_events import EventRecorder
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
     CommandOutcome,
@@ -28,6 +29,7 @@ from tidelog.coordinator.metadata.commands import (
     RemoveFromIsr,
     ReportLogEnds,
 )
+from tidelog.coordinator.metadata.election_events import record_loss, record_refusal
 from tidelog.coordinator.metadata.leader_election import Assignment, Election, PartitionEvent
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.placement import check_not_drained, check_replicas
@@ -72,9 +74,9 @@ def handle_partition_command(
         case RemoveFromIsr():
             return _remove_from_isr(state, command)
         case ReportLogEnds() | ElectRecovered():
-            return handle_recovery_command(state, command)
+            return handle_recovery_command(state, command, now_ms=now_ms)
         case RefuseTruncation():
-            return _refuse_truncation(state, command)
+            return _refuse_truncation(state, command, now_ms)
 
 
 def _alter_partitions(state: ClusterState, command: AlterPartitions) -> CommandOutcome:
@@ -163,6 +165,7 @@ def _check_in_sync(
 def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> CommandOutcome:
     changes = PartitionChangeBuilder(state)
     losses: list[Record] = []
+    events = EventRecorder(state.events, now_ms=now_ms)
     epochs = dict(zip(command.partitions, command.leader_epochs or (), strict=False))
 
     def elect(key: tuple[bytes, int]) -> None:
@@ -183,6 +186,7 @@ def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> C
                 )
             if after.data_loss_epoch != before.data_loss_epoch:
                 losses.append(_loss(topic_id, number, before, after=after, now_ms=now_ms))
+                record_loss(events, topic, number, before=before, after=after)
             return
         first = before.replicas[0]
         after = changes.apply_event(topic, number, PartitionEvent(election=Election.PREFERRED))
@@ -193,7 +197,7 @@ def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> C
             )
 
     answers = _answers(changes, command.partitions, lambda key: key, act=elect)
-    return CommandOutcome([*losses, *changes.records()], answers)
+    return CommandOutcome([*losses, *events.records(), *changes.records()], answers)
 
 
 def _loss(
@@ -316,21 +320,26 @@ def _remove_from_isr(state: ClusterState, command: RemoveFromIsr) -> CommandOutc
     return CommandOutcome(changes.records(), answers)
 
 
-def _refuse_truncation(state: ClusterState, command: RefuseTruncation) -> CommandOutcome:
-    current_broker(state, command.node_id, command.broker_epoch)
+def _refuse_truncation(
+    state: ClusterState, command: RefuseTruncation, now_ms: int
+) -> CommandOutcome:
+    node_id = command.node_id
+    current_broker(state, node_id, command.broker_epoch)
     changes = PartitionChangeBuilder(state)
+    events = EventRecorder(state.events, now_ms=now_ms)
 
     def refuse(refused: RefusedTruncation) -> None:
-        topic, partition = _find(state, changes, refused.topic_id, number=refused.partition)
-        event = event_of_refusal(partition, command.node_id, state.brokers, refused=refused)
+        topic, before = _find(state, changes, refused.topic_id, number=refused.partition)
+        event = event_of_refusal(before, node_id, state.brokers, refused=refused)
         if event is not None:
-            changes.apply_event(topic, refused.partition, event)
+            after = changes.apply_event(topic, refused.partition, event)
+            record_refusal(events, topic, refused, node_id=node_id, before=before, after=after)
 
     def place(refused: RefusedTruncation) -> tuple[bytes, int]:
         return refused.topic_id, refused.partition
 
     answers = _answers(changes, command.partitions, place, act=refuse)
-    return CommandOutcome(changes.records(), answers)
+    return CommandOutcome([*events.records(), *changes.records()], answers)
 
 
 def _told_offline(partition: PartitionRegistration) -> str:

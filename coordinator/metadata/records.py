@@ -205,6 +205,47 @@ class DataLossAccepted(msgspec.Struct, frozen=True, array_like=True, tag="data-l
     """Wall clock of the controller."""
 
 
+class ClusterEvent(msgspec.Struct, frozen=True, array_like=True, tag="cluster-event"):
+    """An event that an administrator must know, such as a loss of committed records."""
+
+    event_id: int
+    """Rises by one with each event of the cluster; from 1."""
+    at_ms: int
+    """Wall clock of the controller, Unix milliseconds."""
+    kind: str
+    """See `coordinator.metadata.cluster_events.ClusterEventKind`."""
+    topic_id: bytes
+    """16 bytes; empty for an event of a broker."""
+    topic: str
+    """Name of the topic at that time; empty for an event of a broker."""
+    partition: int | None
+    node_id: int | None
+    """The broker of the event; `None` for none."""
+    leader_epoch: int | None
+    """Leader epoch of the partition."""
+    first_offset: int | None
+    """First offset of the records of the event; `None` if unknown."""
+    end_offset: int | None
+    """Exclusive; `None` if unknown."""
+    detail: str
+    """One line: cause and consequence."""
+    is_reported: bool = False
+    """Whether a broker reported the event, and may do so again."""
+
+    @property
+    def record_count(self) -> int | None:
+        """The number of offsets from the first to the end, `None` if one of these is unknown."""
+        if self.first_offset is None or self.end_offset is None:
+            return None
+        return self.end_offset - self.first_offset
+
+
+class EventsAcknowledged(msgspec.Struct, frozen=True, array_like=True, tag="events-acknowledged"):
+    """An administrator has acknowledged events."""
+
+    event_ids: list[int]
+
+
 class ClusterConfigSet(msgspec.Struct, frozen=True, array_like=True, tag="cluster-config-set"):
     """The dynamic config of the cluster has changed."""
 
@@ -221,6 +262,8 @@ Record = (
     | PartitionsAdded
     | PartitionsChanged
     | DataLossAccepted
+    | ClusterEvent
+    | EventsAcknowledged
     | ClusterConfigSet
     | TransactionRecord
 )
@@ -235,6 +278,19 @@ class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """Brokers that registered earlier may hold committed records in memory only."""
 
 
+class EventsSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The events that the cluster remembers, and their counters."""
+
+    unacknowledged: tuple[ClusterEvent, ...] = ()
+    """Oldest first."""
+    total: int = 0
+    """Events ever recorded, which is the id of the last one."""
+    dropped: int = 0
+    """Events that were dropped unacknowledged, because there were too many."""
+    reports: tuple[ClusterEvent, ...] = ()
+    """The last events that brokers reported, also acknowledged ones: a retry is no new event."""
+
+
 class ClusterSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="cluster-snapshot"):
     """All of the state, as of one record."""
 
@@ -246,3 +302,4 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="cluster
     data_losses: list[DataLossAccepted]
     drained_node_ids: list[int] = []
     transactions: TransactionsSnapshot = TransactionsSnapshot()
+    events: EventsSnapshot = EventsSnapshot()

@@ -5,19 +5,21 @@ Pure: no clock, no I/O. `leader_election` has the rules.
 
 from tidelog.coordinator.metadata.broker_commands import current_broker
 from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.cluster_events import EventRecorder
 from tidelog.coordinator.metadata.commands import (
     CommandOutcome,
     Done,
     ElectRecovered,
     ReportLogEnds,
 )
+from tidelog.coordinator.metadata.election_events import record_recovery
 from tidelog.coordinator.metadata.leader_election import Election, PartitionEvent
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.state import ClusterState
 
 
 def handle_recovery_command(
-    state: ClusterState, command: ReportLogEnds | ElectRecovered
+    state: ClusterState, command: ReportLogEnds | ElectRecovered, *, now_ms: int
 ) -> CommandOutcome:
     """Return the outcome of a report of log ends, or of an election without missing replicas.
 
@@ -26,7 +28,7 @@ def handle_recovery_command(
     """
     if isinstance(command, ReportLogEnds):
         return _report_log_ends(state, command)
-    return _elect_recovered(state, command)
+    return _elect_recovered(state, command, now_ms)
 
 
 def _report_log_ends(state: ClusterState, command: ReportLogEnds) -> CommandOutcome:
@@ -40,13 +42,18 @@ def _report_log_ends(state: ClusterState, command: ReportLogEnds) -> CommandOutc
     return CommandOutcome(changes.records(), Done())
 
 
-def _elect_recovered(state: ClusterState, command: ElectRecovered) -> CommandOutcome:
+def _elect_recovered(state: ClusterState, command: ElectRecovered, now_ms: int) -> CommandOutcome:
     changes = PartitionChangeBuilder(state)
+    events = EventRecorder(state.events, now_ms=now_ms)
     for topic_id, number, leader_epoch in command.partitions:
         topic = _leaderless(state, topic_id, number, leader_epoch=leader_epoch)
         if topic is not None:
-            changes.apply_event(topic, number, PartitionEvent(election=Election.RECOVERY))
-    return CommandOutcome(changes.records(), Done())
+            before = changes.partition(topic_id, number)
+            assert before is not None, "the topic has this partition"
+            event = PartitionEvent(election=Election.RECOVERY)
+            after = changes.apply_event(topic, number, event)
+            record_recovery(events, topic, number, before=before, after=after)
+    return CommandOutcome([*events.records(), *changes.records()], Done())
 
 
 def _leaderless(

@@ -21,6 +21,7 @@ from tidelog.coordinator.metadata.catalog import (
 )
 from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
 from tidelog.coordinator.metadata.cluster_config import ClusterConfig, cluster_config
+from tidelog.coordinator.metadata.cluster_events import ClusterEvents
 from tidelog.coordinator.metadata.records import (
     BrokerChanged,
     BrokerDrained,
@@ -28,8 +29,11 @@ from tidelog.coordinator.metadata.records import (
     BrokerRegistration,
     BrokerUnregistered,
     ClusterConfigSet,
+    ClusterEvent,
     ClusterSnapshot,
     DataLossAccepted,
+    EventsAcknowledged,
+    EventsSnapshot,
     PartitionRegistration,
     PartitionsAdded,
     PartitionsChanged,
@@ -43,6 +47,7 @@ from tidelog.coordinator.metadata.transactions import TransactionRecord, Transac
 from tidelog.isr.durability import Durability
 
 DATA_LOSSES_KEPT = 100
+_EventRecord = DataLossAccepted | ClusterEvent | EventsAcknowledged
 
 
 @final
@@ -58,6 +63,8 @@ class ClusterState:
         """Topics, their settings, producer ids; read-only."""
         self.transactions = Transactions()
         """Transactions; read-only."""
+        self.events = ClusterEvents(EventsSnapshot())
+        """Events that need an administrator; read-only."""
         self._brokers: dict[int, BrokerRegistration] = {}
         self._drained: dict[int, None] = {}
         self._partitions: dict[bytes, list[PartitionRegistration]] = {}
@@ -78,6 +85,7 @@ class ClusterState:
         state = cls()
         state.catalog = Catalog.from_snapshot(snapshot.catalog)
         state.transactions = Transactions(snapshot.transactions)
+        state.events = ClusterEvents(snapshot.events)
         state._brokers = {broker.node_id: broker for broker in snapshot.brokers}
         state._drained = dict.fromkeys(snapshot.drained_node_ids)
         state._overrides = snapshot.overrides
@@ -105,6 +113,7 @@ class ClusterState:
             list(self._data_losses),
             list(self._drained),
             self.transactions.snapshot(),
+            self.events.snapshot(),
         )
 
     @property
@@ -188,17 +197,21 @@ class ClusterState:
                 self._add(record.topic_id, record.partitions)
             case PartitionsChanged():
                 self._change(record)
-            case DataLossAccepted():
-                self._data_losses = [*self._data_losses, record][-DATA_LOSSES_KEPT:]
             case ClusterConfigSet():
                 self._config = cluster_config(record.overrides)
                 self._overrides = record.overrides
             case _:
                 self._apply_to_what_is_kept(record)
 
-    def _apply_to_what_is_kept(self, record: CatalogRecord | TransactionRecord) -> None:
+    def _apply_to_what_is_kept(
+        self, record: CatalogRecord | TransactionRecord | _EventRecord
+    ) -> None:
         if isinstance(record, TransactionRecord):
             self.transactions.apply(record)
+        elif isinstance(record, DataLossAccepted):
+            self._data_losses = [*self._data_losses, record][-DATA_LOSSES_KEPT:]
+        elif isinstance(record, ClusterEvent | EventsAcknowledged):
+            self.events.apply(record)
         else:
             self._apply_to_topics(record)
 

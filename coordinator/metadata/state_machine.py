@@ -17,16 +17,20 @@ from tidelog.coordinator.metadata.commands import (
     Command,
     CommandOutcome,
     Done,
+    EventCommand,
     PartitionCommand,
     QueueCommand,
     TransactionCommand,
 )
+from tidelog.coordinator.metadata.event_commands import handle_event_command
 from tidelog.coordinator.metadata.partition_commands import handle_partition_command
 from tidelog.coordinator.metadata.queue_commands import handle_queue_command
 from tidelog.coordinator.metadata.records import ClusterSnapshot, Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.topic_commands import handle_topic_command
 from tidelog.coordinator.metadata.transaction_commands import handle_transaction_command
+
+_TimedCommand = BrokerCommand | PartitionCommand | EventCommand | TransactionCommand
 
 
 @final
@@ -67,17 +71,23 @@ class MetadataStateMachine:
         Raises:
             BrokerError: The command is refused; see `wire.errors`.
         """
-        if isinstance(command, BrokerCommand):
-            return handle_broker_command(self._state, command)
-        if isinstance(command, PartitionCommand):
-            return handle_partition_command(self._state, command, now_ms=now_ms)
+        if isinstance(command, _TimedCommand):
+            return self._handle_timed(command, now_ms)
         if isinstance(command, QueueCommand):
             return handle_queue_command(self._state, command)
-        if isinstance(command, TransactionCommand):
-            return handle_transaction_command(self._state, command, now_ms=now_ms)
         if isinstance(command, CatchUp):
             return CommandOutcome([], Done())
         return handle_topic_command(self._state, command)
+
+    def _handle_timed(self, command: _TimedCommand, now_ms: int) -> CommandOutcome:
+        """Return the outcome of a command whose records have the time."""
+        if isinstance(command, BrokerCommand):
+            return handle_broker_command(self._state, command, now_ms=now_ms)
+        if isinstance(command, PartitionCommand):
+            return handle_partition_command(self._state, command, now_ms=now_ms)
+        if isinstance(command, EventCommand):
+            return handle_event_command(self._state, command, now_ms=now_ms)
+        return handle_transaction_command(self._state, command, now_ms=now_ms)
 
     def apply(self, record: Record) -> None:
         """Apply a record; the only way in which the state changes.

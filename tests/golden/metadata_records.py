@@ -20,7 +20,9 @@ from tidelog.coordinator.metadata.records import (
     ChangedPartition,
     ChangedTopic,
     ClusterConfigSet,
+    ClusterEvent,
     DataLossAccepted,
+    EventsAcknowledged,
     LogEnd,
     PartitionRegistration,
     PartitionsAdded,
@@ -150,6 +152,21 @@ RECORDS: list[Record] = [
             )
         ]
     ),
+    ClusterEvent(
+        300,
+        1_700_000_000_000,
+        "records_lost",
+        TOPIC_ID,
+        "orders",
+        1,
+        2,
+        5,
+        585,
+        70_000,
+        "broker 2 removed 69,415 committed records, which broker 1, the leader, lacks",
+        is_reported=True,
+    ),
+    EventsAcknowledged([1, 300]),
 ]
 IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15)
 """Lines of records that have more fields now, with new lines further below."""

@@ -10,6 +10,7 @@ from tidelog.coordinator.metadata.catalog import (
 )
 from tidelog.coordinator.metadata.commands import (
     AbortTransaction,
+    AcknowledgeEvents,
     AddPartitions,
     AlterClusterConfig,
     AlterPartitions,
@@ -46,7 +47,9 @@ from tidelog.coordinator.metadata.commands import (
     RemoveFromIsr,
     Reply,
     ReportedLog,
+    ReportedLoss,
     ReportLogEnds,
+    ReportLoss,
     ShutdownProgress,
     TopicAnswer,
     TransactionAnswer,
@@ -84,6 +87,8 @@ COMMANDS: list[Command] = [
     RemoveFromIsr(1, 7, [FailedReplica(ID, 0, True), FailedReplica(ID, 1, False, True)]),
     ReportLogEnds(1, 7, [ReportedLog(ID, 0, 3, LogEnd(2, 70_000, is_whole=True))]),
     ElectRecovered([(ID, 0, 3)]),
+    ReportLoss(1, 7, [ReportedLoss(ID, 0, 3, 585, 600, "a detail")]),
+    AcknowledgeEvents([3, 4], 2),
     AlterClusterConfig({"min_insync_replicas": "2"}, []),
     CreateQueue(
         "q", ID, ID + ID, ID[::-1], 9, "orders", ID, [1, 2], True, {"priority_weights": "1"}, 2, {}

@@ -46,6 +46,9 @@ def test_an_old_directory_counts_as_a_lost_disk() -> None:
     assert reply.directory_epoch == expected
     assert cluster.partition().in_sync_replicas == (2, 3)
     assert cluster.partition().wiped_replicas == (1,)
+    (event,) = cluster.state.events.unacknowledged
+    assert (event.kind, event.node_id, event.partition) == ("old_directory", 1, None)
+    assert f"(epoch {first}, known {expected})" in event.detail
 
 
 def test_the_only_replica_in_an_old_directory_waits_for_an_operator() -> None:
@@ -66,6 +69,7 @@ def test_a_directory_with_the_known_epoch_is_current() -> None:
 
     assert cluster.partition().wiped_replicas == ()
     assert cluster.partition("alone").eligible_leader_replicas == (1,)
+    assert list(cluster.state.events.unacknowledged) == []
 
 
 def test_a_process_that_died_before_it_wrote_its_epoch_has_no_old_directory() -> None:

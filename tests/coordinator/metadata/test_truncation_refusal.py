@@ -90,6 +90,10 @@ def test_a_leader_steps_down_for_an_eligible_replica_that_has_more() -> None:
     assert after.eligible_leader_replicas == (3,), "the old leader may lack committed records"
     assert after.refusing_replicas == ()
     assert after.data_loss_epoch is None
+    event = cluster.state.events.unacknowledged[-1]
+    assert (event.kind, event.topic, event.partition) == ("leader_lacks_records", "orders", 0)
+    assert (event.node_id, event.first_offset, event.end_offset) == (1, 555, 600)
+    assert event.detail.endswith("broker 1 leads instead")
 
 
 def test_another_eligible_replica_may_have_more_again() -> None:
@@ -126,6 +130,9 @@ def test_a_leader_stays_if_the_replica_with_more_is_not_known_to_have_all_record
         partition_epoch=before.partition_epoch + 1,
     )
     assert refuse(cluster, 3) == after, "a repetition changes nothing"
+    (event,) = cluster.state.events.unacknowledged
+    assert (event.kind, event.node_id) == ("leader_lacks_records", 3)
+    assert "broker 3 stays out of the ISR" in event.detail
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
@@ -221,6 +228,9 @@ def test_an_administrator_accepts_the_loss_of_the_refused_records() -> None:
     assert list(cluster.state.data_losses) == [loss]
     assert accept(cluster).error is None
     assert cluster.partition() == after, "a repetition changes nothing"
+    event = cluster.state.events.unacknowledged[-1]
+    assert (event.kind, event.record_count) == ("data_loss_accepted", 45)
+    assert "broker 3 may remove committed records" in event.detail
 
 
 def test_the_loss_of_refused_records_is_accepted_for_the_leader_that_lacks_them() -> None:

@@ -48,11 +48,25 @@ def check_state(state: ClusterState) -> None:
             index.moved(topic.topic_id, number, NO_PARTITION, after=partition)
         _check_reassignments(state, topic)
     _check_index(state, index)
+    _check_events(state)
     epochs = [broker.broker_epoch for broker in state.brokers.values()]
     assert len(set(epochs)) == len(epochs)
     assert all(epoch < state.next_broker_epoch for epoch in epochs)
     disks = [broker.disk_id for broker in state.brokers.values()]
     assert len(set(disks)) == len(disks)
+
+
+def _check_events(state: ClusterState) -> None:
+    """Check that events have rising ids, and that the last ones are kept until acknowledged."""
+    events = state.events
+    ids = [each.event_id for each in events.unacknowledged]
+    assert ids == sorted(set(ids)), "ids do not rise"
+    assert all(1 <= event_id <= events.total for event_id in ids)
+    reports = {
+        (each.topic_id, each.partition, each.node_id, each.leader_epoch, each.first_offset)
+        for each in events.reports
+    }
+    assert len(reports) == len(events.reports), "one report is two events"
 
 
 def _check_members(state: ClusterState, topic: Topic, partition: PartitionRegistration) -> None:
@@ -202,6 +216,10 @@ def check_step(before: Partitions, state: ClusterState, command: Command) -> Non
         assert now.partition_epoch == was.partition_epoch + (was != now)
         assert now.leader_epoch >= was.leader_epoch
         assert (now.leader_epoch > was.leader_epoch) == (was.leader != now.leader or removed)
+        if now.data_loss_epoch != was.data_loss_epoch and isinstance(command, ElectLeaders):
+            events = state.events.unacknowledged
+            places = [(each.topic_id, each.partition, each.leader_epoch) for each in events]
+            assert (*key, now.data_loss_epoch) in places, "an accepted loss is no event"
         for reason in _unfounded_leader(was, now, command):
             raise AssertionError(f"{reason}: {was} became {now} by {command}")
         if removed and not isinstance(command, ReassignReplicas):
@@ -349,6 +367,6 @@ def _check_copies(
 def check_same(one: ClusterState, other: ClusterState) -> None:
     """Check that two states are equal."""
     ours, theirs = dict(vars(one)), dict(vars(other))
-    for part in ("catalog", "transactions", "_index"):
+    for part in ("catalog", "transactions", "events", "_index"):
         assert vars(ours.pop(part)) == vars(theirs.pop(part))
     assert ours == theirs

@@ -14,6 +14,7 @@ from tests.coordinator.metadata.clusters import NOW_MS, Cluster
 from tests.simulation.metadata.invariants import all_partitions, check_same
 from tidelog.coordinator.metadata.catalog import AlterTopic, DeleteTopic, TakeProducerIds
 from tidelog.coordinator.metadata.commands import (
+    AcknowledgeEvents,
     AddPartitions,
     AlterClusterConfig,
     AlterPartitions,
@@ -38,7 +39,9 @@ from tidelog.coordinator.metadata.commands import (
     RegisterBroker,
     RemoveFromIsr,
     ReportedLog,
+    ReportedLoss,
     ReportLogEnds,
+    ReportLoss,
     UnfenceBroker,
     UnregisterBroker,
 )
@@ -441,6 +444,22 @@ def _refuse_truncation(run: Run, move: Move) -> Command | None:
     return RefuseTruncation(node_id, run.epoch(node_id, move.c), [refused])
 
 
+def _report_loss(run: Run, move: Move) -> Command | None:
+    key = run.place(move.a)
+    if key is None:
+        return None
+    node_id = 1 + move.b % NODES
+    losses = [ReportedLoss(*key, move.c % 2, first, first + 5, "") for first in (0, move.c % 3)]
+    return ReportLoss(node_id, run.epoch(node_id, move.c), losses)
+
+
+def _acknowledge(run: Run, move: Move) -> Command:
+    newest = run.cluster.state.events.total
+    if move.c % 4 == 0:
+        return AcknowledgeEvents([], newest - move.b % 3)
+    return AcknowledgeEvents([move.a % (newest + 2), max(1, newest - move.b % 5)])
+
+
 def _repeat(run: Run, move: Move) -> Command:
     return run.given[-1 - move.a % len(run.given)]
 
@@ -493,6 +512,8 @@ KINDS: dict[str, Callable[[Run, Move], Command | None]] = {
     "report_log_end": _report_log_end,
     "elect_recovered": _elect_recovered,
     "refuse": _refuse_truncation,
+    "report_loss": _report_loss,
+    "acknowledge": _acknowledge,
     "repeat": _repeat,
     "take_ids": _take_ids,
 }
