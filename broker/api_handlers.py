@@ -19,6 +19,7 @@ from tidelog.broker.dispatch import (
 from tidelog.broker.handlers.broker_config import BrokerConfigHandler
 from tidelog.broker.handlers.cluster import ClusterHandler
 from tidelog.broker.handlers.commit_offsets import CommitHandler
+from tidelog.broker.handlers.events import EventsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.handshake import HandshakeHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
@@ -220,6 +221,7 @@ class ApiHandlers:
             api.ALTER_CLUSTER_CONFIG: InTask(administration.alter),
             api.DRAIN_BROKER: InTask(administration.drain),
             api.UNREGISTER_BROKER: InTask(administration.unregister),
+            api.ACKNOWLEDGE_EVENTS: InTask(EventsHandler(self._cluster).acknowledge),
             api.REASSIGN: InTask(ReassignmentHandler(self._cluster).reassign),
             api.DESCRIBE_CONFIG: InTask(BrokerConfigHandler(self._dynamic_config).describe),
         }

@@ -3,6 +3,7 @@
 from typing import Final, final
 
 from tidelog.broker.config.dynamic_config import check_dynamic
+from tidelog.broker.handlers.events import describe_event
 from tidelog.coordinator.metadata.cluster_config import shown_settings
 from tidelog.coordinator.metadata.commands import (
     AlterClusterConfig,
@@ -12,6 +13,7 @@ from tidelog.coordinator.metadata.commands import (
     PartitionAnswers,
 )
 from tidelog.coordinator.metadata.health import NotablePartition, health_of
+from tidelog.coordinator.metadata.leaderless import LeaderlessReason, why_leaderless
 from tidelog.coordinator.metadata.preferred_leaders import could_be_preferred
 from tidelog.coordinator.metadata.records import (
     BrokerRegistration,
@@ -28,6 +30,7 @@ from tidelog.wire.messages.cluster_admin import (
     ElectLeadersReply,
     ElectLeadersRequest,
     LeaderElected,
+    LeaderlessPartitions,
     NodeDescription,
     PartitionState,
     TopicToElect,
@@ -60,6 +63,8 @@ class ClusterHandler:
         state, raft = self._cluster.metadata.state, self._cluster.raft
         health = health_of(state)
         node_ids = {member.node_id for member in raft.membership.members} | state.brokers.keys()
+        reasons = [why_leaderless(state, each.topic, each.number) for each in health.notable]
+        notable = list(zip(health.notable, reasons, strict=True))
         return DescribeClusterReply(
             raft.cluster_id,
             self._cluster.node_id,
@@ -73,11 +78,13 @@ class ClusterHandler:
             health.not_preferred_count,
             health.reassigning_count,
             [self._describe_loss(loss) for loss in state.data_losses],
-            [_describe_partition(each) for each in health.notable]
-            if request.with_partitions
-            else [],
+            [_describe_partition(*each) for each in notable] if request.with_partitions else [],
             shown_settings(state.overrides),
             self._cluster.clock.skew_max_ms,
+            [describe_event(each) for each in state.events.unacknowledged],
+            state.events.total,
+            state.events.dropped,
+            _leaderless(notable),
         )
 
     async def elect(self, request: ElectLeadersRequest) -> ElectLeadersReply:
@@ -228,7 +235,24 @@ def _status(broker: BrokerRegistration | None) -> str:
     return "stopping" if broker.is_shutting_down else "alive"
 
 
-def _describe_partition(notable: NotablePartition) -> PartitionState:
+def _leaderless(
+    notable: list[tuple[NotablePartition, LeaderlessReason | None]],
+) -> list[LeaderlessPartitions]:
+    """Return the partitions without a leader by kind of reason, with the first of each kind."""
+    found: dict[str, list[tuple[NotablePartition, LeaderlessReason]]] = {}
+    for each, reason in notable:
+        if reason is not None:
+            found.setdefault(reason.kind, []).append((each, reason))
+    return [
+        LeaderlessPartitions(kind, len(partitions), first.topic.name, first.number, reason.text)
+        for kind, partitions in found.items()
+        for first, reason in partitions[:1]
+    ]
+
+
+def _describe_partition(
+    notable: NotablePartition, reason: LeaderlessReason | None
+) -> PartitionState:
     partition = notable.partition
     return PartitionState(
         notable.topic.name,
@@ -243,4 +267,6 @@ def _describe_partition(notable: NotablePartition) -> PartitionState:
         partition.last_known_leader,
         list(partition.offline_replicas),
         list(partition.wiped_replicas),
+        "" if reason is None else reason.kind.value,
+        "" if reason is None else reason.text,
     )

@@ -1,5 +1,6 @@
 """Handlers of topic administration: create, describe, alter, delete, and delete old records."""
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, final
 
@@ -7,6 +8,7 @@ import msgspec
 import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.handlers.events import describe_event
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -19,7 +21,8 @@ from tidelog.coordinator.metadata.catalog import (
 )
 from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.coordinator.metadata.commands import AddPartitions, Command, CreateReplicatedTopic
-from tidelog.coordinator.metadata.records import PartitionRegistration
+from tidelog.coordinator.metadata.leaderless import why_leaderless
+from tidelog.coordinator.metadata.records import ClusterEvent, PartitionRegistration
 from tidelog.coordinator.metadata.topic_config import (
     REPLICATION_FACTOR_MAX,
     check_settings,
@@ -38,6 +41,7 @@ from tidelog.wire.errors import (
     UnknownTopicError,
     WireFormatError,
 )
+from tidelog.wire.messages.cluster_admin import EventDescription
 from tidelog.wire.messages.topics import (
     AddPartitionsReply,
     AddPartitionsRequest,
@@ -132,7 +136,8 @@ class TopicsHandler:
             topics = self._catalog.record_topics
         else:
             topics = [self._catalog.topic(name) for name in request.topics]
-        described = [self._describe(topic) for topic in topics]
+        events = self._cluster.metadata.state.events.by_topic()
+        described = [self._describe(topic, events) for topic in topics]
         if request.is_local:
             return DescribeTopicsReply(described)
         return DescribeTopicsReply(await self._complete(described))
@@ -256,7 +261,9 @@ class TopicsHandler:
                 f" socket_request_max_bytes allows {limit}"
             )
 
-    def _describe(self, topic: Topic) -> TopicDescription:
+    def _describe(
+        self, topic: Topic, events: Mapping[bytes, Sequence[ClusterEvent]]
+    ) -> TopicDescription:
         state = self._cluster.metadata.state
         known = state.partitions(topic.topic_id)
         factor = min((each.replication_factor for each in known), default=1)
@@ -271,25 +278,35 @@ class TopicsHandler:
             settings,
             sorted(topic.overrides),
             [
-                self._describe_partition(topic.topic_id, number, partition)
+                self._describe_partition(topic, number, partition)
                 for number, partition in enumerate(known)
             ],
             [minimum] if is_of_cluster else [],
+            self._describe_events(topic, events) if events else [],
         )
 
+    def _describe_events(
+        self, topic: Topic, events: Mapping[bytes, Sequence[ClusterEvent]]
+    ) -> list[EventDescription]:
+        """Return the events of a topic and of its internal topics, oldest first."""
+        topics = [topic, *self._catalog.internal_topics_of(topic.topic_id)]
+        found = [event for each in topics for event in events.get(each.topic_id, ())]
+        return [describe_event(each) for each in sorted(found, key=lambda each: each.event_id)]
+
     def _describe_partition(
-        self, topic_id: bytes, number: int, known: PartitionRegistration
+        self, topic: Topic, number: int, known: PartitionRegistration
     ) -> PartitionDescription:
         replicas, in_sync = list(known.replicas), list(known.in_sync_replicas)
         refused = [
             RefusedRecords(each.node_id, each.offset, each.high_watermark)
             for each in known.refusing_replicas
         ]
-        replica = self._partitions.replica(topic_id, number)
+        replica = self._partitions.replica(topic.topic_id, number)
         if replica is None or known.leader != self._config.node_id:
             is_ours = known.leader == self._config.node_id
             leader_id = None if is_ours else known.leader
             status = LogStatus.OFFLINE.value if is_ours else _UNKNOWN
+            reason = why_leaderless(self._cluster.metadata.state, topic, number)
             return PartitionDescription(
                 number,
                 leader_id,
@@ -302,6 +319,7 @@ class TopicsHandler:
                 replicas,
                 in_sync,
                 refused,
+                "" if reason is None else reason.text,
             )
         log = replica.log
         return PartitionDescription(

@@ -11,6 +11,7 @@ import trio
 
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.context import ReplicationContext
+from tidelog.broker.replication.loss_reports import LossReports
 from tidelog.broker.replication.refused_truncations import RefusedTruncations
 from tidelog.isr.divergence import LogShape
 from tidelog.isr.fetch_session import FollowerPosition, FollowerSession, Key
@@ -78,15 +79,18 @@ class ReplicaFetcher:
         context: ReplicationContext,
         leader_id: int,
         released: Callable[[Partition], None],
+        *,
+        losses: LossReports,
     ) -> None:
         """Follow broker `leader_id`; `run` must run in a task.
 
         `released` is called when a log that had to be truncated is usable again; it then chooses
-        the leader to follow.
+        the leader to follow. `losses` gets truncated records that were committed.
         """
         self._context = context
         self._leader_id = leader_id
         self._released = released
+        self._losses = losses
         self._session = FollowerSession()
         self._partitions: dict[Key, Partition] = {}
         self._durable: dict[Key, int] = {}
@@ -371,6 +375,8 @@ class ReplicaFetcher:
             log_end_offset=before[0],
             reason=str(error or "the leader's log differs from there on"),
         )
+        if error is None and step.offset < before[1]:
+            self._losses.truncated(partition, step.offset, before[1], leader_id=self._leader_id)
         if error is not None:
             partition.note_status(str(error))
             if isinstance(error, LogOfflineError):

@@ -14,6 +14,7 @@ from tidelog.broker.replication.fetch_server import FetchServer
 from tidelog.broker.replication.fetcher import ReplicaFetcher
 from tidelog.broker.replication.isr_updater import IsrUpdater
 from tidelog.broker.replication.log_end_reports import LogEndReports
+from tidelog.broker.replication.loss_reports import LossReports
 from tidelog.broker.replication.replica_repair import ReplicaRepair
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.coordinator.metadata import records
@@ -41,6 +42,7 @@ class RoleTransitions:
         self.server = FetchServer(context, self._in_sync, purgatory)
         self.failed_replicas = FailedReplicas(context)
         self._log_end_reports = LogEndReports(context)
+        self._loss_reports = LossReports(context)
         self._replica_repair = ReplicaRepair(context, self.leave, self._released)
         self._has_stopped = False
         self._fetchers: dict[int, ReplicaFetcher] = {}
@@ -56,6 +58,7 @@ class RoleTransitions:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.failed_replicas.run)
             nursery.start_soon(self._log_end_reports.run)
+            nursery.start_soon(self._loss_reports.run)
             nursery.start_soon(self._replica_repair.run)
             nursery.start_soon(self.server.run)
             nursery.start_soon(self._in_sync.run)
@@ -149,7 +152,9 @@ class RoleTransitions:
         if known.leader is not None:
             fetcher = self._fetchers.get(known.leader)
             if fetcher is None:
-                fetcher = ReplicaFetcher(self._context, known.leader, self._released)
+                fetcher = ReplicaFetcher(
+                    self._context, known.leader, self._released, losses=self._loss_reports
+                )
                 self._fetchers[known.leader] = fetcher
                 self._context.nursery.start_soon(fetcher.run)
             self._followed_by[partition.key] = fetcher

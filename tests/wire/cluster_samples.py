@@ -6,6 +6,8 @@ from tests.wire.group_samples import TOPIC_ID
 from tidelog.wire.errors import LeaderNotAvailableError
 from tidelog.wire.messages.cluster_admin import (
     AcceptedLoss,
+    AcknowledgeEventsReply,
+    AcknowledgeEventsRequest,
     AlterClusterConfigReply,
     AlterClusterConfigRequest,
     BrokerSetting,
@@ -15,7 +17,9 @@ from tidelog.wire.messages.cluster_admin import (
     DescribeConfigRequest,
     ElectLeadersReply,
     ElectLeadersRequest,
+    EventDescription,
     LeaderElected,
+    LeaderlessPartitions,
     NodeDescription,
     PartitionState,
     TopicToElect,
@@ -95,13 +99,47 @@ _DESCRIBED_V3 = replace(
         replace(each, offline_replicas=[3], wiped_replicas=[1]) for each in _DESCRIBED_V2.partitions
     ],
 )
+_DESCRIBED_V4 = replace(
+    _DESCRIBED_V3,
+    nodes=[replace(node, clock_skew_ms=-45_000) for node in _DESCRIBED_V3.nodes],
+    clock_skew_max_ms=30_000,
+)
+EVENT = EventDescription(
+    event_id=7,
+    at_ms=1_700_000_000_000,
+    kind="records_lost",
+    topic="orders",
+    topic_id=TOPIC_ID,
+    partition=3,
+    node_id=1,
+    leader_epoch=9,
+    first_offset=585,
+    end_offset=600,
+    record_count=15,
+    detail="broker 1 removed 15 committed records, which broker 2, the leader, lacks",
+)
+_REASON = "the log of broker 3 is offline after an error of the disk"
 DESCRIBE = (
     DescribeClusterRequest(with_partitions=True),
     replace(
-        _DESCRIBED_V3,
-        nodes=[replace(node, clock_skew_ms=-45_000) for node in _DESCRIBED_V3.nodes],
-        clock_skew_max_ms=30_000,
+        _DESCRIBED_V4,
+        partitions=[
+            replace(each, leaderless_kind="log_offline", leaderless_reason=_REASON)
+            for each in _DESCRIBED_V4.partitions
+        ],
+        events=[EVENT],
+        event_count=7,
+        dropped_event_count=2,
+        leaderless=[
+            LeaderlessPartitions(
+                kind="log_offline", partition_count=1, topic="orders", partition=3, reason=_REASON
+            )
+        ],
     ),
+)
+ACKNOWLEDGE_EVENTS = (
+    AcknowledgeEventsRequest(event_ids=[3, 300], up_to_id=2),
+    AcknowledgeEventsReply(unacknowledged_count=1),
 )
 
 ELECT = (
@@ -187,6 +225,7 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "describe_cluster_reply_v1": _DESCRIBED,
     "describe_cluster_reply_v2": _DESCRIBED_V2,
     "describe_cluster_reply_v3": _DESCRIBED_V3,
+    "describe_cluster_reply_v4": _DESCRIBED_V4,
     "reassign_request_v1": _REASSIGNED,
 }
 """See `tests.wire.samples.IN_OLDER_VERSIONS`."""

@@ -1,7 +1,8 @@
 """Samples of messages about topics."""
 
-import msgspec
+from msgspec.structs import replace
 
+from tests.wire.cluster_samples import EVENT
 from tests.wire.group_samples import TOPIC_ID
 from tidelog.wire.messages.topic_usage import (
     PartitionUsage,
@@ -37,32 +38,43 @@ CREATE = (
     ),
     CreateTopicReply(topic_id=TOPIC_ID, partition_count=6, config={"durability": "fsync"}),
 )
+_DESCRIBED_V4 = DescribeTopicsReply(
+    topics=[
+        TopicDescription(
+            name="orders",
+            topic_id=TOPIC_ID,
+            config={"durability": "fsync"},
+            config_overrides=["durability"],
+            partitions=[
+                PartitionDescription(
+                    partition=0,
+                    leader_id=None,
+                    leader_epoch=7,
+                    log_start_offset=10,
+                    high_watermark=19,
+                    log_end_offset=20,
+                    size_bytes=4096,
+                    status="offline",
+                    replicas=[1, 2, 3],
+                    in_sync_replicas=[2, 3],
+                    refused_records=[RefusedRecords(1, 555, 600)],
+                )
+            ],
+            config_of_cluster=["min_insync_replicas"],
+        )
+    ]
+)
+_REASON = "no replica with all committed records is alive: broker 2 is fenced; start broker 2"
 DESCRIBE = (
     DescribeTopicsRequest(topics=None, is_local=True),
     DescribeTopicsReply(
         topics=[
-            TopicDescription(
-                name="orders",
-                topic_id=TOPIC_ID,
-                config={"durability": "fsync"},
-                config_overrides=["durability"],
-                partitions=[
-                    PartitionDescription(
-                        partition=0,
-                        leader_id=None,
-                        leader_epoch=7,
-                        log_start_offset=10,
-                        high_watermark=19,
-                        log_end_offset=20,
-                        size_bytes=4096,
-                        status="offline",
-                        replicas=[1, 2, 3],
-                        in_sync_replicas=[2, 3],
-                        refused_records=[RefusedRecords(1, 555, 600)],
-                    )
-                ],
-                config_of_cluster=["min_insync_replicas"],
+            replace(
+                topic,
+                partitions=[replace(each, leaderless_reason=_REASON) for each in topic.partitions],
+                events=[EVENT],
             )
+            for topic in _DESCRIBED_V4.topics
         ]
     ),
 )
@@ -113,12 +125,9 @@ USAGE = (
     ),
 )
 
-_DESCRIBED_V3 = msgspec.structs.replace(
-    DESCRIBE[1].topics[0],
-    partitions=[
-        msgspec.structs.replace(each, refused_records=[])
-        for each in DESCRIBE[1].topics[0].partitions
-    ],
+_DESCRIBED_V3 = replace(
+    _DESCRIBED_V4.topics[0],
+    partitions=[replace(each, refused_records=[]) for each in _DESCRIBED_V4.topics[0].partitions],
 )
 
 IN_OLDER_VERSIONS: dict[str, object] = {
@@ -152,7 +161,8 @@ IN_OLDER_VERSIONS: dict[str, object] = {
         ]
     ),
     "describe_topics_reply_v2": DescribeTopicsReply(
-        topics=[msgspec.structs.replace(_DESCRIBED_V3, config_of_cluster=[])]
+        topics=[replace(_DESCRIBED_V3, config_of_cluster=[])]
     ),
     "describe_topics_reply_v3": DescribeTopicsReply(topics=[_DESCRIBED_V3]),
+    "describe_topics_reply_v4": _DESCRIBED_V4,
 }

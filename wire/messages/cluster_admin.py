@@ -62,6 +62,54 @@ class PartitionState(msgspec.Struct, frozen=True, array_like=True):
     """Eligible replicas that cannot lead before their broker restarts. Since version 3."""
     wiped_replicas: list[int] = []
     """Replicas that have lost files and were not in the ISR since. Since version 3."""
+    leaderless_kind: str = ""
+    """Kind of the reason why the partition has no leader, as in `LeaderlessPartitions`; empty with
+    a leader. Since version 5."""
+    leaderless_reason: str = ""
+    """One line: why the partition has no leader, and the remedy; empty with a leader. Since version
+    5."""
+
+
+class LeaderlessPartitions(msgspec.Struct, frozen=True, array_like=True):
+    """The partitions that have no leader for the same kind of reason."""
+
+    kind: str
+    """`waits_for_replicas`, `no_replica_is_back`, `log_offline` or `no_complete_replica`."""
+    partition_count: int
+    topic: str
+    """Topic of the first of these partitions."""
+    partition: int
+    """Number of the first of these partitions."""
+    reason: str
+    """One line: why the first of these partitions has no leader, and the remedy."""
+
+
+class EventDescription(msgspec.Struct, frozen=True, array_like=True):
+    """An event of the cluster that needs an administrator, such as a loss of committed records."""
+
+    event_id: int
+    """Rises by one with each event of the cluster."""
+    at_ms: int
+    """Clock of the controller, Unix milliseconds."""
+    kind: str
+    """`data_loss_accepted`, `elected_without_replicas`, `records_lost`, `leader_lacks_records` or
+    `old_directory`; a newer broker may send others."""
+    topic: str
+    """Empty for an event of a broker."""
+    topic_id: bytes
+    """16 bytes; empty for an event of a broker."""
+    partition: int | None
+    node_id: int | None
+    """The broker of the event: the elected one, or the one that removed records."""
+    leader_epoch: int | None
+    first_offset: int | None
+    """First offset of the records of the event; `None` if unknown."""
+    end_offset: int | None
+    """Exclusive; `None` if unknown."""
+    record_count: int | None
+    """Offsets from the first to the end; `None` if one of them is unknown."""
+    detail: str
+    """One line: cause and consequence."""
 
 
 class AcceptedLoss(msgspec.Struct, frozen=True, array_like=True):
@@ -116,6 +164,15 @@ class DescribeClusterReply(msgspec.Struct, frozen=True, array_like=True):
     clock_skew_max_ms: int | None = None
     """Maximum `clock_skew_ms` of a broker that deletes records by time. Since version 4; `None`
     before."""
+    events: list[EventDescription] = []
+    """The events that no administrator has acknowledged, oldest first. Since version 5."""
+    event_count: int = 0
+    """Events ever recorded. Since version 5."""
+    dropped_event_count: int = 0
+    """Events that were dropped unacknowledged, because there were more than 1000. Since version
+    5."""
+    leaderless: list[LeaderlessPartitions] = []
+    """The partitions without a leader, by kind of reason. Since version 5."""
 
 
 class TopicToElect(msgspec.Struct, frozen=True, array_like=True):
@@ -211,3 +268,18 @@ class UnregisterBrokerReply(msgspec.Struct, frozen=True, array_like=True):
 
     was_member: bool
     """Whether the cluster knew the node."""
+
+
+class AcknowledgeEventsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Acknowledge events of the cluster. The request is idempotent."""
+
+    event_ids: list[int]
+    up_to_id: int | None = None
+    """All events up to this one (inclusive) are acknowledged as well; `None` for none."""
+
+
+class AcknowledgeEventsReply(msgspec.Struct, frozen=True, array_like=True):
+    """The events are acknowledged."""
+
+    unacknowledged_count: int
+    """Events that are left."""

@@ -5,6 +5,7 @@ Pure: declarations.
 
 import msgspec
 
+from tidelog.wire.messages.cluster_admin import EventDescription
 from tidelog.wire.messages.field_types import Listed
 
 
@@ -77,6 +78,9 @@ class PartitionDescription(msgspec.Struct, frozen=True, array_like=True):
     """Nodes of the ISR. Since version 2."""
     refused_records: list[RefusedRecords] = []
     """Records of replicas that refuse to truncate them. Since version 4."""
+    leaderless_reason: str = ""
+    """One line: why the partition has no leader, and the remedy; empty with a leader. Since version
+    5."""
 
 
 class TopicDescription(msgspec.Struct, frozen=True, array_like=True):
@@ -92,6 +96,9 @@ class TopicDescription(msgspec.Struct, frozen=True, array_like=True):
     config_of_cluster: list[str] = []
     """Names of the settings whose effective value is the cluster's default for topics, sorted.
     Since version 3."""
+    events: list[EventDescription] = []
+    """Unacknowledged events of the partitions, of the topic's queues too, oldest first. Since
+    version 4."""
 
 
 class DescribeTopicsReply(msgspec.Struct, frozen=True, array_like=True):

@@ -82,6 +82,7 @@ class ApiKey(IntEnum):
     DRAIN_BROKER = 36
     UNREGISTER_BROKER = 37
     DESCRIBE_CONFIG = 38
+    ACKNOWLEDGE_EVENTS = 39
     CREATE_QUEUE = 40
     DESCRIBE_QUEUES = 41
     ALTER_QUEUE = 42
@@ -186,7 +187,7 @@ DESCRIBE_TOPICS = Api(
     ApiKey.DESCRIBE_TOPICS,
     topics.DescribeTopicsRequest,
     topics.DescribeTopicsReply,
-    max_version=4,
+    max_version=5,
 )
 ALTER_TOPIC = Api(ApiKey.ALTER_TOPIC, topics.AlterTopicRequest, topics.AlterTopicReply)
 DELETE_TOPIC = Api(ApiKey.DELETE_TOPIC, topics.DeleteTopicRequest, topics.DeleteTopicReply)
@@ -232,7 +233,7 @@ DESCRIBE_CLUSTER = Api(
     ApiKey.DESCRIBE_CLUSTER,
     cluster_admin.DescribeClusterRequest,
     cluster_admin.DescribeClusterReply,
-    max_version=4,
+    max_version=5,
 )
 ELECT_LEADERS = Api(
     ApiKey.ELECT_LEADERS, cluster_admin.ElectLeadersRequest, cluster_admin.ElectLeadersReply
@@ -277,6 +278,11 @@ DESCRIBE_CONFIG = Api(
     ApiKey.DESCRIBE_CONFIG,
     cluster_admin.DescribeConfigRequest,
     cluster_admin.DescribeConfigReply,
+)
+ACKNOWLEDGE_EVENTS = Api(
+    ApiKey.ACKNOWLEDGE_EVENTS,
+    cluster_admin.AcknowledgeEventsRequest,
+    cluster_admin.AcknowledgeEventsReply,
 )
 CREATE_QUEUE = Api(
     ApiKey.CREATE_QUEUE, queue_admin.CreateQueueRequest, queue_admin.CreateQueueReply
