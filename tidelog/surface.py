@@ -93,7 +93,9 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.cluster_admin import (
     AcceptedLoss,
+    EventDescription,
     LeaderElected,
+    LeaderlessPartitions,
     NodeDescription,
     PartitionState,
 )
@@ -130,6 +132,7 @@ __all__ = [
     "DiskFullError",
     "DuplicateBrokerError",
     "DuplicateSequenceError",
+    "EventDescription",
     "EventKind",
     "FencedInstanceError",
     "FencedLeaderEpochError",
@@ -147,6 +150,7 @@ __all__ = [
     "InvalidTopicError",
     "LeaderElected",
     "LeaderNotAvailableError",
+    "LeaderlessPartitions",
     "LogOfflineError",
     "LogTruncatedError",
     "MemberDescription",

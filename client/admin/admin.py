@@ -24,6 +24,7 @@ from tidelog.wire.errors import NotLeaderError
 from tidelog.wire.messages.cluster_admin import (
     DescribeClusterReply,
     DescribeConfigReply,
+    EventDescription,
     LeaderElected,
 )
 from tidelog.wire.messages.groups import GroupListing
@@ -403,6 +404,28 @@ class Admin:
             with_partitions: List the unhealthy partitions, in addition to their counts.
         """
         return await cluster_admin.describe_cluster(self._cluster, with_partitions=with_partitions)
+
+    async def cluster_events(self) -> list[EventDescription]:
+        """Return the events of the cluster that no administrator has acknowledged, oldest first.
+
+        An event is a loss of committed records, or an election after which some may be missing. The
+        cluster keeps at most 1000; `describe_cluster` counts all.
+        """
+        return await cluster_admin.cluster_events(self._cluster)
+
+    async def acknowledge_events(
+        self, event_ids: Iterable[int] = (), *, up_to_id: int | None = None
+    ) -> int:
+        """Acknowledge events, so that no description shows them; return how many are left.
+
+        Args:
+            event_ids: Ids of `cluster_events`; an acknowledged event is no error.
+            up_to_id: Acknowledge all events up to this one (inclusive) as well.
+
+        Raises:
+            InvalidRequestError: There was never an event of one of the ids.
+        """
+        return await cluster_admin.acknowledge_events(self._cluster, event_ids, up_to_id=up_to_id)
 
     async def elect_leaders(
         self, partitions: PartitionsToElect = None, *, accept_data_loss: bool = False

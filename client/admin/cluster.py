@@ -11,12 +11,14 @@ import trio
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.cluster_admin import (
+    AcknowledgeEventsRequest,
     AlterClusterConfigRequest,
     DescribeClusterReply,
     DescribeClusterRequest,
     DescribeConfigReply,
     DescribeConfigRequest,
     ElectLeadersRequest,
+    EventDescription,
     LeaderElected,
     TopicToElect,
     UnregisterBrokerRequest,
@@ -139,6 +141,20 @@ async def describe_cluster(
     """See `Admin.describe_cluster`."""
     request = DescribeClusterRequest(with_partitions)
     return await cluster.call_any(api.DESCRIBE_CLUSTER, request, is_repeatable=True)
+
+
+async def cluster_events(cluster: ClusterClient) -> list[EventDescription]:
+    """See `Admin.cluster_events`."""
+    return (await describe_cluster(cluster, with_partitions=False)).events
+
+
+async def acknowledge_events(
+    cluster: ClusterClient, event_ids: Iterable[int], *, up_to_id: int | None
+) -> int:
+    """See `Admin.acknowledge_events`."""
+    request = AcknowledgeEventsRequest(list(event_ids), up_to_id)
+    reply = await cluster.call_any(api.ACKNOWLEDGE_EVENTS, request, is_repeatable=True)
+    return reply.unacknowledged_count
 
 
 async def elect_leaders(

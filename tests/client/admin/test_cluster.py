@@ -74,3 +74,13 @@ async def test_the_only_broker_can_neither_be_drained_nor_unregistered(
         assert await client.admin.drain(1, plan_only=True) == []
         assert not await client.admin.unregister_broker(9)
         assert await client.admin.list_reassignments() == []
+
+
+async def test_a_cluster_without_losses_has_no_events(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        assert await client.admin.cluster_events() == []
+        assert await client.admin.acknowledge_events(up_to_id=7) == 0
+
+        with pytest.raises(InvalidRequestError, match="no event 7: the cluster has no events"):
+            await client.admin.acknowledge_events([7])

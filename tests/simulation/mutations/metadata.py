@@ -158,9 +158,11 @@ def _fence_any_process(state: ClusterState, command: FenceBroker) -> CommandOutc
     return _fence(state, replace(command, broker_epoch=epoch))
 
 
-def _register_every_time(state: ClusterState, command: RegisterBroker) -> CommandOutcome:
+def _register_every_time(
+    state: ClusterState, command: RegisterBroker, now_ms: int
+) -> CommandOutcome:
     another = replace(command, incarnation_id=f"{state.next_broker_epoch}", known_epoch=None)
-    return _register(state, another)
+    return _register(state, another, now_ms)
 
 
 def _same_disk(

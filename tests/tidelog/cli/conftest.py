@@ -15,7 +15,7 @@ from tidelog.embedded import open_broker
 _numbers = itertools.count()
 
 
-class _BrokerThread:
+class BrokerThread:
     """Runs a broker until it is told to stop."""
 
     def __init__(self, data_dir: Path) -> None:
@@ -52,7 +52,7 @@ def broker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     Not for the whole session: a simulation in between, whose guard traps every clock of this
     process, would end it.
     """
-    with _BrokerThread(tmp_path_factory.mktemp("data")) as address:
+    with BrokerThread(tmp_path_factory.mktemp("data")) as address:
         yield address
 
 

@@ -15,6 +15,7 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.messages.cluster_admin import (
     DescribeClusterReply,
     DescribeConfigReply,
+    EventDescription,
     LeaderElected,
 )
 from tidelog.wire.messages.groups import GroupListing
@@ -342,6 +343,30 @@ class Admin(Forwarding[AsyncAdmin]):
         """
         return self._thread.call(
             partial(self._inner.describe_cluster, with_partitions=with_partitions)
+        )
+
+    def cluster_events(self) -> list[EventDescription]:
+        """Return the events of the cluster that no administrator has acknowledged, oldest first.
+
+        An event is a loss of committed records, or an election after which some may be missing. The
+        cluster keeps at most 1000; `describe_cluster` counts all.
+        """
+        return self._thread.call(self._inner.cluster_events)
+
+    def acknowledge_events(
+        self, event_ids: Iterable[int] = (), *, up_to_id: int | None = None
+    ) -> int:
+        """Acknowledge events, so that no description shows them; return how many are left.
+
+        Args:
+            event_ids: Ids of `cluster_events`; an acknowledged event is no error.
+            up_to_id: Acknowledge all events up to this one (inclusive) as well.
+
+        Raises:
+            InvalidRequestError: There was never an event of one of the ids.
+        """
+        return self._thread.call(
+            partial(self._inner.acknowledge_events, list(event_ids), up_to_id=up_to_id)
         )
 
     def elect_leaders(

@@ -1,4 +1,4 @@
-"""The commands `tidelog cluster`: status, settings, leader elections and reassignments."""
+"""The commands `tidelog cluster`: status, events, settings, elections and reassignments."""
 
 from typing import Any
 
@@ -15,10 +15,11 @@ from tidelog.cli.cluster.view import (
 from tidelog.cli.errors import CommandError
 from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import change_options, examples, json_option
+from tidelog.cli.output.events import event_as_json, print_events
 from tidelog.cli.output.tables import counted, print_fields, print_json
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.client import Client
-from tidelog.wire.messages.cluster_admin import DescribeClusterReply
+from tidelog.wire.messages.cluster_admin import DescribeClusterReply, EventDescription
 
 
 @click.group(cls=OrderedGroup)
@@ -50,6 +51,56 @@ def status(with_partitions: bool, broker: str, as_json: bool) -> None:
         print_json(cluster_as_json(found, moves, with_partitions=with_partitions))
     else:
         print_cluster(found, moves, with_partitions=with_partitions)
+
+
+@cluster.command(
+    epilog=examples(
+        "tidelog cluster events",
+        "tidelog cluster events --acknowledge 3 --acknowledge 4",
+        "tidelog cluster events --acknowledge-all --yes",
+    )
+)
+@click.option(
+    "--acknowledge",
+    "event_ids",
+    type=click.IntRange(min=1),
+    multiple=True,
+    metavar="ID",
+    help="Acknowledge this event; repeatable.",
+)
+@click.option("--acknowledge-all", "is_all", is_flag=True, help="Acknowledge all listed events.")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
+@broker_option
+@json_option
+def events(
+    event_ids: tuple[int, ...], is_all: bool, *, is_sure: bool, broker: str, as_json: bool
+) -> None:
+    """List events such as losses of committed records.
+
+    The cluster keeps an event, and `tidelog cluster status` and `tidelog topic describe` show it,
+    until an administrator acknowledges it. With --acknowledge or --acknowledge-all this command
+    lists the events that are left.
+    """
+    if event_ids and is_all:
+        raise click.UsageError("give either --acknowledge ID or --acknowledge-all, not both")
+    found = ask(broker, lambda client: client.admin.cluster_events())
+    if is_all and found:
+        if not is_sure:
+            confirm(f"acknowledge {counted(len(found), 'event')}, for good?")
+        event_ids = tuple(each.event_id for each in found)
+    if event_ids:
+
+        async def call(client: Client) -> list[EventDescription]:
+            await client.admin.acknowledge_events(event_ids)
+            return await client.admin.cluster_events()
+
+        found = ask(broker, call)
+    if as_json:
+        print_json([event_as_json(each) for each in found])
+    elif found:
+        print_events(found)
+    else:
+        click.echo("there are no events that are not acknowledged")
 
 
 @cluster.command(

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import click
 from msgspec.structs import asdict
 
-from tidelog.cli.output.tables import print_fields, print_table, size_text
+from tidelog.cli.output.events import event_as_json, print_newest_events
+from tidelog.cli.output.tables import counted, print_fields, print_table, size_text
 from tidelog.client.admin.cluster import MovingReplica
 from tidelog.wire.messages.cluster_admin import (
     AcceptedLoss,
@@ -27,6 +28,8 @@ def cluster_as_json(
     found["data_losses"] = [
         {**asdict(loss), "topic_id": loss.topic_id.hex()} for loss in cluster.data_losses
     ]
+    found["events"] = [event_as_json(each) for each in cluster.events]
+    found["leaderless"] = [asdict(each) for each in cluster.leaderless]
     found["moves"] = [_move_as_json(each) for each in moves]
     del found["partitions"]
     if with_partitions:
@@ -58,6 +61,7 @@ def print_cluster(
             "voters": f"{len(voters)}, majority {len(voters) // 2 + 1}",
             "partitions": _partitions_in_words(cluster),
             **_clocks_in_words(cluster),
+            **_events_in_words(cluster),
         }
     )
     click.echo()
@@ -67,12 +71,14 @@ def print_cluster(
         _print_partitions(cluster.partitions)
     elif with_partitions:
         click.echo("\nall partitions are healthy")
+    _print_leaderless(cluster)
     if moves:
         click.echo("\nreplicas that are being added:")
         _print_moves(moves)
     if cluster.data_losses:
         click.echo("\nelections with --accept-data-loss, which may have lost committed records:")
         _print_losses(cluster.data_losses)
+    print_newest_events(cluster.events)
 
 
 def print_elections(results: Sequence[LeaderElected]) -> None:
@@ -125,6 +131,33 @@ def _clocks_in_words(cluster: DescribeClusterReply) -> dict[str, str]:
         if abs(skew_ms) > limit_ms
     ]
     return {"clocks": f"{', '.join(wrong)}; it deletes nothing by time"} if wrong else {}
+
+
+def _events_in_words(cluster: DescribeClusterReply) -> dict[str, str]:
+    """Return a field with the counts of events; none if the cluster never had an event."""
+    if not cluster.event_count:
+        return {}
+    words = f"{len(cluster.events):,} not acknowledged, {cluster.event_count:,} in all"
+    if cluster.dropped_event_count:
+        words += f", {cluster.dropped_event_count:,} dropped unacknowledged"
+    return {"events": words}
+
+
+def _print_leaderless(cluster: DescribeClusterReply) -> None:
+    """Print why partitions have no leader: each listed partition, else one for each reason."""
+    lines = [
+        f"  {each.topic}/{each.partition}: {each.leaderless_reason}"
+        for each in cluster.partitions
+        if each.leaderless_reason
+    ] or [
+        f"  {counted(each.partition_count, 'partition')}, first"
+        f" {each.topic}/{each.partition}: {each.reason}"
+        for each in cluster.leaderless
+    ]
+    if lines:
+        click.echo("\nwhy partitions have no leader:")
+    for line in lines:
+        click.echo(line)
 
 
 def _print_nodes(cluster: DescribeClusterReply) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import click
 
+from tidelog.cli.output.events import event_as_json, print_newest_events
 from tidelog.cli.output.tables import (
     counted,
     nodes_text,
@@ -42,9 +43,11 @@ def topic_as_json(topic: TopicDescription) -> dict[str, object]:
                     | {"end_offset": refused.end_offset}
                     for refused in each.refused_records
                 ],
+                "leaderless_reason": each.leaderless_reason,
             }
             for each in topic.partitions
         ],
+        "events": [event_as_json(each) for each in topic.events],
     }
 
 
@@ -95,6 +98,12 @@ def print_topic(topic: TopicDescription) -> None:
         click.echo()
     for note in notes:
         click.echo(note)
+    reasons = [each for each in topic.partitions if each.leaderless_reason]
+    if reasons:
+        click.echo("\nwhy partitions have no leader:")
+    for each in reasons:
+        click.echo(f"  {topic.name}/{each.partition}: {each.leaderless_reason}")
+    print_newest_events(topic.events)
 
 
 def refusal_notes(topic: TopicDescription) -> list[str]:

@@ -28,6 +28,10 @@ HEALTHY = msgspec.structs.replace(
     reassigning_count=0,
     data_losses=[],
     partitions=[],
+    events=[],
+    event_count=0,
+    dropped_event_count=0,
+    leaderless=[],
     nodes=[
         msgspec.structs.replace(node, is_drained=False, clock_skew_ms=-5) for node in CLUSTER.nodes
     ],
@@ -46,6 +50,8 @@ def test_json_has_every_field() -> None:
     assert found["nodes"][0]["rack"] == "rack-a"
     assert found["data_losses"][0]["topic_id"] == CLUSTER.data_losses[0].topic_id.hex()
     assert found["partitions"][0]["in_sync_replicas"] == [2]
+    assert found["events"][0]["topic_id"] == CLUSTER.events[0].topic_id.hex()
+    assert found["leaderless"][0]["kind"] == "log_offline"
 
 
 def test_json_without_partitions_has_no_partitions_field() -> None:
@@ -202,3 +208,45 @@ def test_a_drained_node_says_so(capsys: Printed) -> None:
     print_cluster(CLUSTER, with_partitions=False)
 
     assert "alive, drained" in capsys.readouterr().out
+
+
+def test_events_are_counted_and_the_newest_are_listed(capsys: Printed) -> None:
+    print_cluster(CLUSTER, with_partitions=False)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "events      1 not acknowledged, 7 in all, 2 dropped unacknowledged" in lines
+    assert "events that are not acknowledged, all; see tidelog cluster events:" in lines
+    assert lines[-1].split()[:2] == ["7", "2023-11-14"]
+    assert lines[-1].split()[4:11] == ["records_lost", "orders", "3", "1", "585", "600", "15"]
+
+
+def test_acknowledged_events_are_only_counted(capsys: Printed) -> None:
+    print_cluster(msgspec.structs.replace(HEALTHY, event_count=3), with_partitions=False)
+
+    printed = capsys.readouterr().out
+    assert "events      0 not acknowledged, 3 in all\n" in printed
+    assert "tidelog cluster events" not in printed
+
+
+def test_each_kind_of_reason_for_no_leader_is_shown_once_with_a_count(capsys: Printed) -> None:
+    (first,) = CLUSTER.leaderless
+    many = msgspec.structs.replace(first, partition_count=5)
+
+    print_cluster(
+        msgspec.structs.replace(CLUSTER, partitions=[], leaderless=[many]), with_partitions=False
+    )
+
+    printed = capsys.readouterr().out
+    assert (
+        "\nwhy partitions have no leader:\n"
+        "  5 partitions, first orders/3: the log of broker 3 is offline after an error of the"
+        " disk\n"
+    ) in printed
+
+
+def test_with_partitions_each_partition_has_its_reason(capsys: Printed) -> None:
+    print_cluster(CLUSTER, with_partitions=True)
+
+    printed = capsys.readouterr().out
+    assert "\n  orders/3: the log of broker 3 is offline after an error of the disk\n" in printed
+    assert "1 partition, first" not in printed

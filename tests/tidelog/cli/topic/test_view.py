@@ -5,6 +5,7 @@ import json
 import msgspec
 import pytest
 
+from tests.wire.cluster_samples import EVENT
 from tidelog.cli.topic.usage_view import print_usage, print_usages, usage_as_json
 from tidelog.cli.topic.view import (
     print_topic,
@@ -61,6 +62,26 @@ def test_replicas_are_shown_where_there_are_several(capsys: Printed) -> None:
         "PARTITION  LEADER  EPOCH  START    END  RECORDS     SIZE  STATUS  REPLICAS  IN SYNC\n"
         "        0       1      3    100  1,200    1,100  4.9 KiB  online  1,2,3     1,3\n"
     )
+
+
+def test_a_partition_without_a_leader_and_events_are_below_the_partitions(capsys: Printed) -> None:
+    leaderless = msgspec.structs.replace(SECOND, leaderless_reason="the log is offline; restart")
+    events = [msgspec.structs.replace(EVENT, event_id=number) for number in range(1, 8)]
+
+    print_topic(msgspec.structs.replace(TOPIC, partitions=[FIRST, leaderless], events=events))
+
+    *_, blank, head, reason, gap, title, columns, first, _, _, _, last = (
+        capsys.readouterr().out.splitlines()
+    )
+    assert (blank, gap) == ("", "")
+    assert head == "why partitions have no leader:"
+    assert reason == "  orders/1: the log is offline; restart"
+    assert title == (
+        "events that are not acknowledged, the newest 5 of 7; see tidelog cluster events:"
+    )
+    assert columns.split()[-4:] == ["FIRST", "END", "RECORDS", "DETAIL"]
+    assert first.split()[:2] == ["3", "2023-11-14"]
+    assert last.split()[4:11] == ["records_lost", "orders", "3", "1", "585", "600", "15"]
 
 
 def test_readable_offsets_are_counted() -> None:
