@@ -150,7 +150,8 @@ def _accept(
     if any(_is_alive(node, brokers) for node in candidates):
         return f"accept the loss: {command}"
     startable = candidates or partition.replicas
-    return f"start any of {named_brokers(startable)} and accept the loss: {command}"
+    any_of = "any of " if len(startable) > 1 else ""
+    return f"start {any_of}{named_brokers(startable)} and accept the loss: {command}"
 
 
 def _stated(node_ids: Iterable[int], brokers: Mapping[int, BrokerRegistration]) -> str:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.coordinator.metadata.commands import (
     AlterClusterConfig,
+    CreateQueue,
     FailedReplica,
     RemoveFromIsr,
 )
@@ -14,6 +15,7 @@ from tidelog.coordinator.metadata.leaderless import (
     leaderless_reason,
     why_leaderless,
 )
+from tidelog.coordinator.metadata.records import PartitionRegistration
 
 ACCEPT = "tidelog cluster elect-leaders --topic orders --partition 0 --accept-data-loss"
 
@@ -146,7 +148,22 @@ def test_an_offline_log_needs_a_restart_of_its_broker() -> None:
     assert "broker 2 is fenced; start broker 2" in why(cluster)[1]
 
 
-def test_the_only_replica_with_an_offline_log_is_restarted() -> None:
+@pytest.mark.parametrize("is_fenced", [True, False])
+def test_an_offline_log_of_the_only_eligible_replica_is_named(*, is_fenced: bool) -> None:
+    cluster = Cluster(1, 2)
+    brokers = {**cluster.state.brokers, 1: replace(cluster.broker(1), is_fenced=is_fenced)}
+    partition = PartitionRegistration((1, 2), (), (1,), offline_replicas=(1,))
+
+    reason = leaderless_reason(partition, brokers, wait_ms=30_000, command=ACCEPT)
+
+    assert reason.kind == LeaderlessKind.LOG_OFFLINE
+    assert reason.text == (
+        "the log of broker 1 is offline after an error of the disk: check the disk and restart"
+        f" broker 1, or accept the loss: {ACCEPT}"
+    )
+
+
+def test_the_only_replica_that_has_lost_its_files_needs_them_back() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [1, 2], overrides={"min_insync_replicas": "1"})
     topic_id = cluster.state.catalog.topic("orders").topic_id
@@ -180,3 +197,20 @@ def test_replicas_that_have_lost_files_are_named(nodes: tuple[int, ...]) -> None
     listed = "broker 1" if nodes == (1,) else "brokers 1, 2"
     assert text.startswith(f"all replicas have lost files ({listed}): bring the files back")
     assert text.endswith(f"or accept the loss: {ACCEPT}")
+
+
+def test_the_command_for_the_journal_of_a_queue_names_the_topic_of_the_queue() -> None:
+    cluster = Cluster(1)
+    topic_id = cluster.create("orders", [1])
+    cluster.do(
+        CreateQueue(
+            "billing", b"q" * 16, bytes(32), b"n" * 16, 0, "orders", topic_id, [0], False, {}
+        )
+    )
+    cluster.fence(1)
+    (journal,) = cluster.state.catalog.journals
+
+    reason = why_leaderless(cluster.state, journal, 0)
+
+    assert reason is not None
+    assert reason.text.endswith(f"start broker 1 and accept the loss: {ACCEPT}")
