@@ -7,6 +7,7 @@ none of it.
 # A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -212,18 +213,14 @@ def _remove_for_good_when_offline(state: ClusterState, command: RemoveFromIsr) -
 
 def _lead_though_offline(
     partition: PartitionRegistration,
-    in_sync: tuple[int, ...],
-    eligible: tuple[int, ...],
-    *,
+    candidates: leader_election._Candidates,
     context: ElectionContext,
 ) -> int | None:
-    return _elect_clean(
-        partition, in_sync, (*eligible, *partition.offline_replicas), context=context
-    )
+    return _elect_clean(partition, dataclasses.replace(candidates, offline=()), context)
 
 
 def _event_without_starts(**what: Collection[int]) -> PartitionEvent:
-    return PartitionEvent(lost=what["lost"])
+    return PartitionEvent(lost=what["lost"], unclean=what["unclean"])
 
 
 def _alone(self: PartitionChangeBuilder, topic: Topic) -> list[Topic]:

@@ -74,12 +74,10 @@ _elect_clean = leader_election._elect_clean
 
 def _any_live_leader(
     partition: PartitionRegistration,
-    in_sync: tuple[int, ...],
-    eligible: tuple[int, ...],
-    *,
+    candidates: leader_election._Candidates,
     context: ElectionContext,
 ) -> int | None:
-    leader = _elect_clean(partition, in_sync, eligible, context=context)
+    leader = _elect_clean(partition, candidates, context)
     if leader is not None:
         return leader
     return next(
