@@ -141,6 +141,10 @@ MINUTES := 10
 queue-trial: $(VENV)/installed-dev ## Kill the leaders of queues on three brokers: make queue-trial MINUTES=10
 	@$(BIN)/python -m tests.system.queue_trials --minutes $(MINUTES) $(ARGS)
 
+.PHONY: scenarios
+scenarios: $(VENV)/installed-dev ## Repeat scenarios in which other brokers lost records: make scenarios ARGS="--only 2"
+	@$(BIN)/python -m tests.system.scenarios $(ARGS)
+
 netns: $(VENV)/installed-dev ## Inject faults into brokers in network namespaces, as root: make netns MINUTES=10 ARGS="--brokers 5"
 	@$(BIN)/python -m tests.system.netns --minutes $(MINUTES) $(ARGS)
 

@@ -415,7 +415,7 @@ async def test_damaged_metadata_is_refused_rather_than_guessed(mock_clock: MockC
     after = world.after_crash()
     after.disk.flip_bit(segment, 64 + 100, 3)
 
-    with pytest.raises(DataDirectoryError, match=r"metadata is damaged.*restore it"):
+    with pytest.raises(DataDirectoryError, match=r"metadata is damaged.*from a backup"):
         async with after.broker():
             pass
 

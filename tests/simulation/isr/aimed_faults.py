@@ -13,6 +13,7 @@ from tests.simulation.metadata.replicas import NODES, TOPIC, replicate
 from tidelog.coordinator.metadata.catalog import AlterTopic
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
+    ElectRecovered,
     RefusedTruncation,
     RefuseTruncation,
 )
@@ -141,6 +142,11 @@ class AimedPartition(ReplicatedPartition):
         self._start(self._cut, None)
         self.check()
         self.unfence(self._cut, random)
+        self.learn(self._cut, random)
+        self.report_log_end(self._cut, random)
+        if random.random() < 0.7:  # The election does not wait for the others any longer.
+            epoch = self.cluster.partition().leader_epoch
+            self._try(ElectRecovered([(self.topic_id, 0, epoch)]))
         self.learn(self._cut, random)
         self.produce_carelessly(self._cut, random)
 

@@ -19,6 +19,8 @@ def test_random_runs_lose_no_acknowledged_record_and_show_no_uncommitted_one() -
         "repaired",
         "refused",
         "corrupt",
+        "cut",
+        "lost to rot",
         "truncated",
         "truncation refused",
         "without the dead",

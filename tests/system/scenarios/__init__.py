@@ -1,0 +1,1 @@
+"""Scenarios in which other brokers lost acknowledged records, on three real processes."""
