@@ -121,6 +121,24 @@ def test_a_commit_from_before_a_partition_was_reassigned_and_returned_is_refused
     assert talk.committed(3) == 90
 
 
+@pytest.mark.invariant("I76")
+def test_a_commit_counts_from_the_epoch_of_the_assignment_and_not_from_the_epoch_before() -> None:
+    talk = settled("a", "b")
+    returned = talk.owned["b"][0]
+    epoch_without_it = talk.epochs["a"]
+    talk.commit("b", (returned, 90))
+    talk.leave("b")
+    talk.settle()
+    assert talk.member("a").held[ORDERS, returned] == epoch_without_it + 1
+
+    found = [
+        results(talk.commit("a", (returned, offset), epoch=epoch))
+        for offset, epoch in [(50, epoch_without_it), (95, epoch_without_it + 1)]
+    ]
+
+    assert found == [[(None, False, ErrorCode.STALE_MEMBER_EPOCH)], [(90, False, None)]]
+
+
 @pytest.mark.invariant("I77")
 def test_a_delayed_commit_does_not_move_a_group_back() -> None:
     """Delays never move a group back."""

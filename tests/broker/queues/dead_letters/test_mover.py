@@ -23,6 +23,7 @@ from tests.broker.queues.dead_letters.dead_letter_fixture import (
     headers_at,
     let_move,
     reject,
+    values_of,
 )
 from tests.broker.queues.queue_requests import (
     create_queue,
@@ -38,6 +39,7 @@ from tests.broker.queues.queue_requests import (
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from tests.wire.batches import with_payload
+from tidelog.broker.partitions.mover_ids import producer_id_of
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
 from tidelog.wire.errors import LeaderNotAvailableError, UnknownTopicError
 from tidelog.wire.messages.queue_admin import AlterQueueRequest
@@ -142,6 +144,36 @@ async def test_a_move_whose_reply_was_lost_is_made_once(mock_clock: MockClock) -
         assert await states(client, queue) == (0, 0, 0, 0)
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
         assert values == [b"a", b"b"]
+
+
+@pytest.mark.statement("b55")
+async def test_dead_letters_that_arrive_late_in_smaller_batches_are_not_moved_again(
+    mock_clock: MockClock,
+) -> None:
+    """The former leader may split a batch elsewhere: the target rejects the whole as duplicate."""
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await reject(client, queue, 2)
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        assert (await states(client, queue))[3] == 2
+        world.work.hold_reads()  # Reads of records that this process did not write.
+        await alter(client, dead_letter_queue="dead")
+        await let_happen()
+        # The mover knows that the target has nothing, and reads the records.
+        mover = producer_id_of(queue, 0)
+        for sequence, value in enumerate([b"a", b"b"]):
+            late = batch_of(value, producer_id=mover, sequence=sequence)
+            await produce(client, topic_of(broker, "dead"), late)
+        world.work.let_all_read()
+        await let_move(world, 20)
+
+        assert await values_of(client, topic_of(broker, "dead")) == [b"a", b"b"]
+        assert await states(client, queue) == (0, 0, 0, 0)
 
 
 @pytest.mark.statement("b55")
