@@ -1,0 +1,7 @@
+from collections.abc import Iterator
+
+class Node:
+    type: str
+
+def get_ast(source: str) -> Node: ...
+def ast_nodes(node: Node) -> Iterator[Node]: ...

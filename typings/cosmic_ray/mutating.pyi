@@ -1,0 +1,3 @@
+from cosmic_ray.plugins import Operator
+
+def mutate_code(code: str, operator: Operator, occurrence: int) -> str | None: ...
