@@ -101,13 +101,20 @@ matrices: $(VENV)/installed-dev ## Write the tests of each invariant and stateme
 	@$(BIN)/python -m tests.matrices
 
 .PHONY: generate
-generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls, and docs/ of settings and simulation
+generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls, and docs/ of settings, simulation and mutations
 	@$(BIN)/python -m tools.blocking_calls
 	@$(BIN)/python -m tools.config_docs > docs/configuration.md
 	@$(BIN)/python -m tests.simulation.results.page > docs/simulation-results.md
+	@$(BIN)/python -m tests.mutation_score.page > docs/mutation-score.md
 
 bench: $(VENV)/installed-dev ## Run the benchmarks and write bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: mutation-score
+ROOM := isr
+SAMPLE := 60
+mutation-score: $(VENV)/installed-mutation ## Count mutations that tests detect: make mutation-score ROOM=raft SEED=1 SAMPLE=60
+	@$(BIN)/python -m tests.mutation_score $(ROOM) --seed $(or $(SEED),1) --sample $(SAMPLE) $(ARGS)
 
 .PHONY: bench-peers
 bench-peers: $(VENV)/installed-peers ## Benchmark tidelog and other brokers: make bench-peers ARGS="--quick rates --peers kafka"
@@ -175,6 +182,11 @@ $(VENV)/installed-dev: $(VENV)/made pyproject.toml tidelog/__init__.py
 $(VENV)/installed-release: $(VENV)/installed-dev
 	@echo "installing the release checks into $(VENV)"
 	@$(PIP) --editable '.[dev,release]'
+	@touch $@
+
+$(VENV)/installed-mutation: $(VENV)/installed-dev
+	@echo "installing the mutation tool into $(VENV)"
+	@$(PIP) --editable '.[dev,mutation]'
 	@touch $@
 
 $(VENV)/installed-peers: $(VENV)/installed

@@ -45,6 +45,15 @@ def test_the_high_watermark_advances_only_after_the_append() -> None:
     assert one.high_watermark == 3
 
 
+def test_a_log_is_a_prefix_of_the_leaders_only_after_the_first_append() -> None:
+    log, one = shape(1, 1), follower()
+    assert not one.is_beginning
+
+    one.appended(answer(log), log_end_offset=2)
+
+    assert one.is_beginning
+
+
 @pytest.mark.invariant("I52")
 def test_a_diverging_log_is_truncated_and_the_high_watermark_ignored() -> None:
     """I52, KAFKA-14704."""

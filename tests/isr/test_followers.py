@@ -231,6 +231,25 @@ def test_a_lost_answer_about_a_dead_replica_is_settled_by_proposing_the_current_
     assert led.next_change() is None
 
 
+def test_a_settling_isr_change_ends_when_it_is_committed_without_another_partition_epoch() -> None:
+    led = LeaderFixture(1, 2)
+    led.append_everywhere(10)
+    led.reject(led.propose(), is_certain=False)
+    led.brokers[3] = BrokerStatus(13, False)
+    led.append(5)
+    led.report(2)
+    led.wait(RETRY_MS)
+    settling = led.propose()
+    assert led.high_watermark == 10
+
+    led.leader.on_isr_change_committed(settling)
+
+    assert led.next_change() is None
+    led.append(1)
+    led.report(2)
+    assert led.high_watermark == 16
+
+
 def test_the_settling_isr_change_is_retried_until_it_is_answered() -> None:
     led = LeaderFixture(1, 2)
     led.report(3)
@@ -456,3 +475,52 @@ def test_a_durable_report_does_not_clear_damage() -> None:
     led.leader.follower_became_durable(3, 13, 10, now_ms=0)
 
     assert led.next_change() is None
+
+
+def test_a_report_is_that_of_a_whole_replica_unless_it_says_otherwise() -> None:
+    led = LeaderFixture(1, 2)
+
+    led.leader.follower_reported(FollowerReport(3, 13, 0, 0), now_ms=0)
+
+    assert led.proposed() == [1, 2, 3]
+
+
+def test_a_change_of_replicas_keeps_the_report_of_a_follower_that_joined_the_isr() -> None:
+    led = LeaderFixture(1, 2)
+    led.append_everywhere(10)
+
+    led.agree(1, 2, 3)
+
+    assert led.leader.follower_end_offset(3) == 10
+
+
+def test_changes_of_replicas_give_a_silent_follower_no_more_time() -> None:
+    led = LeaderFixture()
+    led.append(10)
+    led.report(2)
+    led.wait(LAG_MAX_MS)
+    led.agree(1, 2, 3)
+
+    led.wait(1)
+
+    assert led.proposed() == [1, 2]
+
+
+def test_the_end_of_a_follower_is_known_from_its_first_report() -> None:
+    led = LeaderFixture()
+    led.append(10)
+    assert led.leader.follower_end_offset(3) is None
+
+    led.report(3, 9)
+
+    assert led.leader.follower_end_offset(3) == 9
+    assert led.leader.follower_end_offset(4) is None
+
+
+def test_all_replicas_are_in_sync_or_not() -> None:
+    led = LeaderFixture(1, 2)
+    assert not led.leader.is_all_in_sync
+
+    led.agree(1, 2, 3)
+
+    assert led.leader.is_all_in_sync

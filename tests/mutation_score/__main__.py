@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from time import perf_counter
 from typing import Final, final
 
 import msgspec
@@ -102,11 +103,12 @@ class _Trials:
         for mutant in mutants:
             if self._count == count:
                 return
-            began_at = time.monotonic()
+            began_at = perf_counter()
             verdict = self._try(mutant)
             _say(
-                f"{self._count:>3} {verdict:<11} {time.monotonic() - began_at:>4.0f} s"
-                f"  {mutant.file}:{mutant.line} {mutant.operator}: {mutant.before} -> {mutant.after}"
+                f"{self._count:>3} {verdict:<11} {perf_counter() - began_at:>4.0f} s "
+                f" {mutant.file}:{mutant.line} {mutant.operator}:"
+                f" {mutant.before} -> {mutant.after}"
             )
 
     def _try(self, mutant: Mutant) -> str:
@@ -156,6 +158,7 @@ class _Trials:
             by_tests=self._by_tests,
             timed_out=self._timed_out,
             by_simulation=self._by_simulation,
+            has_simulation=bool(self._sim_seconds),
             survivors=[
                 Survivor(
                     file=each.file,

@@ -67,7 +67,7 @@ def _record(room_name: str, path: str) -> None:
     coverage = Coverage(data_file=None, include=list(files), config_file=False)
     recorder = LineRecorder(coverage)
     coverage.start()
-    code = pytest.main([*PYTEST_OPTIONS, *room.test_folders], plugins=[recorder])
+    code = pytest.main([*PYTEST_OPTIONS, *room.tests], plugins=[recorder])
     coverage.stop()
     data = coverage.get_data()
     lines = {

@@ -47,6 +47,8 @@ class Score(
     """Number of mutants among `by_tests` that used up their CPU time."""
     by_simulation: int = 0
     """Number of mutants that only simulated runs killed."""
+    has_simulation: bool = False
+    """Whether simulated runs tried the mutants that unit tests did not kill."""
     survivors: list[Survivor] = []
     again: bool = False
     """Whether only the survivors of the sample's line before were tried, with new tests."""

@@ -19,6 +19,8 @@ class Room:
     """Paths from the root of the repository, also below `tests/`."""
     kinds: tuple[str, ...]
     """Kinds of simulated runs for mutations that the unit tests miss."""
+    chosen_tests: tuple[str, ...] = ()
+    """Paths of the unit tests below `tests/`; by default all of the folders."""
 
     @property
     def modules(self) -> list[str]:
@@ -27,13 +29,13 @@ class Room:
         return [str(path.relative_to(ROOT)) for path in files if is_pure_core(path)]
 
     @property
-    def test_folders(self) -> list[str]:
-        """Folders of the unit tests."""
-        return [f"tests/{folder}" for folder in self.folders]
+    def tests(self) -> list[str]:
+        """Paths of the unit tests, from the root of the repository."""
+        return [f"tests/{path}" for path in self.chosen_tests or self.folders]
 
     def files(self) -> Iterator[Path]:
         """Return the files of code and tests."""
-        for folder in (*self.folders, *self.test_folders):
+        for folder in (*self.folders, *(f"tests/{folder}" for folder in self.folders)):
             yield from (ROOT / folder).rglob("*.py")
 
 
@@ -44,11 +46,27 @@ def is_pure_core(path: Path) -> bool:
     return "no clock" in text and "Pure: declarations" not in text
 
 
+_SUBJECTS_OF_LOGSTORE: Final = (
+    *("damage", "leader_epochs", "log", "log_retention", "producer_state", "replicated_log"),
+    "search_by_time",
+)
+"""All but the tests that end a log at each of its writes, which take minutes for each mutant."""
+
 ROOMS: Final = {
     room.name: room
     for room in (
         Room("isr", ("isr",), ("isr", "cluster")),
-        Room("logstore", ("logstore",), ("broker", "compacted")),
+        Room(
+            "logstore",
+            ("logstore",),
+            ("broker", "compacted"),
+            (
+                "logstore/compaction",
+                "logstore/retention",
+                "logstore/segments",
+                *(f"logstore/test_{subject}.py" for subject in _SUBJECTS_OF_LOGSTORE),
+            ),
+        ),
         Room("groups", ("coordinator/groups",), ("groups",)),
         Room(
             "metadata",

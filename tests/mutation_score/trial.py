@@ -16,8 +16,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from multiprocessing import get_context
 from pathlib import Path
-from types import CodeType
-from typing import Any, Final, NoReturn, final
+from types import CodeType, ModuleType
+from typing import Final, NoReturn, final
 
 import hypothesis
 import pytest
@@ -57,10 +57,12 @@ class _MutantFinder(MetaPathFinder):
         self._module = module
         self._code = code
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if fullname != self._module:
             return None
-        found: ModuleSpec | None = PathFinder.find_spec(fullname, path, target)
+        found = PathFinder.find_spec(fullname, path, target)
         assert found is not None
         assert found.origin is not None
         loader = _MutantLoader(fullname, found.origin, self._code)
@@ -81,7 +83,7 @@ def try_simulation(
     return _run(_run_kinds, module, code, kinds, cpu_s, cpu_s=cpu_s * len(kinds) + 60, log=log)
 
 
-def _run(act: Callable[..., NoReturn], *args: Any, cpu_s: float, log: Path) -> Outcome:
+def _run(act: Callable[..., NoReturn], *args: object, cpu_s: float, log: Path) -> Outcome:
     _CONTEXT.set_forkserver_preload(list(_PRELOADED))
     child = _CONTEXT.Process(target=_in_child, args=(act, args, cpu_s, str(log)))
     child.start()
@@ -92,12 +94,14 @@ def _run(act: Callable[..., NoReturn], *args: Any, cpu_s: float, log: Path) -> O
         return Outcome.TIMED_OUT
     if child.exitcode in {-24, -9}:  # SIGXCPU, and the hard limit behind it
         return Outcome.TIMED_OUT
-    if child.exitcode is not None and child.exitcode < 0:
+    assert child.exitcode is not None
+    if child.exitcode < 0:
         return Outcome.KILLED
+    assert child.exitcode in set(Outcome), f"a trial failed to run: see {log}"
     return Outcome(child.exitcode)
 
 
-def _in_child(act: Callable[..., NoReturn], args: Any, cpu_s: float, log: str) -> None:
+def _in_child(act: Callable[..., NoReturn], args: Sequence[object], cpu_s: float, log: str) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 5))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_MAX_BYTES, _MEMORY_MAX_BYTES))
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -112,7 +116,7 @@ def _install(module: str, code: str) -> None:
     sys.meta_path.insert(0, _MutantFinder(module, code))
     try:
         importlib.import_module(module)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (a defect of the mutation)
         sys.stderr.write(f"{error!r}\n")
         _leave(Outcome.STILLBORN)
 
@@ -129,8 +133,10 @@ def _run_tests(module: str, code: str, groups: Sequence[Sequence[str]]) -> NoRet
     for tests in groups:
         files = sorted({test.partition("::")[0] for test in tests})
         arguments = [*PYTEST_OPTIONS, "-x", *files]
-        if pytest.main(arguments, plugins=[ChosenTests(tests)]) != pytest.ExitCode.OK:
+        code_of_tests = pytest.main(arguments, plugins=[ChosenTests(tests)])
+        if code_of_tests in {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}:
             _leave(Outcome.KILLED)
+        assert code_of_tests == pytest.ExitCode.OK, "not a result of tests"
     _leave(Outcome.SURVIVED)
 
 
@@ -143,7 +149,7 @@ def _run_kinds(module: str, code: str, kinds: Sequence[str], cpu_s: float) -> No
         for seed in range(known[kind].mutation_seeds):
             try:
                 (report,) = run_seeds(kind, [seed], known[kind].mutation_seconds)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 (a defect of the mutation)
                 sys.stderr.write(f"{kind} {seed}: {error!r}\n")
                 _leave(Outcome.KILLED)
             if report.checker is not None:
