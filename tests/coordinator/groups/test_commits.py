@@ -227,6 +227,20 @@ def test_a_non_member_commits_to_an_empty_group() -> None:
     assert talk.group.state == "empty"
 
 
+def test_a_group_without_members_is_empty_since_its_last_commit_or_reset() -> None:
+    talk = Conversation()
+    talk.send_commit(outsider(50))
+
+    later = talk.state.commit_offsets([outsider(60)], talk.ranges(), NOW_MS + 5)
+    talk.carry_out(later.records)
+    assert talk.group.empty_since_ms == NOW_MS + 5
+
+    offsets = [("orders", PartitionCommit(ORDERS, 0, 20))]
+    reset = talk.state.reset_offsets(GROUP, offsets, talk.ranges(), now_ms=NOW_MS + 7)
+    talk.carry_out(reset.records)
+    assert talk.group.empty_since_ms == NOW_MS + 7
+
+
 def test_a_non_member_does_not_commit_to_a_group_with_members() -> None:
     talk = settled("a")
 

@@ -70,6 +70,8 @@ def test_an_unknown_group_is_described_by_an_error() -> None:
 
     assert group.error is not None
     assert group.error.code == ErrorCode.UNKNOWN_GROUP
+    assert (group.group_id, group.state, group.group_epoch) == (GROUP, "", 0)
+    assert (group.target_epoch, group.members, group.partitions) == (0, [], [])
 
 
 def test_committed_offsets_are_found_for_all_or_for_some() -> None:

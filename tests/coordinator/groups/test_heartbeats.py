@@ -59,6 +59,34 @@ def test_a_repeated_leave_succeeds() -> None:
     assert talk.leave("a").member_epoch == -1
 
 
+def test_a_member_that_left_has_no_lease_and_no_next_heartbeat() -> None:
+    talk = Conversation()
+    talk.join("a")
+
+    reply = talk.leave("a")
+
+    assert (reply.heartbeat_interval_ms, reply.lease_ms, reply.assignment) == (0, 0, None)
+
+
+def test_ids_and_client_names_may_be_as_long_as_their_limits() -> None:
+    talk = Conversation()
+    longest = GroupHeartbeatRequest(
+        "g" * 249,
+        "m" * 64,
+        0,
+        owned=[],
+        subscription=Subscription(["orders"]),
+        subscription_version=1,
+        instance_id="i" * 249,
+        incarnation=1,
+        client_id="c" * 249,
+    )
+
+    talk.heartbeat(longest)
+
+    assert talk.state.group("g" * 249).members["m" * 64].client_id == "c" * 249
+
+
 def test_a_group_is_empty_since_its_last_member_left() -> None:
     talk = Conversation()
     talk.join("a")
