@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from multiprocessing import get_context
@@ -73,19 +74,20 @@ def try_tests(
     module: str, code: str, groups: Sequence[Sequence[str]], *, cpu_s: float, log: Path
 ) -> Outcome:
     """Return whether a test fails with a mutant; a group runs after the one before it passed."""
-    return _run(_run_tests, module, code, groups, cpu_s=cpu_s, log=log)
+    return _run(partial(_run_tests, module, code, groups), cpu_s=cpu_s, log=log)
 
 
 def try_simulation(
     module: str, code: str, kinds: Sequence[str], *, cpu_s: float, log: Path
 ) -> Outcome:
     """Return whether a run fails; each kind has as many seeds as `cpu_s` allows."""
-    return _run(_run_kinds, module, code, kinds, cpu_s, cpu_s=cpu_s * len(kinds) + 60, log=log)
+    act = partial(_run_kinds, module, code, kinds, cpu_s=cpu_s)
+    return _run(act, cpu_s=cpu_s * len(kinds) + 60, log=log)
 
 
-def _run(act: Callable[..., NoReturn], *args: object, cpu_s: float, log: Path) -> Outcome:
+def _run(act: Callable[[], NoReturn], *, cpu_s: float, log: Path) -> Outcome:
     _CONTEXT.set_forkserver_preload(list(_PRELOADED))
-    child = _CONTEXT.Process(target=_in_child, args=(act, args, cpu_s, str(log)))
+    child = _CONTEXT.Process(target=_in_child, args=(act, cpu_s, str(log)))
     child.start()
     child.join(_WALL_MAX_S)
     if child.is_alive():
@@ -101,13 +103,13 @@ def _run(act: Callable[..., NoReturn], *args: object, cpu_s: float, log: Path) -
     return Outcome(child.exitcode)
 
 
-def _in_child(act: Callable[..., NoReturn], args: Sequence[object], cpu_s: float, log: str) -> None:
+def _in_child(act: Callable[[], NoReturn], cpu_s: float, log: str) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s) + 1, int(cpu_s) + 5))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_MAX_BYTES, _MEMORY_MAX_BYTES))
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)
-    act(*args)
+    act()
 
 
 def _install(module: str, code: str) -> None:
@@ -140,24 +142,24 @@ def _run_tests(module: str, code: str, groups: Sequence[Sequence[str]]) -> NoRet
     _leave(Outcome.SURVIVED)
 
 
-def _run_kinds(module: str, code: str, kinds: Sequence[str], cpu_s: float) -> NoReturn:
+def _run_kinds(module: str, code: str, kinds: Sequence[str], *, cpu_s: float) -> NoReturn:
     _install(module, code)
     run_seeds = importlib.import_module("tests.simulation.swarm").run_seeds
     known = importlib.import_module("tests.simulation.kinds").KINDS
     for kind in kinds:
         until = time.process_time() + cpu_s
-        for seed in range(known[kind].mutation_seeds):
+        runs = 0
+        while time.process_time() < until and runs < known[kind].mutation_seeds:
             try:
-                (report,) = run_seeds(kind, [seed], known[kind].mutation_seconds)
+                (report,) = run_seeds(kind, [runs], known[kind].mutation_seconds)
             except Exception as error:  # noqa: BLE001 (a defect of the mutation)
-                sys.stderr.write(f"{kind} {seed}: {error!r}\n")
+                sys.stderr.write(f"{kind} {runs}: {error!r}\n")
                 _leave(Outcome.KILLED)
             if report.checker is not None:
-                sys.stderr.write(f"{kind} {seed}: {report.checker}: {report.problem}\n")
+                sys.stderr.write(f"{kind} {runs}: {report.checker}: {report.problem}\n")
                 _leave(Outcome.KILLED)
-            if time.process_time() > until:
-                break
-        sys.stderr.write(f"{kind}: {seed + 1} clean runs\n")
+            runs += 1
+        sys.stderr.write(f"{kind}: {runs} clean runs\n")
     _leave(Outcome.SURVIVED)
 
 
