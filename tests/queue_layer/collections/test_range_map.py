@@ -99,3 +99,12 @@ def test_fill_replaces_all_ranges() -> None:
     assert list(ranges) == []
     with pytest.raises(AssertionError):
         ranges.fill([(0, 2, "a"), (1, 3, "b")])
+
+
+def test_values_that_equal_offsets_are_no_ends_of_ranges() -> None:
+    ranges: RangeMap[int] = RangeMap()
+    ranges.put(0, 10, 5)
+
+    assert ranges.cut(0, 5) == [(0, 5, 5)]
+
+    assert list(ranges) == [(5, 10, 5)]

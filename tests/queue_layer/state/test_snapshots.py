@@ -95,6 +95,19 @@ def test_a_snapshot_has_as_many_parts_as_its_texts_need() -> None:
     assert [status.reason for _, _, status in reader.runs] == [run[2].reason for run in runs]
 
 
+def test_texts_of_exactly_the_limit_are_one_part_and_one_byte_more_begins_another() -> None:
+    bytes_of_one_pair = 11
+
+    def parts(reason: str) -> int:
+        status = MessageStatus(receive_count=1, reason=reason)
+        runs = [(0, 1, status), (1, 2, status)]
+        return len(list(runs_in_parts(runs, now_ms=NOW_MS, next_lease_id=10)))
+
+    longest = "x" * (TEXT_BYTES_PER_PART - bytes_of_one_pair)
+    assert parts(longest) == 1
+    assert parts(longest + "x") == 2
+
+
 def started_with(batches: int, attempts: int) -> SnapshotStarted:
     """Return a snapshot start with messages to be moved to two targets, and receive attempts."""
     runs: list[Run] = [(1 << 40, 1)]
