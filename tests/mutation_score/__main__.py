@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from time import perf_counter
 from typing import Final, final
 
@@ -18,13 +17,21 @@ import msgspec
 
 from tests.mutation_score.coverage_map import BUILD, CoverageMap, coverage_map
 from tests.mutation_score.places import Mutant, Place, places_in, sample
-from tests.mutation_score.records import SCORES, Score, Survivor, newest, read_scores
+from tests.mutation_score.records import (
+    SCORES,
+    Score,
+    Survivor,
+    key_of,
+    newest,
+    read_judgements,
+    read_scores,
+)
 from tests.mutation_score.rooms import ROOMS, Room
 from tests.mutation_score.trial import Outcome, try_simulation, try_tests
 from tests.paths import ROOT
 
-_TESTS_FACTOR: Final = 8.0
-_TESTS_MIN_S: Final = 30.0
+_TESTS_FACTOR: Final = 5.0
+_TESTS_MIN_S: Final = 20.0
 """CPU time of the tests of a mutant: a factor of their usual time, and some for imports."""
 _NOT_CODE: Final = (":!docs", ":!tests/mutation_score/*.jsonl")
 
@@ -88,6 +95,7 @@ class _Trials:
         self._room = room
         self._lines = lines
         self._sim_seconds = sim_seconds
+        self._equivalent = {key_of(each) for each in read_judgements()}
         self._is_simulation_clean = False
         self._by_tests = 0
         self._timed_out = 0
@@ -127,11 +135,16 @@ class _Trials:
             self._by_tests += 1
             self._timed_out += outcome is Outcome.TIMED_OUT
             return "timed out" if outcome is Outcome.TIMED_OUT else "test"
-        if self._sim_seconds and self._simulate(mutant.module, mutant.code) is not Outcome.SURVIVED:
+        is_equivalent = (mutant.file, mutant.before, mutant.after) in self._equivalent
+        if (
+            not is_equivalent
+            and self._sim_seconds
+            and self._simulate(mutant.module, mutant.code) is not Outcome.SURVIVED
+        ):
             self._by_simulation += 1
             return "simulation"
         self._survivors.append(mutant)
-        return "SURVIVED"
+        return "equivalent" if is_equivalent else "SURVIVED"
 
     def _simulate(self, module: str, code: str) -> Outcome:
         if not self._is_simulation_clean:
@@ -179,7 +192,7 @@ def _again(places: Sequence[Place], survivors: Sequence[Survivor]) -> Iterator[M
         SystemExit: The code of one has changed: draw the sample again.
     """
     for survivor in survivors:
-        same = (
+        same = [
             mutant
             for place in places
             if place.file == survivor.file
@@ -187,11 +200,10 @@ def _again(places: Sequence[Place], survivors: Sequence[Survivor]) -> Iterator[M
             if choice[0] == survivor.operator
             for mutant in [place.mutant(*choice)]
             if (mutant.before, mutant.after) == (survivor.before, survivor.after)
-        )
-        found = list(islice(same, 1))
-        if not found:
+        ]
+        if not same:
             raise SystemExit(f"{survivor.file}:{survivor.line} has changed; leave out --again")
-        yield from found
+        yield min(same, key=lambda mutant: abs(mutant.line - survivor.line))
 
 
 def _state() -> tuple[str, str]:

@@ -60,6 +60,14 @@ def test_a_refusal_names_the_last_entry_that_may_agree() -> None:
     assert follower.take_entries(request((9, 3))) == AppendRefusal(B, A, 5, 9, at(5, 2), 7, 3)
 
 
+def test_a_refusal_names_no_entry_at_the_index_that_it_refuses() -> None:
+    """The entry there is of an earlier term than the leader's, so the two differ."""
+    follower = Follower(B, RaftLog(NOTHING, entries(1, 1)), max_unsynced_bytes=MOST)
+
+    assert follower.take_entries(request((2, 3))) == AppendRefusal(B, A, 5, 2, at(1, 1), 7, 3)
+    assert follower.take_entries(request((1, 3))) == AppendRefusal(B, A, 5, 1, at(0, 0), 7, 3)
+
+
 def test_a_new_snapshot_is_acknowledged_when_it_is_durable() -> None:
     log = RaftLog(NOTHING, entries(1, 1))
     follower = Follower(B, log, max_unsynced_bytes=MOST)

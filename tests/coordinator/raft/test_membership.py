@@ -59,6 +59,15 @@ def test_voters_and_learners_can_be_removed() -> None:
     assert membership.without(1).members == (B, C, D)
 
 
+def test_the_removal_of_a_learner_keeps_all_other_learners() -> None:
+    last = Identity(5, b"disk of 5")
+    membership = THREE.with_learner(D).with_learner(last)
+
+    assert membership.without(4).learners == (last,)
+    assert membership.without(5).learners == (D,)
+    assert membership.without(1).learners == (D, last)
+
+
 def test_the_last_voter_stays() -> None:
     with pytest.raises(MembershipRefusedError, match="node 1 is the last voter"):
         Membership.of_voters([A]).with_learner(B).without(1)
