@@ -143,6 +143,16 @@ class TestReplication:
 
         assert leader.progress[2].state is ProgressState.PROBE
 
+    def test_a_lost_probe_is_repeated_by_the_next_heartbeat_and_not_at_once(self) -> None:
+        leader = leading(log_of(1, 3))
+
+        leader.take_failure(2)
+        leader.take_failure(9)  # A node that is no member (any more).
+
+        assert sent_to_b(leader) == []
+        leader.tick()
+        assert sent_to_b(leader) == [[]]
+
     def test_a_reply_beyond_the_log_is_ignored(self) -> None:
         leader = leading(log_of(1, 3))
 
