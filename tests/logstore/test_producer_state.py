@@ -58,6 +58,18 @@ def test_a_brokers_producer_may_start_at_any_sequence() -> None:
     assert states.check(sent(1234, producer_id=BROKER_PRODUCER_IDS_FROM)) is None
 
 
+def test_an_appended_batch_is_found_by_its_producer_epoch_and_first_sequence() -> None:
+    states = after(*range(3), epoch=1)
+
+    found = states.find(sent(1, count=9, epoch=1))
+
+    assert found is not None
+    assert (found.base_sequence, found.base_offset) == (1, 101)
+    assert states.find(sent(3, epoch=1)) is None
+    assert states.find(sent(1, epoch=0)) is None
+    assert states.find(sent(1, epoch=1, producer_id=8)) is None
+
+
 def test_the_next_sequence_is_new() -> None:
     states = ProducerStates()
     states.appended(sent(0, count=10), 100, now_ms=NOW_MS)

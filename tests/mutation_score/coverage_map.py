@@ -26,16 +26,20 @@ class CoverageMap(msgspec.Struct):
     """Tests by path from the root and line; those of imports are in no list."""
 
     def tests_of(self, file: str, line: int) -> list[list[str]]:
-        """Return the tests of a line in two groups: of modules with its name, and all others.
+        """Return the tests of a line in groups: of modules with its name first, then all others.
 
-        An import executes the line of a constant or declaration: then these are the tests that
-        execute any line of the module.
+        An import executes the line of a constant or declaration, and a test may depend on it
+        without executing the module: so all tests of the room follow in a last group.
         """
         lines = self.lines.get(file, {})
-        found = set(lines.get(line, ())) or {test for tests in lines.values() for test in tests}
+        executing = {test for tests in lines.values() for test in tests}
+        found = set(lines.get(line, ()))
+        others: set[str] = set()
+        if not found:
+            found, others = executing, set(self.seconds) - executing
         stem = Path(file).stem
         near = {test for test in found if stem in test.partition("::")[0]}
-        groups = (sorted(group, key=self._rank) for group in (near, found - near))
+        groups = (sorted(group, key=self._rank) for group in (near, found - near, others))
         return [group for group in groups if group]
 
     def _rank(self, test: str) -> tuple[float, str]:

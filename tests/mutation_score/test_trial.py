@@ -33,12 +33,13 @@ def test_a_module_that_cannot_be_imported_is_no_mutant(tmp_path: Path) -> None:
 
 def test_the_tests_of_a_line_are_those_that_execute_it_and_its_namesakes_come_first() -> None:
     slow, fast = "tests/isr/test_leader.py::a", "tests/isr/test_leader.py::b"
-    other = "tests/isr/test_followers.py::c"
+    other, reader = "tests/isr/test_followers.py::c", "tests/isr/test_page.py::d"
     lines = CoverageMap(
-        {slow: 2.0, fast: 1.0, other: 0.5}, {FILE: {10: [other, slow], 11: [slow, fast, other]}}
+        {slow: 2.0, fast: 1.0, other: 0.5, reader: 0.1},
+        {FILE: {10: [other, slow], 11: [slow, fast, other]}},
     )
 
     assert lines.tests_of(FILE, 10) == [[slow], [other]]
     assert lines.tests_of(FILE, 11) == [[fast, slow], [other]]
-    assert lines.tests_of(FILE, 1) == [[fast, slow], [other]], "an import executes the line"
-    assert lines.tests_of("isr/other.py", 1) == []
+    assert lines.tests_of(FILE, 1) == [[fast, slow], [other], [reader]], "an import executes it"
+    assert lines.tests_of("isr/other.py", 1) == [[reader, other, fast, slow]]

@@ -317,6 +317,14 @@ def test_compaction_skips_a_batch_with_too_many_records(
     assert cleaned(log, range_over(log), drops_tombstones=True) == log
 
 
+def test_the_smallest_offset_map_of_a_broker_has_room_for_the_keys_of_any_cleaned_batch() -> None:
+    smallest_dedupe_buffer_bytes = 34 << 20  # The bound of `log_cleaner_dedupe_buffer_bytes`.
+
+    keys = OffsetMap(memory_bytes=smallest_dedupe_buffer_bytes)
+
+    assert keys.capacity >= batch_cleaner.RECORDS_MAX
+
+
 def test_a_batch_larger_than_the_offset_map_is_an_assertion_error() -> None:
     log = log_of([(b"%d" % number, b"") for number in range(49)])
 

@@ -25,6 +25,7 @@ from tidelog.wire.batch import record_batch
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import CODEC_NAMES, Codec
 from tidelog.wire.batch.record_batch import (
+    FLAG_CONTROL,
     RECORD_COUNT_MAX,
     SEQUENCE_END,
     TIMESTAMP_END_MS,
@@ -183,6 +184,21 @@ def test_a_batch_cut_off_anywhere_is_refused() -> None:
         with pytest.raises(InvalidBatchError):
             check_produced(memoryview(cut))
         assert (parse_header(cut) is None) == (length < HEADER_SIZE)
+
+
+def test_a_log_tracks_batches_of_producers_and_no_markers() -> None:
+    tracked, anonymous = (
+        parse_header(
+            encode_batch(Columns(1, values=[b"a"]), first_timestamp_ms=0, producer_id=each)
+        )
+        for each in (7, 0)
+    )
+    assert tracked is not None
+    assert anonymous is not None
+
+    assert tracked.is_sequenced
+    assert not anonymous.is_sequenced
+    assert not msgspec.structs.replace(tracked, flags=FLAG_CONTROL).is_sequenced
 
 
 def test_trailing_bytes_are_refused() -> None:
