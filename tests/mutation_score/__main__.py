@@ -52,7 +52,8 @@ def main() -> int:
     ]
     _say(f"{room.name}: {len(places)} places in {len(room.modules)} modules")
     if before is not None and arguments.again:
-        trials.run(_again(places, before.survivors), len(before.survivors))
+        survivors = [each for each in before.survivors if key_of(each) not in trials.equivalent]
+        trials.run(_again(places, survivors), len(survivors))
     else:
         trials.run(sample(places, arguments.seed), arguments.sample)
     score = trials.score(state, arguments.seed, len(places))
@@ -63,6 +64,10 @@ def main() -> int:
             by_tests=before.by_tests + score.by_tests,
             timed_out=before.timed_out + score.timed_out,
             by_simulation=before.by_simulation + score.by_simulation,
+            survivors=[
+                *(each for each in before.survivors if key_of(each) in trials.equivalent),
+                *score.survivors,
+            ],
             again=True,
         )
     with SCORES.open("ab") as file:
@@ -95,7 +100,7 @@ class _Trials:
         self._room = room
         self._lines = lines
         self._sim_seconds = sim_seconds
-        self._equivalent = {key_of(each) for each in read_judgements()}
+        self.equivalent = {key_of(each) for each in read_judgements()}
         self._is_simulation_clean = False
         self._by_tests = 0
         self._timed_out = 0
@@ -135,7 +140,7 @@ class _Trials:
             self._by_tests += 1
             self._timed_out += outcome is Outcome.TIMED_OUT
             return "timed out" if outcome is Outcome.TIMED_OUT else "test"
-        is_equivalent = (mutant.file, mutant.before, mutant.after) in self._equivalent
+        is_equivalent = (mutant.file, mutant.before, mutant.after) in self.equivalent
         if (
             not is_equivalent
             and self._sim_seconds

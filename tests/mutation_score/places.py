@@ -10,13 +10,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 from tests.paths import ROOT
+
+if TYPE_CHECKING:
+    from cosmic_ray.ast import Node
 
 _PREFIX: Final = "core/"
 _LEFT_OUT: Final = {
@@ -31,6 +34,7 @@ _LEFT_OUT: Final = {
 """Operators that are not used, with the reason."""
 _NO_PLACES: Final = frozenset({"name", "newline", "endmarker", "string", "fstring_string"})
 """Types of nodes that no operator mutates."""
+_PARAMETERS: Final = frozenset({"parameters", "param", "lambdef", "argument", "arglist"})
 _Range = tuple[tuple[int, int], tuple[int, int]]
 
 
@@ -80,7 +84,7 @@ def places_in(file: str, source: str) -> list[Place]:
     """
     left_out = list(_declarations(ast.parse(source)))
     found: dict[_Range, list[tuple[str, int]]] = defaultdict(list)
-    nodes = [node for node in ast_nodes(get_ast(source)) if node.type not in _NO_PLACES]
+    nodes = [node for node in ast_nodes(get_ast(source)) if _can_be_place(node)]
     for name in operator_names():
         operator_name = name.removeprefix(_PREFIX)
         if operator_name in _LEFT_OUT or not name.startswith(_PREFIX):
@@ -100,6 +104,13 @@ def sample(places: Iterable[Place], seed: int) -> Iterator[Mutant]:
     rng.shuffle(shuffled)
     for place in shuffled:
         yield place.mutant(*rng.choice(place.choices))
+
+
+def _can_be_place(node: "Node") -> bool:
+    """Return whether an operator may apply: `*` and `/` among parameters are no operators."""
+    if node.type == "operator":
+        return node.parent is None or node.parent.type not in _PARAMETERS
+    return node.type not in _NO_PLACES
 
 
 def _declarations(tree: ast.Module) -> Iterator[_Range]:

@@ -39,6 +39,15 @@ def test_a_place_has_all_its_operators_and_none_that_makes_an_equal_program() ->
     assert names == {"NotEq", "Lt", "LtE", "Gt", "GtE", "IsNot"}
 
 
+def test_parameters_have_no_operators() -> None:
+    source = "def area(a, /, b, *, c=2 * 3):\n    return f(a, *b) / c\n"
+
+    found = {place.at[0] for place in places_in("wire/a.py", source)}
+
+    columns = [source.splitlines()[0].index(text) for text in ("2", "* 3", "3")]
+    assert found == {*((1, column) for column in columns), (2, 20)}
+
+
 def test_a_seed_draws_the_same_mutants_again() -> None:
     file = "isr/catch_up_budget.py"
     places = places_in(file, (ROOT / file).read_text(encoding="utf-8"))

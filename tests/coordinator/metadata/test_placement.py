@@ -69,6 +69,15 @@ def test_a_broker_without_a_rack_is_a_rack_of_its_own() -> None:
         assert not {3, 4} <= set(replicas)
 
 
+def test_of_racks_with_as_many_replicas_the_least_loaded_broker_gets_the_next() -> None:
+    loaded = PlacementCandidate(2, "a", replica_count=10, preferred_count=10)
+    candidates = [PlacementCandidate(1, "a"), loaded, *brokers("", "", "b", "b")[2:]]
+
+    (replicas,) = place(candidates, 1, 3)
+
+    assert set(replicas) == {1, 3, 4}
+
+
 @pytest.mark.parametrize(("count", "factor"), [(4, 2), (5, 3), (6, 3), (10, 3)])
 def test_the_leaderships_of_a_failed_broker_are_spread_over_many(count: int, factor: int) -> None:
     candidates = brokers(*[""] * count)
