@@ -349,3 +349,15 @@ def test_an_invalid_begin_is_refused(command: BeginTransaction) -> None:
 
     with pytest.raises(InvalidRequestError):
         cluster.handle(command)
+
+
+def test_a_transaction_is_kept_for_a_second_to_a_day() -> None:
+    cluster = Cluster(1)
+    day_ms = 24 * HOUR_MS
+
+    begin(cluster, 1, timeout_ms=1000)
+    begin(cluster, 2, timeout_ms=day_ms)
+
+    for timeout_ms in (999, day_ms + 1):
+        with pytest.raises(InvalidRequestError, match=f"1 s to 24 h, not for {timeout_ms} ms"):
+            begin(cluster, 3, timeout_ms=timeout_ms)
