@@ -3,6 +3,7 @@
 import pytest
 
 from tests.coordinator.metadata.clusters import Cluster
+from tests.paths import ROOT
 from tidelog.coordinator.metadata.broker_sessions import (
     BEHIND_MS,
     HEARTBEAT_INTERVAL_MS,
@@ -166,3 +167,10 @@ def test_a_broker_session_ends_at_the_broker_before_the_controller() -> None:
 
     assert own.is_valid(now_ms=1_000 + SESSION_MS - 1)
     assert not own.is_valid(now_ms=1_000 + SESSION_MS)
+
+
+def test_the_documented_times_of_sessions_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "metadata.md").read_text(encoding="utf-8")
+
+    session_s, interval_s = SESSION_MS / 1000, HEARTBEAT_INTERVAL_MS / 1000
+    assert f"silent for {session_s:g} s (heartbeats every {interval_s:g} s)" in page

@@ -39,6 +39,24 @@ def test_a_value_out_of_range_is_refused(text: str, reason: str) -> None:
         cluster_config({"min_insync_replicas": text})
 
 
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("log_flush_interval_ms", "10ms", "24h"),
+        ("log_retention_disk_bytes", "0", "1024TiB"),
+        ("maintenance_interval_ms", "10ms", "1h"),
+    ],
+)
+def test_settings_of_brokers_reach_from_the_lowest_to_the_highest_value(
+    name: str, low: str, high: str
+) -> None:
+    cluster_config({name: low})
+    cluster_config({name: high})
+
+    with pytest.raises(InvalidConfigError, match="at most"):
+        cluster_config({name: "2" + high})
+
+
 def test_an_unknown_cluster_setting_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidConfigError, match="min_insync_replicas, reass"):
         setting_and_node("colour")

@@ -63,6 +63,14 @@ def test_a_queue_creates_its_topic_if_there_is_none() -> None:
     assert topic.config.durability is journal.config.durability is Durability.REPLICATED
 
 
+def test_a_topic_created_with_a_queue_has_one_partition_by_default() -> None:
+    cluster = Cluster(1)
+
+    make(cluster, creation(cluster, "orders"))
+
+    assert cluster.state.catalog.topic("orders").partition_count == 1
+
+
 def test_a_topic_created_with_a_queue_has_the_retention_of_the_queue() -> None:
     cluster = Cluster(1)
 
