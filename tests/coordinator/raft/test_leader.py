@@ -312,6 +312,18 @@ class TestMembership:
 
         assert leader.changed_membership(Promote(4)).voters == (A, B, C, D)
 
+    def test_a_learner_is_promoted_with_the_largest_lag_and_not_with_more(self) -> None:
+        log = RaftLog(snapshot(0, 0, THREE.with_learner(D)), entries(3, 3, 3))
+        log.commit_to(3)
+        leader = Leader(A, TERM, log, config=RaftConfig(max_promotion_lag_entries=2))
+        leader.take_reply(AppendReply(D, A, TERM, 3, 0, 1, 0))
+        with pytest.raises(MembershipRefusedError, match="3 entries behind"):
+            leader.changed_membership(Promote(4))
+
+        leader.take_reply(AppendReply(D, A, TERM, 3, 1, 1, 0))
+
+        assert D in leader.changed_membership(Promote(4)).voters
+
     def test_a_removed_member_gets_entries_until_its_removal_is_committed(self) -> None:
         log = log_of(3)
         log.commit_to(1)

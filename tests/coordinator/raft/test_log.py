@@ -60,6 +60,22 @@ class TestAccept:
         assert log.accept(at(1, 1), []) == 5
         assert terms(log) == [2, 2, 3]
 
+    def test_the_last_compacted_entry_must_have_the_term_that_the_leader_names(self) -> None:
+        log = RaftLog(snapshot(5, 2), entries(2, first=6))
+
+        assert log.accept(at(5, 1), []) is None
+        assert log.accept(at(5, 2), []) == 5
+
+    def test_a_durable_snapshot_leaves_the_entries_behind_it_unsynced(self) -> None:
+        log = RaftLog(NOTHING, entries(1, 1))
+        log.install(snapshot(9, 4))
+        (behind,) = entries(4, first=10)
+        log.accept(at(9, 4), [behind])
+
+        log.synced(at(9, 4), snapshot(9, 4))
+
+        assert log.unsynced_bytes == behind.size_bytes
+
     def test_committed_entries_are_never_truncated(self) -> None:
         log = RaftLog(NOTHING, entries(1, 1))
         log.commit_to(2)

@@ -31,6 +31,7 @@ MESSAGES: list[Message] = [
     VoteRequest(A, B, 3, at(7, 2), is_transfer=False),
     VoteReply(A, B, 3, is_granted=False),
     AppendRequest(A, B, 3, at(7, 2), 6, 4, 1, (entry(8, 2, b"x"), entry(9, 3))),
+    AppendRequest(A, B, 1, at(0, 0), 0, 1, 0, (entry(1, 1),)),
     AppendReply(A, B, 3, 9, 8, 4, 1),
     AppendRefusal(A, B, 3, 7, at(5, 2), 4, 1),
     SnapshotRequest(A, B, 3, snapshot(5, 2)),

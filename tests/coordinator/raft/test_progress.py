@@ -128,6 +128,15 @@ def test_a_follower_leaves_the_snapshot_state_when_it_has_the_snapshot() -> None
     assert follower.next_index == 21
 
 
+def test_a_follower_with_an_unsynced_snapshot_gets_the_entry_behind_it_next() -> None:
+    follower = progress(3)
+    follower.become_snapshot(20, now_ticks=5)
+
+    follower.received(20, 12, 0)
+
+    assert (follower.match_index, follower.next_index) == (12, 21)
+
+
 def test_refusals_do_not_change_a_follower_that_waits_for_a_snapshot() -> None:
     follower = progress(3)
     follower.become_snapshot(20, now_ticks=5)
