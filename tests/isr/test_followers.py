@@ -41,6 +41,15 @@ def test_under_fsync_the_high_watermark_uses_durable_end_offsets() -> None:
     assert led.high_watermark == 4
 
 
+def test_the_durable_end_of_a_broker_without_a_replica_is_ignored() -> None:
+    led = LeaderFixture(durability=Durability.FSYNC)
+    led.append(10)
+
+    led.leader.follower_became_durable(4, 14, 10, now_ms=0)
+
+    assert led.high_watermark == 0
+
+
 def test_a_report_of_another_broker_epoch_does_not_count() -> None:
     led = LeaderFixture(durability=Durability.FSYNC)
     led.append(10)

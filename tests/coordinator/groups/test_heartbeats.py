@@ -81,9 +81,12 @@ def test_ids_and_client_names_may_be_as_long_as_their_limits() -> None:
         incarnation=1,
         client_id="c" * 249,
     )
+    shortest = msgspec.structs.replace(longest, group_id="g", member_id="m", instance_id="i")
 
     talk.heartbeat(longest)
+    talk.heartbeat(shortest)
 
+    assert talk.state.group("g").members["m"].instance_id == "i"
     assert talk.state.group("g" * 249).members["m" * 64].client_id == "c" * 249
 
 
