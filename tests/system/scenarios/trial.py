@@ -135,7 +135,7 @@ class Trial:
     async def outcome(self, scenario: Scenario) -> Outcome:
         """Wait until the cluster is whole, and compare all records."""
         async with tidelog.connect(self.nodes.addresses) as client:
-            while (await client.admin.describe_cluster()).under_replicated_count:
+            while (await client.admin.describe_cluster()).under_replicated_count:  # noqa: ASYNC110 - the condition is in the cluster
                 await trio.sleep(0.2)
             async with client.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
                 read = [
