@@ -38,7 +38,7 @@ def provable_batches(disk: FaultyDisk, topic: str) -> list[StoredBatch]:
         parts = path.split("/")
         if path.startswith(f"topics/{topic}.") and path.endswith(".log"):
             partition = int(parts[2])
-            batches = _batches(disk.durable_bytes(path), path, partition)
+            batches = intact_batches(disk.durable_bytes(path), path, partition)
             if batches and batches[0].header.base_offset < ends.get(partition, 0):
                 continue  # Compaction has left it behind, and the next start removes it.
             if batches:
@@ -104,7 +104,7 @@ def visible_log_ends(disk: FaultyDisk, topic: str) -> dict[int, int]:
             continue
         partition = int(path.split("/")[2])
         data = disk.visible_bytes(path)
-        batches = _batches(data, path, partition)
+        batches = intact_batches(data, path, partition)
         end = end_position = 0
         if batches:
             end = batches[-1].header.next_offset
@@ -134,7 +134,8 @@ def rebuilt_bytes(disk: FaultyDisk, topic: str) -> list[tuple[str, int, int]]:
     return found
 
 
-def _batches(data: bytes, path: str, partition: int) -> list[StoredBatch]:
+def intact_batches(data: bytes, path: str, partition: int) -> list[StoredBatch]:
+    """Return the batches at the start of a segment, up to the first that is not intact."""
     found: list[StoredBatch] = []
     position = SEGMENT_HEADER_SIZE
     while True:

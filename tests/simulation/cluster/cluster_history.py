@@ -4,7 +4,7 @@ The run history, beside it, is about records in partitions. Every entry goes to 
 moment at which it happens.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import final
 
 import msgspec
@@ -252,6 +252,9 @@ class ClusterHistory:
         self.on_disk_damaged: list[Callable[[int], None]] = []
         """Callbacks with a node that may be in an ISR, when its files were lost while it is
         down."""
+        self.on_tail_damaged: list[Callable[[int, Collection[Partition]], None]] = []
+        """Callbacks with a node that is down and has lost records at the end of logs, and the
+        partitions whose checkpoints prove these records."""
         self.on_disk_changed: list[Callable[[int], None]] = []
         """Callbacks with a node that is in no ISR, when the contents of its disk were replaced."""
         self.on_lost: list[Callable[[Lost], None]] = []

@@ -18,7 +18,9 @@ from tests.simulation.cluster.disk_faults import DiskFaults
 from tests.simulation.cluster.machines import Machine, Machines
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.cluster.replica_faults import DiskAim, ReplicaFaults
+from tests.simulation.cluster.replicas import Replicas
 from tests.simulation.cluster.return_faults import ReturnFaults
+from tests.simulation.cluster.tail_faults import TailFaults
 from tests.simulation.machine.file_tree import os_error
 from tests.simulation.machine.link import LinkQuality
 from tests.simulation.machine.world import World
@@ -62,6 +64,7 @@ class FaultInjector:
         *,
         sometimes: Sometimes,
         clients: Clients,
+        replicas: Replicas,
     ) -> None:
         """Attack the machines and the clients."""
         self._world = world
@@ -87,6 +90,13 @@ class FaultInjector:
             self, machines, cluster_history, sometimes=sometimes, part_on_return=part
         )
         self._disk_faults = DiskFaults(self, machines, cluster_history, sometimes=sometimes)
+        self._tail_faults = TailFaults(
+            self,
+            machines,
+            cluster_history,
+            sometimes=sometimes,
+            settled_logs=replicas.settled_logs,
+        )
         self._effects: Mapping[str, Callable[[Fault], None]] = {
             "kill": lambda fault: self._any(fault).kill(),
             "cut_power": lambda fault: self._any(fault).cut_power(),
@@ -119,6 +129,7 @@ class FaultInjector:
             **self._replica_faults.effects,
             **self._return_faults.effects,
             **self._disk_faults.effects,
+            **self._tail_faults.effects,
             "kill_client": lambda fault: clients.kill(fault.dice),
             "leave_group": lambda fault: clients.leave_group(fault.dice),
         }
@@ -160,6 +171,7 @@ class FaultInjector:
         self._replica_faults.end()
         self._return_faults.end()
         self._disk_faults.end()
+        self._tail_faults.end()
         for heal in self._heals:
             heal()
         self._world.network.set_quality(LinkQuality())
@@ -354,6 +366,17 @@ class FaultInjector:
         """Return whether no disk was damaged yet, and mark one as damaged now."""
         was_damaged, self.has_damaged = self.has_damaged, True
         return not was_damaged
+
+    def is_hindered(self, machine: Machine) -> bool:
+        """Return whether a process or its disk is slower than without faults."""
+        process, speed = machine.node.process, machine.node.disk_speed
+        return (
+            machine.is_disk_full
+            or machine.has_failing_disk
+            or speed.stalled_until > self._world.clock.now
+            or speed.sync_mean_s > self._normal_sync_s
+            or (process is not None and process.is_held)
+        )
 
     def aim_at_disk(self, aim: DiskAim) -> None:
         """Wait a limited time for a call to a disk."""

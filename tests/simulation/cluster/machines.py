@@ -26,6 +26,9 @@ _REACHED: Final = {
     "replica_repaired": "replica repaired",
     "replica_removed": "replica removed",
     "replica_truncated": "replica truncated",
+    "truncation_refused": "truncation refused",
+    "directory_is_old": "old directory recognised",
+    "metadata_is_old": "old vote set aside",
 }
 """Probes that a broker's event reaches."""
 _OFFLINE_MEAN_S = 0.5

@@ -1,5 +1,6 @@
 """Plans of runs of clusters, as plain data; see `tests.simulation.broker.plans`."""
 
+from collections.abc import Mapping
 from random import Random
 from typing import Final
 
@@ -55,6 +56,8 @@ FAULT_GAPS_S: Final = {
     "stale_files": 20.0,
     "stale_after_cut": 4.0,
     "damage_all_files": 20.0,
+    "tail_damage": 4.0,
+    "directory_back": 8.0,
     "strike_on_join": 4.0,
     "part_on_return": 8.0,
     "kill_client": 15.0,
@@ -71,8 +74,15 @@ _ONLY_FOR_REPLICAS = {
     "damage_all_files",
     "strike_on_join",
     "part_on_return",
+    "tail_damage",
+    "directory_back",
 }
 """Kinds for replicated topics only: a single disk loses its records, and has no joiner."""
+_ONLY_ON_DISK = {"tail_damage", "directory_back"}
+"""Kinds for durable topics only: an outage of all nodes loses what is in memory alone."""
+_LONG_WAIT = {"recovery_election_wait_ms": "1h"}
+"""After the wait a replica may lead that lacks records; faults keep others away for a minute."""
+_FIVE = 5
 _REPLICATION_FACTORS = (1, 3, 3)
 _MEMBER_COUNTS = (0, 0, 2, 3)
 _LAST_ATTEMPTS = 8
@@ -83,10 +93,17 @@ _HAS_KEYS = 0.7
 """Probability of keys in a compacted topic."""
 _QUIET = 0.5
 _STAGES = 0.4
-_OFTEN = {"crash_on_takeover", "crash_after_append", "strike_on_join", "wipe_disk"}
-_HAS_OFTEN = 0.5
 _HAS_FAULT = 0.3
 """Probability of each kind; there are many, and a cluster must recover to reach states."""
+_HAS_OFTEN = {
+    "crash_on_takeover": 0.5,
+    "crash_after_append": 0.5,
+    "strike_on_join": 0.5,
+    "wipe_disk": 0.5,
+    "tail_damage": 0.6,
+    "directory_back": 0.4,
+}
+"""Kinds with other probabilities."""
 
 
 class ClusterPlan(RunPlan[Fault], frozen=True):
@@ -128,6 +145,8 @@ class ClusterPlan(RunPlan[Fault], frozen=True):
     """Seconds after which no client writes to the last partition; `None` for never."""
     stage_pause_s: float | None = None
     """Mean seconds between two transactions of a client."""
+    cluster_settings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Dynamic config of the cluster."""
 
     @property
     def is_durable(self) -> bool:
@@ -170,10 +189,14 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
     cleanup = draw_cleanup(streams.stream("cleanup"))
     keys = _draw_keys(streams.stream("keys"), cleanup)
     random = streams.stream("configuration")
+    node_count = random.choice([3, 3, 4, 5])
+    if replication_factor > 1 and node_count == _FIVE:
+        replication_factor = streams.stream("five replicas").choice([replication_factor, _FIVE])
+    faults = _draw_faults(streams, seconds, replication_factor, durability)
     return ClusterPlan(
         seed=str(seed),
         seconds=seconds,
-        node_count=random.choice([3, 3, 4, 5]),
+        node_count=node_count,
         partition_count=random.randint(2, 6),
         replication_factor=replication_factor,
         topic_settings={
@@ -197,7 +220,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         member_count=member_count,
         churn_pause_s=churn_pause_s,
         visit_pause_s=visit_pause_s,
-        faults=_draw_faults(streams, seconds, replication_factor),
+        faults=faults,
         move_pause_s=_draw_moves(streams.stream("moves"), replication_factor),
         clock_jump_s=streams.stream("clock jumps").choice([60.0, 7200.0, 20 * 86_400.0]),
         clock_error_s=random.choice([0.0, 0.0, 5.0, 600.0]),
@@ -206,7 +229,12 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         quiet_after_s=_draw_quiet(streams.stream("quiet"), seconds),
         grow_pause_s=_draw_growth(streams.stream("growth")),
         stage_pause_s=_draw_staging(streams.stream("staging"), durability),
+        cluster_settings=_settings_for(faults),
     )
+
+
+def _settings_for(faults: list[Fault]) -> dict[str, str]:
+    return _LONG_WAIT if any(fault.kind in _ONLY_ON_DISK for fault in faults) else {}
 
 
 def _draw_staging(random: Random, durability: str) -> float | None:
@@ -257,13 +285,17 @@ def _fit(plan: ProducerPlan, replication_factor: int) -> ProducerPlan:
     )
 
 
-def _draw_faults(streams: RandomStreams, seconds: float, replication_factor: int) -> list[Fault]:
+def _draw_faults(
+    streams: RandomStreams, seconds: float, replication_factor: int, durability: str
+) -> list[Fault]:
     faults: list[Fault] = []
     for kind, gap_s in FAULT_GAPS_S.items():
         if kind in _ONLY_FOR_REPLICAS and replication_factor == 1:
             continue
+        if kind in _ONLY_ON_DISK and durability != "fsync":
+            continue
         random = streams.stream(f"fault {kind}")
-        if random.random() < (_HAS_OFTEN if kind in _OFTEN else _HAS_FAULT):
+        if random.random() < _HAS_OFTEN.get(kind, _HAS_FAULT):
             faults += draw_kind(random, kind, gap_s * 2 ** random.uniform(-0.5, 2), seconds=seconds)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 

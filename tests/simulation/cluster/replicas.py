@@ -3,7 +3,7 @@
 Running processes are asked; for an ended process the last known state is kept.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import final
 
 import msgspec
@@ -67,6 +67,11 @@ class Replicas:
         self._damaged: set[int] = set()
         """Nodes that have lost files, until they are unfenced; by then they must have detected
         it."""
+        self._cut: set[tuple[cluster_history.Partition, int]] = set()
+        """Replicas that may lack the end of the log, which nothing on their disk needs to show,
+        until they are in the ISR."""
+        self._proven: set[tuple[cluster_history.Partition, int]] = set()
+        """Replicas with a damaged end that their checkpoint proves, until they are opened."""
         self._returned: set[int] = set()
         """Damaged nodes that have registered since."""
         self._left_with_new_disk: set[int] = set()
@@ -78,6 +83,7 @@ class Replicas:
         kept.on_committed.append(self._committed)
         kept.on_disk_changed.append(self._forget)
         kept.on_disk_damaged.append(self._damaged.add)
+        kept.on_tail_damaged.append(self._tail_damaged)
 
     # See `ReplicaListener`.
 
@@ -93,11 +99,13 @@ class Replicas:
             self._taken.discard((replica.key, node_id))
         else:
             self._taken.add((replica.key, node_id))
+        has_less = node_id in self._damaged and (replica.key, node_id) not in self._proven
+        self._proven.discard((replica.key, node_id))
         opened = Opened(
             node_id,
             replica.key,
             _look(replica),
-            None if before is None or is_reassigned or node_id in self._damaged else _look(before),
+            None if before is None or is_reassigned or has_less else _look(before),
             self.has_kept_cache(node_id),
         )
         if before is not None:
@@ -213,6 +221,18 @@ class Replicas:
                     self._changed(key, known)
                 return
 
+    def settled_logs(self, node_id: int) -> dict[cluster_history.Partition, ReplicaLog]:
+        """Return the logs of a node whose records are all durable, committed and intact."""
+        found = {key: of[node_id] for key, of in self._assigned().items() if node_id in of}
+        logs = {key: _look(each) for key, each in found.items()}
+        return {
+            key: log
+            for key, log in logs.items()
+            if log.log_start_offset < log.end_offset == log.durable_end_offset
+            and log.end_offset == found[key].high_watermark
+            and not (log.is_held or log.is_damaged)
+        }
+
     def high_watermark(self, partition: cluster_history.Partition) -> int:
         """Return the highest high watermark that any leader ever showed."""
         return self._shown.get(partition, (0, None))[0]
@@ -297,6 +317,12 @@ class Replicas:
         self._is_known_now(node_id)
         self._left_with_new_disk.add(node_id)
 
+    def _tail_damaged(self, node_id: int, proven: Collection[cluster_history.Partition]) -> None:
+        """Expect fewer records of a node than it had, except where a checkpoint proves them."""
+        self._damaged.add(node_id)
+        self._cut.update((key, node_id) for key in self._opened)
+        self._proven.update((key, node_id) for key in proven)
+
     def _is_let_in(self, node_id: int) -> bool:
         """Return whether a node that lost files is back: it must have detected the loss by now."""
         is_back = node_id in self._returned
@@ -378,6 +404,9 @@ class Replicas:
             self._loss_epochs[key] = known.data_loss_epoch
             self._lost(key, known)
         self._note_counted_on(key, known)
+        self._cut.difference_update(
+            (key, node_id) for node_id in known.in_sync_replicas if node_id not in self._damaged
+        )
         self._tell_shown(key, known)
         before = self._in_sync.get(key, known.in_sync_replicas)
         self._in_sync[key] = known.in_sync_replicas
@@ -404,7 +433,12 @@ class Replicas:
             key,
             None,
             *committed,
-            tuple(node_id for node_id in known.in_sync_or_eligible if node_id not in self._damaged),
+            tuple(
+                node_id
+                for node_id in known.in_sync_or_eligible
+                if node_id not in self._damaged
+                and (node_id in known.in_sync_replicas or (key, node_id) not in self._cut)
+            ),
             self._logs(key),
             all(each.durability is Durability.FSYNC for each in self._assigned_of(key).values()),
             known.leader,

@@ -174,6 +174,7 @@ class _Run:
                 self.cluster_history,
                 sometimes=self.sometimes,
                 clients=self._clients,
+                replicas=self.replicas,
             )
             self._clients.begin(topic_id)
             if self.actors is not None:
@@ -296,6 +297,8 @@ class _Run:
                     raise ViolationError(
                         "Liveness", f"no fault is active, but {TOPIC} is not created: {error}"
                     ) from error
+                if self._plan.cluster_settings:
+                    await client.admin.alter_cluster(set=self._plan.cluster_settings)
                 self.cluster_history.told_created(TOPIC, reply.topic_id)
                 ids.append(reply.topic_id)
 

@@ -324,10 +324,14 @@ class FaultyDisk:
     def kill(self) -> "FaultyDisk":
         """End the process; return the disk of the next one, with all written bytes."""
         self._is_dead = True
-        successor = FaultyDisk(root=self.root, capacity_bytes=self.capacity_bytes)
-        successor._tree = deepcopy(self._tree)
-        successor.failed_sync_random = self.failed_sync_random
-        return successor
+        return self.copy()
+
+    def copy(self) -> "FaultyDisk":
+        """Return another disk with the same files, as a backup or a snapshot has them."""
+        copied = FaultyDisk(root=self.root, capacity_bytes=self.capacity_bytes)
+        copied._tree = deepcopy(self._tree)
+        copied.failed_sync_random = self.failed_sync_random
+        return copied
 
     def power_cut(self, random: Random, *, are_names_in_order: bool = True) -> "FaultyDisk":
         """Cut the power; return the disk of the next boot, with one outcome of unsynced changes.

@@ -117,6 +117,13 @@ class Node:
         self._note("gets a new disk")
         self._disk = FaultyDisk(root=self._disk.root, capacity_bytes=self._disk.capacity_bytes)
 
+    def put_disk_back(self, copied: FaultyDisk) -> None:
+        """Replace the disk by an earlier copy of it; the process must have ended."""
+        assert self.process is None, "a disk is replaced while nothing runs"
+        self._note("gets an earlier copy of its disk")
+        copied.capacity_bytes = self._disk.capacity_bytes
+        self._disk = copied
+
     def fail_accepts(self, *, fail: bool) -> None:
         """Let `accept` fail for lack of file descriptors, or succeed again."""
         self._host.descriptors_are_gone = fail

@@ -127,6 +127,11 @@ class Process:
         """The disk of the node, as long as this process runs."""
         return self._disk
 
+    @property
+    def is_held(self) -> bool:
+        """Whether its tasks are stopped now."""
+        return self._hold_count > 0
+
     def now_ms(self) -> int:
         """Return Unix time in milliseconds; see `wire.env.env.Clock`."""
         self.check_alive()
