@@ -82,6 +82,7 @@ _ONLY_ON_DISK = {"tail_damage", "directory_back"}
 """Kinds for durable topics only: an outage of all nodes loses what is in memory alone."""
 _LONG_WAIT = {"recovery_election_wait_ms": "1h"}
 """After the wait a replica may lead that lacks records; faults keep others away for a minute."""
+_OF_FIVE = {"min_insync_replicas": "3"}
 _FIVE = 5
 _REPLICATION_FACTORS = (1, 3, 3)
 _MEMBER_COUNTS = (0, 0, 2, 3)
@@ -229,12 +230,14 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         quiet_after_s=_draw_quiet(streams.stream("quiet"), seconds),
         grow_pause_s=_draw_growth(streams.stream("growth")),
         stage_pause_s=_draw_staging(streams.stream("staging"), durability),
-        cluster_settings=_settings_for(faults),
+        cluster_settings=_settings_for(faults, replication_factor),
     )
 
 
-def _settings_for(faults: list[Fault]) -> dict[str, str]:
-    return _LONG_WAIT if any(fault.kind in _ONLY_ON_DISK for fault in faults) else {}
+def _settings_for(faults: list[Fault], replication_factor: int) -> dict[str, str]:
+    settings = _LONG_WAIT if any(fault.kind in _ONLY_ON_DISK for fault in faults) else {}
+    # Two disks of five may be damaged: a third replica must have all committed records.
+    return settings | (_OF_FIVE if replication_factor == _FIVE else {})
 
 
 def _draw_staging(random: Random, durability: str) -> float | None:

@@ -286,6 +286,8 @@ class _Run:
 
         async def create(process: Process) -> None:
             async with connect(addresses(self._plan), env=process.env) as client:
+                if self._plan.cluster_settings:
+                    await client.admin.alter_cluster(set=self._plan.cluster_settings)
                 try:
                     reply = await client.admin.create_topic(
                         TOPIC,
@@ -297,8 +299,6 @@ class _Run:
                     raise ViolationError(
                         "Liveness", f"no fault is active, but {TOPIC} is not created: {error}"
                     ) from error
-                if self._plan.cluster_settings:
-                    await client.admin.alter_cluster(set=self._plan.cluster_settings)
                 self.cluster_history.told_created(TOPIC, reply.topic_id)
                 ids.append(reply.topic_id)
 
