@@ -17,6 +17,7 @@ from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.machines import Machine, Machines
 from tests.simulation.cluster.replica_log import Partition, ReplicaLog
 from tests.simulation.machine.faulty_disk import FaultyDisk
+from tests.simulation.machine.process import Process
 from tidelog.broker.partitions.data_directory import NODE_NAME, NodeIdentity
 from tidelog.coordinator.metadata.records import (
     BrokerChanged,
@@ -30,9 +31,9 @@ from tidelog.logstore.segments.segment import LOG_SUFFIX, base_offset_of
 KINDS: Final = ("bit", "bytes", "batches", "zeros")
 _REPLICA: Final = re.compile(r"topics/.*\.([0-9a-f]{32})/([0-9]+)")
 _LOOK_S = 0.25
-_IDLE_S = 4.0
-"""Seconds without a change and without a slow disk after which a log must have a checkpoint."""
-_IS_IDLE = 0.3
+_IDLE_LOOKS_MIN = 14
+"""Looks without a change and without a slow disk after which a log must have a checkpoint."""
+_IS_IDLE = 0.4
 _IDLE_LOOKS: Final = 40
 _TWO_NODES = 0.6
 _ALL_INTACT = 3
@@ -75,6 +76,32 @@ _Logs = Mapping[Partition, ReplicaLog]
 
 
 @final
+class _IdleWatch:
+    """Watches the logs of one node for some that have not changed for a while."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._process: Process | None = None
+        self._since: dict[Partition, tuple[ReplicaLog, int]] = {}
+        """By partition: the log, and the number of looks since which it is the same."""
+
+    def look(self, logs: _Logs) -> None:
+        """Compare the logs, none if the node is hindered, with those of the last look."""
+        process = self.machine.node.process
+        if process is None or process is not self._process:
+            self._since.clear()
+        self._process = process
+        known, self._since = self._since, {}
+        for key, log in logs.items():
+            before, count = known.get(key, (log, 0))
+            self._since[key] = (log, count + 1 if before == log else 0)
+
+    def idle(self) -> _Logs:
+        """Return the logs whose end a checkpoint proves by now."""
+        return {key: log for key, (log, count) in self._since.items() if count > _IDLE_LOOKS_MIN}
+
+
+@final
 class TailFaults:
     """Injects tail faults."""
 
@@ -114,19 +141,14 @@ class TailFaults:
 
     def _tail_damage(self, fault: Fault) -> None:
         random = Random(fault.dice)
-        machines = self._machines.all
-        can_be_two = len(machines) >= _ALL_INTACT + 2 and random.random() < _TWO_NODES
-        victims = random.sample(machines, 2 if can_be_two else 1)
         if random.random() < _IS_IDLE:
-            self._wait_until_idle(victims, random)
+            self._wait_until_idle(random)
         else:
-            self._strike(victims, random, {})
+            self._strike(random.choice(self._machines.all), random, {})
 
-    def _wait_until_idle(self, victims: Sequence[Machine], random: Random) -> None:
-        """Strike when a log of the first node is idle for so long that its end is proven."""
-        victim = victims[0]
-        since: dict[Partition, tuple[object, ReplicaLog, int]] = {}
-        looks = int(_IDLE_S / _LOOK_S)
+    def _wait_until_idle(self, random: Random) -> None:
+        """Strike when a log of any node is idle for so long that its end is proven."""
+        watches = [_IdleWatch(machine) for machine in self._machines.all]
         looks_left = _IDLE_LOOKS
 
         def look() -> None:
@@ -134,30 +156,28 @@ class TailFaults:
             looks_left -= 1
             if self._is_over:
                 return
-            process = victim.node.process
-            if process is None or self._injector.is_hindered(victim):
-                since.clear()
-            else:
-                logs = self._settled_logs(victim.node_id)
-                for key in [key for key in since if key not in logs]:
-                    del since[key]
-                for key, log in logs.items():
-                    known = since.get(key)
-                    is_same = known is not None and known[:2] == (process, log)
-                    count = known[2] + 1 if known is not None and is_same else 0
-                    since[key] = (process, log, count)
-            idle = {key: log for key, (_, log, count) in since.items() if count >= looks}
-            if idle:
-                self._strike(victims, random, idle)
+            for watch in watches:
+                node_id = watch.machine.node_id
+                is_hindered = self._injector.is_hindered(watch.machine)
+                watch.look({} if is_hindered else self._settled_logs(node_id))
+            idle = [watch for watch in watches if watch.idle()]
+            if idle and self._may_damage():
+                watch = random.choice(idle)
+                self._strike(watch.machine, random, watch.idle())
             elif looks_left:
                 self._injector.later(_LOOK_S, look)
 
         look()
 
-    def _strike(self, victims: Sequence[Machine], random: Random, idle: _Logs) -> None:
+    def _strike(self, first: Machine, random: Random, idle: _Logs) -> None:
         """End all processes at once, and damage the tails of one disk, or of two."""
         if self._is_over or not self._may_damage():
             return
+        victims = [first]
+        if len(self._machines.all) >= _ALL_INTACT + 2 and random.random() < _TWO_NODES:
+            victims.append(
+                random.choice([each for each in self._machines.all if each is not first])
+            )
         relied_on = {key: {*each.in_sync_or_eligible} for key, each in self._partitions().items()}
         self._fall(victims, random)
         tails = [
@@ -171,7 +191,9 @@ class TailFaults:
         if not counted_on:
             return
         if random.random() >= _ALL_PARTITIONS:
-            chosen = random.choice(counted_on).partition
+            chosen = random.choice(
+                [tail for tail in counted_on if tail.partition in idle] or counted_on
+            ).partition
             tails = [tail for tail in tails if tail.partition == chosen]
         elif random.random() < _ALL_PARTITIONS and len(tails) > 1:
             tails = random.sample(tails, random.randrange(1, len(tails)))
@@ -181,7 +203,7 @@ class TailFaults:
             self._damage(tail, kind, random)
             if tail.node_id in relied_on[tail.partition]:
                 self._sometimes.reached(f"tail damaged: {kind}")
-        self._note_damage(tails, victims[0], idle)
+        self._note_damage(tails, first, idle)
 
     def _note_damage(self, tails: Sequence[_Tail], first: Machine, idle: _Logs) -> None:
         damaged = sorted({tail.node_id for tail in tails})
@@ -242,7 +264,7 @@ class TailFaults:
                 machine.kill()
             self._injector.later(_LOOK_S, look)
 
-        self._injector.later(0.5 + 2 * fault.duration, look)
+        self._injector.later(0.2 + fault.duration / 2, look)
 
     def _put_back(self, machine: Machine, copied: FaultyDisk, random: Random) -> None:
         self._injector.has_damaged = machine.was_damaged = True

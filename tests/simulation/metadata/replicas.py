@@ -81,7 +81,7 @@ _OFTEN = [name for name in OFTEN if name not in {"report damage", "repair"}]
 CHOICES = [*ACTIONS, *_OFTEN, *_OFTEN, "learn", "fetch", "fetch"]
 DAMAGING = ["rot", *["report damage", "repair"] * 2]
 """Additional actions in runs with corrupt records: one in four."""
-CUTTING = ["stop all"] * 3
+CUTTING = [*["stop all"] * 3, *["crash leader"] * 2]
 """Additional actions in runs in which a tail may be cut: another one in four."""
 
 
@@ -140,6 +140,7 @@ class Replication:
         self.topic_id = self.cluster.create(TOPIC, [1, 2, 3], overrides=overrides)
         self.replicas = {node: self.new_replica([], 0, 0) for node in NODES}
         self.acknowledged: list[Batch] = []
+        self.reports: list[ReportLogEnds] = []
         self.under_way: list[tuple[int, AlterPartitions]] = []
         self._record = 0
         self._is_hard = True
@@ -405,13 +406,28 @@ class Replication:
         replica.damage = {place for place in replica.damage if place < left}
         replica.durable_end = left
 
+    def crash_leader(self, node: int, random: Random) -> None:
+        """A leader's process ends uncleanly, with durable records that no follower has."""
+        replica = self.replicas[node]
+        if not self.leads(node) or random.random() < 0.5:
+            return
+        self.produce(node, random)
+        replica.durable_end = len(replica.log)
+        replica.is_running = False
+        replica.was_unclean = True
+
     def stop_all(self, node: int, random: Random) -> None:
-        """All processes end at once, and one disk loses the end of the log."""
+        """All processes end at once, and mostly one disk loses the end of the log.
+
+        While the partition waits for replicas after that, the process that loses it may be the only
+        one to end: it may have reported its log end.
+        """
         if random.random() < 0.8 or any(replica.is_cut for replica in self.replicas.values()):
             return
         partition = self.cluster.partition()
-        for replica in self.replicas.values():
-            if replica.is_running:
+        is_only_one = partition.leader is None and random.random() < 0.7
+        for other, replica in self.replicas.items():
+            if replica.is_running and (other == node or not is_only_one):
                 replica.is_running = False
                 replica.was_unclean = True
                 replica.has_lost |= replica.durable_end < len(replica.log)
@@ -422,15 +438,19 @@ class Replication:
             for other in partition.in_sync_or_eligible
             if other != node
         )
-        if node in partition.in_sync_or_eligible and has_another and cut.was_unclean and cut.log:
+        is_relied_on = node in partition.in_sync_or_eligible and has_another
+        is_down = not cut.is_running and cut.was_unclean
+        if is_relied_on and is_down and cut.log and random.random() < 0.7:
             del cut.log[random.randrange(len(cut.log)) :]
             cut.durable_end = len(cut.log)
             cut.is_cut = True
+            reported = {each.node_id for each in partition.unverified_replicas if each.log_end}
+            if node in reported:
+                self.counts["cut after a report"] = self.counts.get("cut after a report", 0) + 1
             self.counts["cut"] = self.counts.get("cut", 0) + 1
 
     def report_log_end(self, node: int, random: Random) -> None:
         """A broker whose replica was recovered reports its end while there is no leader."""
-        del random
         replica = self.replicas[node]
         if not replica.is_running or replica.view is None:
             return
@@ -440,7 +460,12 @@ class Replication:
         last_epoch = replica.log[-1][0] if replica.log else -1
         end = LogEnd(last_epoch, len(replica.log), is_whole=not replica.damage)
         log = ReportedLog(self.topic_id, 0, partition.leader_epoch, end)
-        self._try(ReportLogEnds(node, replica.broker_epoch, [log]))
+        self.reports.append(ReportLogEnds(node, replica.broker_epoch, [log]))
+        if random.random() < 0.2:
+            return  # It arrives late.
+        random.shuffle(self.reports)
+        while self.reports:
+            self._try(self.reports.pop())
 
     def lose_disk(self, node: int, random: Random) -> None:
         """A broker that does not run gets an empty disk."""
@@ -571,6 +596,9 @@ def replicate(
     if seed % 4 == 1:
         replication = kind("fsync")
         replication.actions = [*replication.actions, *CUTTING]
+        if seed % 8 == 1:  # Then a single replica is eligible after an outage.
+            alone = AlterTopic(TOPIC, {"min_insync_replicas": "1"}, [])
+            replication.cluster.do(alone)
     for _ in range(steps):
         replication.step(random)
         partition = replication.cluster.partition()

@@ -15,6 +15,7 @@ from tests.simulation.mutations import (
     queue_regressions,
     queues,
     raft,
+    recovery,
     replication,
     three_brokers,
     transactions,
@@ -50,6 +51,7 @@ MUTATIONS: Final[Mapping[str, Sequence[Mutation]]] = {
             if each.name in _ALSO_FOUND_IN_CLUSTERS
         ),
         *replication.MUTATIONS,
+        *recovery.IN_CLUSTERS,
         transactions.DROPPED_EARLY,
     ),
     "queues": (*queues.MUTATIONS, *queue_regressions.MUTATIONS),
@@ -57,7 +59,7 @@ MUTATIONS: Final[Mapping[str, Sequence[Mutation]]] = {
     "transactions": transactions.MUTATIONS,
     "raft": raft.MUTATIONS,
     "groups": groups.MUTATIONS,
-    "metadata": metadata.MUTATIONS,
+    "metadata": (*metadata.MUTATIONS, *recovery.MUTATIONS),
     "isr": isr.MUTATIONS,
 }
 """By kind of runs."""
