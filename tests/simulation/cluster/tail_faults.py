@@ -33,8 +33,8 @@ _REPLICA: Final = re.compile(r"topics/.*\.([0-9a-f]{32})/([0-9]+)")
 _LOOK_S = 0.25
 _IDLE_LOOKS_MIN = 14
 """Looks without a change and without a slow disk after which a log must have a checkpoint."""
-_IS_IDLE = 0.4
-_IDLE_LOOKS: Final = 40
+_IS_IDLE = 0.5
+_IDLE_LOOKS: Final = 60
 _TWO_NODES = 0.6
 _ALL_INTACT = 3
 """Intact replicas that the cluster relies on where two others are damaged."""

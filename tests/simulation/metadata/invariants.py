@@ -12,6 +12,7 @@ from tidelog.coordinator.metadata.commands import (
     Command,
     ElectLeaders,
     ElectRecovered,
+    FenceBroker,
     ReassignReplicas,
     RefuseTruncation,
     RegisterBroker,
@@ -201,7 +202,7 @@ def _check_index(state: ClusterState, index: ReplicaIndex) -> None:
 
 
 def check_step(before: Partitions, state: ClusterState, command: Command) -> None:
-    """Check the invariants between the state before a command and the one after it."""
+    """Check the invariants between the state before a command with records and after it."""
     for key, now in all_partitions(state).items():
         was = before.get(key)
         new = set(now.replicas) - set(() if was is None else was.replicas)
@@ -224,6 +225,7 @@ def check_step(before: Partitions, state: ClusterState, command: Command) -> Non
             raise AssertionError(f"{reason}: {was} became {now} by {command}")
         if removed and not isinstance(command, ReassignReplicas):
             assert now.replicas == now.in_sync_replicas, "replicas left before others joined"
+        _check_reports(key, was, now=now, command=command)
         if isinstance(command, RemoveFromIsr):
             _check_removal(state, key, (was, now), command=command)
         elif isinstance(command, RefuseTruncation):
@@ -346,6 +348,31 @@ def _check_removal(
     left = {*was.in_sync_replicas, *was.eligible_leader_replicas} - {node}
     have = {*now.in_sync_replicas, *now.eligible_leader_replicas}
     assert have <= left | {node}, "a replica became eligible that was not"
+
+
+def _check_reports(
+    key: tuple[bytes, int],
+    was: PartitionRegistration,
+    *,
+    now: PartitionRegistration,
+    command: Command,
+) -> None:
+    """Check which replicas are compared, and which reports count."""
+    ends = {each.node_id: each.log_end for each in now.unverified_replicas}
+    match command:
+        case RegisterBroker():
+            assert ends.get(command.node_id) is None, "an earlier process has reported"
+        case FenceBroker() if command.node_id in was.in_sync_replicas and len(now.replicas) > 1:
+            assert command.node_id in {*now.in_sync_or_eligible, *ends}, (
+                "a replica that left the ISR in silence is not compared"
+            )
+        case ReportLogEnds():
+            epochs = {
+                log.leader_epoch for log in command.logs if (log.topic_id, log.partition) == key
+            }
+            assert was == now or was.leader_epoch in epochs, "the report is of an earlier epoch"
+        case _:
+            pass
 
 
 @pytest.mark.invariant("I61")
