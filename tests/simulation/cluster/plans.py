@@ -56,7 +56,7 @@ FAULT_GAPS_S: Final = {
     "stale_files": 20.0,
     "stale_after_cut": 4.0,
     "damage_all_files": 20.0,
-    "tail_damage": 4.0,
+    "tail_damage": 3.0,
     "directory_back": 4.0,
     "strike_on_join": 4.0,
     "part_on_return": 8.0,

@@ -72,6 +72,8 @@ class Replicas:
         until they are in the ISR."""
         self._proven: set[tuple[cluster_history.Partition, int]] = set()
         """Replicas with a damaged end that their checkpoint proves, until they are opened."""
+        self._open: set[tuple[cluster_history.Partition, int]] = set()
+        """Replicas that the last process of their node has opened."""
         self._returned: set[int] = set()
         """Damaged nodes that have registered since."""
         self._left_with_new_disk: set[int] = set()
@@ -79,11 +81,15 @@ class Replicas:
         self._loss_epochs: dict[cluster_history.Partition, int | None] = {}
         self.has_kept_cache: Callable[[int], bool] = lambda _: False
         """Returns whether a node's page cache is unchanged since a process ran there."""
-        kept.on_began.append(self._unknown.add)
+        kept.on_began.append(self._began)
         kept.on_committed.append(self._committed)
         kept.on_disk_changed.append(self._forget)
         kept.on_disk_damaged.append(self._damaged.add)
         kept.on_tail_damaged.append(self._tail_damaged)
+
+    def _began(self, node_id: int) -> None:
+        self._unknown.add(node_id)
+        self._open = {each for each in self._open if each[1] != node_id}
 
     # See `ReplicaListener`.
 
@@ -92,6 +98,7 @@ class Replicas:
         known = self._opened.setdefault(replica.key, {})
         before = known.get(node_id)
         known[node_id] = replica
+        self._open.add((replica.key, node_id))
         # A node that has learned of the removal has deleted the replica.
         is_reassigned = (replica.key, node_id) in self._taken
         assigned = self._cluster_history.image.state.partition(*replica.key)
@@ -228,7 +235,8 @@ class Replicas:
         return {
             key: log
             for key, log in logs.items()
-            if log.log_start_offset < log.end_offset == log.durable_end_offset
+            if (key, node_id) in self._open
+            and log.log_start_offset < log.end_offset == log.durable_end_offset
             and log.end_offset == found[key].high_watermark
             and not (log.is_held or log.is_damaged)
         }

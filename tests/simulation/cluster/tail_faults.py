@@ -166,6 +166,8 @@ class TailFaults:
                 self._strike(watch.machine, random, watch.idle())
             elif looks_left:
                 self._injector.later(_LOOK_S, look)
+            else:
+                self._strike(random.choice(self._machines.all), random, {})
 
         look()
 

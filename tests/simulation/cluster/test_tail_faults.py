@@ -46,8 +46,27 @@ def damages(*dice: float) -> list[Fault]:
 
 BACK: Final = Fault(1.0, "directory_back", 2.0, 0.3)
 
-CASES: Final = [
-    ("tail damaged: bit", plan_of(*damages(0.1)), "first-back-leads", "CommittedIsEverywhere"),
-    ("idle tail damaged", plan_of(*damages(0.1)), "no-checkpoint-when-idle", "ReplicaStays"),
-    ("old directory recognised", plan_of(BACK), "generation-ignored", "CommittedIsEverywhere"),
-]
+CASES: Final = {
+    "tail damaged: bytes": (plan_of(*damages(2 / 13)), "first-back-leads"),
+    "idle tail damaged": (plan_of(*damages(3 / 13)), "no-checkpoint-when-idle"),
+    "old directory recognised": (plan_of(BACK), "generation-ignored"),
+}
+"""By probe: a plan that reaches it, and a mutation that fails in it."""
+
+
+@pytest.mark.parametrize("probe", CASES)
+def test_one_damaged_disk_loses_no_acknowledged_record_unless_a_rule_is_missing(probe: str) -> None:
+    plan, mutation = CASES[probe]
+
+    report = CLUSTER.run_plan(plan)
+
+    assert report.checker is None, report.problem
+    assert report.sometimes[probe]
+    assert CLUSTER.run_plan(plan, mutation).checker is not None
+
+
+def test_two_damaged_disks_of_five_lose_no_acknowledged_record() -> None:
+    report = CLUSTER.run_plan(plan_of(*damages(0.85), node_count=5))
+
+    assert report.checker is None, report.problem
+    assert report.sometimes["tails damaged on two of five"]

@@ -495,3 +495,14 @@ def test_files_change_while_a_thread_syncs_them() -> None:
 
     assert [sync.exception() for sync in syncs] == [None] * 1000
     assert disk.durable_bytes("file") == file.read_at(0, 2000)
+
+
+def test_a_copy_of_a_disk_keeps_its_files_when_the_disk_changes() -> None:
+    disk = FaultyDisk()
+    file = written(disk, "a", b"before")
+    copied = disk.copy()
+
+    file.write_at(0, [b"behind"])
+
+    assert copied.visible_bytes("a") == b"before"
+    assert disk.visible_bytes("a") == b"behind"
