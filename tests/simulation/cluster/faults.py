@@ -97,7 +97,16 @@ class FaultInjector:
             sometimes=sometimes,
             settled_logs=replicas.settled_logs,
         )
-        self._effects: Mapping[str, Callable[[Fault], None]] = {
+        self._effects = {
+            **self._own_effects(),
+            **self._replica_faults.effects,
+            **self._return_faults.effects,
+            **self._disk_faults.effects,
+            **self._tail_faults.effects,
+        }
+
+    def _own_effects(self) -> Mapping[str, Callable[[Fault], None]]:
+        return {
             "kill": lambda fault: self._any(fault).kill(),
             "cut_power": lambda fault: self._any(fault).cut_power(),
             "cut_all": lambda _: self._cut_all(),
@@ -126,12 +135,8 @@ class FaultInjector:
             "crash_on_election": partial(self._aim, self._election_aims),
             "crash_on_vote": partial(self._crash_at, is_vote=True),
             "crash_in_write": partial(self._crash_at, is_vote=False),
-            **self._replica_faults.effects,
-            **self._return_faults.effects,
-            **self._disk_faults.effects,
-            **self._tail_faults.effects,
-            "kill_client": lambda fault: clients.kill(fault.dice),
-            "leave_group": lambda fault: clients.leave_group(fault.dice),
+            "kill_client": lambda fault: self._clients.kill(fault.dice),
+            "leave_group": lambda fault: self._clients.leave_group(fault.dice),
         }
 
     def learn(self, effects: Mapping[str, Callable[[Fault], None]]) -> None:

@@ -168,14 +168,6 @@ class ClusterPlan(RunPlan[Fault], frozen=True):
 def draw_plan(seed: int, seconds: float) -> ClusterPlan:
     """Return the plan of a seed; each part of it has its own random stream."""
     streams = RandomStreams(f"cluster plan {seed}")
-    random = streams.stream("network")
-    network = NetworkPlan(
-        delay_mean_s=10 ** random.uniform(-3.5, -2),
-        loss=random.choice([0.0, 0.0, 0.01, 0.03]),
-        split=random.choice([0.0, 0.1]),
-        reset=random.choice([0.0, 0.0, 0.001]),
-        bytes_per_s=random.choice([None, None, None, 1e6]),
-    )
     random = streams.stream("clients")
     replication_factor = streams.stream("replicas").choice(_REPLICATION_FACTORS)
     producers = [
@@ -193,7 +185,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
     node_count = random.choice([3, 3, 4, 5])
     if replication_factor > 1 and node_count == _FIVE:
         replication_factor = streams.stream("five replicas").choice([replication_factor, _FIVE])
-    faults = _draw_faults(streams, seconds, replication_factor, durability)
+    faults = _draw_faults(streams, seconds, replication_factor, durability=durability)
     return ClusterPlan(
         seed=str(seed),
         seconds=seconds,
@@ -214,7 +206,7 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         sync_mean_s=10 ** streams.stream("disk").uniform(-4, -2),
         restart_mean_s=random.choice([0.1, 0.5, 2.0]),
         outage_rate=random.choice([0.0, 0.1, 0.3]),
-        network=network,
+        network=_draw_network(streams.stream("network")),
         buggify_rate=random.choice([0.0, 0.25, 1.0]),
         producers=[msgspec.structs.replace(each, **keys) for each in producers],
         consumer_count=consumer_count,
@@ -231,6 +223,16 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
         grow_pause_s=_draw_growth(streams.stream("growth")),
         stage_pause_s=_draw_staging(streams.stream("staging"), durability),
         cluster_settings=_settings_for(faults, replication_factor),
+    )
+
+
+def _draw_network(random: Random) -> NetworkPlan:
+    return NetworkPlan(
+        delay_mean_s=10 ** random.uniform(-3.5, -2),
+        loss=random.choice([0.0, 0.0, 0.01, 0.03]),
+        split=random.choice([0.0, 0.1]),
+        reset=random.choice([0.0, 0.0, 0.001]),
+        bytes_per_s=random.choice([None, None, None, 1e6]),
     )
 
 
@@ -289,7 +291,7 @@ def _fit(plan: ProducerPlan, replication_factor: int) -> ProducerPlan:
 
 
 def _draw_faults(
-    streams: RandomStreams, seconds: float, replication_factor: int, durability: str
+    streams: RandomStreams, seconds: float, replication_factor: int, *, durability: str
 ) -> list[Fault]:
     faults: list[Fault] = []
     for kind, gap_s in FAULT_GAPS_S.items():

@@ -91,8 +91,8 @@ def _by_offset_alone(
     partition: PartitionRegistration,
     event: PartitionEvent,
     replicas: tuple[int, ...],
-    unverified: Mapping[int, LogEnd | None],
     *,
+    unverified: Mapping[int, LogEnd | None],
     offline: Collection[int],
     context: ElectionContext,
 ) -> int | None:
@@ -100,29 +100,33 @@ def _by_offset_alone(
         node: None if end is None else end._replace(leader_epoch=0)
         for node, end in unverified.items()
     }
-    return _elect_by_log_end(partition, event, replicas, ends, offline=offline, context=context)
+    return _elect_by_log_end(
+        partition, event, replicas, unverified=ends, offline=offline, context=context
+    )
 
 
 def _among_eligible(
     partition: PartitionRegistration,
     event: PartitionEvent,
     replicas: tuple[int, ...],
-    unverified: Mapping[int, LogEnd | None],
     *,
+    unverified: Mapping[int, LogEnd | None],
     offline: Collection[int],
     context: ElectionContext,
 ) -> int | None:
     eligible = partition.in_sync_or_eligible
     ends = {node: end for node, end in unverified.items() if node in eligible}
-    return _elect_by_log_end(partition, event, replicas, ends, offline=offline, context=context)
+    return _elect_by_log_end(
+        partition, event, replicas, unverified=ends, offline=offline, context=context
+    )
 
 
 def _first_report_wins(
     partition: PartitionRegistration,
     event: PartitionEvent,
     replicas: tuple[int, ...],
-    unverified: Mapping[int, LogEnd | None],
     *,
+    unverified: Mapping[int, LogEnd | None],
     offline: Collection[int],
     context: ElectionContext,
 ) -> int | None:
@@ -132,7 +136,7 @@ def _first_report_wins(
         partition,
         _without_wait(event),
         replicas,
-        first,
+        unverified=first,
         offline=offline,
         context=context,
     )
