@@ -3,7 +3,7 @@
 # A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Collection, Mapping
+import dataclasses
 from typing import Final
 
 from msgspec.structs import replace
@@ -19,7 +19,12 @@ from tidelog.coordinator.metadata import (
 )
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.commands import ElectRecovered, RegisterBroker
-from tidelog.coordinator.metadata.leader_election import Assignment, ElectionContext, PartitionEvent
+from tidelog.coordinator.metadata.leader_election import (
+    Assignment,
+    ElectionContext,
+    PartitionEvent,
+    _Candidates,
+)
 from tidelog.coordinator.metadata.records import (
     BrokerRegistration,
     LogEnd,
@@ -87,59 +92,35 @@ def _silent_is_verified(
     return {node: end for node, end in found.items() if node in known or node in event.unclean}
 
 
+def _compared(ends: _Ends, candidates: _Candidates) -> _Candidates:
+    return dataclasses.replace(candidates, unverified=ends)
+
+
 def _by_offset_alone(
-    partition: PartitionRegistration,
-    event: PartitionEvent,
-    replicas: tuple[int, ...],
-    *,
-    unverified: Mapping[int, LogEnd | None],
-    offline: Collection[int],
-    context: ElectionContext,
+    event: PartitionEvent, candidates: _Candidates, context: ElectionContext
 ) -> int | None:
     ends = {
         node: None if end is None else end._replace(leader_epoch=0)
-        for node, end in unverified.items()
+        for node, end in candidates.unverified.items()
     }
-    return _elect_by_log_end(
-        partition, event, replicas, unverified=ends, offline=offline, context=context
-    )
+    return _elect_by_log_end(event, _compared(ends, candidates), context)
 
 
 def _among_eligible(
-    partition: PartitionRegistration,
-    event: PartitionEvent,
-    replicas: tuple[int, ...],
-    *,
-    unverified: Mapping[int, LogEnd | None],
-    offline: Collection[int],
-    context: ElectionContext,
+    event: PartitionEvent, candidates: _Candidates, context: ElectionContext
 ) -> int | None:
-    eligible = partition.in_sync_or_eligible
-    ends = {node: end for node, end in unverified.items() if node in eligible}
-    return _elect_by_log_end(
-        partition, event, replicas, unverified=ends, offline=offline, context=context
-    )
+    ends = {
+        node: end for node, end in candidates.unverified.items() if node in candidates.relied_on
+    }
+    return _elect_by_log_end(event, _compared(ends, candidates), context)
 
 
 def _first_report_wins(
-    partition: PartitionRegistration,
-    event: PartitionEvent,
-    replicas: tuple[int, ...],
-    *,
-    unverified: Mapping[int, LogEnd | None],
-    offline: Collection[int],
-    context: ElectionContext,
+    event: PartitionEvent, candidates: _Candidates, context: ElectionContext
 ) -> int | None:
-    ends = {node: end for node, end in unverified.items() if end is not None}
-    first = dict.fromkeys(ends, LogEnd(0, 0, is_whole=True))
-    return _elect_by_log_end(
-        partition,
-        _without_wait(event),
-        replicas,
-        unverified=first,
-        offline=offline,
-        context=context,
-    )
+    reported = [node for node, end in candidates.unverified.items() if end is not None]
+    ends: _Ends = dict.fromkeys(reported, LogEnd(0, 0, is_whole=True))
+    return _elect_by_log_end(_without_wait(event), _compared(ends, candidates), context)
 
 
 def _without_wait(event: PartitionEvent) -> PartitionEvent:
