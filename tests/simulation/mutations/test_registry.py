@@ -42,7 +42,9 @@ SEED_COUNTS = {"three_brokers": 25, "transactions": 20, "groups": 20, "metadata"
 FIRST_SEEDS = {
     "high-watermark-before-truncation": 90,
     "settled-without-another-partition-epoch": 110,
-    "transaction-appended-again": 4,
+    "durability-forgotten": 170,
+    "offline-for-ever": 150,
+    "logs-are-not-compared": 25,
 }
 """First seeds for mutations that few runs find."""
 
