@@ -104,9 +104,12 @@ def _answered_for_longer(self: BrokerSession, *, sent_at_ms: int) -> None:
     _answered(self, sent_at_ms=sent_at_ms + 3_000)
 
 
-def _changed_alone(state: ClusterState, broker: BrokerRegistration) -> list[Record]:
+def _changed_alone(
+    state: ClusterState, broker: BrokerRegistration, *, directory_epoch: int | None = None
+) -> list[Record]:
     del state
-    return [BrokerChanged(broker.node_id, broker.is_fenced, broker.is_shutting_down)]
+    fields = (broker.node_id, broker.is_fenced, broker.is_shutting_down, directory_epoch)
+    return [BrokerChanged(*fields)]
 
 
 _create = Catalog._create
