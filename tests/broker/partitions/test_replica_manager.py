@@ -82,9 +82,10 @@ async def test_a_partition_not_led_here_is_refused_with_its_leader(mock_clock: M
             f"{NotLeaderError.__name__}: broker 2 leads partition 1, not this one"
         )
         assert refusal(kept, topic_id, 2) == (
-            f"{LeaderNotAvailableError.__name__}: partition 2 has no leader at the moment: no replica"
-            " with all committed records is alive: broker 3 is fenced; start broker 3, or accept the"
-            " loss: tidelog cluster elect-leaders --topic orders --partition 2 --accept-data-loss"
+            f"{LeaderNotAvailableError.__name__}: partition 2 has no leader at the moment: no"
+            " replica with all committed records is alive: broker 3 is fenced; start broker 3, or"
+            " accept the loss: tidelog cluster elect-leaders --topic orders --partition 2"
+            " --accept-data-loss"
         )
 
 
