@@ -20,7 +20,7 @@ def test_random_runs_lose_no_acknowledged_record_and_show_no_uncommitted_one() -
         "refused",
         "corrupt",
         "cut",
-        "lost to rot",
+        "cut after a report",
         "truncated",
         "truncation refused",
         "without the dead",

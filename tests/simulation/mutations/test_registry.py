@@ -43,6 +43,7 @@ FIRST_SEEDS = {
     "high-watermark-before-truncation": 90,
     "settled-without-another-partition-epoch": 110,
     "durability-forgotten": 170,
+    "journal-holds-up": 200,
     "offline-for-ever": 150,
     "logs-are-not-compared": 25,
 }
