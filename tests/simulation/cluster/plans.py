@@ -146,7 +146,7 @@ class ClusterPlan(RunPlan[Fault], frozen=True):
     """Seconds after which no client writes to the last partition; `None` for never."""
     stage_pause_s: float | None = None
     """Mean seconds between two transactions of a client."""
-    cluster_settings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    cluster_settings: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     """Dynamic config of the cluster."""
 
     @property
