@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -81,7 +82,11 @@ def test_the_commands_of_the_page_start_a_standalone_cluster(tmp_path: Path) -> 
                         stdout=output,
                         stderr=output,
                         cwd=tmp_path,
-                        env={**os.environ, "SPARK_WORKER_DIR": str(tmp_path / "work")},
+                        env={
+                            **os.environ,
+                            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                            "SPARK_WORKER_DIR": str(tmp_path / "work"),
+                        },
                         start_new_session=True,
                     )
                 )
