@@ -9,7 +9,7 @@ from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import ResponseHandle
-from tidelog.isr.divergence import LogShape, find_truncation
+from tidelog.isr.divergence import find_truncation
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.env.env import BytesLike, Env
 from tidelog.wire.errors import (
@@ -319,10 +319,9 @@ def _require_read(partition: Partition, fetch_offset: int, last_fetched_epoch: i
             f" partition {partition.number} in epoch {leader.leader_epoch}; refresh the metadata"
         )
     found = find_truncation(
-        LogShape(log.log_start_offset, log.log_end_offset, epochs),
+        partition.shape,
         fetch_offset=fetch_offset,
         last_fetched_epoch=last_fetched_epoch,
-        is_damaged=bool(log.damage),
     )
     if found is None:
         return

@@ -9,6 +9,7 @@ from itertools import count
 from typing import NamedTuple, Protocol, final
 
 from tidelog.coordinator.metadata.topic_config import TopicConfig
+from tidelog.isr.divergence import LogShape
 from tidelog.isr.durability import Durability, ack_level
 from tidelog.isr.follower import PartitionFollower
 from tidelog.isr.followers import Followers
@@ -143,6 +144,12 @@ class Partition:
         if self.leader is not None:
             return self.leader.high_watermark
         return self._high_watermark if self.follower is None else self.follower.high_watermark
+
+    @property
+    def shape(self) -> LogShape:
+        """The part of the log that replicas and readers compare."""
+        log = self.log
+        return LogShape(log.log_start_offset, log.log_end_offset, log.leader_epochs, log.damage)
 
     @property
     def is_whole(self) -> bool:

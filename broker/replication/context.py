@@ -1,6 +1,8 @@
 """Shared context of all parts of replication on one broker."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import trio
 
@@ -8,12 +10,23 @@ from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.coordinator.controller.broker_lifecycle import BrokerLifecycle
+from tidelog.coordinator.metadata.commands import Command
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.node import ClusterNode
 from tidelog.isr.replica_set import REPLICA_LAG_MAX_MS, BrokerStatus
 from tidelog.wire.env.env import Env
-from tidelog.wire.errors import InvalidRequestError, StaleBrokerEpochError
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    InvalidRequestError,
+    StaleBrokerEpochError,
+    WireFormatError,
+)
 from tidelog.wire.messages.replication import ReplicaIdentity
+
+Item = TypeVar("Item")
+
+_SUBMIT_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,33 @@ class ReplicationContext:
         return ReplicaIdentity(
             self.cluster.raft.cluster_id, self.node_id, epoch, broker.incarnation_id
         )
+
+    async def report(
+        self,
+        command_type: Callable[[int, int, list[Item]], Command],
+        items: list[Item],
+        *,
+        failure: str,
+    ) -> bool:
+        """Report something of this broker to the controller; return whether the cluster has it.
+
+        If cancelled, the cluster may have it, or not.
+
+        Args:
+            command_type: Makes the command of the node id, the broker epoch and the items.
+            items: The content of the report.
+            failure: Name of the log event of a failure, which gets its reason.
+        """
+        epoch = self.lifecycle.broker_epoch
+        if epoch is None:
+            return False
+        command = command_type(self.node_id, epoch, items)
+        try:
+            await self.cluster.command_client.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
+        except (BrokerError, ConnectionLostError, WireFormatError) as error:
+            self.env.probe(failure, severity="warning", reason=str(error))
+            return False
+        return True
 
     def check_identity(self, identity: ReplicaIdentity) -> None:
         """Raise unless a follower is the process that the metadata has (I63).

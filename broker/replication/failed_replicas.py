@@ -18,17 +18,14 @@ from tidelog.isr.durability import Durability
 from tidelog.logstore.log import LogStatus
 from tidelog.wire.errors import (
     BrokerError,
-    ConnectionLostError,
     DiskFullError,
     OverloadedError,
-    WireFormatError,
 )
 
 _LOOK_S: Final = 0.25
 """Maximum delay in seconds in detecting that a disk does not answer, or that another replica could
 lead."""
 _RETRY_S: Final = 0.5
-_SUBMIT_TIMEOUT_S: Final = 5.0
 _OTHERS_S: Final = 3.0
 """Time in seconds that a start waits for another eligible replica whose broker is not up yet."""
 _LATE_S: Final = 1.0
@@ -199,15 +196,7 @@ class FailedReplicas:
 
     async def _remove_from_isr(self, due: list[FailedReplica]) -> None:
         context = self._context
-        epoch = context.lifecycle.broker_epoch
-        if epoch is None:
-            await trio.sleep(_RETRY_S)
-            return
-        command = RemoveFromIsr(context.node_id, epoch, due)
-        try:
-            await context.cluster.command_client.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
-        except (BrokerError, ConnectionLostError, WireFormatError) as error:
-            context.env.probe("isr_removal_failed", severity="warning", reason=str(error))
+        if not await context.report(RemoveFromIsr, due, failure="isr_removal_failed"):
             await trio.sleep(_RETRY_S)
             return
         for each in due:

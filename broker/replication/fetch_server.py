@@ -15,7 +15,7 @@ from tidelog.broker.replication.repair_reads import RepairReader
 from tidelog.broker.replication.throttle import CatchUpThrottle
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
-from tidelog.isr.divergence import LogShape, find_divergence, find_stale
+from tidelog.isr.divergence import find_divergence, find_stale
 from tidelog.isr.fetch_session import LeaderSession, SessionPartition
 from tidelog.isr.follower_progress import FollowerReport
 from tidelog.isr.leader import PartitionLeader
@@ -431,15 +431,14 @@ class FetchServer:
 
     @staticmethod
     def _divergence(partition: Partition, entry: SessionPartition) -> Diverging | None:
-        position, log = entry.position, partition.log
+        position, shape = entry.position, partition.shape
         assert position is not None
-        shape = LogShape(log.log_start_offset, log.log_end_offset, log.leader_epochs)
         found = find_divergence(
             shape,
             fetch_offset=position.fetch_offset,
             last_fetched_epoch=position.last_fetched_epoch,
         )
-        if found is not None or entry.is_compared or log.damage:
+        if found is not None or entry.is_compared or shape.damage:
             return found
         epochs = entry.followed.leader_epochs
         return find_stale(shape, epochs, fetch_offset=position.fetch_offset)

@@ -13,7 +13,6 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.loss_reports import LossReports
 from tidelog.broker.replication.refused_truncations import RefusedTruncations
-from tidelog.isr.divergence import LogShape
 from tidelog.isr.fetch_session import FollowerPosition, FollowerSession, Key
 from tidelog.isr.follower import (
     Append,
@@ -211,7 +210,7 @@ class ReplicaFetcher:
         is_whole = self._told_whole[key] = partition.is_whole
         is_suspect = key in self._doubtful
         self._doubtful.pop(key, None)
-        return FollowerPosition(follower.position(_shape(partition)), durable, is_whole, is_suspect)
+        return FollowerPosition(follower.position(partition.shape), durable, is_whole, is_suspect)
 
     def _epochs_of(self, key: Key) -> list[tuple[int, int]]:
         """Return the epochs by which the leader can detect that this disk went back.
@@ -266,7 +265,7 @@ class ReplicaFetcher:
                     return
                 start, end = bounds
                 step = follower.out_of_range(
-                    _shape(partition), asked_at, leader_start=start, leader_end=end
+                    partition.shape, asked_at, leader_start=start, leader_end=end
                 )
             else:
                 answer = LeaderAnswer(
@@ -276,13 +275,13 @@ class ReplicaFetcher:
                     result.log_start_offset,
                     result.diverging,
                 )
-                step = follower.answered(_shape(partition), answer)
+                step = follower.answered(partition.shape, answer)
                 if isinstance(step, Append):
                     self._append(partition, follower, answer, batches=batches)
             if isinstance(step, Truncate | Restart):
                 self._begin_repair(partition, step)
             elif isinstance(step, Refuse):
-                self._refused_truncations.add(partition, step, shape=_shape(partition))
+                self._refused_truncations.add(partition, step, shape=partition.shape)
                 self._later[key] = trio.current_time() + _MUCH_LATER_S
             elif isinstance(step, Drop):
                 self._session.is_due(key)
@@ -444,11 +443,6 @@ def _bounds_in(error: BrokerError) -> tuple[int, int] | None:
         return None
     start, end = error.log_start_offset, error.log_end_offset
     return None if start is None or end is None else (start, end)
-
-
-def _shape(partition: Partition) -> LogShape:
-    log = partition.log
-    return LogShape(log.log_start_offset, log.log_end_offset, log.leader_epochs, log.damage)
 
 
 def _take_nothing(outcome: object) -> None:

@@ -12,11 +12,10 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.coordinator.metadata.commands import ReportedLog, ReportLogEnds
 from tidelog.coordinator.metadata.records import LogEnd
+from tidelog.coordinator.metadata.recovery_elections import is_log_end_awaited
 from tidelog.logstore.log import LogStatus
-from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 
 _RETRY_S: Final = 0.5
-_SUBMIT_TIMEOUT_S: Final = 5.0
 _AT_ONCE_MAX: Final = 1000
 _EMPTY: Final = -1
 
@@ -41,51 +40,32 @@ class LogEndReports:
         """Report until cancelled."""
         while True:
             await self._has_due.wait()
-            reports = {each: self._report_of(each) for each in self._due}
-            self._due = {each: None for each, report in reports.items() if report is not None}
-            wanted = [report for report in reports.values() if report is not None]
-            if not wanted:
+            reports = self._reports()[:_AT_ONCE_MAX]
+            if not reports:
                 self._has_due = trio.Event()
-            elif not await self._submit(wanted[:_AT_ONCE_MAX]):
-                await trio.sleep(_RETRY_S)
+                continue
+            await self._context.report(ReportLogEnds, reports, failure="log_ends_not_reported")
+            if reports[0] in self._reports():
+                await trio.sleep(_RETRY_S)  # The cluster has not taken it, or not yet.
+
+    def _reports(self) -> list[ReportedLog]:
+        """Return the reports that the cluster needs, and forget other replicas."""
+        reports = {each: self._report_of(each) for each in self._due}
+        self._due = {each: None for each, report in reports.items() if report is not None}
+        return [report for report in reports.values() if report is not None]
 
     def _report_of(self, partition: Partition) -> ReportedLog | None:
         """Return the report of a replica, `None` if the cluster does not need it."""
-        context, log = self._context, partition.log
+        context, log, shape = self._context, partition.log, partition.shape
         known = context.state.partition(*partition.key)
-        is_asked = known is not None and any(
-            each.node_id == context.node_id and each.log_end is None
-            for each in known.unverified_replicas
-        )
         if (
             known is None
-            or known.leader is not None
-            or not is_asked
+            or not is_log_end_awaited(known, context.node_id)
             or partition.is_held  # It is looked at again when it is released.
             or log.status is LogStatus.OFFLINE
             or not context.is_open(partition)
         ):
             return None
-        last_epoch = log.leader_epochs.latest
-        is_empty = last_epoch is None or log.log_end_offset == log.log_start_offset
-        end = LogEnd(
-            _EMPTY if is_empty or last_epoch is None else last_epoch,
-            log.log_end_offset,
-            is_whole=not log.damage,
-        )
+        last_epoch = _EMPTY if shape.last_epoch is None else shape.last_epoch
+        end = LogEnd(last_epoch, shape.log_end_offset, is_whole=not shape.damage)
         return ReportedLog(*partition.key, known.leader_epoch, end)
-
-    async def _submit(self, reports: list[ReportedLog]) -> bool:
-        """Submit reports; return whether the cluster has them, and the state here shows it."""
-        context = self._context
-        epoch = context.lifecycle.broker_epoch
-        if epoch is None:
-            return False
-        command = ReportLogEnds(context.node_id, epoch, reports)
-        try:
-            await context.cluster.command_client.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
-        except (BrokerError, ConnectionLostError, WireFormatError) as error:
-            context.env.probe("log_ends_not_reported", severity="warning", reason=str(error))
-            return False
-        context.env.probe("log_ends_reported", severity="debug", count=len(reports))
-        return True

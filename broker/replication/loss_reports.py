@@ -13,10 +13,8 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.coordinator.metadata.cluster_events import ClusterEventKind
 from tidelog.coordinator.metadata.commands import ReportedLoss, ReportLoss
-from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 
 _RETRY_S: Final = 0.5
-_SUBMIT_TIMEOUT_S: Final = 5.0
 _AT_ONCE_MAX: Final = 1000
 
 
@@ -67,21 +65,7 @@ class LossReports:
             some = self._due[:_AT_ONCE_MAX]
             if not some:
                 self._has_due = trio.Event()
-            elif await self._submit(some):
+            elif await self._context.report(ReportLoss, some, failure="loss_not_reported"):
                 del self._due[: len(some)]
             else:
                 await trio.sleep(_RETRY_S)
-
-    async def _submit(self, losses: list[ReportedLoss]) -> bool:
-        """Submit reports; return whether the cluster has them."""
-        context = self._context
-        epoch = context.lifecycle.broker_epoch
-        if epoch is None:
-            return False
-        command = ReportLoss(context.node_id, epoch, losses)
-        try:
-            await context.cluster.command_client.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
-        except (BrokerError, ConnectionLostError, WireFormatError) as error:
-            context.env.probe("loss_not_reported", severity="warning", reason=str(error))
-            return False
-        return True

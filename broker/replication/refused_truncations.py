@@ -14,9 +14,7 @@ from tidelog.coordinator.metadata.records import RefusingReplica
 from tidelog.isr.divergence import LogShape
 from tidelog.isr.fetch_session import Key
 from tidelog.isr.follower import Refuse
-from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 
-_SUBMIT_TIMEOUT_S: Final = 5.0
 _AT_ONCE_MAX: Final = 1000
 
 
@@ -92,19 +90,12 @@ class RefusedTruncations:
         return mine in known.refusing_replicas and node_id not in known.in_sync_or_eligible
 
     async def _report(self) -> None:
-        context = self._context
+        """Report all that is due; after a failure the follower refuses again."""
         try:
             while self._due:
-                epoch = context.lifecycle.broker_epoch
-                if epoch is None:
-                    self._due.clear()  # The follower refuses again when it is registered.
-                    return
                 due = list(self._due.values())[:_AT_ONCE_MAX]
                 for refused in due:
                     del self._due[refused.topic_id, refused.partition]
-                command = RefuseTruncation(context.node_id, epoch, due)
-                await context.cluster.command_client.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
-        except (BrokerError, ConnectionLostError, WireFormatError) as error:
-            context.env.probe("refusal_not_reported", severity="warning", reason=str(error))
+                await self._context.report(RefuseTruncation, due, failure="refusal_not_reported")
         finally:
             self._is_reporting = False
