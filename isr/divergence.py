@@ -23,6 +23,12 @@ class LogShape(msgspec.Struct, frozen=True):
     damage: tuple[DamagedRange, ...] = ()
     """Records that the log does not have any more, lowest first."""
 
+    @property
+    def last_epoch(self) -> int | None:
+        """Leader epoch of the last record; `None` for an empty log."""
+        is_empty = self.log_end_offset == self.log_start_offset
+        return None if is_empty else self.leader_epochs.latest
+
     def intact_count(self, offset: int, end_offset: int) -> int:
         """Return the number of offsets of a range that the log holds without damage."""
         first, end = max(offset, self.log_start_offset), min(end_offset, self.log_end_offset)
@@ -64,19 +70,19 @@ def find_divergence(
 
 
 def find_truncation(
-    leader: LogShape, *, fetch_offset: int, last_fetched_epoch: int, is_damaged: bool = False
+    leader: LogShape, *, fetch_offset: int, last_fetched_epoch: int
 ) -> Diverging | None:
     """Return where a consumer's records differ from the log; `None` when it has read this log.
 
     KIP-320. Unlike a follower, a consumer may have read records that the log has deleted since, and
     says so only by its fetch offset. So an epoch that is older than the log is no divergence.
+    Damage may hide all records of an epoch. Then only a later epoch below the fetch offset, or the
+    log's end, proves a truncation.
 
     Args:
         leader: The log from which the consumer reads.
         fetch_offset: Offset that the consumer reads next; one below the log start is no divergence.
         last_fetched_epoch: Leader epoch of the last record that it has read below.
-        is_damaged: Whether damage may hide all records of an epoch. Then only a later epoch below
-            the fetch offset, or the log's end, proves a truncation.
     """
     start, end, epochs = leader.log_start_offset, leader.log_end_offset, leader.leader_epochs
     found = epochs.end_offset_for(last_fetched_epoch, log_end_offset=end)
@@ -86,7 +92,12 @@ def find_truncation(
         epoch, epoch_end = None, epochs.entries[0][1] if epochs.latest is not None else end
     if fetch_offset > max(epoch_end, start):
         return Diverging(epoch, max(epoch_end, start))
-    if epoch == last_fetched_epoch or is_damaged or fetch_offset <= start or epochs.latest is None:
+    if (
+        epoch == last_fetched_epoch
+        or leader.damage
+        or fetch_offset <= start
+        or epochs.latest is None
+    ):
         return None
     # Another epoch wrote the record below, so at least that one differs.
     return Diverging(epoch, fetch_offset - 1)

@@ -104,7 +104,7 @@ class PartitionFollower:
 
     def position(self, log: LogShape) -> FetchPosition:
         """Return the position of the next fetch."""
-        return FetchPosition(log.log_end_offset, _last_epoch(log))
+        return FetchPosition(log.log_end_offset, log.last_epoch)
 
     def answered(self, log: LogShape, answer: LeaderAnswer) -> Step:
         """Return the step after an answer, for the present log."""
@@ -177,7 +177,3 @@ def _is_stale(answer: LeaderAnswer) -> bool:
         and diverging.epoch is None
         and diverging.end_offset > answer.log_start_offset
     )
-
-
-def _last_epoch(log: LogShape) -> int | None:
-    return None if log.log_end_offset == log.log_start_offset else log.leader_epochs.latest

@@ -1,5 +1,6 @@
 """Tests of log divergence, exhaustively against a comparison record by record."""
 
+import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from tidelog.isr.divergence import (
     find_truncation,
     truncation_offset,
 )
+from tidelog.logstore.damage import DamagedRange
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.wire.errors import OffsetOutOfRangeError
 from tidelog.wire.messages.replication import Diverging
@@ -203,10 +205,9 @@ def lost(leader: LogShape, read: LogShape, *, is_damaged: bool = False) -> Diver
     last = read.leader_epochs.latest
     assert last is not None
     return find_truncation(
-        leader,
+        msgspec.structs.replace(leader, damage=(DamagedRange(0, 1),) if is_damaged else ()),
         fetch_offset=read.log_end_offset,
         last_fetched_epoch=last,
-        is_damaged=is_damaged,
     )
 
 

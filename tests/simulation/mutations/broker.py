@@ -104,13 +104,10 @@ def _look_without_start(
 
 
 def _truncated_at_the_end_of_an_epoch(
-    leader: LogShape, *, fetch_offset: int, last_fetched_epoch: int, is_damaged: bool = False
+    leader: LogShape, *, fetch_offset: int, last_fetched_epoch: int
 ) -> Diverging | None:
     return find_truncation(
-        leader,
-        fetch_offset=fetch_offset + 1,
-        last_fetched_epoch=last_fetched_epoch,
-        is_damaged=is_damaged,
+        leader, fetch_offset=fetch_offset + 1, last_fetched_epoch=last_fetched_epoch
     )
 
 
