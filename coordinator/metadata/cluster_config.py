@@ -214,6 +214,12 @@ def default_replication_factor(config: ClusterConfig, broker_count: int) -> int:
     return max(1, min(REPLICATION_FACTOR_DEFAULT, broker_count))
 
 
+def recovery_election_wait_ms(config: ClusterConfig) -> int:
+    """Return how long an election waits for replicas that are not back, in milliseconds."""
+    wait_ms = config.recovery_election_wait_ms
+    return RECOVERY_ELECTION_WAIT_MS if wait_ms is None else wait_ms
+
+
 def min_insync_replicas(topic: Topic, config: ClusterConfig, replication_factor: int) -> int:
     """Return how many replicas of a partition must have a record before it is committed.
 

@@ -13,6 +13,7 @@ from tidelog.coordinator.metadata.cluster_events import (
     EventRecorder,
 )
 from tidelog.coordinator.metadata.commands import RefusedTruncation
+from tidelog.coordinator.metadata.leader_election import replicas_to_compare
 from tidelog.coordinator.metadata.records import LogEnd, PartitionRegistration
 
 
@@ -67,13 +68,9 @@ def record_recovery(
     if before.leader is not None or leader is None or leader not in ends:
         return
     unverified = [each.node_id for each in before.unverified_replicas]
-    compared = [
-        node
-        for node in before.replicas
-        if node in before.eligible_leader_replicas or node in unverified
-    ]
-    silent = [node for node in compared if node != leader and node not in ends]
-    greater = [node for node in compared if node in ends and ends[node] > ends[leader]]
+    compared = replicas_to_compare(before.eligible_leader_replicas, unverified)
+    silent = [node for node in compared if node not in ends]
+    greater = [node for node, end in ends.items() if end > ends[leader]]
     if not silent and not greater:
         return
     reasons: list[str] = []

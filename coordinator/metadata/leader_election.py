@@ -298,12 +298,23 @@ def _unverified(
     return {node: ends[node] for node in assignment.replicas if node in ends and node not in failed}
 
 
+def replicas_to_compare(relied_on: Collection[int], unverified: Collection[int]) -> tuple[int, ...]:
+    """Return the replicas whose log ends complete a comparison.
+
+    Args:
+        relied_on: Each of these had all committed records.
+        unverified: Unverified replicas. Only a single replica that is relied on needs them.
+    """
+    others = [node for node in unverified if node not in relied_on]
+    return (*relied_on, *(others if len(relied_on) == 1 else ()))
+
+
 def _elect_by_log_end(
     event: PartitionEvent, candidates: _Candidates, context: ElectionContext
 ) -> int | None:
     """Return the unverified replica with the greatest log end, `None` while others are awaited."""
     relied_on, unverified = candidates.relied_on, candidates.unverified
-    awaited = relied_on if len(relied_on) > 1 else (*relied_on, *unverified)
+    awaited = replicas_to_compare(relied_on, unverified)
     ends = {node: end for node, end in unverified.items() if end is not None}
     is_wait_over = event.election is Election.RECOVERY
     is_complete = all(node in ends for node in awaited)

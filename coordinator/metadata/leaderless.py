@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tidelog.coordinator.metadata.catalog import Topic
-from tidelog.coordinator.metadata.cluster_config import RECOVERY_ELECTION_WAIT_MS
+from tidelog.coordinator.metadata.cluster_config import recovery_election_wait_ms
 from tidelog.coordinator.metadata.election_events import named_brokers
+from tidelog.coordinator.metadata.leader_election import replicas_to_compare
 from tidelog.coordinator.metadata.records import BrokerRegistration, PartitionRegistration
 from tidelog.coordinator.metadata.state import ClusterState
 
@@ -42,11 +43,10 @@ def why_leaderless(state: ClusterState, topic: Topic, number: int) -> Leaderless
         return None
     source = state.catalog.topic_by_id(topic.source_id) if topic.is_internal else topic
     name = topic.name if source is None else source.name
-    wait_ms = state.config.recovery_election_wait_ms
     return leaderless_reason(
         partition,
         state.brokers,
-        wait_ms=RECOVERY_ELECTION_WAIT_MS if wait_ms is None else wait_ms,
+        wait_ms=recovery_election_wait_ms(state.config),
         command=f"tidelog cluster elect-leaders --topic {name} --partition {number}"
         " --accept-data-loss",
     )
@@ -102,9 +102,7 @@ def _awaited(
     is_begun = any(node in ends for node in eligible)
     if not is_begun or not any(_is_alive(node, brokers) for node in ends):
         return []
-    compared = [*eligible]
-    if len(eligible) == 1:
-        compared += [each.node_id for each in unverified if each.node_id not in eligible]
+    compared = replicas_to_compare(eligible, [each.node_id for each in unverified])
     missing = [node for node in compared if node not in ends]
     # With all reports the election is complete, unless the replica with most cannot lead now.
     return missing or [max(ends, key=lambda node: (ends[node], node in eligible))]

@@ -7,12 +7,20 @@ delays the election by `recovery_election_wait_ms`, once.
 
 from typing import final
 
-from tidelog.coordinator.metadata.cluster_config import RECOVERY_ELECTION_WAIT_MS
+from tidelog.coordinator.metadata.cluster_config import recovery_election_wait_ms
 from tidelog.coordinator.metadata.commands import ElectRecovered
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.state import ClusterState
 
 _AT_ONCE_MAX = 1000
 _RETRY_MS = 1_000
+
+
+def is_log_end_awaited(partition: PartitionRegistration, node_id: int) -> bool:
+    """Return whether an election needs the log end of a replica, which its broker must report."""
+    return partition.leader is None and any(
+        each.node_id == node_id and each.log_end is None for each in partition.unverified_replicas
+    )
 
 
 @final
@@ -32,9 +40,7 @@ class RecoveryElections:
         The same partition is returned again a while later, as long as it has no leader: none of the
         replicas that have reported may be able to lead now.
         """
-        wait_ms = state.config.recovery_election_wait_ms
-        if wait_ms is None:
-            wait_ms = RECOVERY_ELECTION_WAIT_MS
+        wait_ms = recovery_election_wait_ms(state.config)
         waiting = [
             (topic_id, number, partition.leader_epoch)
             for topic_id, number in state.index.leaderless
