@@ -74,15 +74,22 @@ async def lose(brokers: ThreeBrokers, client: Client, nodes: tuple[int, int]) ->
         await trio.sleep(1)
 
 
+async def read_and_lose(
+    brokers: ThreeBrokers, client: Client, nodes: tuple[int, int], *, consumer: Consumer
+) -> None:
+    """Let a consumer read all records, of which the cluster then loses the last ones."""
+    await read(consumer, _KEPT_COUNT)
+    await write_alone(brokers, client, nodes)
+    await read(consumer, _LOST_COUNT)
+    await lose(brokers, client, nodes)
+
+
 def test_a_consumer_learns_that_the_offsets_it_has_read_were_given_out_twice() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             nodes = await prepare(brokers, client)
             async with client.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
-                await read(consumer, _KEPT_COUNT)
-                await write_alone(brokers, client, nodes)
-                await read(consumer, _LOST_COUNT)
-                await lose(brokers, client, nodes)
+                await read_and_lose(brokers, client, nodes, consumer=consumer)
                 written = await write(client, _NEW_COUNT, start=_KEPT_COUNT)
                 with pytest.raises(LogTruncatedError) as caught:
                     await read(consumer, 1)
@@ -107,10 +114,7 @@ def test_a_consumer_that_is_idle_learns_of_the_loss_without_new_records() -> Non
         async def work(client: Client) -> None:
             nodes = await prepare(brokers, client)
             async with client.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
-                await read(consumer, _KEPT_COUNT)
-                await write_alone(brokers, client, nodes)
-                await read(consumer, _LOST_COUNT)
-                await lose(brokers, client, nodes)
+                await read_and_lose(brokers, client, nodes, consumer=consumer)
                 with pytest.raises(LogTruncatedError, match="15 offsets, 585 to 600"):
                     await read(consumer, 1)
 

@@ -47,7 +47,7 @@ _OTHER_CHECKERS = (
     "ReplicasAgree",
     "TransactionsOnce",
     "QueuesComeToAnEnd",
-    "NobodyWaitsInVain",
+    "WaitersAreWoken",
     "Assertion",
     *_RAFT_CHECKERS,
 )

@@ -179,7 +179,7 @@ COMPARISONS: Final[tuple[Mutation, ...]] = (
     ),
     Mutation(
         "first-report-wins",
-        "the first replica that has reported leads, whatever it has reported",
+        "the first replica that has reported leads, regardless of its log end",
         (leader_election, "_elect_by_log_end", _first_report_wins),
     ),
     Mutation(

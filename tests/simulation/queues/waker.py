@@ -76,7 +76,7 @@ class Waker:
         waited_s = trio.current_time() - began
         if not received or waited_s > hidden_s + _HEAD_START_S + _SOON_S:
             raise ViolationError(
-                "NobodyWaitsInVain",
+                "WaitersAreWoken",
                 f"a message of {self._setup.name} that was {what} came after {waited_s:.3f} s:"
                 f" {received}",
             )

@@ -48,6 +48,13 @@ async def whole(client: tidelog.Client) -> None:
         await trio.sleep(0.1)
 
 
+async def produce_to_whole(client: tidelog.Client) -> Places:
+    """Create the topic, and append the first half when all replicas are in sync."""
+    await client.admin.create_topic(TOPIC, PARTITIONS, replication_factor=3, min_insync_replicas=2)
+    await whole(client)
+    return await produce(client, HALF)
+
+
 async def listens(nodes: Nodes, node_id: int) -> None:
     host, _, port = nodes.address(node_id).rpartition(":")
     while True:
@@ -66,11 +73,7 @@ async def test_a_restored_directory_loses_no_acknowledged_record(tmp_path: Path)
             nodes = Nodes(tmp_path, nursery)
             await nodes.start(1, 2, 3)
             async with tidelog.connect(nodes.addresses) as client:
-                await client.admin.create_topic(
-                    TOPIC, PARTITIONS, replication_factor=3, min_insync_replicas=2
-                )
-                await whole(client)
-                acknowledged = await produce(client, HALF)
+                acknowledged = await produce_to_whole(client)
                 await nodes.stop_and_wait(1)
                 shutil.copytree(tmp_path / "1", tmp_path / "copy")
                 await nodes.start(1)
@@ -105,11 +108,7 @@ async def test_a_broker_with_a_damaged_node_file_is_replaced_as_its_error_says(
             nodes = Nodes(tmp_path, nursery)
             await nodes.start(1, 2, 3)
             async with tidelog.connect(nodes.addresses) as client:
-                await client.admin.create_topic(
-                    TOPIC, PARTITIONS, replication_factor=3, min_insync_replicas=2
-                )
-                await whole(client)
-                acknowledged = await produce(client, HALF)
+                acknowledged = await produce_to_whole(client)
                 await nodes.stop_and_wait(1)
                 damaged = tmp_path / "1" / "node"
                 content = bytearray(damaged.read_bytes())
