@@ -13,7 +13,6 @@ from tidelog.coordinator.metadata.cluster_events import (
     EventRecorder,
 )
 from tidelog.coordinator.metadata.commands import RefusedTruncation
-from tidelog.coordinator.metadata.leader_election import replicas_to_compare
 from tidelog.coordinator.metadata.records import LogEnd, PartitionRegistration
 
 
@@ -67,9 +66,13 @@ def record_recovery(
     leader, ends = after.leader, _reported_ends(before)
     if before.leader is not None or leader is None or leader not in ends:
         return
+    # Each of these may have more, also one that the election did not wait for.
     unverified = [each.node_id for each in before.unverified_replicas]
-    compared = replicas_to_compare(before.eligible_leader_replicas, unverified)
-    silent = [node for node in compared if node not in ends]
+    silent = [
+        node
+        for node in before.replicas
+        if node in (*before.eligible_leader_replicas, *unverified) and node not in ends
+    ]
     greater = [node for node, end in ends.items() if end > ends[leader]]
     if not silent and not greater:
         return
