@@ -32,6 +32,8 @@ _LOOK_AGAIN_S = 1.0
 """Seconds between refreshes of the metadata while a broker cannot be reached."""
 _SILENCE_S = 2.0
 """Seconds without a reply after which a broker may have been replaced by others."""
+_SILENT_AGAIN_S = 0.5
+"""Seconds between two looks at a silent broker, each with a refresh of the metadata."""
 
 
 @final
@@ -174,15 +176,16 @@ class ConnectionPool:
 
         Its process may hang, or its machine may be gone: the connection does not tell.
         """
-        has_led = False
+        has_led = is_silent = False
         while True:
             reply_count = connection.reply_count
-            await trio.sleep(_SILENCE_S)
+            await trio.sleep(_SILENT_AGAIN_S if is_silent else _SILENCE_S)
             if connection.hello is None:
                 continue
             node_id = connection.hello.node_id
             is_owed = connection.is_owed_a_reply(trio.current_time())
-            if not is_owed or connection.reply_count != reply_count:
+            is_silent = is_owed and connection.reply_count == reply_count
+            if not is_silent:
                 self._silent.discard(node_id)
                 has_led = self._metadata.is_leader(node_id)
                 continue

@@ -50,7 +50,7 @@ from tidelog.wire.protocol import api
 
 _RETRY_S: Final = 0.1
 _ANSWER_TIMEOUT_S: Final = COMMIT_TIMEOUT_S + 1.0
-_HEARTBEAT_TIMEOUT_S: Final = 2.0
+_HEARTBEAT_TIMEOUT_S: Final = 1.0
 
 Answer = TypeVar("Answer")
 

@@ -14,11 +14,11 @@ from tidelog.coordinator.metadata.commands import BeginShutdown, FenceBroker, Un
 from tidelog.coordinator.metadata.records import BrokerRegistration
 from tidelog.coordinator.metadata.state import ClusterState
 
-HEARTBEAT_INTERVAL_MS = 2_000
-SESSION_MS = 9_000
-"""Four heartbeats may be lost or late before a session expires."""
+HEARTBEAT_INTERVAL_MS = 750
+SESSION_MS = 3_000
+"""Three heartbeats may be lost or late before a session expires."""
 _AGAIN_MS = 1_000
-BEHIND_MS = 2 * HEARTBEAT_INTERVAL_MS
+BEHIND_MS = 4_000
 """Heartbeats do not renew a session if the broker has not applied announced metadata for so long.
 Such a broker stops to act as a leader; a renewed session would keep others from taking over."""
 

@@ -204,7 +204,7 @@ def test_a_new_leader_gives_every_broker_a_full_session() -> None:
         old = next(host for host in cluster.group if host.raft and host.raft.is_active_leader)
         broker_id = next(host.node_id for host in cluster.group if host is not old)
         cluster.alive.discard(broker_id)
-        await trio.sleep(6)
+        await trio.sleep(SESSION_MS / 1000 * 2 / 3)
         old.cut_power()
         await cluster.leading()
         begun_at = trio.current_time()
