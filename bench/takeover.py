@@ -27,6 +27,7 @@ class _Fault(NamedTuple):
     """Goal of the longest time without an acknowledgement."""
     watched_s: float
     """Seconds from the signal until a stopped broker runs again."""
+    rounds: int = 30
     hits_all: bool = False
     """All brokers are stopped, and start again at once."""
 
@@ -35,17 +36,19 @@ _FAULTS = (
     _Fault("SIGKILL of the leader of a partition", signal.SIGKILL, 3.0, 6.0),
     _Fault("SIGTERM of the leader of a partition", signal.SIGTERM, 0.2, 6.0),
     _Fault("SIGSTOP of the leader of a partition", signal.SIGSTOP, 6.0, 8.0),
-    _Fault("SIGKILL and restart of all brokers", signal.SIGKILL, None, 12.0, hits_all=True),
+    _Fault(
+        "SIGKILL and restart of all brokers", signal.SIGKILL, None, 12.0, rounds=10, hits_all=True
+    ),
 )
 
 
 def run(settings: Settings) -> list[Row]:
     """Stop the leader of a partition with three replicas repeatedly, under a producer."""
-    rounds = settings.choose(30, 3)
     rows: list[Row] = []
     with Nodes(settings.directory, 3) as nodes:
         nodes.wait_complete()
         for fault in _FAULTS:
+            rounds = settings.choose(fault.rounds, 3)
             waits, wrong = trio.run(_play, nodes, fault, rounds)
             ordered = sorted(waits)
             last = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]

@@ -3,12 +3,13 @@
 import math
 import signal
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
 import trio
 
-from tests.system.integration.processes import BrokerProcess, serving
+from tests.system.integration.processes import TIDELOG, BrokerProcess, serving
 
 
 def free_ports(count: int) -> list[int]:
@@ -28,10 +29,18 @@ class Nodes:
 
     ids = (1, 2, 3)
 
-    def __init__(self, data_dir: Path, nursery: trio.Nursery) -> None:
-        """Run them in `nursery`."""
+    def __init__(
+        self,
+        data_dir: Path,
+        nursery: trio.Nursery,
+        *options: str,
+        program: Sequence[str] = TIDELOG,
+    ) -> None:
+        """Run them in `nursery`, with these options of `serve`."""
         self._data_dir = data_dir
         self._nursery = nursery
+        self._options = options
+        self._program = program
         self._ports = free_ports(len(self.ids))
         self._running: dict[int, tuple[trio.CancelScope, BrokerProcess]] = {}
 
@@ -55,7 +64,8 @@ class Nodes:
         with trio.CancelScope() as scope:
             async with serving(
                 self._data_dir / str(node_id),
-                *("--node-id", str(node_id), "--peers", peers),
+                *("--node-id", str(node_id), "--peers", peers, *self._options),
+                program=self._program,
                 listen=self.address(node_id),
                 deadline_s=math.inf,
             ) as process:
