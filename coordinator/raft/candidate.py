@@ -4,9 +4,13 @@ Pure: no clock; time comes as ticks, and randomness from the caller.
 """
 
 from collections.abc import Iterable
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from tidelog.coordinator.raft.membership import Identity, Membership
+
+
+_SOON_COUNT: Final = 2
+"""Campaigns in a row that are repeated sooner."""
 
 
 class Random(Protocol):
@@ -22,7 +26,9 @@ class ElectionTimer:
     """Ticks since the last sign of a leader, and their limit.
 
     The limit is drawn again at each reset, between `election_ticks` and twice as many. So nodes
-    rarely campaign at the same time, and not again and again.
+    rarely campaign at the same time, and not again and again. The first campaign after a leader is
+    repeated sooner: other nodes may have heard the leader a moment later and refuse a pre-vote, or
+    campaign as well. Later ones wait as long as usual, for disks and networks may be slow.
     """
 
     def __init__(self, election_ticks: int, random: Random) -> None:
@@ -32,6 +38,8 @@ class ElectionTimer:
         self.elapsed_ticks = 0
         """Ticks since the last reset."""
         self._timeout_ticks = 0
+        self._campaign_count = 0
+        """Campaigns since the last sign of a leader."""
         self.reset()
 
     @property
@@ -43,6 +51,25 @@ class ElectionTimer:
         """Start to wait again."""
         self.elapsed_ticks = 0
         self._timeout_ticks = self._election_ticks + self._random.randrange(self._election_ticks)
+
+    def heard_leader(self) -> None:
+        """Start to wait again, after a sign of a leader."""
+        self._campaign_count = 0
+        self.reset()
+
+    def begin_pre_campaign(self) -> None:
+        """Start to wait for pre-votes, which need no disk."""
+        self._campaign_count += 1
+        self._wait_for_answers(self._election_ticks // 4)
+
+    def begin_campaign(self) -> None:
+        """Start to wait for votes."""
+        self._wait_for_answers(self._election_ticks // 2)
+
+    def _wait_for_answers(self, ticks: int) -> None:
+        self.reset()
+        if self._campaign_count <= _SOON_COUNT and ticks:
+            self._timeout_ticks = ticks + self._random.randrange(ticks)
 
     def tick(self) -> bool:
         """Count a tick; return whether the timeout has passed."""

@@ -339,6 +339,7 @@ class RaftCore:
     def _pre_campaign(self) -> None:
         self._role = Role.PRE_CANDIDATE
         self._candidate = Candidate()
+        self._timer.begin_pre_campaign()
         for voter in self.membership.others(self.identity):
             self._hard_state.post(PreVoteRequest(self.identity, voter, self.term, self.last))
         self._count_vote(self.identity, is_granted=True)
@@ -348,7 +349,7 @@ class RaftCore:
         self._hard_state.vote_for(self.identity)
         self._role = Role.CANDIDATE
         self._candidate = Candidate()
-        self._timer.reset()
+        self._timer.begin_campaign()
         for voter in self.membership.others(self.identity):
             request = VoteRequest(self.identity, voter, self.term, self.last, is_transfer)
             self._hard_state.post(request)
@@ -367,6 +368,7 @@ class RaftCore:
     def _become_leader(self) -> None:
         self._role = Role.LEADER
         self._leader = self.identity
+        self._timer.heard_leader()
         self._candidate = None
         self._leader_state = Leader(self.identity, self.term, self._log, config=self._config)
         self._append(EntryKind.TERM_START, b"")
@@ -451,7 +453,7 @@ class RaftCore:
         if self._leader is None:
             self._become_follower()
             self._leader = leader
-        self._timer.reset()
+        self._timer.heard_leader()
 
     def _on_append_request(self, request: AppendRequest) -> None:
         if request.term < self.term:

@@ -123,6 +123,36 @@ def test_timeouts_are_spread_between_one_and_two_election_timeouts() -> None:
     assert set(waits) == set(range(10, 20))
 
 
+def test_the_first_campaigns_after_a_leader_are_repeated_sooner() -> None:
+    timer = ElectionTimer(20, Random(1))
+    pre_votes: list[int] = []
+    votes: list[int] = []
+    for _ in range(500):
+        timer.heard_leader()
+        for _ in range(2):
+            timer.begin_pre_campaign()
+            pre_votes.append(wait(timer))
+            timer.begin_campaign()
+            votes.append(wait(timer))
+
+    assert set(pre_votes) == set(range(5, 10))
+    assert set(votes) == set(range(10, 20))
+
+
+def test_later_campaigns_wait_as_long_as_usual() -> None:
+    timer = ElectionTimer(20, Random(1))
+    for _ in range(2):
+        timer.begin_pre_campaign()
+    waits: list[int] = []
+    for _ in range(500):
+        timer.begin_pre_campaign()
+        waits.append(wait(timer))
+        timer.begin_campaign()
+        waits.append(wait(timer))
+
+    assert set(waits) == set(range(20, 40))
+
+
 def test_no_timer_ends_within_the_minimum_election_timeout() -> None:
     timer = ElectionTimer(3, Random(1))
 
