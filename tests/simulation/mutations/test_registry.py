@@ -30,9 +30,9 @@ CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
             "no-pre-vote",
             "no-check-quorum",
             "learner-counts",
-            "start-leaves-old-log",
         ),
     ),
+    ("raft", KINDS["raft"].seconds, range(220, 225), ("start-leaves-old-log",)),
 ]
 """Mutations of long runs: kind of the runs, seconds with faults, seeds, names."""
 

@@ -60,8 +60,10 @@ async def wait_retention(client: tidelog.Client, partition: int) -> None:
 async def test_a_clock_that_is_a_week_ahead_for_seconds_deletes_nothing(tmp_path: Path) -> None:
     with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
-            often = ("--maintenance-interval-ms", "100")
-            nodes = Nodes(tmp_path, nursery, *often, program=jumping(8 * DAY_S))
+            settings = tmp_path / "tidelog.toml"
+            settings.write_text("maintenance_interval_ms = 100\n")
+            config = ("--config", str(settings))
+            nodes = Nodes(tmp_path, nursery, *config, program=jumping(8 * DAY_S))
             await nodes.start(*nodes.ids)
             async with tidelog.connect(nodes.addresses) as client:
                 segments = {"segment_bytes": "4KiB"}
