@@ -7,6 +7,7 @@ found, and the valid data behind it follows.
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from shlex import quote
 from typing import Final, final
 
 import msgspec
@@ -190,16 +191,17 @@ def flag_names(flags: int) -> list[str]:
 
 
 def index_problem(data: bytes, name: str) -> str:
-    """Return the reason for which the bytes of an index are rejected."""
+    """Return the reason for which the bytes of an index are rejected; `name` is its path."""
+    repair = f"tidelog log repair-index {quote(name)}"
     version = version_of_index(data)
     if version not in (None, INDEX_VERSION):
         return (
             f"{name} has format version {version}, this tidelog reads {INDEX_VERSION}; use the"
-            " version that wrote it, or run `tidelog log repair-index` to recreate it"
+            f" version that wrote it, or recreate it: {repair}"
         )
     return (
         "it does not match its name, its length and its CRC-32C; the broker recreates it when a"
-        " read needs it, or run `tidelog log repair-index`"
+        f" read needs it, or this command: {repair}"
     )
 
 

@@ -20,18 +20,26 @@ from tidelog.wire.errors import DataDirectoryError
 def repair_indexes(disk: Disk, paths: Sequence[str]) -> Iterator[FileCheck]:
     """Recreate the index of each sealed segment in `paths`; return the results.
 
-    Each index is replaced at once, durably. Other files are not touched.
+    The path of an index stands for its segment. Each index is replaced at once, durably. Other
+    files are not touched.
 
     Raises:
         OSError: The disk is full or failed; no index is worse than before.
     """
+    segments: dict[str, None] = {}
     for path in paths:
         if kind_of(path) is FileKind.SEGMENT:
-            yield _repair(disk, path)
+            segments[path] = None
+        elif kind_of(path) is FileKind.INDEX:
+            segments[path.removesuffix(INDEX_SUFFIX) + LOG_SUFFIX] = None
+    for path in segments:
+        yield _repair(disk, path)
 
 
 def _repair(disk: Disk, path: str) -> FileCheck:
     index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+    if not disk.exists(path):
+        return FileCheck(index_path, note="its segment is missing: it is not recreated")
     with closing(disk.open(path)) as file:
         try:
             frame = read_frame(file, f"{disk.root}/{path}")
