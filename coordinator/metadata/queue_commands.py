@@ -289,7 +289,8 @@ def _delete(state: ClusterState, command: DeleteQueue) -> CommandOutcome:
     if users and not command.detach_sources:
         raise InvalidRequestError(
             f"{command.name!r} is the dead-letter queue of {listed_queues(users)}; set another"
-            f" dead-letter queue, or none, first"
+            " dead-letter queue, or none, first: tidelog queue alter"
+            f" {min(each.queue_name for each in users)} --set dead_letter_queue=none"
         )
     for user in users:
         assert user.queue is not None

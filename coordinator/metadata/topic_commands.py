@@ -241,7 +241,7 @@ def _delete(state: ClusterState, command: DeleteTopic) -> CommandOutcome:
     if journals:
         raise InvalidRequestError(
             f"topic {command.name!r} has queues: {listed_queues(journals)}; delete them first:"
-            " tidelog queue delete"
+            f" tidelog queue delete {min(each.queue_name for each in journals)}"
         )
     staging = state.catalog.staging_of(topic_id)
     if staging is not None:
