@@ -10,6 +10,7 @@ from typing import Final, final
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.coordinator.metadata.commands import RefusedTruncation, RefuseTruncation
+from tidelog.coordinator.metadata.leaderless import acceptance_command
 from tidelog.coordinator.metadata.records import RefusingReplica
 from tidelog.isr.divergence import LogShape
 from tidelog.isr.fetch_session import Key
@@ -61,12 +62,14 @@ class RefusedTruncations:
             self._context.nursery.start_soon(self._report)
 
     def _tell(self, refused: RefusedTruncation, leader_id: int | None, count: int) -> None:
-        topic = self._context.state.catalog.topic_by_id(refused.topic_id)
-        name = refused.topic_id.hex() if topic is None else topic.name
+        state = self._context.state
+        topic = state.catalog.topic_by_id(refused.topic_id)
+        if topic is None:
+            return  # It was deleted meanwhile.
         self._context.env.probe(
             "truncation_refused",
             severity="warning",
-            topic=name,
+            topic=topic.name,
             partition=refused.partition,
             leader_id=leader_id,
             leader_epoch=refused.leader_epoch,
@@ -75,8 +78,8 @@ class RefusedTruncations:
             record_count=count,
             advice=(
                 "the leader lacks committed records that this replica has; if no other replica"
-                " takes over, restart brokers that are down; to accept the loss: tidelog cluster"
-                f" elect-leaders --topic {name} --partition {refused.partition} --accept-data-loss"
+                " takes over, restart brokers that are down; to accept the loss:"
+                f" {acceptance_command(state, topic, refused.partition)}"
             ),
         )
 

@@ -41,15 +41,22 @@ def why_leaderless(state: ClusterState, topic: Topic, number: int) -> Leaderless
     partition = state.partition(topic.topic_id, number)
     if partition is None or partition.leader is not None:
         return None
-    source = state.catalog.topic_by_id(topic.source_id) if topic.is_internal else topic
-    name = topic.name if source is None else source.name
     return leaderless_reason(
         partition,
         state.brokers,
         wait_ms=recovery_election_wait_ms(state.config),
-        command=f"tidelog cluster elect-leaders --topic {name} --partition {number}"
-        " --accept-data-loss",
+        command=acceptance_command(state, topic, number),
     )
+
+
+def acceptance_command(state: ClusterState, topic: Topic, number: int) -> str:
+    """Return the command that accepts the loss of committed records of a partition.
+
+    Commands do not name internal topics: the partition of the source topic includes theirs.
+    """
+    source = state.catalog.topic_by_id(topic.source_id) if topic.is_internal else topic
+    name = topic.name if source is None else source.name
+    return f"tidelog cluster elect-leaders --topic {name} --partition {number} --accept-data-loss"
 
 
 def leaderless_reason(
@@ -81,11 +88,13 @@ def leaderless_reason(
         return _waits(able, brokers, wait_ms=wait_ms)
     accept = _accept(partition, brokers, command=command)
     if online:
-        return LeaderlessReason(
-            LeaderlessKind.NO_REPLICA_IS_BACK,
+        text = (
             f"no replica with all committed records is alive: {_stated(online, brokers)};"
-            f" start {named_brokers(online)}, or {accept}",
+            f" start {named_brokers(online)}"
         )
+        if [*partition.replicas] != online[:1]:  # Started, a sole replica leads without a loss.
+            text += f", or {accept}"
+        return LeaderlessReason(LeaderlessKind.NO_REPLICA_IS_BACK, text)
     return LeaderlessReason(
         LeaderlessKind.LOG_OFFLINE,
         f"the log of {named_brokers(eligible)} is offline after an error of the disk: check the"
@@ -130,14 +139,17 @@ def _lost(
     accept = _accept(partition, brokers, command=command)
     wiped = partition.wiped_replicas
     if len(wiped) == len(partition.replicas):
-        why = f"all replicas have lost files ({named_brokers(wiped)}): bring the files back and"
-        why += " restart these brokers"
+        these = "this broker" if len(wiped) == 1 else "these brokers"
+        # A stop writes checkpoints beside the files, so none follows their return.
+        why = f"all replicas have lost files ({named_brokers(wiped)}): stop {these}, bring the"
+        why += f" files back and start {these}; then, or without the files, {accept}"
     else:
         why = "no replica is known to have all committed records: all of them lost records in an"
         why += " unclean stop or lost files"
         if wiped:
             why += f" ({named_brokers(wiped)})"
-    return LeaderlessReason(LeaderlessKind.NO_COMPLETE_REPLICA, f"{why}, or {accept}")
+        why += f"; {accept}"
+    return LeaderlessReason(LeaderlessKind.NO_COMPLETE_REPLICA, why)
 
 
 def _accept(

@@ -5,6 +5,7 @@ from typing import Final
 
 import trio
 
+from tests.advice import recommended
 from tests.broker.replication.three_brokers import (
     NODES,
     TOPIC,
@@ -122,6 +123,9 @@ def test_a_replica_outside_the_isr_keeps_its_records_until_the_loss_is_accepted(
             assert truncated == []
             assert last not in brokers.in_sync()
 
+            command = recommended(str(refused[-1]["advice"]))
+            place = ["--topic", TOPIC, "--partition", "0"]
+            assert command == ["cluster", "elect-leaders", *place, "--accept-data-loss"]
             (elected,) = await client.admin.elect_leaders([(TOPIC, 0)], accept_data_loss=True)
 
             assert elected.error is None

@@ -57,6 +57,18 @@ def test_without_any_live_replica_the_eligible_brokers_are_named() -> None:
     )
 
 
+def test_a_sole_replica_leads_without_a_loss_after_a_start() -> None:
+    cluster = Cluster(1)
+    cluster.create("orders", [1])
+    cluster.fence(1)
+
+    assert why(cluster)[1] == (
+        "no replica with all committed records is alive: broker 1 is fenced; start broker 1"
+    )
+    cluster.start(1, unclean=True)
+    assert cluster.partition().leader == 1
+
+
 def test_with_a_live_replica_a_loss_can_be_accepted_at_once() -> None:
     cluster = killed()
     cluster.start(1, unclean=True)
@@ -179,7 +191,7 @@ def test_the_only_replica_that_has_lost_its_files_needs_them_back() -> None:
     kind, text = why(cluster)
 
     assert kind == LeaderlessKind.NO_COMPLETE_REPLICA
-    assert "lost files (broker 1), or accept the loss: tidelog" in text
+    assert "lost files (broker 1); accept the loss: tidelog" in text
 
 
 @pytest.mark.parametrize("nodes", [(1,), (1, 2)])
@@ -194,23 +206,26 @@ def test_replicas_that_have_lost_files_are_named(nodes: tuple[int, ...]) -> None
     kind, text = why(cluster)
 
     assert kind == LeaderlessKind.NO_COMPLETE_REPLICA
-    listed = "broker 1" if nodes == (1,) else "brokers 1, 2"
-    assert text.startswith(f"all replicas have lost files ({listed}): bring the files back")
-    assert text.endswith(f"or accept the loss: {ACCEPT}")
+    these = "this broker" if len(nodes) == 1 else "these brokers"
+    listed = "broker 1" if len(nodes) == 1 else "brokers 1, 2"
+    assert text == (
+        f"all replicas have lost files ({listed}): stop {these}, bring the files back and start"
+        f" {these}; then, or without the files, accept the loss: {ACCEPT}"
+    )
 
 
 def test_the_command_for_the_journal_of_a_queue_names_the_topic_of_the_queue() -> None:
-    cluster = Cluster(1)
-    topic_id = cluster.create("orders", [1])
+    cluster = Cluster(1, 2)
+    topic_id = cluster.create("orders", [1, 2])
     cluster.do(
         CreateQueue(
             "billing", b"q" * 16, bytes(32), b"n" * 16, 0, "orders", topic_id, [0], False, {}
         )
     )
-    cluster.fence(1)
+    cluster.fence(1, 2)
     (journal,) = cluster.state.catalog.journals
 
     reason = why_leaderless(cluster.state, journal, 0)
 
     assert reason is not None
-    assert reason.text.endswith(f"start broker 1 and accept the loss: {ACCEPT}")
+    assert reason.text.endswith(f"start any of brokers 1, 2 and accept the loss: {ACCEPT}")

@@ -36,8 +36,8 @@ def test_a_loss_is_shown_until_it_is_acknowledged(
     with BrokerThread(tmp_path) as address:
         monkeypatch.setenv("TIDELOG_BROKER", address)
         accept = "tidelog cluster elect-leaders --topic orders --partition 0 --accept-data-loss"
-        reason = "all replicas have lost files (broker 1): bring the files back and restart these"
-        reason += f" brokers, or accept the loss: {accept}"
+        reason = "all replicas have lost files (broker 1): stop this broker, bring the files back"
+        reason += f" and start this broker; then, or without the files, accept the loss: {accept}"
         for words in (["topic", "describe", "orders"], ["cluster", "status", "--partitions"]):
             assert f"  orders/0: {reason}\n" in run(capsys, *words)
         assert f"  1 partition, first orders/0: {reason}\n" in run(capsys, "cluster", "status")
