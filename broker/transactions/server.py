@@ -133,9 +133,11 @@ class TransactionServer:
                 " passed without a keep-alive"
             )
         if partition.log.size_bytes >= self._max_transaction_bytes:
+            # Only sealed segments are deleted when their transactions end.
+            partition.log.roll_if_old(now_ms=self._env.clock.now_ms(), force=True)
             raise OverloadedError(
                 f"{partition.log.size_bytes} bytes are staged for partition {partition_number},"
-                f" the limit is {self._max_transaction_bytes} "
+                f" the limit is {self._max_transaction_bytes}"
                 " (max_transaction_bytes_per_partition); commit or abort some"
             )
         self._low_watermark_of(partition).on_append(number, partition.log.log_end_offset)

@@ -6,6 +6,7 @@
 from random import Random
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import create_topic, submit
@@ -129,7 +130,9 @@ async def test_a_new_leader_deletes_the_records_of_finished_transactions(
             await world.pass_time(0.1)
 
 
-async def test_staging_above_the_limit_is_refused_as_retriable(mock_clock: MockClock) -> None:
+async def test_staging_above_the_limit_is_refused_until_a_transaction_ends(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with (
         world.broker(max_transaction_bytes_per_partition=1 << 20) as broker,
@@ -141,8 +144,18 @@ async def test_staging_above_the_limit_is_refused_as_retriable(mock_clock: MockC
         for sequence in range(2):
             await stage(client, staging, number, bytes(600 << 10), sequence=sequence)
 
-        with pytest.raises(OverloadedError, match="max_transaction_bytes_per_partition"):
+        refused = r"the limit is 1048576 \(max_transaction_bytes_per_partition\); commit or abort"
+        with pytest.raises(OverloadedError, match=refused):
             await stage(client, staging, number, b"more", sequence=2)
+
+        await submit(
+            client, api.ABORT_TRANSACTION, AbortTransactionRequest("job", 0, number)
+        ).reply()
+        number = (await begin(client, 1)).number
+        with trio.fail_after(60):
+            while staging.log.size_bytes > 1 << 20:
+                await world.pass_time(1)
+        await stage(client, staging, number, b"more", producer_id=2)
 
 
 async def test_staging_for_an_unknown_transaction_is_retriable(
