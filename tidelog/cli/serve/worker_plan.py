@@ -69,6 +69,11 @@ def check_no_workers(data_dir: str) -> None:
     """
     numbers = _worker_numbers(Path(data_dir))
     if numbers and not _is_of_a_broker(Path(data_dir)):
+        if numbers[-1] == 1:
+            raise DataDirectoryError(
+                f"{data_dir} holds the data of worker 1; start it with --data-dir"
+                f" {Path(data_dir) / '1'} alone, or with --workers 2 among others"
+            )
         raise DataDirectoryError(
             f"{data_dir} holds the data of {numbers[-1]} workers; start them with"
             f" --workers {numbers[-1]}, or choose another --data-dir"

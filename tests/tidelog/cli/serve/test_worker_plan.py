@@ -1,11 +1,13 @@
 """The configuration of each broker of `tidelog serve --workers`."""
 
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
-from tidelog.broker.config.broker_config import BrokerConfig
+from tests.advice import part_of
+from tidelog.broker.config.broker_config import BrokerConfig, resolve_config
 from tidelog.cli.serve.worker_plan import check_no_workers, worker_plans
 from tidelog.wire.errors import ConfigError, DataDirectoryError
 
@@ -76,6 +78,24 @@ def test_contradicting_settings_are_an_error_of_one_line(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "advice", "right"),
+    [
+        ({"listen": "127.0.0.1:0"}, "; choose a port", {"listen": "127.0.0.1:9000"}),
+        ({"listen": "127.0.0.1:65535"}, "; choose a lower port", {"listen": "127.0.0.1:65534"}),
+        ({"listen": "0.0.0.0:9000"}, ", or listen on one address", {"listen": "127.0.0.1:9000"}),
+        ({"peers": "4=a:1"}, "; add 5=HOST:PORT to the list", {"peers": "4=a:1,5=a:2"}),
+    ],
+)
+def test_a_contradiction_is_resolved_as_its_error_recommends(
+    wrong: dict[str, object], advice: str, right: dict[str, object], *, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(advice)):
+        worker_plans(base(tmp_path, **wrong), 2)
+
+    assert len(worker_plans(base(tmp_path, **right), 2)) == 2
+
+
 @pytest.mark.parametrize("left", ["node", "metadata", "topics"])
 def test_the_directory_of_a_single_broker_is_left_alone(left: str, tmp_path: Path) -> None:
     (tmp_path / left).mkdir()
@@ -89,6 +109,7 @@ def test_fewer_workers_than_there_is_data_of_are_refused_and_more_are_not(tmp_pa
 
     with pytest.raises(DataDirectoryError, match="of 3 workers, not of 2; start --workers 3"):
         worker_plans(base(tmp_path), 2)
+    assert len(worker_plans(base(tmp_path), 3)) == 3
     assert len(worker_plans(base(tmp_path), 4)) == 4
 
 
@@ -98,6 +119,18 @@ def test_a_single_broker_does_not_start_in_a_data_directory_of_workers(tmp_path:
 
     with pytest.raises(DataDirectoryError, match="data of 2 workers; start them with --workers 2"):
         check_no_workers(str(tmp_path))
+
+
+def test_workers_at_a_wildcard_address_are_advertised_by_the_recommended_variable(
+    tmp_path: Path,
+) -> None:
+    flags = {"data_dir": str(tmp_path), "listen": "[::]:9000"}
+    with pytest.raises(ConfigError) as refused:
+        worker_plans(resolve_config(file=None, environment={}, flags=flags).config, 2)
+
+    variable = part_of(str(refused.value), r"set advertised \((\w+)=HOST:PORT\)")
+    resolved = resolve_config(file=None, environment={variable: "a:1"}, flags=flags)
+    assert [plan.advertised for plan in worker_plans(resolved.config, 2)] == ["a:1", "a:2"]
 
 
 def test_a_broker_starts_in_its_own_data_directory_beside_other_files(tmp_path: Path) -> None:
