@@ -256,8 +256,11 @@ def _unregister(state: ClusterState, command: UnregisterBroker) -> CommandOutcom
     if broker is None:
         return CommandOutcome([], Done())
     if not broker.is_fenced:
+        status, advice = ("alive", "stop it first")
+        if broker.is_shutting_down:
+            status, advice = ("stopping", "try again when its session has ended")
         raise InvalidRequestError(
-            f"broker {broker.node_id} is alive at {broker.host}:{broker.port}; stop it first"
+            f"broker {broker.node_id} is {status} at {broker.host}:{broker.port}; {advice}"
         )
     replica_count = state.index.load(broker.node_id).replica_count
     if replica_count:

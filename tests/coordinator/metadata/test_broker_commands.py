@@ -389,14 +389,30 @@ def test_settings_of_an_unregistered_broker_are_removed() -> None:
     assert ClusterState.from_snapshot(cluster.state.snapshot()).config == cluster.state.config
 
 
+def test_a_stopping_broker_is_unregistered_when_its_session_has_ended() -> None:
+    cluster = Cluster(1, 2)
+    with pytest.raises(InvalidRequestError, match=r"broker 2 is alive at .*; stop it first"):
+        cluster.do(UnregisterBroker(2))
+    cluster.shut_down(2)
+    with pytest.raises(InvalidRequestError, match=r"is stopping at .*; try again when its session"):
+        cluster.do(UnregisterBroker(2))
+
+    cluster.fence(2)
+    cluster.do(UnregisterBroker(2))
+
+    assert list(cluster.state.brokers) == [1]
+
+
 def test_an_unknown_broker_and_the_last_undrained_one_are_not_drained() -> None:
     cluster = Cluster(1, 2)
 
     with pytest.raises(InvalidRequestError, match="there is no broker 9; there are 1, 2"):
         cluster.do(DrainBroker(9))
     cluster.do(DrainBroker(2))
-    with pytest.raises(InvalidRequestError, match="broker 1 is the last one that is not drained"):
+    with pytest.raises(InvalidRequestError, match="; end the draining of another broker first"):
         cluster.do(DrainBroker(1))
+    cluster.do(DrainBroker(2, is_drained=False))
+    cluster.do(DrainBroker(1))
 
 
 def test_a_drained_broker_gets_no_replicas_of_new_topics_partitions_and_moves() -> None:
