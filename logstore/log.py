@@ -14,7 +14,7 @@ from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_sm
 from tidelog.logstore.compaction.cleaner_state import CleanerState
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.damage import DamagedRange
-from tidelog.logstore.disk.availability import Availability, LogStatus
+from tidelog.logstore.disk.availability import CLOSED, Availability, LogStatus
 from tidelog.logstore.disk.disk import PASSING_ERRNOS
 from tidelog.logstore.flush import FlushJob, FlushState
 from tidelog.logstore.leader_epochs import LeaderEpochs
@@ -412,7 +412,7 @@ class PartitionLog:
         self.cleaner.abort()
         self._segments.forget_files()
         self._flush_state.close()
-        self.fail("the log was closed", durable_intact=True)
+        self.fail(CLOSED, durable_intact=True)
 
     def roll_if_old(self, *, now_ms: int, force: bool = False) -> None:
         """Begin a new segment if the active one is too old for retention, or if `force`."""

@@ -15,7 +15,7 @@ from tidelog.isr.follower import PartitionFollower
 from tidelog.isr.followers import Followers
 from tidelog.isr.leader import PartitionLeader
 from tidelog.isr.replica_set import ReplicaSet
-from tidelog.logstore.disk.availability import no_descriptor
+from tidelog.logstore.disk.availability import no_descriptor, offline
 from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS
 from tidelog.logstore.log import LogStatus, PartitionLog
 from tidelog.wire.env.env import Probe
@@ -293,7 +293,7 @@ class Partition:
         reason = f"reading failed: {error}"
         self.log.fail(reason)
         self.note_status(reason)
-        return LogOfflineError(f"{self.log.directory} is offline: {reason}")
+        return offline(self.log.directory, reason)
 
     def passing(self, error: BrokerError) -> BrokerError:
         """Return the error for a client: one that names another replica, if that is better."""
@@ -347,10 +347,8 @@ class Partition:
             reason=reason,
         )
         if status is LogStatus.OFFLINE:
-            error = LogOfflineError(
-                f"{self.log.directory} is offline: {reason}; restart the broker once the disk"
-                " works again"
-            )
+            is_whole = reason.startswith(f"{self.log.directory} is offline: ")
+            error = LogOfflineError(reason) if is_whole else offline(self.log.directory, reason)
             self.failed(self.passing(error))
         if self.status_changed is not None:
             self.status_changed(self)

@@ -5,11 +5,13 @@ Stateful: `logstore.log` checks it before file access, and reports errors to it.
 
 from contextlib import suppress
 from enum import Enum
-from typing import NoReturn, final
+from typing import Final, NoReturn, final
 
 from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS, Disk
 from tidelog.wire.errors import DiskFullError, LogOfflineError, OverloadedError
 
+CLOSED: Final = "the log was closed"
+"""The failure of a closed log, whose disk works."""
 _HEADROOM_BYTES = 1 << 20
 """Free bytes beyond a batch from which a full disk counts as writable again."""
 
@@ -73,8 +75,10 @@ class Availability:
         Raises:
             LogOfflineError: The disk failed, or the log was closed.
         """
+        if self.failure == CLOSED:
+            raise LogOfflineError(f"{self._directory} is offline: {CLOSED}")
         if self.failure is not None:
-            raise LogOfflineError(f"{self._directory} is offline: {self.failure}")
+            raise offline(self._directory, self.failure)
 
     def require_room(self, size_bytes: int, *, may_use_reserve: bool = True) -> None:
         """Check that there is room for `size_bytes` and some more.
@@ -115,7 +119,8 @@ class Availability:
             LogOfflineError: Always.
         """
         self.fail(f"{doing} failed: {error}", durable_intact=durable_intact)
-        raise LogOfflineError(f"{self._directory} is offline: {self.failure}") from error
+        assert self.failure is not None
+        raise offline(self._directory, self.failure) from error
 
     def read_failed(self, doing: str, error: OSError) -> NoReturn:
         """Raise the error for a failed read; see `fail`.
@@ -153,6 +158,13 @@ class Availability:
             f"the disk under {self._disk.root} is full{self._but_for_reserve}; the partition is"
             " read-only until there is room"
         )
+
+
+def offline(directory: str, reason: str) -> LogOfflineError:
+    """Return the error for a log that is offline since its disk failed."""
+    return LogOfflineError(
+        f"{directory} is offline: {reason}; restart the broker once the disk works again"
+    )
 
 
 def no_descriptor(directory: str) -> OverloadedError:

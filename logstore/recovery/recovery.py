@@ -288,8 +288,8 @@ class _Recovery:
         elif found != owner:
             raise DataDirectoryError(
                 f"{self._disk.root}/{segment.path} belongs to partition {found.partition} of"
-                f" topic {found.topic_id.hex()}, base offset {found.base_offset}; was it copied"
-                " here?"
+                f" topic {found.topic_id.hex()}, base offset {found.base_offset}; if it was copied"
+                " here, move it away"
             )
 
     def _scan(self, segment: Segment, later: list[int]) -> bool:

@@ -275,10 +275,12 @@ def test_a_segment_of_another_partition_is_refused() -> None:
 def test_a_segment_under_another_name_is_refused() -> None:
     opened = new_log()
     opened.append_many(3)
-    image = {name_of(5): image_of(opened.disk)[name_of(0)]}
+    image = image_of(opened.disk)
+    copied = {**image, name_of(5): image[name_of(0)]}
 
-    with pytest.raises(DataDirectoryError, match="base offset 0; was it copied here"):
-        reopen(disk_of(image))
+    with pytest.raises(DataDirectoryError, match="base offset 0; if it was copied here, move it"):
+        reopen(disk_of(copied))
+    assert reopen(disk_of(image)).log.log_end_offset == 3
 
 
 def test_a_segment_of_a_newer_version_is_refused_and_not_torn() -> None:
