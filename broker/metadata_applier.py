@@ -257,7 +257,7 @@ class MetadataApplier:
         if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR_ERRNOS:
             return OverloadedError(
                 f"too many files are open; topic {name!r} is opened as soon as file descriptors"
-                " are free"
+                " are free; raise the broker's limit of open files (ulimit -n)"
             )
         return LogOfflineError(f"the disk failed while topic {name!r} was opened: {error}")
 
