@@ -87,7 +87,10 @@ def drain(
         if as_json:
             print_json({"node_id": node, "is_drained": False})
         else:
-            click.echo(f"node {node} can get replicas again; cluster reassign --balance moves some")
+            click.echo(
+                f"node {node} can get replicas again; some are moved by:"
+                " tidelog cluster reassign --balance"
+            )
         return
     run_moves(
         broker,
@@ -170,7 +173,8 @@ def _check_rest(broker: str, node_id: int) -> None:
         raise CommandError(
             f"{counted(stuck, 'replica')} of node {node_id} cannot move to another node: each node"
             " that is alive and not drained already has a replica of the partition, or the"
-            " partition is being moved; add a node, or wait, and run the command again"
+            " partition is being moved; add a node, or wait for the move or cancel it (`tidelog"
+            " cluster reassign --topic T --partition P --cancel`), and run the command again"
         )
 
 
