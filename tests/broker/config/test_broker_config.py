@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.advice import part_of
 from tidelog.broker.config.broker_config import (
     BrokerConfig,
     parse_address,
@@ -242,8 +243,9 @@ def test_addresses_are_parsed(text: str, address: tuple[str, int]) -> None:
     ],
 )  # fmt: skip
 def test_invalid_addresses_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not an address; write HOST:PORT, such as"):
+    with pytest.raises(ConfigError, match="is not an address; write HOST:PORT, such as") as refusal:
         parse_address(text)
+    assert parse_address(part_of(str(refusal.value), "such as (.+)")) == ("127.0.0.1", 8433)
 
 
 @pytest.mark.parametrize(
@@ -286,6 +288,13 @@ def test_invalid_peers_are_refused(text: str, reason: str) -> None:
 
     assert reason in str(refusal.value)
     assert "peers: " + str(refusal.value) == problems_of(peers=text)
+
+
+def test_a_node_is_listed_in_the_recommended_form() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        parse_peers("a:1")
+
+    assert parse_peers(part_of(str(refusal.value), "such as (.+)")) == {1: ("10.0.0.1", 8433)}
 
 
 def test_a_node_must_be_among_its_peers() -> None:

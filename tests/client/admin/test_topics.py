@@ -242,6 +242,31 @@ async def test_a_full_partition_rejects_records_until_it_has_room(
     assert receipt.offset == full.partitions[0].high_watermark
 
 
+async def test_a_full_partition_has_room_when_records_were_deleted(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client, client.producer() as producer:
+        limits = {"segment_bytes": "4KiB", "max_partition_bytes": "8KiB"}
+        await client.admin.create_topic("orders", config=limits)
+        for _ in range(2):
+            await producer.send("orders", bytes(3000))
+        with pytest.raises(PartitionFullError, match="free room with `tidelog topic delete-record"):
+            await producer.send("orders", bytes(3000))
+
+        await client.admin.delete_records("orders", 0, None)
+
+        with trio.fail_after(60):
+            while True:
+                (topic,) = await client.admin.describe_topics()
+                if topic.partitions[0].size_bytes < 4096:
+                    break
+                await trio.sleep(1)
+        receipt = await producer.send("orders", bytes(3000))
+
+    assert receipt.offset == 2
+
+
 async def test_members_of_a_group_find_new_partitions_that_another_client_has_added(
     autojump_clock: MockClock,
 ) -> None:

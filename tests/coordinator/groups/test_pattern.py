@@ -45,6 +45,17 @@ def test_a_pattern_matches_if_one_of_its_globs_does(pattern: str, tried: list[st
         assert compiled.matches(name) is expected, name
 
 
+def test_a_regular_expression_is_written_as_one_of_the_recommended_globs() -> None:
+    with pytest.raises(InvalidRequestError, match="as a regular expression") as refused:
+        TopicPattern("orders.*")
+
+    found = re.findall(r"'([^']+)' for (.*?)(?:, or|$)", str(refused.value))
+    assert [meaning for _, meaning in found] == ["any characters", "a dot and any characters"]
+    whole, after_dot = (TopicPattern(f"orders{glob}") for glob, _ in found)
+    assert [whole.matches(name) for name in ("orders-eu", "orders.eu")] == [True, True]
+    assert [after_dot.matches(name) for name in ("orders-eu", "orders.eu")] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("pattern", "name", "is_match"),
     [

@@ -323,6 +323,10 @@ def test_a_data_loss_is_accepted_for_the_leader_epoch_seen_by_the_administrator(
 
     refused(late, StalePartitionEpochError, "check the partition again")
     assert cluster.partition() == before
+    checked = ElectLeaders([(orders(cluster), 0)], True, [before.leader_epoch])
+    (done,) = cluster.answer(PartitionAnswers, checked).answers
+    assert done.error is None
+    assert cluster.partition().leader == 1
 
 
 def test_an_unclean_election_is_clean_if_a_replica_has_all_records() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.coordinator.metadata.clusters import NOW_MS, Cluster
 from tests.coordinator.metadata.queues import creation, make
+from tidelog.coordinator.metadata import transaction_commands
 from tidelog.coordinator.metadata.catalog import AlterTopic, DeleteTopic, Topic
 from tidelog.coordinator.metadata.commands import (
     AbortTransaction,
@@ -328,6 +329,26 @@ def test_the_number_of_open_transactions_is_limited() -> None:
     # A name with an open transaction may continue it, and begin the next.
     begun = cluster.machine.handle(BeginTransaction("q0", 0, HOUR_MS, [], []), now_ms=NOW_MS)
     assert isinstance(begun.reply, TransactionAnswer)
+    # As the error says: "commit or abort some".
+    for record in cluster.machine.handle(
+        AbortTransaction("q0", 0, begun.reply.number), now_ms=NOW_MS
+    ).records:
+        cluster.machine.apply(record)
+    cluster.machine.handle(BeginTransaction("one more", 0, HOUR_MS, [], []), now_ms=NOW_MS)
+
+
+def test_a_remembered_name_is_used_again_when_there_is_no_room_for_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transaction_commands, "NAMES_MAX", 2)
+    cluster = Cluster(1)
+    for name in ("q1", "q2"):
+        commit(cluster, 0, begin(cluster, 0, name=name).number, name=name)
+
+    with pytest.raises(OverloadedError, match=r"2 names of .*; use names again, or"):
+        begin(cluster, 0, name="q3")
+
+    assert begin(cluster, 1, name="q2").status == TransactionStatus.OPEN
 
 
 @pytest.mark.parametrize(

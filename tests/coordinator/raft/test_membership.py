@@ -34,8 +34,9 @@ def test_a_promoted_learner_counts() -> None:
 
 
 def test_only_a_learner_is_promoted() -> None:
-    with pytest.raises(MembershipRefusedError, match="node 4 is no learner"):
+    with pytest.raises(MembershipRefusedError, match="node 4 is no learner; add it as a learner"):
         THREE.with_promoted(4)
+    assert THREE.with_learner(D).with_promoted(4).voters == (A, B, C, D)
     with pytest.raises(MembershipRefusedError, match="node 2 is no learner"):
         THREE.with_promoted(2)
 
@@ -69,8 +70,11 @@ def test_the_removal_of_a_learner_keeps_all_other_learners() -> None:
 
 
 def test_the_last_voter_stays() -> None:
-    with pytest.raises(MembershipRefusedError, match="node 1 is the last voter"):
-        Membership.of_voters([A]).with_learner(B).without(1)
+    membership = Membership.of_voters([A]).with_learner(B)
+    with pytest.raises(MembershipRefusedError, match="last voter; promote another node before it"):
+        membership.without(1)
+
+    assert membership.with_promoted(2).without(1).voters == (B,)
 
 
 def test_a_non_member_cannot_be_removed() -> None:

@@ -104,11 +104,12 @@ async def serving(
     limits: str = "",
     program: Sequence[str] = TIDELOG,
     deadline_s: float = DEADLINE_S,
+    **variables: str,
 ) -> AsyncGenerator[BrokerProcess, None]:
     """Run a broker until the block ends, or `deadline_s` is over; then kill it.
 
     `limits` are resource limits of the shell's `ulimit`. `program` may be a broker with a mutation,
-    as a control.
+    as a control. `variables` are added to the environment.
     """
     with trio.fail_after(deadline_s):
         command = [*program, "serve", "--log-format", "json", "--data-dir", str(data_dir)]
@@ -119,7 +120,7 @@ async def serving(
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            env=environment(),
+            env=environment(**variables),
         )
         broker = BrokerProcess(process)
         try:
