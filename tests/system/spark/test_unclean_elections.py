@@ -80,8 +80,10 @@ async def test_a_stream_over_an_unclean_election_ends_or_reads_the_new_records(
                 if accepts_loss:
                     await read()
                 else:
-                    lost = rf"{topic}/0 .*: offsets \[{KEPT}, {KEPT + LOST}\) were read and are lost"
-                    with pytest.raises(PySparkException, match=lost):
+                    lost = (
+                        rf"{topic}/0 .*: offsets \[{KEPT}, {KEPT + LOST}\) were read and are lost"
+                    )
+                    with pytest.raises(PySparkException, match=gone):
                         await read()
             nursery.cancel_scope.cancel()
 
