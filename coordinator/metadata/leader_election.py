@@ -25,8 +25,9 @@ replicas (ISR) and eligible leader replicas (ELR) change. In its order:
    needs to show it. So such replicas are unverified, and compared: when all eligible replicas have
    reported the ends of their logs, the replica with the greatest (leader epoch, log end) leads. Of
    two logs of one partition, the greater end has all records of the other. So a replica that left
-   the ISR before the last one may lead as well; with a single eligible replica, which has no other
-   to be compared with, the election waits for it. The controller limits the wait for missing
+   a large enough ISR is unverified as well, and may lead: the disks of those that stayed may be
+   damaged later. With a single eligible replica, which has no other to be compared with, the
+   election waits for it. The controller limits the wait for missing
    replicas (`recovery_election_wait_ms`); then the greatest of the reported ends leads.
 6. The leader epoch rises with a change of leader. It also rises when a replica is removed from the
    assignment, which fences later requests of that replica. The partition epoch rises with every
@@ -292,8 +293,8 @@ def _unverified(
     ends |= {node: None for node in event.unclean if node in partition.in_sync_or_eligible}
     ends |= {node: end for node, end in event.log_ends.items() if node in ends}
     if len(in_sync) >= _minimum(assignment, context):
-        silent = [node for node in partition.in_sync_replicas if not _is_alive(node, context)]
-        ends |= {node: None for node in silent if node not in ends}
+        left = [node for node in partition.in_sync_replicas if node not in in_sync]
+        ends |= {node: None for node in left if node not in ends}
     failed = {*event.lost}.difference(event.started) | {*event.wiped}
     return {node: ends[node] for node in assignment.replicas if node in ends and node not in failed}
 

@@ -59,8 +59,8 @@ class UnverifiedReplica(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A replica that may have all committed records, which only a comparison of logs can show.
 
     Either its process ended uncleanly while the replica was in the ISR or eligible, and its disk
-    may have lost records since. Or its broker fell silent while enough others were in the ISR; if
-    those had died before, it has all that they had.
+    may have lost records since. Or it left the ISR while enough others stayed in it; their disks
+    may lose records later that it still has.
     """
 
     node_id: int
