@@ -82,7 +82,6 @@ class Leader:
     def committable_index(self) -> int:
         """Return the index up to which a majority of the voters has the log on disk.
 
-        Only entries of the own term are counted: one of an earlier term may be on a majority and
         Only entries of the own term count: one of an earlier term may be on a majority and
         still be overwritten (figure 8 of the paper, I67). It is committed by a later entry.
         """

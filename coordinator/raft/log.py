@@ -207,9 +207,12 @@ class RaftLog:
             if snapshot != self.snapshot:
                 return
             self.is_snapshot_unsynced = False
-            self._durable_to(self.snapshot.index)
-        if self.holds(last):
-            self._durable_to(last.index)
+            self.durable_index = self.snapshot.index
+        if last.index > self.durable_index and self.holds(last):
+            first = self.durable_index - self.base.index
+            synced = self._entries[first : last.index - self.base.index]
+            self.unsynced_bytes -= sum(entry.size_bytes for entry in synced)
+            self.durable_index = last.index
 
     def install(self, snapshot: SnapshotMeta) -> bool:
         """Install a snapshot from the leader.
@@ -271,13 +274,6 @@ class RaftLog:
         self.durable_index = min(self.durable_index, index - 1)
         while self._memberships[-1][0] >= index:
             del self._memberships[-1]
-
-    def _durable_to(self, index: int) -> None:
-        if index > self.durable_index:
-            first = max(self.durable_index - self.base.index, 0)
-            synced = self._entries[first : max(index - self.base.index, 0)]
-            self.unsynced_bytes -= sum(entry.size_bytes for entry in synced)
-            self.durable_index = index
 
     def _note_appended(self, entries: Iterable[Entry]) -> None:
         for entry in entries:

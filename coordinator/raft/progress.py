@@ -101,7 +101,7 @@ class Progress:
         self.snapshot_since_ticks = 0
         """In SNAPSHOT: the tick at which it was sent."""
         self.commit_index_sent = 0
-        """The highest commit index sent to it; it may not have arrived."""
+        """In REPLICATE: the last commit index sent to it; it may not have arrived."""
         self.read_round = 0
         """The latest round of ReadIndex that it has confirmed."""
 
@@ -112,7 +112,6 @@ class Progress:
         self.next_index = max(next_index, self.match_index + 1)
         self.window.clear()
         self.is_probe_sent = False
-        self.commit_index_sent = 0
 
     def become_replicate(self) -> None:
         """Send without waiting."""
