@@ -7,14 +7,18 @@ compaction: a sparse batch still covers all offsets and sequences of the origina
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
     FLAG_LOG_APPEND_TIME,
     FLAG_SPARSE,
     FLAG_TRANSACTIONAL,
+    HEADER_SIZE,
     BatchHeader,
     Columns,
     encode_stored,
+    header_of,
     queue_flags,
 )
 
@@ -61,24 +65,11 @@ def encode_empty(*, base_offset: int, end_offset: int, leader_epoch: int) -> byt
     """
     span = end_offset - base_offset
     assert 0 < span <= SPAN_MAX, f"a batch of {span} offsets"
-    without_producer = BatchHeader(
-        sync_marker=0,
-        header_crc=0,
+    without_producer = replace(
+        header_of(bytearray(HEADER_SIZE)),
         base_offset=base_offset,
         leader_epoch=leader_epoch,
-        batch_crc=0,
-        durable_position=0,
-        payload_length=0,
-        format_version=0,
-        flags=0,
-        record_count=0,
         last_offset_delta=span - 1,
-        first_timestamp_ms=0,
-        max_timestamp_ms=0,
-        producer_id=0,
-        producer_epoch=0,
-        uncompressed_length=0,
-        base_sequence=0,
     )
     return encode_sparse(without_producer, Columns(0), ())
 
