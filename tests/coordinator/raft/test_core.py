@@ -5,6 +5,7 @@ Elections and identities are in `test_core_elections.py`, scenarios of several n
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from random import Random
 
 import pytest
@@ -41,6 +42,7 @@ from tidelog.coordinator.raft.errors import (
 )
 from tidelog.coordinator.raft.membership import encode_membership
 from tidelog.coordinator.raft.messages import (
+    ENTRY_OVERHEAD_BYTES,
     AppendRefusal,
     AppendReply,
     AppendRequest,
@@ -254,6 +256,35 @@ class TestLeading:
     def test_a_command_that_is_too_large_is_refused(self) -> None:
         with pytest.raises(PayloadTooLargeError, match="of 101 bytes is too large, the limit is 1"):
             leader().propose(b"x" * 101)
+
+    def test_a_command_may_be_as_large_as_the_limit(self) -> None:
+        assert leader().propose(b"x" * CONFIG.max_payload_bytes) == at(2, 1)
+
+    @pytest.mark.parametrize(("waiting_bytes", "is_refused"), [(100, False), (101, True)])
+    def test_uncommitted_bytes_may_reach_their_limit_and_not_pass_it(
+        self, waiting_bytes: int, *, is_refused: bool
+    ) -> None:
+        core = leader()
+        core.propose(b"x" * (waiting_bytes - ENTRY_OVERHEAD_BYTES))
+        payload = b"x" * (CONFIG.max_uncommitted_bytes - 100)
+
+        with pytest.raises(UncommittedLimitError) if is_refused else nullcontext():
+            core.propose(payload)
+
+        assert core.last.index == (2 if is_refused else 3)
+
+    def test_a_leader_whose_disk_does_not_keep_up_refuses_commands_until_it_does(self) -> None:
+        config = RaftConfig(max_unsynced_bytes=2 * entry(2, 1, b"x").size_bytes)
+        core = RaftCore(A, ALONE, config, random=Random(1))
+        sync(core)
+        for index in (2, 3, 4):  # The limit may be reached, and passed by one command.
+            assert core.propose(b"x") == at(index, 1)
+
+        with pytest.raises(UncommittedLimitError, match="the disk does not keep up"):
+            core.propose(b"x")
+        sync(core)
+
+        assert core.propose(b"x") == at(5, 1)
 
     def test_uncommitted_bytes_are_bounded(self) -> None:
         core = leader()

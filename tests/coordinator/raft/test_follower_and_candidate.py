@@ -106,6 +106,23 @@ def test_no_entries_are_accepted_while_the_disk_is_far_behind() -> None:
     assert follower.take_entries(request((4, 2), 2, 2)) == AppendReply(B, A, 5, 6, 4, 7, 3)
 
 
+def test_entries_are_accepted_until_the_limit_of_unsynced_bytes_is_passed() -> None:
+    log = RaftLog(NOTHING)
+    follower = Follower(B, log, max_unsynced_bytes=2 * entries(1)[0].size_bytes)
+
+    replies = [follower.take_entries(request((index, min(index, 1)), 1)) for index in range(4)]
+
+    assert [
+        reply == AppendReply(B, A, 5, index + 1, 0, 7, 3) for index, reply in enumerate(replies)
+    ] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert log.last == at(3, 1)
+
+
 def wait(timer: ElectionTimer) -> int:
     ticks = 1
     while not timer.tick():

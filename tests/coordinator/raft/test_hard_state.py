@@ -1,12 +1,16 @@
 """The hard state, `Ready`, and the configuration of the core."""
 
+import re
+from dataclasses import fields
+
 import pytest
 
 from tests.coordinator.raft.samples import A, B, C, at
+from tests.paths import ROOT
 from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.coordinator.raft.hard_state import HardStateGate
 from tidelog.coordinator.raft.membership import Identity
-from tidelog.coordinator.raft.messages import VoteReply
+from tidelog.coordinator.raft.messages import ENTRY_COUNT_MAX, VoteReply
 from tidelog.coordinator.raft.ready import HardState, Ready, Write
 from tidelog.wire.errors import ConfigError
 
@@ -115,6 +119,39 @@ def test_the_defaults_are_valid() -> None:
 def test_an_election_timeout_must_be_longer_than_a_heartbeat() -> None:
     with pytest.raises(ConfigError, match="election_ticks is 3 and must be more than"):
         RaftConfig(heartbeat_ticks=3, election_ticks=3)
+
+
+def test_an_election_timeout_may_be_one_tick_longer_than_a_heartbeat() -> None:
+    assert RaftConfig(heartbeat_ticks=3, election_ticks=4).election_ticks == 4
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(RaftConfig)])
+def test_each_setting_of_raft_is_at_least_1(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} is 0 and must be at least 1"):
+        RaftConfig(**{name: 0})
+    if name != "election_ticks":
+        assert getattr(RaftConfig(**{name: 1}), name) == 1
+
+
+def test_the_page_of_raft_has_the_default_of_each_setting() -> None:
+    page = (ROOT / "docs" / "raft.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([\d,]+) (ticks?|entries|messages|MiB) \|", page, re.MULTILINE
+    )
+    units = {"MiB": 1 << 20}
+
+    assert {
+        name: int(number.replace(",", "")) * units.get(unit, 1) for name, number, unit in rows
+    } == {each.name: each.default for each in fields(RaftConfig)}
+
+
+def test_messages_of_the_default_size_fit_the_limits_of_others() -> None:
+    config = RaftConfig()
+
+    assert config.election_ticks >= 10 * config.heartbeat_ticks, "heartbeats may be lost"
+    assert config.max_append_bytes < config.max_inflight_bytes
+    assert config.max_append_entries < ENTRY_COUNT_MAX, "a decoder accepts each message"
+    assert config.max_payload_bytes < config.max_uncommitted_bytes < config.max_unsynced_bytes
 
 
 def test_every_problem_is_named_at_once() -> None:

@@ -68,6 +68,22 @@ class TestReplication:
         leader.tick()
         assert sent_to_b(leader) == [[]]
 
+    def test_heartbeats_keep_their_interval(self) -> None:
+        log = log_of(3)
+        log.commit_to(1)
+        leader = Leader(A, TERM, log, config=RaftConfig(heartbeat_ticks=3))
+        leader.take_messages()
+        agree(leader, 1)
+        leader.take_messages()
+
+        beats: list[int] = []
+        for tick in range(1, 10):
+            leader.tick()
+            if leader.take_messages():
+                beats.append(tick)
+
+        assert beats == [3, 6, 9]
+
     def test_entries_are_streamed_as_far_as_the_window_allows(self) -> None:
         log = log_of(1, 3)
         leader = leading(log)
@@ -119,9 +135,22 @@ class TestReplication:
             leader.take_failure(2)
         else:
             for _ in range(CONFIG.snapshot_ticks):
+                assert leader.progress[2].state is ProgressState.SNAPSHOT
                 leader.tick()
 
         assert SnapshotRequest(A, B, TERM, snapshot(5, 2)) in to_b(leader.take_messages())
+
+    @pytest.mark.parametrize(("agreed", "needs_snapshot"), [(4, True), (5, False)])
+    def test_a_follower_needs_the_snapshot_if_its_next_entry_is_compacted(
+        self, agreed: int, *, needs_snapshot: bool
+    ) -> None:
+        log = RaftLog(snapshot(5, 2), entries(3, first=6))
+        leader = leading(log)
+
+        leader.take_refusal(AppendRefusal(B, A, TERM, 6, at(agreed, 2), 1, 0))
+
+        (message,) = to_b(leader.take_messages())
+        assert isinstance(message, SnapshotRequest) == needs_snapshot
 
     def test_a_heartbeat_reply_confirms_an_installed_snapshot(self) -> None:
         log = RaftLog(snapshot(5, 2), entries(3, first=6))

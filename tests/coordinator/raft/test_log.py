@@ -168,6 +168,15 @@ class TestDurability:
 
         assert sizes == [2, 1]
 
+    def test_entries_that_fill_the_limit_of_bytes_are_delivered_together(self) -> None:
+        log = RaftLog(NOTHING, [entry(index, 1, b"x" * 100) for index in (1, 2, 3)])
+        log.commit_to(3)
+        limit = 2 * entry(1, 1, b"x" * 100).size_bytes
+
+        sizes = [len(log.take_committed(max_bytes=limit)) for _ in range(3)]
+
+        assert sizes == [2, 1, 0]
+
 
 @pytest.mark.invariant("I72")
 class TestStart:
@@ -265,6 +274,38 @@ class TestSnapshots:
         log.synced(at(10, 3), snapshot(9, 3))
         assert log.take_installed() == snapshot(9, 3)
         assert log.take_committed(max_bytes=1000) == (entry(10, 3),)
+
+    def test_a_snapshot_that_ends_with_the_next_entry_is_installed_and_not_delivered(self) -> None:
+        log = RaftLog(NOTHING, entries(1, 1))
+        log.commit_to(2)
+        assert len(log.take_committed(max_bytes=1000)) == 2
+
+        log.install(snapshot(3, 2))
+        log.synced(at(3, 2), snapshot(3, 2))
+
+        assert not log.has_undelivered
+        assert log.take_committed(max_bytes=1000) == ()
+        assert log.take_installed() == snapshot(3, 2)
+
+    def test_an_own_snapshot_is_not_installed(self) -> None:
+        log = RaftLog(snapshot(1, 1), entries(1, 1, first=2))
+        assert log.take_installed() is None
+        log.commit_to(3)
+        log.take_committed(max_bytes=1000)
+
+        log.compact(snapshot(3, 1), keep_entries=0)
+
+        assert log.take_installed() is None
+
+    def test_a_repeated_compaction_changes_nothing(self) -> None:
+        log = RaftLog(NOTHING, entries(1, 1, 2, 2, 2))
+        log.commit_to(4)
+        log.take_committed(max_bytes=1000)
+        log.compact(snapshot(4, 2), keep_entries=2)
+
+        log.compact(snapshot(4, 2), keep_entries=0)
+
+        assert (log.base, log.last) == (at(2, 1), at(5, 2))
 
     def test_a_sync_without_the_snapshot_does_not_make_it_durable(self) -> None:
         log = RaftLog(NOTHING, entries(1))

@@ -1,5 +1,7 @@
 """The membership, and the count of a majority."""
 
+from contextlib import nullcontext
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from tidelog.coordinator.raft.membership import (
     encode_membership,
     index_of_majority,
 )
+from tidelog.wire.errors import WireFormatError
 
 
 def test_a_learner_is_a_member_that_does_not_count() -> None:
@@ -83,10 +86,47 @@ def test_a_non_member_cannot_be_removed() -> None:
 
 
 def test_the_number_of_members_is_bounded() -> None:
-    voters = [Identity(node_id, b"d") for node_id in range(MEMBER_COUNT_MAX)]
+    voters = [Identity(node_id, b"d") for node_id in range(MEMBER_COUNT_MAX - 1)]
 
+    full = Membership.of_voters(voters).with_learner(Identity(999, b"d"))
+
+    assert len(full.members) == MEMBER_COUNT_MAX
     with pytest.raises(MembershipRefusedError, match="that is the limit"):
-        Membership.of_voters(voters).with_learner(Identity(1000, b"d"))
+        full.with_learner(Identity(1000, b"d"))
+
+
+def test_a_decoder_accepts_as_many_members_as_there_can_be() -> None:
+    def payload(count: int) -> bytes:
+        voters = [Identity(node_id, b"d") for node_id in range(count)]
+        return encode_membership(Membership.of_voters(voters))
+
+    assert len(decode_membership(payload(MEMBER_COUNT_MAX)).voters) == MEMBER_COUNT_MAX
+    with pytest.raises(WireFormatError, match="not a membership"):
+        decode_membership(payload(MEMBER_COUNT_MAX + 1))
+
+
+@pytest.mark.parametrize(
+    ("identity", "is_legal"),
+    [
+        (Identity(0, b"d"), True),
+        (Identity(2**31 - 1, b"d" * 16), True),
+        (Identity(-1, b"d"), False),
+        (Identity(2**31, b"d"), False),
+        (Identity(1, b""), False),
+        (Identity(1, b"d" * 17), False),
+    ],
+)
+def test_a_node_id_has_31_bits_and_a_disk_id_1_to_16_bytes(
+    identity: Identity, *, is_legal: bool
+) -> None:
+    payload = encode_membership(Membership((identity,)))
+
+    with nullcontext() if is_legal else pytest.raises(WireFormatError, match="not a membership"):
+        assert decode_membership(payload).voters == (identity,)
+
+
+def test_an_identity_is_shown_by_its_node_and_the_begin_of_its_disk_id() -> None:
+    assert str(Identity(3, bytes(range(16)))) == "3@00010203"
 
 
 def test_a_membership_survives_encoding() -> None:

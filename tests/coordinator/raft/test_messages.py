@@ -6,6 +6,7 @@ import pytest
 from tests.coordinator.raft.samples import THREE, A, B, at, entries, entry, snapshot
 from tidelog.coordinator.raft.membership import encode_membership
 from tidelog.coordinator.raft.messages import (
+    ENTRY_COUNT_MAX,
     ENTRY_OVERHEAD_BYTES,
     AppendRefusal,
     AppendReply,
@@ -105,6 +106,27 @@ def test_negative_and_enormous_numbers_are_refused() -> None:
     for message in (negative, enormous):
         with pytest.raises(WireFormatError):
             decode(encode(message))
+
+
+@pytest.mark.parametrize("name", ["term", "received_index", "durable_index"])
+def test_indexes_and_terms_have_62_bits(name: str) -> None:
+    reply = AppendReply(A, B, 3, 9, 8, 4, 1)
+    largest = msgspec.structs.replace(reply, **{name: 2**62 - 1})
+    too_large = msgspec.structs.replace(reply, **{name: 2**62})
+
+    assert decode(encode(largest)) == largest
+    with pytest.raises(WireFormatError, match="not a message of Raft"):
+        decode(encode(too_large))
+
+
+def test_a_message_has_a_bounded_number_of_entries() -> None:
+    def request(count: int) -> AppendRequest:
+        return AppendRequest(A, B, 3, at(0, 0), 0, 4, 0, tuple(entries(*[1] * count)))
+
+    most = request(ENTRY_COUNT_MAX)
+    assert decode(encode(most)) == most
+    with pytest.raises(WireFormatError, match="not a message of Raft"):
+        decode(encode(request(ENTRY_COUNT_MAX + 1)))
 
 
 def test_an_entry_counts_for_more_than_its_payload() -> None:
