@@ -75,3 +75,24 @@ def test_a_stopped_clock_refills_no_budget() -> None:
 
     assert budget.available(RATE, now_ms=5) == 0
     assert budget.available(RATE, now_ms=4) == 0
+
+
+def test_a_rate_of_few_bytes_gives_single_bytes() -> None:
+    budget = CatchUpBudget()
+
+    assert budget.available(2, now_ms=0) == 1
+    budget.spend(1)
+    assert budget.available(2, now_ms=499) == 0
+    assert budget.available(2, now_ms=500) == 1
+
+
+def test_a_portion_is_at_least_a_tenth_of_a_second_of_the_rate() -> None:
+    budget = CatchUpBudget()
+    budget.available(RATE, now_ms=0)
+    budget.spend(RATE // 2 - RATE // 10)
+
+    assert budget.available(RATE, now_ms=0) == RATE // 10
+    assert budget.wait_ms(RATE, now_ms=0) == 0
+    budget.spend(1)
+    assert budget.available(RATE, now_ms=0) == 0
+    assert budget.wait_ms(RATE, now_ms=0) == 1

@@ -97,6 +97,19 @@ def test_a_partition_removed_before_its_request_is_not_unfollowed() -> None:
     assert len(session) == 0
 
 
+def test_a_partition_has_a_number_at_the_leader_from_its_request_until_it_is_unfollowed() -> None:
+    session = FollowerSession()
+    session.follow(A, 7)
+    session.follow(B, 8)
+    assert session.number_of(B) is None
+
+    session.next_delta(position_of, no_epochs)
+    assert [session.number_of(key) for key in (A, B)] == [0, 1]
+
+    session.unfollow(A)
+    assert [session.number_of(key) for key in (A, B)] == [None, 1]
+
+
 def test_a_new_connection_restarts_the_session() -> None:
     session = FollowerSession()
     session.follow(A, 7)
@@ -146,6 +159,34 @@ def test_the_leader_awaits_a_report_before_it_answers_again() -> None:
     theirs.told(0, high_watermark=5, log_start_offset=0)
     theirs.touch(0)
     assert list(theirs.due) == [0]
+
+
+def test_a_partition_without_a_position_counts_as_not_compared_and_not_reported() -> None:
+    """A durable end that a follower reports before its first position must not count."""
+    ours, theirs = FollowerSession(), LeaderSession()
+    ours.follow(A, 7)
+    followed, _, _ = ours.next_delta(position_of, no_epochs)
+
+    theirs.take(request(SessionDelta(followed, [], []), begins=True))
+
+    partition = theirs.partitions[0]
+    assert partition.position is None
+    assert not partition.is_compared
+    assert not partition.is_reported
+    assert not theirs.is_told(0, high_watermark=0, log_start_offset=0)
+
+
+def test_a_new_position_must_be_reported_again() -> None:
+    ours, theirs = FollowerSession(), LeaderSession()
+    ours.follow(A, 7)
+    theirs.take(request(ours.next_delta(position_of, no_epochs), begins=True))
+    theirs.partitions[0].is_compared = theirs.partitions[0].is_reported = True
+
+    ours.is_due(A)
+    theirs.take(request(ours.next_delta(position_of, no_epochs)))
+
+    assert theirs.partitions[0].is_compared
+    assert not theirs.partitions[0].is_reported
 
 
 def test_a_follower_says_whether_its_replica_is_whole() -> None:

@@ -106,6 +106,28 @@ def test_an_empty_log_beyond_the_leaders_log_end_restarts() -> None:
     assert step == Restart(40)
 
 
+def test_a_log_that_ends_where_the_leader_begins_is_cut_at_its_own_start_at_the_earliest() -> None:
+    log = shape(2, 2, start=10)
+
+    assert follower().answered(log, answer(log, parts=Diverging(1, 10))) == Truncate(10)
+    assert follower().answered(log, answer(log, parts=Diverging(1, 9))) == Restart(9)
+
+
+@pytest.mark.invariant("I55")
+@pytest.mark.parametrize(("leader_start", "leader_end"), [(2, 2), (2, 9), (0, 2), (0, 9)])
+def test_an_offset_within_the_leaders_log_is_not_out_of_range_any_more(
+    leader_start: int, leader_end: int
+) -> None:
+    """The leader's log has changed meanwhile; the follower asks again."""
+    log, one = shape(1, 1), follower()
+
+    step = one.out_of_range(
+        log, one.position(log), leader_start=leader_start, leader_end=leader_end
+    )
+
+    assert step == Drop()
+
+
 @pytest.mark.invariant("I55")
 def test_a_stale_offset_out_of_range_is_dropped() -> None:
     one, old = follower(), follower().position(shape())

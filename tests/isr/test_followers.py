@@ -1,8 +1,10 @@
 """ISR changes, and the followers that the high watermark waits for."""
 
 import pytest
+from msgspec.structs import replace
 
 from tests.isr.leader_fixture import LAG_MAX_MS, LeaderFixture
+from tests.paths import ROOT
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower_progress import FollowerReport
 from tidelog.isr.followers import JOINING_HOLD_MS, RETRY_MS
@@ -303,6 +305,67 @@ def test_a_change_to_the_current_isr_ends_when_it_is_committed() -> None:
     assert led.high_watermark == 10
 
 
+@pytest.mark.invariant("I39")
+def test_a_replica_set_of_the_same_partition_epoch_settles_no_isr_change() -> None:
+    led = LeaderFixture(1, 2)
+    led.append_everywhere(10)
+    assert led.proposed() == [1, 2, 3]
+
+    led.leader.replicas_changed(replace(led.leader.replicas, min_insync_replicas=1), now_ms=0)
+    led.append(5)
+    led.report(2)
+
+    assert led.high_watermark == 10, "replica 3 may be in the ISR already"
+    assert led.next_change() is None, "one change is in flight"
+
+
+def test_the_order_of_replicas_in_the_isr_is_no_reason_for_a_change() -> None:
+    led = LeaderFixture(3, 1, 2)
+    led.append_everywhere(10)
+
+    assert led.next_change() is None
+
+
+def test_no_isr_is_proposed_with_a_replica_of_an_unknown_process() -> None:
+    """The metadata is about to change: the broker of the replica was unregistered."""
+    led = LeaderFixture(1, 2)
+    del led.brokers[2]
+    led.report(3)
+    assert led.next_change() is None
+
+    led.report(2)
+    assert led.proposed() == [1, 2, 3], "its process has reported"
+
+
+def test_a_rejected_isr_change_is_retried_at_once_after_another_partition_epoch() -> None:
+    led = LeaderFixture(1, 2)
+    led.append_everywhere(10)
+    led.reject(led.propose())
+    assert led.next_change() is None
+
+    led.agree(1, 2)
+
+    assert led.proposed() == [1, 2, 3]
+
+
+@pytest.mark.invariant("I40")
+def test_a_replica_that_was_never_caught_up_does_not_delay_the_high_watermark() -> None:
+    led = LeaderFixture(1, 2, log_end=10)
+
+    led.report(3, 5)
+    led.report(2)
+
+    assert led.high_watermark == 10
+    assert led.leader.next_deadline_ms() is None
+
+
+def test_the_documented_times_of_isr_changes_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "replication.md").read_text(encoding="utf-8")
+
+    assert f"for {JOINING_HOLD_MS / 1000:g} s after it was caught up" in " ".join(page.split())
+    assert f"retries a rejected request after {RETRY_MS} ms" in " ".join(page.split())
+
+
 def test_only_one_isr_change_is_in_flight() -> None:
     led = LeaderFixture(1)
     led.report(2)
@@ -407,6 +470,17 @@ def test_the_high_watermark_stops_waiting_for_a_silent_joining_follower() -> Non
     assert led.next_change() is None
 
     assert led.high_watermark == 10
+
+
+def test_a_replica_that_joined_the_isr_is_not_waited_for_as_a_joining_replica() -> None:
+    led = LeaderFixture(1, 2)
+    led.append_everywhere(10)
+    assert led.proposed() == [1, 2, 3]
+
+    led.agree(1, 2, 3)
+    assert led.next_change() is None
+
+    assert led.leader.next_deadline_ms() is None
 
 
 def test_a_restarted_broker_must_catch_up_before_it_joins_the_isr() -> None:

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from tests.isr.leader_fixture import LeaderFixture
 from tidelog.isr.durability import Durability, ack_level
+from tidelog.isr.followers import Followers
 from tidelog.isr.leader import PartitionLeader
-from tidelog.isr.replica_set import ReplicaSet
+from tidelog.isr.replica_set import BrokerView, ReplicaSet
 from tidelog.wire.errors import NotEnoughReplicasError
 from tidelog.wire.messages.produce import AckLevel, Acks
 
@@ -141,6 +142,52 @@ def test_a_new_leader_starts_with_the_high_watermark_of_the_follower() -> None:
     led.report(3)
 
     assert led.leader.has_caught_up
+
+
+@pytest.mark.parametrize(("known", "expected"), [(3, 3), (10, 10), (12, 10), (None, 0)])
+def test_a_new_leader_with_followers_knows_no_more_to_be_committed_than_its_log_has(
+    known: int | None, expected: int
+) -> None:
+    view = BrokerView(1, lambda _: None)
+    leader = PartitionLeader(
+        leader_epoch=7,
+        durability=Durability.REPLICATED,
+        log_end_offset=10,
+        durable_end_offset=10,
+        high_watermark=known,
+        followers=Followers(
+            ReplicaSet((1, 2), (1, 2), 0, 2), view, epoch_start_offset=10, now_ms=0
+        ),
+    )
+
+    assert leader.high_watermark == expected
+
+
+def test_a_wait_for_all_replicas_ends_below_min_insync_replicas() -> None:
+    led = LeaderFixture(1, 2, minimum=2)
+    led.leader.require_enough_in_sync(Acks.ALL)
+    assert led.leader.why_not_to_wait(Acks.ALL) is None
+
+    led.agree(1)
+
+    assert led.leader.why_not_to_wait(Acks.LEADER) is None
+    error = led.leader.why_not_to_wait(Acks.ALL)
+    assert error is not None
+    assert "1 of 3 replicas are in sync, and 2 must be (min_insync_replicas)" in str(error)
+
+
+def test_the_high_watermark_waits_for_replicas_in_sync_and_no_others() -> None:
+    led = LeaderFixture(1, 2)
+
+    assert [led.leader.is_hw_limiting(node) for node in (1, 2, 3, 4)] == [False, True, False, False]
+
+
+def test_a_follower_cannot_have_more_records_than_its_leader() -> None:
+    led = LeaderFixture()
+    led.append(10)
+
+    with pytest.raises(AssertionError, match="a follower has more than its leader"):
+        led.report(2, 11)
 
 
 def test_min_insync_replicas_is_inclusive() -> None:
