@@ -142,6 +142,14 @@ def test_timestamps_that_contradict_the_header_are_refused(deltas: object) -> No
         deltas_of(with_payload(sample_batch(), payload))
 
 
+def test_a_record_may_be_older_than_its_batch_by_almost_any_time() -> None:
+    oldest = 1 - (1 << 62)
+    payload = msgpack.packb([[0, oldest, 1], None, [None] * 3, None, None])
+
+    assert deltas_of(with_payload(sample_batch(), payload)) == [0, oldest, 1]
+    assert decoded(with_payload(sample_batch(), payload)).timestamp_deltas == [0, oldest, 1]
+
+
 @pytest.mark.parametrize("name", RAW_PAYLOADS)
 def test_timestamps_of_any_bytes_are_read_or_refused(name: str) -> None:
     batch = with_payload(sample_batch(), RAW_PAYLOADS[name], record_count=1, last_offset_delta=0)

@@ -11,7 +11,9 @@ from tidelog.wire.batch.large_messages import (
     chunks_header,
     chunks_of,
     is_chunk,
+    is_chunk_of,
     is_large,
+    length_of,
     runs_of,
     with_chunks,
 )
@@ -65,6 +67,60 @@ def test_other_values_are_refused(value: bytes) -> None:
     with pytest.raises(WireFormatError):
         chunks_of([(CHUNKS_HEADER, value)])
     assert is_large([(CHUNKS_HEADER, value)])
+
+
+@pytest.mark.parametrize(
+    ("value", "chunks"),
+    [
+        (b"1 0123456789abcdef 0+1", ChunkMap("0123456789abcdef", 1, ((0, 1),))),
+        (b"5 00ff00ff00ff00ff 1+5", ChunkMap(BODY, 5, ((1, 5),))),
+        (b"1073741824 00ff00ff00ff00ff -", ChunkMap(BODY, 1 << 30, ())),
+        (b"5 00ff00ff00ff00ff 9999999999999999999+1", ChunkMap(BODY, 5, ((10**19 - 1, 1),))),
+    ],
+)
+def test_a_header_at_a_limit_is_accepted(value: bytes, chunks: ChunkMap) -> None:
+    assert chunks_of([(CHUNKS_HEADER, value)]) == chunks
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"5 00ff00ff00ff00f 1+1",
+        b"5 00ff00ff00ff00fff 1+1",
+        b"5 00ff00ff00ff00fg 1+1",
+        b"5 00ff00ff00ff00ff 10000000000000000000+1",
+        b"5 00ff00ff00ff00ff 1+3,9+3",
+        b"5 00ff00ff00ff00ff 1-1",
+    ],
+)
+def test_a_header_beyond_a_limit_is_refused(value: bytes) -> None:
+    with pytest.raises(WireFormatError, match=r"malformed tidelog\.chunks header"):
+        chunks_of([(CHUNKS_HEADER, value)])
+
+
+def test_a_chunk_is_known_by_the_body_its_index_and_its_end() -> None:
+    chunks = ChunkMap(BODY, 100, ((7, 3),))
+    headers = [("other", b""), chunk_header(BODY, 2)]
+
+    assert is_chunk_of(chunks, headers, index=2, end=100)
+    assert is_chunk_of(chunks, headers, index=2, end=1)
+    assert not is_chunk_of(chunks, headers, index=2, end=101), "it ends behind the message"
+    assert not is_chunk_of(chunks, headers, index=1, end=100), "it is another chunk"
+    assert not is_chunk_of(chunks, [chunk_header("0" * 16, 2)], index=2, end=100)
+
+
+def test_the_length_of_a_message_is_that_of_its_value_or_of_its_chunks() -> None:
+    large = [chunks_header(ChunkMap(BODY, 1000, ((7, 3),)))]
+
+    assert length_of(b"abc", []) == 3
+    assert length_of(None, []) == length_of(b"", []) == 0
+    assert length_of(None, large) == length_of(b"", large) == 1000
+    assert length_of(b"abc", large) == 3, "a value is never in chunks"
+    assert length_of(b"", [(CHUNKS_HEADER, b"malformed")]) == 0
+
+
+def test_the_number_of_chunks_is_that_of_all_runs() -> None:
+    assert ChunkMap(BODY, 9, ((1, 2), (7, 3))).chunk_count == 5
 
 
 def test_other_records_are_neither_chunks_nor_large_messages() -> None:

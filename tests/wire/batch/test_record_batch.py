@@ -329,6 +329,8 @@ LIES: dict[str, tuple[dict[str, int], str]] = {
     ),
     "the end of time": ({"max_timestamp_ms": TIMESTAMP_END_MS}, "timestamps run from"),
     "the last sequence": ({"base_sequence": SEQUENCE_END - 2}, "exceed the last sequence"),
+    "a sequence of 64 bits": ({"base_sequence": 2**63}, "exceed the last sequence"),
+    "a time of 63 bits": ({"max_timestamp_ms": 2**62}, "timestamps run from"),
     "sequences around the world": ({"base_sequence": 2**64 - 1}, "exceed the last sequence"),
     "another marker": ({"sync_marker": 0x2054_4547}, "not a record batch"),
 }
@@ -345,6 +347,8 @@ def test_a_contradicting_header_is_refused(name: str) -> None:
 
 TRUTHS: dict[str, dict[str, int]] = {
     "the last sequence": {"base_sequence": SEQUENCE_END - 3},
+    "a sequence of 63 bits": {"base_sequence": 2**63 - 3},
+    "a time of 62 bits": {"max_timestamp_ms": 2**62 - 1},
     "the last time": {"max_timestamp_ms": TIMESTAMP_END_MS - 1},
     "one moment": {"max_timestamp_ms": FIRST_TIMESTAMP_MS},
     "the first moment": {"first_timestamp_ms": 0},

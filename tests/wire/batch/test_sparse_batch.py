@@ -110,12 +110,28 @@ def test_a_batch_without_remaining_records_keeps_its_producer_and_has_no_time() 
     left = left_of(stored_batch())
 
     header = header_of(left)
-    assert (header.record_count, header.max_timestamp_ms) == (0, 0)
+    assert (header.record_count, header.first_timestamp_ms, header.max_timestamp_ms) == (0, 0, 0)
     assert (header.producer_id, header.next_sequence, header.next_offset) == (42, 103, 1003)
     assert decoded(left) == Columns(0)
 
 
-@pytest.mark.parametrize("span", [1, 2, 1 << 24, SPAN_MAX])
+@pytest.mark.parametrize("span", [0, -1, 2**32 + 1])
+def test_an_empty_batch_covers_at_least_one_offset_and_at_most_2_to_the_32(span: int) -> None:
+    with pytest.raises(AssertionError, match=f"a batch of {span} offsets"):
+        encode_empty(base_offset=50, end_offset=50 + span, leader_epoch=7)
+
+
+def test_an_empty_batch_is_that_of_no_producer_at_no_time() -> None:
+    header = header_of(encode_empty(base_offset=50, end_offset=60, leader_epoch=7))
+
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (0, 0, 0)
+    assert (header.first_timestamp_ms, header.max_timestamp_ms) == (0, 0)
+    assert header.durable_position == 0
+    assert header.codec == Codec.NONE
+    assert not header.has_append_time
+
+
+@pytest.mark.parametrize("span", [1, 2, 1 << 24, SPAN_MAX, 2**32])
 def test_an_empty_batch_covers_any_run_of_offsets(span: int) -> None:
     batch = encode_empty(base_offset=50, end_offset=50 + span, leader_epoch=7)
 

@@ -18,6 +18,7 @@ from tidelog.wire.config.queue_config import (
     queue_config,
 )
 from tidelog.wire.config.retry_backoff import NO_BACKOFF
+from tidelog.wire.config.settings import parse_duration_ms, parse_size_bytes
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError
 from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 
@@ -254,3 +255,55 @@ def test_ranges_are_those_of_settings() -> None:
         assert (setting.parse(name, str(low)), setting.parse(name, str(high))) == (low, high)
         with pytest.raises(InvalidConfigError, match="at most"):
             setting.parse(name, str(high + 1))
+        if low:
+            with pytest.raises(InvalidConfigError, match="at least"):
+                setting.parse(name, str(low - 1))
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_a_config_accepts_both_ends_of_each_range_and_nothing_beyond(name: str) -> None:
+    low, high = RANGES[name]
+
+    for value in (low, high):
+        assert getattr(QueueConfig(**{name: value}), name) == value  # type: ignore[arg-type]
+    for value in (low - 1, high + 1):
+        with pytest.raises(InvalidConfigError, match=f"{name} is {value}, .* from {low} to {high}"):
+            QueueConfig(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_the_documented_range_of_a_setting_is_the_accepted_range(name: str) -> None:
+    """A range "1 or more" ends where no sensible value is."""
+    parse = parse_duration_ms if name.endswith("_ms") else parse_size_bytes
+    documented = QUEUE_SETTINGS[name].allowed.removesuffix(", unlimited")
+    low, _, high = documented.removesuffix(" or more").partition(" to ")
+
+    assert RANGES[name][0] == parse(name, low)
+    if high:
+        assert RANGES[name][1] == parse(name, high)
+    else:
+        assert RANGES[name][1] >= 1_000_000_000
+
+
+def test_as_many_priorities_as_documented_can_have_weights() -> None:
+    most = ",".join(["999"] * 15 + ["1"])
+
+    weights = queue_config({"priority_weights": most}, is_fifo=False).priority_weights
+
+    assert weights == (999,) * 15 + (1,)
+    assert "up to 16 weights" in QUEUE_SETTINGS["priority_weights"].allowed
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 249, "A.b_c-9", "..."])
+def test_a_name_at_the_limits_is_accepted(name: str) -> None:
+    check_queue_name(name)
+
+    config = queue_config({"dead_letter_queue": "x" * 249}, is_fifo=False)
+    assert config.dead_letter_queue == "x" * 249
+
+
+@pytest.mark.parametrize("text", ["off", "false", " OFF "])
+def test_a_switch_is_off_by_two_words(text: str) -> None:
+    config = queue_config({"fair_delivery": text}, is_fifo=False)
+
+    assert not config.fair_delivery

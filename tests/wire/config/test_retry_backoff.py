@@ -59,6 +59,42 @@ def test_a_backoff_that_makes_no_sense_is_refused(text: str, reason: str) -> Non
         parse_backoff("retry_backoff", text)
 
 
+@pytest.mark.parametrize(
+    ("text", "first_ms", "last_ms"),
+    [
+        (",".join(["1s"] * 99 + ["2s"]), 1000, 2000),
+        ("0,12h", 0, 43_200_000),
+        ("exponential(1ms,1.1,1ms)", 1, 1),
+        ("exponential(1ms,100,12h)", 1, 43_200_000),
+    ],
+)
+def test_a_backoff_at_its_limits_is_accepted(text: str, first_ms: int, last_ms: int) -> None:
+    backoff = parse_backoff("retry_backoff", text)
+
+    assert backoff.delay_ms(1, lease_id=1, offset=1) == first_ms
+    assert backoff.delay_ms(1000, lease_id=1, offset=1) == last_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("exponential(1s,1.099,5min)", "the factor from 1.1 to 100"),
+        ("exponential(1s,100.001,5min)", "the factor from 1.1 to 100"),
+        ("12h,43200001", "longer than 12h"),
+    ],
+)
+def test_a_backoff_beyond_its_limits_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InvalidConfigError, match=reason):
+        parse_backoff("retry_backoff", text)
+
+
+def test_a_message_that_was_never_received_waits_like_one_received_once() -> None:
+    exponential = ExponentialBackoff(base_ms=100, jitter=0)
+
+    assert FixedBackoff((5, 10)).delay_ms(0, lease_id=1, offset=1) == 5
+    assert exponential.delay_ms(0, lease_id=1, offset=1) == 100
+
+
 def test_the_last_delay_of_a_list_holds_for_all_further_receives() -> None:
     backoff = FixedBackoff((0, 10, 60))
 
@@ -75,6 +111,28 @@ def test_exponential_delays_grow_up_to_their_cap() -> None:
 
     assert delays == [100, 300, 900, 2000, 2000]
     assert backoff.is_equal_for_all
+
+
+def test_an_exponential_delay_doubles_up_to_the_longest_visibility_timeout_by_default() -> None:
+    backoff = ExponentialBackoff(base_ms=1000)
+    plain = ExponentialBackoff(base_ms=1000, jitter=0)
+
+    delays = [plain.delay_ms(count, lease_id=1, offset=1) for count in (1, 2, 3, 1000)]
+
+    assert delays == [1000, 2000, 4000, 43_200_000]
+    shares = [backoff.delay_ms(3, lease_id=1, offset=offset) / 4000 for offset in range(1000)]
+    assert 0.8 <= min(shares) < 0.81
+    assert 0.99 < max(shares) <= 1
+    assert not backoff.is_equal_for_all
+
+
+@pytest.mark.parametrize(("factor", "delay_ms"), [(1, 100), (1.5, 2000)])
+def test_the_delay_of_a_message_that_was_received_for_years_takes_no_time_to_compute(
+    factor: float, delay_ms: int
+) -> None:
+    backoff = ExponentialBackoff(base_ms=100, factor=factor, cap_ms=2000, jitter=0)
+
+    assert backoff.delay_ms(10**12, lease_id=1, offset=1) == delay_ms
 
 
 @given(st.integers(1, 50), st.integers(1, 10**9), st.integers(0, 10**12))
@@ -109,11 +167,18 @@ def test_jitter_spreads_the_delays_of_one_batch() -> None:
         {"base_ms": 1, "factor": 0.5},
         {"base_ms": 10, "cap_ms": 9},
         {"base_ms": 1, "jitter": 1.5},
+        {"base_ms": 1, "jitter": -0.1},
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(settings: dict[str, float]) -> None:
     with pytest.raises(InvalidConfigError):
         ExponentialBackoff(**settings)  # type: ignore[arg-type]
+
+
+def test_a_rule_at_its_limits_is_accepted() -> None:
+    nothing = ExponentialBackoff(base_ms=0, factor=1, cap_ms=0, jitter=1)
+
+    assert [nothing.delay_ms(count, lease_id=1, offset=1) for count in (1, 5)] == [0, 0]
 
 
 @pytest.mark.parametrize("delays", [(), (5, -1)])

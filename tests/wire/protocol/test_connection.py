@@ -251,6 +251,15 @@ def test_replies_may_come_in_any_order() -> None:
     assert client.in_flight_count == 0
 
 
+def test_requests_of_a_connection_are_numbered_from_0_on() -> None:
+    client = new_client()
+
+    numbers = [client.send_request(api.METADATA, MetadataRequest(None))[0] for _ in range(4)]
+
+    assert numbers == [0, 1, 2, 3]
+    assert client.in_flight_count == 4
+
+
 def test_the_hello_goes_out_in_version_1_before_anything_is_known() -> None:
     client = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
 
