@@ -99,7 +99,7 @@ class BrokerHeartbeatTracker:
     def expired(self, *, now_ms: int) -> list[FenceBroker]:
         """Return the commands for brokers whose session has expired.
 
-        The same broker is returned again a while later, until `fenced` is called: the command may
+        The same broker is returned again a second later, until `fenced` is called: the command may
         have been dropped.
         """
         commands: list[FenceBroker] = []

@@ -46,7 +46,7 @@ def test_an_expired_broker_is_returned_again_until_it_is_fenced() -> None:
 
     again_ms = sessions.next_deadline_ms
     assert again_ms is not None
-    assert again_ms > SESSION_MS, "not at once, or else the caller would spin"
+    assert again_ms == SESSION_MS + 1_000, "not at once, or else the caller would spin"
     assert sessions.expired(now_ms=SESSION_MS) == []
     assert sessions.expired(now_ms=again_ms) == [FenceBroker(1, 1)]
 
@@ -73,6 +73,34 @@ def test_a_heartbeat_of_an_earlier_process_does_not_count() -> None:
     sessions.fenced(1, 1)
 
     assert sessions.expired(now_ms=SESSION_MS) == [FenceBroker(1, 5)]
+
+
+def test_the_fencing_of_a_later_process_ends_the_session_of_an_earlier_one() -> None:
+    sessions = sessions_of(Cluster(1))
+    sessions.fenced(2, 9)
+    assert sessions.next_deadline_ms == SESSION_MS, "that was another broker"
+
+    sessions.fenced(1, 9)
+
+    assert sessions.next_deadline_ms is None
+
+
+def test_three_heartbeats_in_a_row_may_be_lost() -> None:
+    sessions = sessions_of(Cluster(1))
+    sessions.touch(1, 1, now_ms=0)
+
+    assert sessions.expired(now_ms=4 * HEARTBEAT_INTERVAL_MS - 1) == []
+
+
+def test_a_pause_of_the_controller_prolongs_all_sessions() -> None:
+    sessions = sessions_of(Cluster(1, 2))
+    sessions.touch(2, 2, now_ms=700)
+
+    sessions.extend(10_000)
+
+    assert sessions.expired(now_ms=SESSION_MS + 9_999) == []
+    assert sessions.expired(now_ms=SESSION_MS + 10_000) == [FenceBroker(1, 1)]
+    assert sessions.expired(now_ms=SESSION_MS + 10_700) == [FenceBroker(2, 2)]
 
 
 def test_a_broker_that_does_not_apply_announced_metadata_is_behind() -> None:
@@ -174,3 +202,4 @@ def test_the_documented_times_of_sessions_are_those_of_the_code() -> None:
 
     session_s, interval_s = SESSION_MS / 1000, HEARTBEAT_INTERVAL_MS / 1000
     assert f"silent for {session_s:g} s (heartbeats every {interval_s:g} s)" in page
+    assert f"After {BEHIND_MS / 1000:g} s its heartbeats" in page

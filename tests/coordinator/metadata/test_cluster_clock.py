@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.paths import ROOT
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.metadata.cluster_clock import (
     CLOCK_SKEW_MAX_MS,
     SLEW,
     STEP_AFTER_MS,
+    STEP_ALONE_MS,
     BrokerTime,
     ClockTable,
     agreed_offset,
@@ -121,6 +123,49 @@ def test_a_broker_that_starts_without_agreement_counts_from_the_time_of_the_cont
     assert time.time(now_ms=7) == time.steady(now_ms=7) == WALL_MS + 7
     assert time.deletion_time(wall_ms=WALL_MS, now_ms=0) is None
     assert started().is_known
+
+
+@pytest.mark.parametrize(("took_ms", "counts"), [(4000, True), (4001, False)])
+def test_an_answer_after_more_than_four_seconds_says_nothing(took_ms: int, *, counts: bool) -> None:
+    time = BrokerTime(wall_ms=WALL_MS + DAY_MS, now_ms=0)
+
+    time.answered(WALL_MS, sent_ms=100, now_ms=100 + took_ms)
+
+    assert time.is_known is counts
+    assert time.is_agreed(now_ms=100 + took_ms) is counts
+    assert (time.time(now_ms=100 + took_ms) < WALL_MS + HOUR_MS) is counts
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_the_steady_time_steps_only_if_it_is_farther_than_a_limit(
+    sign: int, *, is_alone: bool
+) -> None:
+    """Two hours for a broker alone, and the maximum skew with others."""
+    limit_ms = 2 * HOUR_MS if is_alone else CLOCK_SKEW_MAX_MS
+    has_stepped: list[bool] = []
+    for beyond_ms in (0, 4001):  # The steady time comes closer by 3 s in ten minutes.
+        time = BrokerTime(wall_ms=WALL_MS, now_ms=0)
+        time.alone(wall_ms=WALL_MS, now_ms=0)
+        for now_ms in range(0, STEP_AFTER_MS + 1, 1000):
+            agreed_ms = WALL_MS + now_ms + sign * (limit_ms + beyond_ms)
+            if is_alone:
+                time.alone(wall_ms=agreed_ms, now_ms=now_ms)
+            else:
+                time.answered(agreed_ms, sent_ms=now_ms, now_ms=now_ms)
+        distance_ms = abs(time.steady(now_ms=STEP_AFTER_MS) - WALL_MS - STEP_AFTER_MS)
+        has_stepped.append(distance_ms > 2 * STEP_AFTER_MS * SLEW)
+
+    assert has_stepped == [False, True]
+
+
+def test_the_documented_times_of_clocks_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "queues.md").read_text(encoding="utf-8")
+
+    assert f"an error of one second disappears within {1 / SLEW:g} s" in page
+    assert "It follows a jump of up to two hours at the same rate" in page
+    assert "after a larger jump that lasts for ten minutes" in page
+    assert (STEP_ALONE_MS, STEP_AFTER_MS) == (2 * HOUR_MS, HOUR_MS // 6)
 
 
 def test_an_agreement_decides_about_deletion_for_a_minute() -> None:

@@ -9,11 +9,13 @@ from tidelog.coordinator.metadata.cluster_config import (
     cluster_config,
     default_replication_factor,
     min_insync_replicas,
+    recovery_election_wait_ms,
     setting_and_node,
     shown_settings,
     without_node,
 )
 from tidelog.coordinator.metadata.topic_config import topic_config
+from tidelog.wire.config.settings import parse_duration_ms, parse_size_bytes
 from tidelog.wire.errors import InvalidConfigError
 
 
@@ -55,6 +57,75 @@ def test_settings_of_brokers_reach_from_the_lowest_to_the_highest_value(
 
     with pytest.raises(InvalidConfigError, match="at most"):
         cluster_config({name: "2" + high})
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "is_size"),
+    [
+        ("log_flush_interval_ms", 10, False),
+        ("maintenance_interval_ms", 10, False),
+        ("default_replication_factor", 1, True),
+        ("min_insync_replicas", 1, True),
+        ("reassignment_max_bytes_per_second", 1000, True),
+        ("scrub_max_bytes_per_second", 1000, True),
+    ],
+)
+def test_a_setting_of_the_cluster_has_its_documented_minimum(
+    name: str, low: int, *, is_size: bool
+) -> None:
+    setting = CLUSTER_SETTINGS[name]
+    documented = setting.allowed.removesuffix(", unlimited").removesuffix(" or more")
+    parse = parse_size_bytes if is_size else parse_duration_ms
+
+    assert parse(name, documented.partition(" to ")[0]) == low
+    assert setting.parse(name, str(low)) == low
+    with pytest.raises(InvalidConfigError, match=f"at least {low}"):
+        setting.parse(name, str(low - 1))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, setting in CLUSTER_SETTINGS.items() if " to " in setting.allowed],
+)
+def test_a_setting_of_the_cluster_has_its_documented_maximum(name: str) -> None:
+    setting = CLUSTER_SETTINGS[name]
+    parse = parse_duration_ms if name.endswith("_ms") else parse_size_bytes
+    high = parse(name, setting.allowed.partition(" to ")[2])
+
+    assert setting.parse(name, str(high)) == high
+    with pytest.raises(InvalidConfigError, match=f"at most {high}"):
+        setting.parse(name, str(high + 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "high"),
+    [
+        ("log_retention_disk_bytes", 1 << 50),
+        ("min_free_disk_bytes", 1 << 50),
+        ("scrub_max_bytes_per_second", 1 << 40),
+    ],
+)
+def test_a_size_that_no_disk_has_is_a_typing_error(name: str, high: int) -> None:
+    cluster_config({name: str(high)})
+    with pytest.raises(InvalidConfigError, match="at most"):
+        cluster_config({name: str(high + 1)})
+
+
+def test_a_recovery_election_waits_30_s_by_default_and_may_not_wait_at_all() -> None:
+    default = CLUSTER_SETTINGS["recovery_election_wait_ms"].default
+
+    assert recovery_election_wait_ms(cluster_config({})) == parse_duration_ms("wait", default)
+    assert recovery_election_wait_ms(cluster_config({"recovery_election_wait_ms": "0"})) == 0
+    assert recovery_election_wait_ms(cluster_config({"recovery_election_wait_ms": "1s"})) == 1000
+
+
+def test_the_highest_node_id_of_a_setting_has_ten_digits() -> None:
+    name = "scrub_max_bytes_per_second"
+
+    assert setting_and_node(f"{name}@{2**31 - 1}") == (name, 2**31 - 1)
+    assert setting_and_node(f"{name}@9") == (name, 9)
+    with pytest.raises(InvalidConfigError, match="is no node id"):
+        setting_and_node(f"{name}@12345678901")
 
 
 def test_an_unknown_cluster_setting_is_refused_with_the_known_ones() -> None:

@@ -174,6 +174,33 @@ def test_an_event_that_never_was_cannot_be_acknowledged(unknown: int) -> None:
     assert len(events_of(cluster)) == 2
 
 
+def test_the_oldest_and_the_newest_event_can_be_acknowledged() -> None:
+    cluster = with_losses(3)
+
+    cluster.do(AcknowledgeEvents([1, 3]))
+
+    assert [event.event_id for event in events_of(cluster)] == [2]
+    with pytest.raises(InvalidRequestError, match="no event 1: the cluster has no events"):
+        Cluster(1).do(AcknowledgeEvents([1]))
+
+
+def test_a_report_is_recognized_among_the_last_thousand() -> None:
+    events = ClusterEvents(EventsSnapshot())
+
+    def reported(number: int) -> list[ClusterEvent]:
+        recorder = EventRecorder(events, now_ms=NOW_MS)
+        offsets = EventOffsets(number, number + 1)
+        recorder.record("records_lost", "a detail", offsets=offsets, is_reported=True)
+        return [each for each in recorder.records() if isinstance(each, ClusterEvent)]
+
+    for number in range(1001):
+        (event,) = reported(number)
+        events.apply(event)
+
+    assert reported(1) == []
+    assert [event.event_id for event in reported(0)] == [1002]
+
+
 def test_events_survive_their_topic_and_a_snapshot() -> None:
     cluster = with_losses(3)
     cluster.do(AcknowledgeEvents([2]))
@@ -197,6 +224,7 @@ def test_the_oldest_events_are_dropped_and_counted() -> None:
             assert isinstance(record, ClusterEvent)
             events.apply(record)
 
+        assert events.dropped == max(0, number + 1 - 1000)
     assert (len(events.unacknowledged), events.total, events.dropped) == (1000, 1005, 5)
     assert (events.unacknowledged[0].event_id, events.unacknowledged[0].detail) == (6, "a detail")
     events.apply(EventsAcknowledged([6]))

@@ -1,7 +1,12 @@
 """The return of leaderships to the preferred leaders, a few at a time."""
 
 from tests.coordinator.metadata.clusters import Cluster
-from tidelog.coordinator.metadata.preferred_leaders import PreferredLeaders
+from tests.paths import ROOT
+from tidelog.coordinator.metadata.preferred_leaders import (
+    INTERVAL_MS,
+    MOVES_MAX,
+    PreferredLeaders,
+)
 
 
 def after_a_restart(partitions: int) -> Cluster:
@@ -49,6 +54,21 @@ def test_preferred_leader_moves_are_limited_per_interval() -> None:
 
     assert moved == [(1000, 3), (2000, 3), (3000, 1)]
     assert preferred.next_deadline_ms(cluster.state) is None
+
+
+def test_the_documented_number_of_moves_is_that_of_the_code() -> None:
+    page = (ROOT / "docs" / "metadata.md").read_text(encoding="utf-8")
+    assert f"at most {MOVES_MAX} in {INTERVAL_MS / 1000:g} s" in page
+
+    cluster = after_a_restart(MOVES_MAX + 1)
+    cluster.ask(2, *(cluster.change(1, 2, number=number) for number in range(MOVES_MAX + 1)))
+    preferred = PreferredLeaders(now_ms=0)
+    assert preferred.next_deadline_ms(cluster.state) == INTERVAL_MS
+    assert preferred.due(cluster.state, now_ms=INTERVAL_MS - 1) is None
+    command = preferred.due(cluster.state, now_ms=INTERVAL_MS)
+
+    assert command is not None
+    assert len(command.partitions) == MOVES_MAX
 
 
 def test_no_leadership_returns_to_a_broker_in_shutdown() -> None:

@@ -198,6 +198,73 @@ def test_the_documented_range_is_the_accepted_range(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "name", [name for name in SETTINGS if " or more" in SETTINGS[name].allowed]
+)
+def test_the_documented_minimum_is_accepted_and_less_is_refused(name: str) -> None:
+    setting = SETTINGS[name]
+    parse = parse_duration_ms if name.endswith("_ms") else parse_size_bytes
+    low = parse(name, setting.allowed.partition(" or more")[0])
+
+    assert setting.parse(name, str(low)) == low
+    with pytest.raises(InvalidConfigError, match=f"at least {low}"):
+        setting.parse(name, str(low - 1))
+
+
+@pytest.mark.parametrize(
+    "name", ["delete_retention_ms", "min_compaction_lag_ms", "retention_bytes"]
+)
+def test_a_limit_of_0_is_legal(name: str) -> None:
+    assert SETTINGS[name].parse(name, "0") == 0
+
+
+@pytest.mark.parametrize("text", ["0", "1", ".5", "0.123456789", "1.0"])
+def test_a_ratio_is_a_number_from_0_to_1(text: str) -> None:
+    config = topic_config({"cleanup_policy": "compact", "min_cleanable_dirty_ratio": text})
+
+    assert config.compaction is not None
+    assert config.compaction.min_cleanable_dirty_ratio == float(text)
+
+
+@pytest.mark.parametrize("text", ["1.000000001", "2", "-0.5", "0.1234567891", "1."])
+def test_another_number_is_no_ratio(text: str) -> None:
+    with pytest.raises(InvalidConfigError, match="a number from 0 to 1"):
+        topic_config({"min_cleanable_dirty_ratio": text})
+
+
+def test_settings_that_just_fit_each_other_are_accepted() -> None:
+    config = topic_config(
+        {
+            "cleanup_policy": "compact",
+            "index_interval_bytes": "1MiB",
+            "max_compaction_lag_ms": "2h",
+            "max_partition_bytes": "2MiB",
+            "min_compaction_lag_ms": "2h",
+            "segment_bytes": "1MiB",
+        }
+    )
+
+    assert config.log.max_partition_bytes == 2 * config.log.segment_bytes
+    assert config.log.index_interval_bytes == config.log.segment_bytes
+    with pytest.raises(InvalidConfigError, match="max_partition_bytes is 2097151"):
+        topic_config({"segment_bytes": "1MiB", "max_partition_bytes": "2097151"})
+
+
+def test_a_segment_is_sealed_at_the_shorter_one_of_its_two_limits() -> None:
+    lag = {"cleanup_policy": "compact", "max_compaction_lag_ms": "2h"}
+
+    assert topic_config({**lag, "segment_ms": "1h"}).log.segment_ms == 3_600_000
+    assert topic_config({**lag, "segment_ms": "3h"}).log.segment_ms == 7_200_000
+    assert topic_config({**lag, "cleanup_policy": "delete"}).log.segment_ms == 7 * 86_400_000
+
+
+def test_all_replicas_may_be_required() -> None:
+    check_settings({"min_insync_replicas": "3"}, replication_factor=3)
+    check_settings({"min_insync_replicas": "1"})
+    with pytest.raises(InvalidConfigError, match="is 2, it must be at most 1"):
+        check_settings({"min_insync_replicas": "2"})
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("retention_ms", "9" * 5000),

@@ -1,9 +1,13 @@
 """Transaction commands: begin, commit, abort, expiry."""
 
+import re
+from contextlib import nullcontext
+
 import pytest
 
 from tests.coordinator.metadata.clusters import NOW_MS, Cluster
 from tests.coordinator.metadata.queues import creation, make
+from tests.paths import ROOT
 from tidelog.coordinator.metadata import transaction_commands
 from tidelog.coordinator.metadata.catalog import AlterTopic, DeleteTopic, Topic
 from tidelog.coordinator.metadata.commands import (
@@ -20,8 +24,20 @@ from tidelog.coordinator.metadata.commands import (
     ReassignReplicas,
     TransactionAnswer,
 )
-from tidelog.coordinator.metadata.transaction_commands import OPEN_MAX, REMEMBERED_MS
-from tidelog.coordinator.metadata.transactions import AppendedPart
+from tidelog.coordinator.metadata.records import Record
+from tidelog.coordinator.metadata.transaction_commands import (
+    COMMIT_NUMBER_END,
+    NAMES_MAX,
+    OPEN_MAX,
+    PIECES_MAX,
+    REMEMBERED_MS,
+)
+from tidelog.coordinator.metadata.transactions import (
+    AppendedPart,
+    OpenTransaction,
+    TransactionBegun,
+    TransactionCommitted,
+)
 from tidelog.wire.errors import (
     BrokerError,
     InvalidRequestError,
@@ -382,3 +398,133 @@ def test_a_transaction_is_kept_for_a_second_to_a_day() -> None:
     for timeout_ms in (999, day_ms + 1):
         with pytest.raises(InvalidRequestError, match=f"1 s to 24 h, not for {timeout_ms} ms"):
             begin(cluster, 3, timeout_ms=timeout_ms)
+
+
+@pytest.mark.parametrize(
+    ("name", "transaction_id"), [("q", 0), ("q" * 200, 0), ("q", (1 << 63) - 1)]
+)
+def test_the_longest_name_and_the_highest_id_of_a_transaction_are_accepted(
+    name: str, transaction_id: int
+) -> None:
+    answer = begin(Cluster(1), transaction_id, name=name)
+
+    assert answer == TransactionAnswer(1, TransactionStatus.OPEN)
+
+
+def numbers_of_limits() -> list[int]:
+    """Return the numbers in the table of limits of the page about transactions."""
+    page = (ROOT / "docs" / "transactions.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| ([\d,]+) \|$", page, re.MULTILINE)
+    return [int(number.replace(",", "")) for number in rows]
+
+
+def test_the_documented_limits_of_transactions_are_those_of_the_code() -> None:
+    assert numbers_of_limits() == [OPEN_MAX, NAMES_MAX, PIECES_MAX]
+    assert REMEMBERED_MS == 7 * 24 * HOUR_MS, "the page says 7 days"
+
+
+def test_a_commit_has_a_limited_number_of_pieces_over_all_partitions() -> None:
+    cluster = Cluster(1)
+    orders = cluster.create("orders", [1], [1])
+    number = begin(cluster, 7, "orders").number
+    most = [part(orders, 0, *range(1, PIECES_MAX)), part(orders, 1, 1)]
+    more = [part(orders, 0, *range(1, PIECES_MAX)), part(orders, 1, 1, 2)]
+
+    assert cluster.machine.handle(CommitTransaction("q1", 7, number, most), now_ms=NOW_MS).records
+    with pytest.raises(InvalidRequestError, match="more than 50000 pieces"):
+        cluster.machine.handle(CommitTransaction("q1", 7, number, more), now_ms=NOW_MS)
+
+
+def test_the_records_of_a_commit_in_a_partition_are_counted_in_32_bits() -> None:
+    cluster = Cluster(1)
+    orders = cluster.create("orders", [1], [1])
+    number = begin(cluster, 7, "orders").number
+
+    def of(*counts: int) -> CommitTransaction:
+        pieces = [StagedPiece(each, 0, count, count) for each, count in enumerate(counts, 1)]
+        return CommitTransaction("q1", 7, number, [StagedPart(orders, 0, pieces), part(orders, 1)])
+
+    assert cluster.handle(of(1 << 31, (1 << 31) - 1)).records
+    with pytest.raises(InvalidRequestError, match=r"2\^32 records in one partition or more"):
+        cluster.handle(of(1 << 31, 1 << 31))
+
+
+@pytest.mark.parametrize(
+    ("piece", "is_legal"),
+    [
+        (StagedPiece(1, 0, 1, 1), True),
+        (StagedPiece(1, 5, 9, 4), True),
+        (StagedPiece(1, 5, 9, 1), True),
+        (StagedPiece(1, -1, 9, 4), False),
+        (StagedPiece(0, 5, 9, 4), False),
+        (StagedPiece(1, 9, 5, 1), False),
+        (StagedPiece(1, 5, 9, -1), False),
+    ],
+)
+def test_a_piece_has_a_producer_and_no_more_records_than_offsets(
+    piece: StagedPiece, *, is_legal: bool
+) -> None:
+    cluster = Cluster(1)
+    orders = cluster.create("orders", [1])
+    number = begin(cluster, 7, "orders").number
+    command = CommitTransaction("q1", 7, number, [StagedPart(orders, 0, [piece])])
+
+    with nullcontext() if is_legal else pytest.raises(InvalidRequestError):
+        assert cluster.handle(command).records
+
+
+def test_a_part_of_a_partition_below_0_is_refused() -> None:
+    cluster = Cluster(1)
+    orders = cluster.create("orders", [1])
+    number = begin(cluster, 7, "orders").number
+
+    with pytest.raises(UnknownPartitionError, match="has no partition -1"):
+        cluster.handle(CommitTransaction("q1", 7, number, [part(orders, -1)]))
+
+
+def test_the_number_of_remembered_names_is_limited() -> None:
+    cluster = Cluster(1)
+    for number in range(1, NAMES_MAX):
+        name = f"q{number}"
+        opened = OpenTransaction(0, number, NOW_MS, NOW_MS + HOUR_MS)
+        cluster.machine.apply(TransactionBegun(name, opened))
+        cluster.machine.apply(TransactionCommitted(name, number, [], NOW_MS))
+
+    def begun(name: str) -> list[Record]:
+        command = BeginTransaction(name, 1, HOUR_MS, [], [])
+        return cluster.machine.handle(command, now_ms=NOW_MS).records
+
+    (last,) = begun("the last one")
+    cluster.machine.apply(last)
+    with pytest.raises(OverloadedError, match="100000 names of transactions are remembered"):
+        begun("one more")
+    assert begun("q1"), "a remembered name goes on"
+
+
+def test_commits_end_with_the_last_commit_number() -> None:
+    cluster = Cluster(1)
+    for name in ("q1", "q2", "q3"):
+        begin(cluster, 7, name=name)
+    cluster.machine.apply(TransactionCommitted("q1", COMMIT_NUMBER_END - 2, [], NOW_MS))
+
+    def committed(name: str, number: int) -> list[Record]:
+        command = CommitTransaction(name, 7, number, [])
+        return cluster.machine.handle(command, now_ms=NOW_MS).records
+
+    (last,) = committed("q2", 2)
+    cluster.machine.apply(last)
+    with pytest.raises(OverloadedError, match="no commit numbers left"):
+        committed("q3", 3)
+
+
+def test_a_transaction_that_is_committed_and_not_complete_counts_as_open() -> None:
+    cluster = Cluster(1)
+    orders = cluster.create("orders", [1])
+    number = begin(cluster, 7, "orders", name="pending").number
+    commit(cluster, 7, number, part(orders), name="pending")
+    for place in range(OPEN_MAX - 1):
+        opened = OpenTransaction(0, number + 1 + place, NOW_MS, NOW_MS + HOUR_MS)
+        cluster.machine.apply(TransactionBegun(f"q{place}", opened))
+
+    with pytest.raises(OverloadedError, match="1000 transactions are open or not done"):
+        cluster.machine.handle(BeginTransaction("q", 0, HOUR_MS, [], []), now_ms=NOW_MS)
