@@ -219,3 +219,10 @@ def test_a_log_whose_disk_went_back_is_truncated_where_it_differs() -> None:
 
     assert one.answered(log, answer(log, parts=Diverging(None, 1))) == Truncate(1)
     assert one.answered(log, answer(log, parts=Diverging(None, 0))) == Refuse(0)
+
+
+def test_a_divergence_below_the_leaders_log_shows_no_disk_that_went_back() -> None:
+    log, one = shape(1, 1, 3, 3), follower(high_watermark=4)
+    said = LeaderAnswer(7, one.position(log), 0, 2, Diverging(None, 1))
+
+    assert one.answered(log, said) == Refuse(1)

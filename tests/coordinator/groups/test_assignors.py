@@ -144,6 +144,14 @@ def test_a_partition_can_move_through_a_reader_in_the_middle() -> None:
     assert after[2] == [(B, 0), (B, 1)]
 
 
+def test_the_reader_with_most_partitions_keeps_one_more_than_others() -> None:
+    held = [[(A, 0), (A, 1)], [(A, 2), (A, 3), (A, 4)], [(A, 5), (A, 6)]]
+
+    after = assign(UNIFORM, [Reader([A], has) for has in held], {A: 7})
+
+    assert after == held
+
+
 def test_a_topic_is_spread_over_all_readers_when_one_joins() -> None:
     topics, counts = [A, B], {A: 8, B: 8}
     before = assign(UNIFORM, readers(topics), counts)

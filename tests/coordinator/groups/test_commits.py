@@ -1,5 +1,7 @@
 """Commits and resets of offsets (I76, I77)."""
 
+from contextlib import nullcontext
+
 import msgspec
 import pytest
 
@@ -347,6 +349,19 @@ def test_another_topic_is_reset_while_members_read() -> None:
     assert talk.group.committed((PAYMENTS, 0)) is not None
 
 
+@pytest.mark.parametrize(
+    ("offset", "is_legal"), [(9, False), (10, True), (1000, True), (1001, False)]
+)
+def test_a_group_is_reset_to_an_offset_of_the_log_or_its_end(
+    offset: int, *, is_legal: bool
+) -> None:
+    talk = Conversation()
+    offsets = [("orders", PartitionCommit(ORDERS, 0, offset))]
+
+    with nullcontext() if is_legal else pytest.raises(OffsetOutOfRangeError):
+        assert talk.state.reset_offsets(GROUP, offsets, talk.ranges(), now_ms=NOW_MS).records
+
+
 def test_a_reset_is_applied_as_a_whole_or_not_at_all() -> None:
     talk = Conversation()
     offsets = [
@@ -354,9 +369,12 @@ def test_a_reset_is_applied_as_a_whole_or_not_at_all() -> None:
         ("orders", PartitionCommit(ORDERS, 1, 2000)),
     ]
 
-    with pytest.raises(OffsetOutOfRangeError):
+    with pytest.raises(
+        OffsetOutOfRangeError, match="offset 2000 is not in partition 1, which has 10 to 1000"
+    ) as out_of_range:
         talk.state.reset_offsets(GROUP, offsets, talk.ranges(), now_ms=NOW_MS)
-    with pytest.raises(UnknownTopicIdError):
+    assert (out_of_range.value.log_start_offset, out_of_range.value.log_end_offset) == (10, 1000)
+    with pytest.raises(UnknownTopicIdError, match="partition 0 of this topic id is not known"):
         talk.state.reset_offsets(GROUP, offsets, {}, now_ms=NOW_MS)
 
     assert GROUP not in talk.state.groups

@@ -96,6 +96,20 @@ class TestReplication:
         agree(leader, 4)
         assert sent_to_b(leader) == [[5, 6], [7]]
 
+    def test_a_message_is_answered_when_its_last_entry_was_received(self) -> None:
+        log = log_of(1, 3)
+        leader = leading(log)
+        for entry in entries(3, 3, 3, 3, first=3):
+            log.append(entry)
+        agree(leader, 2)
+        assert sent_to_b(leader) == [[3, 4]]
+
+        agree(leader, 3)
+        assert sent_to_b(leader) == []
+
+        agree(leader, 4)
+        assert sent_to_b(leader) == [[5, 6]]
+
     def test_a_new_commit_index_is_sent_at_once_without_entries(self) -> None:
         log = log_of(1, 3)
         leader = leading(log)

@@ -189,7 +189,9 @@ class TestStart:
         assert log.commit_index == log.delivered_index == 3
         assert not log.is_snapshot_unsynced
 
-    @pytest.mark.parametrize("stored", [entries(1, 1), entries(1, 1, 1, 1, 1)])
+    @pytest.mark.parametrize(
+        "stored", [entries(1, 1), entries(1, 1, 1, 1, 1), entries(1, 3, first=3)]
+    )
     def test_a_log_that_conflicts_with_the_snapshot_is_dropped_at_start(
         self, stored: list[Entry]
     ) -> None:
@@ -211,6 +213,7 @@ class TestStart:
             [*entries(1, 1), *entries(1, first=4)],
             entries(1, 2, 1),
             entries(1, first=4),
+            entries(1, 3, first=4),
             [Entry(4, 2, EntryKind.MEMBERSHIP, b"\xc1")],
         ],
     )
