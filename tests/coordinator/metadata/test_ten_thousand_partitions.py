@@ -58,4 +58,4 @@ def test_a_third_of_all_leaders_move_by_one_command_in_two_records() -> None:
     assert machine.state.index.load(1).leader_count == 0
     assert len(outcome.records) == 2
     assert len(encode_entry(outcome.records)) < 50 * PARTITIONS
-    assert took_s < 2, "about 0.07 when this was written"
+    assert took_s < 10, "about 0.07 when this was written, 2 with a record of coverage"

@@ -122,9 +122,10 @@ def test_a_batch_belongs_to_no_producer_unless_one_is_named() -> None:
     assert (header.base_offset, header.leader_epoch, header.durable_position) == (0, 0, 0)
 
 
-def test_a_batch_without_records_cannot_be_encoded() -> None:
-    with pytest.raises(AssertionError, match="0 records in a batch"):
-        encode_batch(Columns(0), first_timestamp_ms=0)
+def test_a_batch_has_at_least_one_record_and_at_most_2_to_the_24() -> None:
+    for count in (0, -1, 2**24 + 1):
+        with pytest.raises(AssertionError, match=f"{count} records in a batch"):
+            encode_batch(Columns(count), first_timestamp_ms=0)
 
 
 def test_records_without_key_and_value_are_spelled_out() -> None:

@@ -367,13 +367,18 @@ def test_a_broker_may_not_send_requests() -> None:
 
 
 @pytest.mark.parametrize("kind", [FrameKind.REPLY, FrameKind.ERROR])
-def test_a_reply_of_another_api_than_asked_ends_the_connection(kind: FrameKind) -> None:
+@pytest.mark.parametrize("api_key", [ApiKey.HELLO, ApiKey.FETCH])
+def test_a_reply_of_another_api_than_asked_ends_the_connection(
+    kind: FrameKind, api_key: ApiKey
+) -> None:
     client = new_client()
     correlation_id, _ = client.send_request(api.METADATA, MetadataRequest(None))
 
-    receive(client.decoder, frame(kind, api_key=ApiKey.FETCH, correlation_id=correlation_id))
+    receive(client.decoder, frame(kind, api_key=api_key, correlation_id=correlation_id))
 
-    with pytest.raises(WireFormatError, match="request 0 was METADATA, its reply is of API 9"):
+    with pytest.raises(
+        WireFormatError, match=f"request 0 was METADATA, its reply is of API {api_key}"
+    ):
         client.next_reply()
 
 

@@ -201,6 +201,17 @@ def test_what_is_not_a_frame_is_refused(name: str, at_once: int, max_frame_bytes
     assert decoder.capacity == INITIAL
 
 
+def test_the_error_shows_the_bytes_at_which_no_frame_begins() -> None:
+    decoder = new_decoder()
+    data = encoded(SMALL) + b"not a frame and more than a prefix"
+    decoder.get_buffer()[: len(data)] = data
+    decoder.bytes_received(len(data))
+    assert decoder.next_frame() is not None
+
+    with pytest.raises(WireFormatError, match="the bytes begin with b'not a fr'"):
+        decoder.next_frame()
+
+
 def test_the_error_for_a_foreign_peer_shows_its_bytes() -> None:
     with pytest.raises(WireFormatError) as caught:
         receive(new_decoder(), HTTP, at_once=1000)
