@@ -4,8 +4,9 @@ import pytest
 
 from tests.logstore.logs import records_in, stored
 from tidelog.logstore.segments.batch_run import check_run, fitted, stamp_run
+from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.record_batch import HEADER_SIZE, BatchHeader, parse_header
-from tidelog.wire.batch.sparse_batch import encode_empty
+from tidelog.wire.batch.sparse_batch import encode_empty, encode_sparse
 from tidelog.wire.errors import BrokerError, CorruptBatchError, InvalidBatchError
 
 
@@ -112,6 +113,17 @@ def test_a_batch_with_records_in_which_the_log_ends_is_refused() -> None:
     run = memoryview(run_of(2, start=4))
     with pytest.raises(InvalidBatchError, match="begins at offset 4 instead of 5"):
         check(bytes(fitted(run, log_end_offset=5)))
+
+
+def test_a_sparse_batch_with_records_in_which_the_log_ends_is_not_trimmed() -> None:
+    whole = stored([b"one", b"two", b"three"], base_offset=4, leader_epoch=2)
+    header = parse_header(whole)
+    assert header is not None
+    columns = decode_columns(header, whole, uncompressed_length_max=1 << 20)
+
+    run = memoryview(encode_sparse(header, columns, [2]))
+
+    assert fitted(run, log_end_offset=5) is run
 
 
 def test_a_damaged_empty_batch_is_not_trimmed() -> None:
