@@ -108,3 +108,16 @@ def test_values_that_equal_offsets_are_no_ends_of_ranges() -> None:
     assert ranges.cut(0, 5) == [(0, 5, 5)]
 
     assert list(ranges) == [(5, 10, 5)]
+
+
+@pytest.mark.parametrize(("first", "end"), [(3, 3), (2, 2), (5, 5), (4, 3), (0, 0)])
+def test_an_empty_range_has_no_pieces_and_removes_nothing(first: int, end: int) -> None:
+    ranges: RangeMap[str] = RangeMap()
+    ranges.put(2, 5, "a")
+
+    assert list(ranges.pieces(first, end)) == []
+    assert ranges.cut(first, end) == []
+    assert list(ranges) == [(2, 5, "a")]
+    for add in (ranges.put, ranges.insert):
+        with pytest.raises(AssertionError):
+            add(first, end, "b")
