@@ -60,6 +60,8 @@ _OF_HOLDERS: Final = (SettleAction.EXTEND, SettleAction.RETURN)
 
 _Piece = tuple[int, int, MessageStatus | None]
 """First offset, end and status; `None` if the messages are done."""
+_Open = tuple[int, int, MessageStatus]
+"""A piece of messages that are not done."""
 
 
 def decide(
@@ -77,7 +79,7 @@ def decide(
         LeaderNotAvailableError: Not all records up to those that it deletes are known yet.
     """
     action = _checked_action(settlement)
-    accepted: list[_Piece] = []
+    accepted: list[_Open] = []
     refused: list[tuple[Run, BrokerError]] = []
     for first, end, is_covered in _covered(settlement.runs, receipt.runs):
         if not is_covered:
@@ -213,7 +215,7 @@ def _entries(
     settlement: Settlement,
     receipt: ReceiptContent,
     *,
-    pieces: list[_Piece],
+    pieces: list[_Open],
     now_ms: int,
 ) -> list[AnyEntry]:
     runs = _runs_of(pieces)
@@ -232,10 +234,10 @@ def _entries(
 
 
 def _extended(
-    state: QueueState, receipt: ReceiptContent, pieces: list[_Piece], *, until_ms: int
+    state: QueueState, receipt: ReceiptContent, pieces: list[_Open], *, until_ms: int
 ) -> list[AnyEntry]:
     """Return the entries that end leases at a time, or a little later if very many end then."""
-    received_ms = [status.last_received_ms for _, _, status in pieces if status is not None]
+    received_ms = [status.last_received_ms for _, _, status in pieces]
     if not received_ms:
         return []
     latest_ms = min(received_ms) + VISIBILITY_TIMEOUT_MS_MAX
@@ -243,13 +245,13 @@ def _extended(
     return [Extended(receipt.lease_id, _runs_of(pieces), until_ms)]
 
 
-def _runs_of(pieces: list[_Piece]) -> list[Run]:
-    """Return the runs that are neither done nor dead."""
+def _runs_of(pieces: list[_Open]) -> list[Run]:
+    """Return the runs that are not dead."""
     return joined(
         [
             (first, end - first)
             for first, end, status in pieces
-            if status is not None and status.stored is not SnapshotState.DEAD
+            if status.stored is not SnapshotState.DEAD
         ]
     )
 
@@ -259,14 +261,12 @@ def _released(
     settlement: Settlement,
     lease_id: int,
     *,
-    pieces: list[_Piece],
+    pieces: list[_Open],
     now_ms: int,
 ) -> list[AnyEntry]:
     """Return one entry for each time at which messages become visible again."""
     by_delay: dict[int, list[Run]] = {}
     for first, end, status in pieces:
-        if status is None:
-            continue
         if settlement.delay_ms is not None:
             by_delay.setdefault(settlement.delay_ms, []).append((first, end - first))
             continue
