@@ -104,6 +104,19 @@ def test_a_message_is_invisible_for_at_most_twelve_hours() -> None:
     assert refusals(settled) == {}
 
 
+def test_a_message_becomes_visible_at_once_also_after_twelve_hours() -> None:
+    driver = Driver(records=1)
+    received = driver.take()
+    assert refusals(driver.settle(received, SettleAction.EXTEND, delay_ms=HOURS_12)) == {}
+    driver.wait(HOURS_12)
+
+    assert refusals(driver.settle(received, SettleAction.EXTEND, delay_ms=0)) == {}
+    driver.wait(1)
+    refused = driver.settle(received, SettleAction.EXTEND, delay_ms=0).refused
+
+    assert [one.error.code for one in refused] == [ErrorCode.INVALID_REQUEST]
+
+
 @pytest.mark.statement("b7")
 @pytest.mark.parametrize("config", [QueueConfig(), FENCED], ids=["standard", "fenced"])
 def test_the_last_receipt_extends_a_message_after_its_visibility_timeout(

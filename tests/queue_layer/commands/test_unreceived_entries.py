@@ -151,6 +151,17 @@ def keeps_times(driver: Driver, case: Case) -> None:
             assert after[offset] is MessageState.VISIBLE
 
 
+def test_a_decision_of_one_frame_keeps_no_time_of_the_messages_that_it_changes() -> None:
+    driver = told(Case([LATER, JUST_NOW, JUST_NOW], set()))
+    plan = driver.queue.plan(ReceiveCommand(max_messages=1), now_ms=START_MS)
+
+    outcome = driver.queue.receive(plan, [(2, 1)], now_ms=START_MS)
+
+    assert list(outcome.entries[:-1]) == [
+        Delayed([(0, 1, START_MS + HOUR_MS), (1, 1, START_MS - SECOND)])
+    ]
+
+
 def test_entries_of_passed_messages_are_in_offset_order() -> None:
     driver = told(Case([PART, LATER, PART, PART, PLAIN, LATER, PLAIN], set()))
     plan = driver.queue.plan(ReceiveCommand(max_messages=1), now_ms=START_MS)
