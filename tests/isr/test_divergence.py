@@ -96,6 +96,29 @@ def test_an_offset_that_the_leader_does_not_have_is_out_of_range(fetch_offset: i
     assert (caught.value.log_start_offset, caught.value.log_end_offset) == (10, 12)
 
 
+@pytest.mark.parametrize(
+    ("offset", "end_offset", "count"),
+    [
+        (10, 20, 4),
+        (0, 99, 4),
+        (12, 20, 3),
+        (10, 14, 1),
+        (13, 15, 0),
+        (14, 17, 1),
+        (18, 19, 1),
+        (19, 25, 1),
+        (20, 25, 0),
+        (15, 12, 0),
+    ],
+)
+def test_the_intact_records_of_a_range_are_those_of_the_log_without_damage(
+    offset: int, end_offset: int, count: int
+) -> None:
+    log = LogShape(10, 20, LeaderEpochs(), (DamagedRange(11, 16), DamagedRange(17, 18)))
+
+    assert log.intact_count(offset, end_offset) == count
+
+
 Lineage = list[int]
 
 

@@ -174,6 +174,8 @@ def test_a_partition_without_a_position_counts_as_not_compared_and_not_reported(
     assert not partition.is_compared
     assert not partition.is_reported
     assert not theirs.is_told(0, high_watermark=0, log_start_offset=0)
+    theirs.touch(0)
+    assert list(theirs.due) == [0]
 
 
 def test_a_new_position_must_be_reported_again() -> None:

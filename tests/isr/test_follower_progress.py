@@ -67,6 +67,24 @@ def test_a_durable_end_offset_never_exceeds_the_log_end_offset() -> None:
     assert progress.position(Durability.FSYNC) == 5
 
 
+@pytest.mark.invariant("I42")
+def test_a_new_process_of_a_follower_begins_with_its_own_report() -> None:
+    progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
+    reported(progress, 10, leader_end=10, now_ms=100)
+    restarted = FollowerReport(2, 13, 4, 3, is_whole=False)
+
+    progress.reported(restarted, leader_end_offset=20, durability=MEMORY, now_ms=200)
+
+    assert progress.broker_epoch == 13
+    assert (progress.position(MEMORY), progress.position(Durability.FSYNC)) == (4, 3)
+    assert progress.caught_up_ms == NEVER_MS
+    assert not progress.is_whole
+    progress.reported(
+        FollowerReport(2, 13, 20, 3), leader_end_offset=30, durability=MEMORY, now_ms=300
+    )
+    assert progress.caught_up_ms == 200, "it has what the leader had at its first report"
+
+
 def test_a_report_of_an_earlier_broker_epoch_is_ignored() -> None:
     progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
     reported(progress, 5, leader_end=10, now_ms=0)

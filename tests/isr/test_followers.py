@@ -100,6 +100,19 @@ def test_a_silent_follower_with_all_records_stays_in_the_isr() -> None:
 
 
 @pytest.mark.invariant("I43")
+def test_a_follower_that_was_never_behind_stays_in_the_isr_of_a_long_log() -> None:
+    led = LeaderFixture()
+    led.append(1_000_000)
+    for node in (2, 3):
+        led.report(node, led.log_end + 1 - 1)
+    assert led.leader.next_deadline_ms() is None
+
+    led.wait(10 * LAG_MAX_MS)
+
+    assert led.proposed() is None
+
+
+@pytest.mark.invariant("I43")
 def test_a_follower_that_trails_by_a_moment_stays_in_the_isr() -> None:
     """I43: caught up is a point in time, not an offset."""
     led = LeaderFixture()
