@@ -64,6 +64,31 @@ def test_a_report_of_another_broker_epoch_does_not_count() -> None:
     assert led.high_watermark == 5
 
 
+@pytest.mark.parametrize("epoch", [13, 21])
+def test_the_durable_end_of_another_process_does_not_count(epoch: int) -> None:
+    led = LeaderFixture(durability=Durability.FSYNC)
+    led.append(10)
+    led.report(2, durable=10)
+    led.report(3, epoch=20, durable=4)
+
+    led.leader.follower_became_durable(3, epoch, 10, now_ms=0)
+    assert led.high_watermark == 4
+
+    led.leader.follower_became_durable(3, 20, 9, now_ms=0)
+    assert led.high_watermark == 9
+
+
+def test_a_follower_begins_to_lag_with_the_first_record_that_it_lacks() -> None:
+    led = LeaderFixture()
+    led.append_everywhere(10)
+    led.wait(7)
+    led.append(1)
+
+    assert led.next_change() is None
+
+    assert led.leader.next_deadline_ms() == 7 + LAG_MAX_MS + 1
+
+
 def test_a_report_of_a_broker_without_a_replica_is_ignored() -> None:
     led = LeaderFixture()
     led.append(1)
