@@ -406,6 +406,17 @@ class TestLeading:
         core.tick()
         assert core.propose(b"x") == at(2, 1)
 
+    def test_a_snapshot_covers_any_delivered_entry_and_no_other(self) -> None:
+        core = node(ALONE)
+        sync(core)
+        core.propose(b"x")
+        sync(core)
+
+        assert [core.snapshot_meta(index).index for index in (0, 1, 2)] == [0, 1, 2]
+        core.propose(b"y")
+        with pytest.raises(AssertionError):
+            core.snapshot_meta(3)
+
     def test_compacted_entries_are_replaced_by_the_snapshot(self) -> None:
         core = leader()
 

@@ -227,6 +227,20 @@ class TestCommit:
         agree(leader, 3)
         assert leader.committable_index() == 3
 
+    def test_a_leader_with_the_highest_identity_counts_no_other_voter_as_itself(self) -> None:
+        log = log_of(3, 3)
+        log.commit_to(1)
+        leader = Leader(C, TERM, log, config=CONFIG)
+        leader.ask_read(7)
+        leader.take_messages()
+
+        assert leader.committable_index() == 1
+        assert leader.take_reads() == []
+        leader.take_reply(AppendReply(B, C, TERM, 2, 2, 1, 1))
+
+        assert leader.committable_index() == 2
+        assert leader.take_reads() == [ReadState(7, 1)]
+
     def test_the_leader_counts_its_own_durable_index(self) -> None:
         log = log_of(1)
         log.append(entries(3, first=2)[0])

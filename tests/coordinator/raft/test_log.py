@@ -168,6 +168,16 @@ class TestDurability:
 
         assert sizes == [2, 1]
 
+    def test_no_entry_behind_the_commit_index_is_delivered(self) -> None:
+        log = RaftLog(NOTHING, entries(1, 1, 1, 1, 1, 1))
+
+        taken: list[list[int]] = []
+        for commit_index in (2, 3, 5):
+            log.commit_to(commit_index)
+            taken.append([each.index for each in log.take_committed(max_bytes=1000)])
+
+        assert taken == [[1, 2], [3], [4, 5]]
+
     def test_entries_that_fill_the_limit_of_bytes_are_delivered_together(self) -> None:
         log = RaftLog(NOTHING, [entry(index, 1, b"x" * 100) for index in (1, 2, 3)])
         log.commit_to(3)
@@ -366,6 +376,15 @@ class TestMembership:
         assert log.membership_at(3) == FOUR
         assert log.membership_index == 2
 
+    def test_a_compaction_keeps_the_memberships_of_the_entries_that_stay(self) -> None:
+        log = RaftLog(NOTHING, [entry(1, 1), membership_entry(2, 1), entry(3, 1)])
+        log.commit_to(3)
+        log.take_committed(max_bytes=1000)
+
+        log.compact(snapshot(3, 1, FOUR), keep_entries=2)
+
+        assert [log.membership_at(index) for index in (1, 2, 3)] == [THREE, FOUR, FOUR]
+
     def test_a_removed_voter_is_promotable_until_its_removal_is_committed(self) -> None:
         log = RaftLog(NOTHING)
         log.append(Entry(1, 1, EntryKind.MEMBERSHIP, encode_membership(THREE.without(1))))
@@ -386,3 +405,20 @@ def test_uncommitted_bytes_follow_appends_commits_and_truncations() -> None:
     assert log.uncommitted_bytes == size
     log.install(snapshot(9, 3))
     assert log.uncommitted_bytes == 0
+
+
+def test_unsynced_bytes_follow_appends_writes_and_truncations() -> None:
+    log = RaftLog(NOTHING, entries(1))
+    size = entry(1, 1).size_bytes
+    assert log.unsynced_bytes == 0
+
+    log.accept(at(1, 1), entries(1, 1, 1, 1, first=2))
+    log.synced(at(2, 1), None)
+    assert log.unsynced_bytes == 3 * size
+
+    log.accept(at(3, 1), entries(2, first=4))
+    assert log.unsynced_bytes == 2 * size, "entry 3, and the new entry 4"
+    log.accept(at(1, 1), entries(3, first=2))
+    assert log.unsynced_bytes == size, "the new entry 2"
+    log.install(snapshot(9, 3))
+    assert log.unsynced_bytes == 0

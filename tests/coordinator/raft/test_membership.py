@@ -91,8 +91,10 @@ def test_the_number_of_members_is_bounded() -> None:
     full = Membership.of_voters(voters).with_learner(Identity(999, b"d"))
 
     assert len(full.members) == MEMBER_COUNT_MAX
-    with pytest.raises(MembershipRefusedError, match="that is the limit"):
-        full.with_learner(Identity(1000, b"d"))
+    more = Membership.of_voters([*full.members, Identity(998, b"d")])
+    for membership in (full, more):
+        with pytest.raises(MembershipRefusedError, match="that is the limit"):
+            membership.with_learner(Identity(1000, b"d"))
 
 
 def test_a_decoder_accepts_as_many_members_as_there_can_be() -> None:

@@ -90,4 +90,9 @@ def test_a_write_is_stuck_when_it_takes_too_long_until_it_ends() -> None:
     writing.end(write)
 
     assert seen == [False, False, False, True]
-    assert not writing.is_stuck
+    log.append(entry(3, 1))
+    assert writing.begin() is not None
+    for _ in range(3):
+        assert not writing.is_stuck, "the time of the next write counts from its own begin"
+        writing.tick()
+    assert writing.is_stuck

@@ -105,14 +105,15 @@ def test_of_many_refusals_of_one_attempt_only_the_first_counts() -> None:
     assert follower.next_index == 14
 
 
-def test_the_match_never_falls_and_stays_below_the_next() -> None:
+@pytest.mark.parametrize("match", [9, 10])
+def test_the_match_never_falls_and_stays_below_the_next(match: int) -> None:
     follower = progress()
-    follower.received(10, 10, 1)
+    follower.received(match, match, 1)
 
     follower.received(5, 3, 1)
     follower.become_probe(2)
 
-    assert (follower.match_index, follower.next_index) == (10, 11)
+    assert (follower.match_index, follower.next_index) == (match, match + 1)
 
 
 def test_a_follower_leaves_the_snapshot_state_when_it_has_the_snapshot() -> None:
