@@ -10,7 +10,7 @@ from tidelog.logstore.config import LogConfig
 from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.queue_layer.commands.redrive import RedriveCommand
 from tidelog.queue_layer.commands.settle import REASON_LENGTH_MAX
-from tidelog.queue_layer.frames import FRAME_BYTES_MAX, frames_of
+from tidelog.queue_layer.frames import FRAME_BYTES_MAX, frames_of, is_one_frame
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
@@ -28,6 +28,7 @@ from tidelog.wire.messages.queue_journal import (
     Purged,
     Seeked,
     encode,
+    size,
 )
 from tidelog.wire.messages.queues import SettleAction
 
@@ -55,6 +56,23 @@ def test_frames_have_all_entries_in_order_and_are_filled_up() -> None:
     sizes = [len(encode(frame)) for frame in frames]
     assert max(sizes) <= FRAME_BYTES_MAX
     assert min(sizes[:-1]) > FRAME_BYTES_MAX - 25_000
+
+
+def test_a_frame_is_as_large_as_the_maximum_and_not_larger() -> None:
+    first = DeadLettered([(0, 1)], TARGET, "x" * 8192)
+    room = FRAME_BYTES_MAX - 32
+    count, rest = divmod(room, size(first))
+    last = DeadLettered([(0, 1)], TARGET, "x" * (8192 - size(first) + rest))
+    entries: list[AnyEntry] = [first] * count
+    if size(last) != rest:  # The head of a text of another length has another size.
+        last = DeadLettered([(0, 1)], TARGET, last.reason + "x" * (rest - size(last)))
+    assert sum(map(size, [*entries, last])) == room
+
+    assert len(list(frames_of(NOW_MS, [*entries, last]))) == 1
+    longer = DeadLettered([(0, 1)], TARGET, last.reason + "x")
+    assert [len(frame.entries) for frame in frames_of(NOW_MS, [*entries, longer])] == [count, 1]
+    assert is_one_frame([*entries, last])
+    assert not is_one_frame([*entries, longer])
 
 
 def test_entries_of_one_command_are_one_frame() -> None:

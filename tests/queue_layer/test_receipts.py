@@ -1,5 +1,6 @@
 """Receipts: only the queue makes them, and every leader of the partition accepts them."""
 
+from contextlib import nullcontext
 from hashlib import blake2b
 
 import msgspec
@@ -70,3 +71,17 @@ def test_a_receipt_of_a_newer_version_is_refused() -> None:
 
     with pytest.raises(InvalidReceiptError):
         receipts().check(newer + blake2b(newer, digest_size=16, key=KEY).digest())
+
+
+def test_a_receipt_without_a_lease_is_refused() -> None:
+    forged = msgspec.msgpack.encode((1, QUEUE_ID, 7, 0, [(3, 4)]))
+
+    with pytest.raises(InvalidReceiptError, match="no receipt"):
+        receipts().check(forged + blake2b(forged, digest_size=16, key=KEY).digest())
+    assert receipts().check(receipts().make(1, [])) == ReceiptContent(1, [])
+
+
+@pytest.mark.parametrize(("size", "is_legal"), [(15, False), (16, True), (64, True), (65, False)])
+def test_the_key_of_a_queue_has_16_to_64_bytes(size: int, *, is_legal: bool) -> None:
+    with nullcontext() if is_legal else pytest.raises(AssertionError, match="16 to 64 bytes"):
+        receipts(key=bytes(size)).make(1, [])

@@ -48,3 +48,15 @@ def test_a_clock_set_back_changes_no_tokens() -> None:
     quota.take(20)
     assert quota.wait_ms(now_ms=0) == quota.wait_ms(now_ms=0)
     assert quota.wait_ms(now_ms=1001) == 0
+
+
+@pytest.mark.parametrize("count", [10, 11])
+def test_a_debt_and_an_empty_bucket_refuse_until_a_token_is_left(count: int) -> None:
+    quota = TokenBucket(10, now_ms=0)
+    quota.take(count)
+
+    wait_ms = quota.wait_ms(now_ms=0)
+
+    assert wait_ms == (count - 10) * 100 + 1
+    assert quota.wait_ms(now_ms=wait_ms - 1) == 1
+    assert quota.wait_ms(now_ms=wait_ms) == 0

@@ -278,12 +278,41 @@ def test_the_cursor_passes_delayed_messages_with_their_times() -> None:
         {"max_messages": 1, "visibility_timeout_ms": -1},
         {"max_messages": 1, "visibility_timeout_ms": 43_200_001},
         {"max_messages": 1, "holder": "x" * 129},
+        {"max_messages": 1, "attempt_id": b""},
+        {"max_messages": 1, "attempt_id": b"x" * 17},
     ],
 )
 def test_a_receive_out_of_range_is_refused(settings: dict[str, int]) -> None:
     """Statement 16."""
     with pytest.raises(InvalidRequestError):
         ReceiveCommand(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.statement("b16")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_messages": 1},
+        {"max_messages": 1000},
+        {"max_messages": 1, "visibility_timeout_ms": 0},
+        {"max_messages": 1, "visibility_timeout_ms": 43_200_000},
+        {"max_messages": 1, "holder": "x" * 128},
+        {"max_messages": 1, "attempt_id": b"x"},
+        {"max_messages": 1, "attempt_id": b"x" * 16},
+    ],
+)
+def test_a_receive_at_a_limit_is_accepted(settings: dict[str, int]) -> None:
+    command = ReceiveCommand(**settings)  # type: ignore[arg-type]
+
+    assert {name: getattr(command, name) for name in settings} == settings
+
+
+def test_a_receive_with_the_longest_timeout_ends_after_twelve_hours() -> None:
+    driver = Driver(records=1)
+
+    received = driver.take(timeout_ms=43_200_000)
+
+    assert received.deadline_ms == START_MS + 43_200_000
 
 
 def test_dead_letters_are_cut_into_batches() -> None:

@@ -408,6 +408,15 @@ def test_every_leader_accepts_receipts_of_earlier_leaders() -> None:
     assert driver.take().runs[0].receive_count == 2
 
 
+def test_a_settlement_has_a_reason_of_up_to_8192_characters() -> None:
+    driver = Driver(records=1)
+
+    driver.settle(driver.take(), SettleAction.RELEASE, delay_ms=SECOND, reason="x" * 8192)
+
+    (seen,), _ = driver.queue.peek([], 0, 10)
+    assert (seen.first_offset, seen.count, seen.reason) == (0, 1, "x" * 8192)
+
+
 @pytest.mark.parametrize(
     ("action", "settings"),
     [
