@@ -98,10 +98,11 @@ class _Plan:
             for target in targets:
                 # A heavier topic would only reverse the difference.
                 most = self._loads[source] - self._loads[target] - 1
-                if source == target or (most < 1 and not is_leaving):
-                    continue
+                can_take = is_leaving or most >= 1
                 weight_max = None if is_leaving else most
-                if self._move(source, target, weight_max, may_crowd=target == self._heir):
+                if can_take and self._move(
+                    source, target, weight_max, may_crowd=target == self._heir
+                ):
                     return True
             if is_leaving and any(
                 self._move(source, each, None, may_crowd=True) for each in targets

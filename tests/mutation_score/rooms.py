@@ -77,6 +77,7 @@ ROOMS: Final = {
                 "coordinator/bootstrap/test_decision.py",
                 "coordinator/controller/test_address_book.py",
                 "coordinator/controller/test_log_entries.py",
+                "coordinator/controller/test_voter_promotion.py",
             ),
         ),
         Room("raft", ("coordinator/raft",), ("raft",)),

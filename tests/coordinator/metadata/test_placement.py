@@ -90,6 +90,12 @@ def test_the_leaderships_of_a_failed_broker_are_spread_over_many(count: int, fac
         assert max(heirs.values()) <= 2 * 60 / (count - 1)
 
 
+def test_a_broker_is_alive_and_without_replicas_unless_its_candidate_says_otherwise() -> None:
+    empty = PlacementCandidate(1, "", is_live=True, replica_count=0, preferred_count=0)
+
+    assert PlacementCandidate(1, "") == empty
+
+
 def test_placement_prefers_a_new_broker_until_loads_are_equal() -> None:
     old = [PlacementCandidate(node, "", replica_count=30, preferred_count=10) for node in (1, 2, 3)]
 

@@ -87,6 +87,16 @@ def test_a_plan_has_at_most_moves_max_moves() -> None:
     assert move(cluster) == 1
 
 
+def test_a_partition_that_the_target_has_already_is_passed() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("copied", [1, 2])
+    cluster.create("orders", [1], [1])
+
+    assert move(cluster) == 1
+
+    assert loads(cluster) == {1: 2, 2: 2}
+
+
 def test_a_leaving_broker_loses_all_replicas_and_gets_none() -> None:
     cluster = Cluster(1, 2, 3, 4)
     cluster.create("orders", *([1, 2, 3] for _ in range(5)))

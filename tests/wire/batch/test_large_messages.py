@@ -85,6 +85,7 @@ def test_a_header_at_a_limit_is_accepted(value: bytes, chunks: ChunkMap) -> None
 @pytest.mark.parametrize(
     "value",
     [
+        b"0 00ff00ff00ff00ff -",
         b"5 00ff00ff00ff00f 1+1",
         b"5 00ff00ff00ff00fff 1+1",
         b"5 00ff00ff00ff00fg 1+1",

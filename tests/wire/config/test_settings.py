@@ -88,6 +88,9 @@ def test_a_size_may_be_unlimited() -> None:
 
     assert [parse("size", text) for text in (UNLIMITED, " Unlimited ")] == [None, None]
     assert parse("size", "4KiB") == 4096
+    for wrong in ("unlimitedly", "unlimite", "never", "zero"):
+        with pytest.raises(InvalidConfigError, match=f"size is '{wrong}', it must be a size"):
+            parse("size", wrong)
     with pytest.raises(InvalidConfigError, match="size is '4095', it must be at least 4096"):
         parse("size", "4095")
 
