@@ -94,6 +94,14 @@ def test_a_new_log_start_removes_epochs_that_end_at_or_before_it(
     assert epochs.entries == entries
 
 
+def test_a_log_start_below_the_first_known_epoch_does_not_extend_it() -> None:
+    epochs = LeaderEpochs([(3, 40), (7, 100)])
+
+    for log_start_offset in (5, 40):
+        epochs.truncate_start(log_start_offset)
+        assert epochs.entries == ((3, 40), (7, 100))
+
+
 @given(
     steps=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3))),
     cut=st.integers(0, 40),

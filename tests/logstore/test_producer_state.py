@@ -1,5 +1,6 @@
 """A log detects duplicates of its producers' last batches, also after restart and repair."""
 
+import re
 from random import Random
 
 import msgspec
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.logstore.log_model import ModelBatch, ModelLog, ModelProducer
 from tests.logstore.logs import Producer, header_of
+from tests.paths import ROOT
 from tidelog.logstore.producer_state import (
     KEPT_AT_LEAST_MS,
     PRODUCERS_MAX,
@@ -446,3 +448,13 @@ def send_to_both(
         assert states.check(header) is None
         states.appended(header, model.end, now_ms=NOW_MS)
         model.append(ModelBatch(model.end, (b"value",) * count, 0, producer))
+
+
+def test_the_documented_limits_of_producers_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    producers, minutes = re.findall(
+        r"partition with ([\d,]+) producers forgets .*, after (\d+) minutes of silence", page
+    )[0]
+
+    assert int(producers.replace(",", "")) == PRODUCERS_MAX
+    assert int(minutes) * 60_000 == KEPT_AT_LEAST_MS
