@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.paths import ROOT
 from tidelog.logstore.config import LogConfig
-from tidelog.logstore.retention.ingest_rate import SHORTEST_MS, IngestRate, ingest_rate_of
+from tidelog.logstore.retention.ingest_rate import (
+    SHORTEST_MS,
+    WINDOW_MS,
+    IngestRate,
+    ingest_rate_of,
+)
 from tidelog.logstore.retention.retention import (
     ActiveSegmentInfo,
     LogSummary,
@@ -246,3 +252,11 @@ def test_some_seconds_give_no_ingest_rate() -> None:
 
 def test_a_clock_that_jumps_back_gives_no_negative_ingest_rate() -> None:
     assert rate_of([sealed_before(-1)], active(0, 9), now_ms=NOW_MS) is None
+
+
+def test_the_documented_times_of_the_ingest_rate_are_those_of_the_code() -> None:
+    page = " ".join((ROOT / "docs" / "operations.md").read_text(encoding="utf-8").split())
+
+    assert f"sealed within the last {WINDOW_MS / DAY_MS:g} days" in page
+    assert "It is empty if that was less than a minute ago" in page
+    assert SHORTEST_MS == 60_000
