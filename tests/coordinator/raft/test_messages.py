@@ -129,5 +129,17 @@ def test_a_message_has_a_bounded_number_of_entries() -> None:
         decode(encode(request(ENTRY_COUNT_MAX + 1)))
 
 
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(0, EntryKind.COMMAND), (1, EntryKind.TERM_START), (2, EntryKind.MEMBERSHIP)],
+)
+def test_an_entry_of_an_earlier_version_can_be_read(number: int, kind: EntryKind) -> None:
+    """The numbers are on disks."""
+    stored = b"\x94\x08\x02" + bytes([number]) + b"\xc4\x01x"
+
+    assert msgspec.msgpack.decode(stored, type=Entry) == Entry(8, 2, kind, b"x")
+    assert msgspec.msgpack.encode(Entry(8, 2, kind, b"x")) == stored
+
+
 def test_an_entry_counts_for_more_than_its_payload() -> None:
     assert entry(1, 1, b"abc").size_bytes == 3 + ENTRY_OVERHEAD_BYTES
