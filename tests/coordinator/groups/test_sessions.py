@@ -161,6 +161,14 @@ def test_a_pause_counts_for_a_moment_only() -> None:
     assert time.read(3_600_010) == 1_000 + STEP_MAX_MS + 10
 
 
+def test_a_clock_set_back_changes_no_time_and_a_passed_deadline_is_due_at_once() -> None:
+    time = StallTolerantClock(1_000)
+
+    assert [time.read(now_ms) for now_ms in (990, 0, 1_000, 1_010)] == [1_000] * 3 + [1_010]
+    assert time.latest_wakeup(0) == time.latest_wakeup(1_010) == 1_010
+    assert time.latest_wakeup(1_011) == 1_011
+
+
 def test_a_distant_deadline_is_waited_for_in_steps() -> None:
     time = StallTolerantClock(0)
 
