@@ -6,11 +6,8 @@ from tests.coordinator.metadata.clusters import Cluster
 from tidelog.coordinator.metadata.cluster_config import RECOVERY_ELECTION_WAIT_MS
 from tidelog.coordinator.metadata.commands import (
     AlterClusterConfig,
-    AlterPartitions,
     ElectLeaders,
     ElectRecovered,
-    InSyncReplica,
-    ProposedIsr,
     Reassignment,
     ReassignReplicas,
     ReportedLog,
@@ -90,13 +87,8 @@ def test_a_replica_that_left_the_isr_in_silence_leads_when_it_has_more() -> None
 def test_a_replica_that_the_leader_removed_leads_when_it_has_more() -> None:
     """The removal arrives late: its sender has died, and the disk has lost the end of the log."""
     cluster = Cluster(1, 2, 3)
-    topic_id = cluster.create("orders", [1, 2, 3], overrides={"min_insync_replicas": "1"})
-    partition = cluster.partition()
-    change = ProposedIsr(
-        *(topic_id, 0, partition.leader_epoch, partition.partition_epoch),
-        [InSyncReplica(1, cluster.broker(1).broker_epoch)],
-    )
-    cluster.do(AlterPartitions(1, cluster.broker(1).broker_epoch, [change]))
+    cluster.create("orders", [1, 2, 3], overrides={"min_insync_replicas": "1"})
+    cluster.in_sync(1)
     for node in (1, 2, 3):
         cluster.start(node, unclean=True)
     assert cluster.partition().eligible_leader_replicas == (1,)
