@@ -8,7 +8,6 @@ from typing import Final, Protocol, final
 
 from tidelog.coordinator.raft.membership import Identity, Membership
 
-
 _SOON_COUNT: Final = 2
 """Campaigns in a row that are repeated sooner."""
 
