@@ -30,12 +30,15 @@ class RaftHandler:
         """Receive messages; return `None` if the sender wants no reply.
 
         Raises:
-            InvalidRequestError: The messages come from another cluster, or are no messages of Raft.
+            InvalidRequestError: The messages come from another cluster, or are no messages of Raft,
+                or hold an entry that this node cannot read. None of them was received.
         """
         del attachment
         check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         try:
             messages = [decode(message) for message in request.messages]
+            for message in messages:
+                self._node.check(message)
         except WireFormatError as error:
             raise InvalidRequestError(str(error)) from error
         for message in messages:
@@ -74,5 +77,12 @@ class RaftHandler:
             raise InvalidRequestError("the pieces are longer than the whole snapshot")
         if len(data) == request.total_bytes:
             del self._pieces[offer.sender]
-            self._node.received(offer, bytes(data))
+            self._receive_snapshot(offer, bytes(data))
         return RaftSnapshotReply(len(data))
+
+    def _receive_snapshot(self, offer: SnapshotRequest, data: bytes) -> None:
+        try:
+            self._node.check(offer, data)
+        except WireFormatError as error:
+            raise InvalidRequestError(str(error)) from error
+        self._node.received(offer, data)

@@ -54,7 +54,7 @@ ALONE_HELP: Final = (
     "if other nodes belong to the cluster, name them with --peers; else restore the whole data"
     " directory from a backup, which loses the records since"
 )
-_SET_ASIDE: Final = "metadata.damaged"
+METADATA_SET_ASIDE: Final = "metadata.damaged"
 
 
 class Home(Protocol):
@@ -305,6 +305,6 @@ def _set_aside(disk: Disk, home: Home, disk_id: bytes) -> None:
     """Set damaged or old metadata aside, for inspection, and take a new identity."""
     # The identity first: after a crash in between, the new one has promised nothing yet.
     home.renew_peer(disk_id)
-    disk.remove_directory(_SET_ASIDE)
-    disk.rename(METADATA_DIRECTORY, _SET_ASIDE)
+    disk.remove_directory(METADATA_SET_ASIDE)
+    disk.rename(METADATA_DIRECTORY, METADATA_SET_ASIDE)
     disk.sync_directory("")

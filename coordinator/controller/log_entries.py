@@ -16,6 +16,13 @@ from tidelog.coordinator.metadata import records as cluster_records
 from tidelog.coordinator.metadata.records import Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
+from tidelog.wire.errors import InvalidConfigError, InvalidRequestError
+
+STATE_ERRORS: Final = (
+    *(msgspec.MsgspecError, InvalidConfigError, LookupError, ValueError),
+    *(TypeError, AttributeError, AssertionError),
+)
+"""Errors of records that cannot be read, or do not fit the state before them."""
 
 
 class StateSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
@@ -33,8 +40,19 @@ class EntryRecords(NamedTuple):
 
 
 def encode_entry(records: Sequence[Record] | Sequence[GroupRecord]) -> bytes:
-    """Return the payload of one entry; records of one kind, in their order."""
-    return _encoder.encode(records)
+    """Return the payload of one entry; records of one kind, in their order.
+
+    Raises:
+        InvalidRequestError: `decode_entry` could not read the payload: a value is out of range.
+    """
+    try:
+        payload = _encoder.encode(records)
+        decode_entry(payload)
+    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+        raise InvalidRequestError(
+            f"the command would write metadata that no node can read: {error}; nothing was changed"
+        ) from error
+    return payload
 
 
 def decode_entry(payload: bytes | memoryview) -> EntryRecords:

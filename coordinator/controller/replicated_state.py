@@ -8,13 +8,14 @@ gets the leader's own records as they were proposed, without decoding. Consumer 
 the image; their controller is in `coordinator.group_coordinator.leadership`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, final
 
 import msgspec
 import trio
 
 from tidelog.coordinator.controller.log_entries import (
+    STATE_ERRORS,
     EntryRecords,
     decode_entry,
     decode_snapshot,
@@ -47,6 +48,7 @@ from tidelog.wire.errors import (
     NotControllerError,
     NotLeaderError,
     RequestTimedOutError,
+    WireFormatError,
 )
 
 COMMIT_TIMEOUT_S: Final = 10.0
@@ -149,25 +151,37 @@ class ReplicatedState:
             raise
         if outcome.records:
             self._check_room(command)
-            try:
-                self._last = self._node.propose_nowait(
-                    encode_entry(outcome.records), EntryRecords(outcome.records, ())
-                )
-            except PayloadTooLargeError as error:
-                raise InvalidRequestError(
-                    f"the command changes too much at once: {error}"
-                ) from error
-            except ProposalRefusedError as error:
-                raise NotControllerError(str(error)) from error
             changes = leader_changes(controller.state, outcome.records)
-            for record in outcome.records:
-                controller.apply(record)
+            self._last = self._propose(controller, outcome.records)
             self._log_elections(changes)
             self._log_events(outcome.records)
             await self.wait_committed(self._last)
         else:
             await self._wait_settled()
         return outcome.reply
+
+    def _propose(
+        self, controller: MetadataStateMachine, records: Sequence[Record]
+    ) -> PendingProposal:
+        """Apply records to the controller, and propose them if the controller accepts them.
+
+        An entry that no state machine can apply must never reach a log. After a failure the
+        controller may have applied a part; the next one is a copy of the image.
+        """
+        payload = encode_entry(records)
+        try:
+            for record in records:
+                controller.apply(record)
+            return self._node.propose_nowait(payload, EntryRecords(records, ()))
+        except PayloadTooLargeError as error:
+            self._controller = None
+            raise InvalidRequestError(f"the command changes too much at once: {error}") from error
+        except ProposalRefusedError as error:
+            self._controller = None
+            raise NotControllerError(str(error)) from error
+        except BaseException:
+            self._controller = None
+            raise
 
     def _log_elections(self, changes: Iterable[LeaderChanges]) -> None:
         for each in changes:
@@ -284,6 +298,11 @@ class ReplicatedState:
     def _controller_of_this_term(self) -> MetadataStateMachine:
         self.check_active_controller()
         if self._controller is None or self._controller_term != self._node.term:
+            is_same_term = self._controller_term == self._node.term
+            if is_same_term and self._last is not None and not self._last.is_settled:
+                raise NotControllerError(
+                    "a command was refused, and earlier ones are not committed yet; try again"
+                )
             self._controller = MetadataStateMachine.from_snapshot(self._image.snapshot())
             self._controller_term = self._node.term
             self._last = None
@@ -304,7 +323,27 @@ class ReplicatedState:
             )
         except (msgspec.MsgspecError, InvalidConfigError) as error:
             raise _of_a_newer_version(f"entry {index} of the metadata", error) from error
+        except STATE_ERRORS as error:
+            # A node that skips an entry would diverge from the others.
+            raise DataDirectoryError(
+                f"entry {index} of the metadata does not fit the state before it:"
+                f" {type(error).__name__}: {error}"
+            ) from error
         self._tell(delta)
+
+    def check_entry(self, command: bytes) -> None:
+        """See `coordinator.raft_node.interfaces.StateMachine`."""
+        try:
+            decode_entry(command)
+        except ValueError as error:  # a MsgspecError, or a UnicodeDecodeError
+            raise WireFormatError(f"not an entry of the metadata: {error}") from error
+
+    def check_snapshot(self, data: bytes) -> None:
+        """See `coordinator.raft_node.interfaces.StateMachine`."""
+        try:
+            decode_snapshot(data)
+        except (ValueError, InvalidConfigError) as error:
+            raise WireFormatError(f"not a snapshot of the metadata: {error}") from error
 
     def snapshot(self) -> bytes:
         """See `coordinator.raft_node.interfaces.StateMachine`."""

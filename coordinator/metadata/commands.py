@@ -12,6 +12,14 @@ from tidelog.coordinator.metadata import catalog
 from tidelog.coordinator.metadata.records import LogEnd, PartitionRegistration, Record
 from tidelog.coordinator.metadata.transactions import AppendedPart
 from tidelog.wire.errors import ErrorDetail, WireFormatError
+from tidelog.wire.messages.field_types import (
+    BrokerEpoch,
+    Epoch,
+    NodeId,
+    Offset,
+    PartitionNumber,
+    Port,
+)
 from tidelog.wire.messages.transactions import StagedPart, TransactionStatus
 
 Message = TypeVar("Message")
@@ -20,25 +28,25 @@ Message = TypeVar("Message")
 class RegisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="register-broker"):
     """A broker's process has started. The same incarnation is registered once."""
 
-    node_id: int
+    node_id: NodeId
     disk_id: str
     incarnation_id: str
     host: str
-    port: int
+    port: Port
     rack: str = ""
-    clean_stop_epoch: int | None = None
+    clean_stop_epoch: BrokerEpoch | None = None
     """Broker epoch of the last process on this disk if it stopped with all on disk (KIP-966).
 
     Not just whether the last stop was clean: between the last registered process and this one there
     may have been another, which stopped cleanly without registering.
     """
-    known_epoch: int | None = None
+    known_epoch: BrokerEpoch | None = None
     """Broker epoch of this node's last registration that the process knows, 0 for none.
 
     The command is refused if the node has registered since. So a delayed command of an earlier
     process does not replace a later registration. `None` skips the check.
     """
-    directory_epoch: int | None = None
+    directory_epoch: BrokerEpoch | None = None
     """Broker epoch in the data directory, 0 for none.
 
     The data is old if the cluster knows that the directory held a later one. `None` skips the
@@ -49,9 +57,9 @@ class RegisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="register
 class UnfenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="unfence-broker"):
     """A broker has caught up with the metadata, and may lead and join ISRs."""
 
-    node_id: int
-    broker_epoch: int
-    directory_epoch: int | None = None
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
+    directory_epoch: BrokerEpoch | None = None
     """Broker epoch that its data directory holds, durably; recorded if it is higher than the known
     one, also for a broker that is not fenced."""
 
@@ -59,28 +67,28 @@ class UnfenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="unfence-b
 class FenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="fence-broker"):
     """A broker was silent for too long, or has stopped."""
 
-    node_id: int
-    broker_epoch: int
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
     """A broker that has registered again since is not fenced."""
 
 
 class BeginShutdown(msgspec.Struct, frozen=True, array_like=True, tag="begin-shutdown"):
     """A broker is about to stop: its leaderships move where another replica can lead."""
 
-    node_id: int
-    broker_epoch: int
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
 
 
 class UnregisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="unregister-broker"):
     """A broker will not come back. An unregistered broker is no error."""
 
-    node_id: int
+    node_id: NodeId
 
 
 class DrainBroker(msgspec.Struct, frozen=True, array_like=True, tag="drain-broker"):
     """A broker gets no more replicas. Its existing replicas are moved by separate commands."""
 
-    node_id: int
+    node_id: NodeId
     is_drained: bool = True
     """`False` cancels the draining."""
 
@@ -97,7 +105,7 @@ class CreateReplicatedTopic(
     overrides: dict[str, str]
     replication_factor: int | None = None
     """`None` for the cluster's default."""
-    assignment: list[list[int]] | None = None
+    assignment: list[list[NodeId]] | None = None
     """Node ids for each partition, first the preferred leader; `None` for automatic placement."""
 
 
@@ -164,8 +172,8 @@ class DeleteQueue(msgspec.Struct, frozen=True, array_like=True, tag="delete-queu
 class InSyncReplica(msgspec.Struct, frozen=True, array_like=True):
     """A replica that its leader proposes for the ISR."""
 
-    node_id: int
-    broker_epoch: int
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
     """Broker epoch of the process that sent the fetches (KIP-903)."""
 
 
@@ -173,9 +181,9 @@ class ProposedIsr(msgspec.Struct, frozen=True, array_like=True):
     """The ISR that a leader proposes for one partition."""
 
     topic_id: bytes
-    partition: int
-    leader_epoch: int
-    partition_epoch: int
+    partition: PartitionNumber
+    leader_epoch: Epoch
+    partition_epoch: Epoch
     """The state that the leader decided on; refused if the partition was changed since."""
     in_sync_replicas: list[InSyncReplica]
     """The proposed ISR. If it is the current ISR and the partition was not changed since, only the
@@ -185,8 +193,8 @@ class ProposedIsr(msgspec.Struct, frozen=True, array_like=True):
 class AlterPartitions(msgspec.Struct, frozen=True, array_like=True, tag="alter-partitions"):
     """A leader changes ISRs. A change that was applied already succeeds again."""
 
-    node_id: int
-    broker_epoch: int
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
     changes: list[ProposedIsr]
 
 
@@ -206,8 +214,8 @@ class Reassignment(msgspec.Struct, frozen=True, array_like=True):
     """The target replicas of one partition."""
 
     topic_id: bytes
-    partition: int
-    replicas: list[int] | None
+    partition: PartitionNumber
+    replicas: list[NodeId] | None
     """Node ids, first the preferred leader; `None` cancels the reassignment."""
 
 
@@ -221,7 +229,7 @@ class FailedReplica(msgspec.Struct, frozen=True, array_like=True):
     """A replica that its own broker reports as failed."""
 
     topic_id: bytes
-    partition: int
+    partition: PartitionNumber
     may_lack_records: bool
     """Whether committed records may be damaged or gone; otherwise it only cannot accept more."""
     is_offline: bool = False
@@ -237,8 +245,8 @@ class RemoveFromIsr(msgspec.Struct, frozen=True, array_like=True, tag="remove-fr
     it is.
     """
 
-    node_id: int
-    broker_epoch: int
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
     replicas: list[FailedReplica]
 
 
@@ -246,8 +254,8 @@ class ReportedLog(msgspec.Struct, frozen=True, array_like=True):
     """The log of an unverified replica, as its own broker found it."""
 
     topic_id: bytes
-    partition: int
-    leader_epoch: int
+    partition: PartitionNumber
+    leader_epoch: Epoch
     """Leader epoch of the partition, which has no leader in it; the log does not change."""
     log_end: LogEnd
 
@@ -259,8 +267,8 @@ class ReportLogEnds(msgspec.Struct, frozen=True, array_like=True, tag="report-lo
     unverified ones.
     """
 
-    node_id: int
-    broker_epoch: int
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
     logs: list[ReportedLog]
 
 
@@ -278,14 +286,14 @@ class RefusedTruncation(msgspec.Struct, frozen=True, array_like=True):
     """A truncation that a follower refuses: its leader lacks records known to be committed."""
 
     topic_id: bytes
-    partition: int
-    leader_epoch: int
+    partition: PartitionNumber
+    leader_epoch: Epoch
     """Leader epoch of the leader that the follower follows."""
-    offset: int
+    offset: Offset
     """First offset that would be removed."""
-    high_watermark: int
+    high_watermark: Offset
     """High watermark that the follower knows."""
-    log_end_offset: int
+    log_end_offset: Offset
     """Log end offset of the follower."""
     last_epoch: int | None
     """Leader epoch of the follower's last record."""
@@ -299,8 +307,8 @@ class RefuseTruncation(msgspec.Struct, frozen=True, array_like=True, tag="refuse
     A report of an earlier leader epoch, or one that is recorded already, changes nothing.
     """
 
-    node_id: int
-    broker_epoch: int
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
     partitions: list[RefusedTruncation]
 
 
@@ -308,11 +316,11 @@ class ReportedLoss(msgspec.Struct, frozen=True, array_like=True):
     """Records of a partition that a broker lacks, or had to remove."""
 
     topic_id: bytes
-    partition: int
-    leader_epoch: int
+    partition: PartitionNumber
+    leader_epoch: Epoch
     """Leader epoch of the partition in which the broker noticed it."""
-    first_offset: int
-    end_offset: int
+    first_offset: Offset
+    end_offset: Offset
     """Exclusive."""
     detail: str
     """One line: cause and consequence."""
@@ -327,8 +335,8 @@ class ReportLoss(msgspec.Struct, frozen=True, array_like=True, tag="report-loss"
     that is deleted by now is skipped.
     """
 
-    node_id: int
-    broker_epoch: int
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
     losses: list[ReportedLoss]
 
 
@@ -368,7 +376,7 @@ class CommitTransaction(msgspec.Struct, frozen=True, array_like=True, tag="commi
 
     name: str
     transaction_id: int
-    number: int
+    number: PartitionNumber
     parts: list[StagedPart]
 
 
@@ -377,7 +385,7 @@ class AbortTransaction(msgspec.Struct, frozen=True, array_like=True, tag="abort-
 
     name: str
     transaction_id: int
-    number: int
+    number: PartitionNumber
     """0 for the open transaction of the name, of any number."""
 
 
@@ -389,14 +397,14 @@ class FinishedPart(msgspec.Struct, frozen=True, array_like=True):
     """A part of a commit that a leader has appended or found lost."""
 
     part: AppendedPart
-    leader_epoch: int
+    leader_epoch: Epoch
     """Leader epoch of the partition."""
 
 
 class FinishParts(msgspec.Struct, frozen=True, array_like=True, tag="finish-parts"):
     """Parts of commits are readable, or lost. Parts that are complete already are skipped."""
 
-    node_id: int
+    node_id: NodeId
     parts: list[FinishedPart]
 
 
@@ -436,8 +444,8 @@ Command = (
 class Registered(msgspec.Struct, frozen=True, array_like=True, tag="registered"):
     """The answer to a registration."""
 
-    broker_epoch: int
-    directory_epoch: int | None = None
+    broker_epoch: BrokerEpoch
+    directory_epoch: BrokerEpoch | None = None
     """Epoch that the data directory is known to have held before; with a lower one it is older."""
 
 
@@ -473,7 +481,7 @@ class PartitionAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The result of a command for one partition."""
 
     topic_id: bytes
-    number: int
+    number: PartitionNumber
     partition: PartitionRegistration | None
     """The current registration, `None` without one."""
     error: ErrorDetail | None = None
@@ -489,7 +497,7 @@ class PartitionAnswers(msgspec.Struct, frozen=True, array_like=True, tag="partit
 class TransactionAnswer(msgspec.Struct, frozen=True, array_like=True, tag="transaction-answer"):
     """The transaction of a command."""
 
-    number: int
+    number: PartitionNumber
     """Number of the open transaction, or of the one that this command commits; else 0."""
     status: TransactionStatus
     """Status of the transaction; `OPEN` also for an unknown or forgotten one."""

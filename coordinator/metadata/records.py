@@ -12,21 +12,29 @@ import msgspec
 from tidelog.coordinator.metadata.catalog import CatalogSnapshot
 from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
 from tidelog.coordinator.metadata.transactions import TransactionRecord, TransactionsSnapshot
+from tidelog.wire.messages.field_types import (
+    BrokerEpoch,
+    Epoch,
+    NodeId,
+    Offset,
+    PartitionNumber,
+    Port,
+)
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True, array_like=True):
     """One broker as of its last registration."""
 
-    node_id: int
+    node_id: NodeId
     disk_id: str
     """Drawn when the data directory was created: another disk has none of the records."""
     incarnation_id: str
     """Drawn at each start of the process."""
-    broker_epoch: int
+    broker_epoch: BrokerEpoch
     """Rises with each registration in the cluster; distinguishes processes of a broker
     (KIP-903)."""
     host: str
-    port: int
+    port: Port
     rack: str
     """The failure domain, such as a machine or a rack; empty for a domain of its own."""
     is_fenced: bool = True
@@ -35,7 +43,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, array_like=True):
     """The broker is about to stop: it gets no leaderships."""
     replaced_incarnation_ids: tuple[str, ...] = ()
     """Incarnations of the last few earlier processes, newest first."""
-    directory_epoch: int | None = None
+    directory_epoch: BrokerEpoch | None = None
     """Highest broker epoch that the data directory is known to hold: with a lower one it has older
     data. `None`: no process of this disk has reported one."""
 
@@ -48,9 +56,9 @@ class BrokerRegistration(msgspec.Struct, frozen=True, array_like=True):
 class LogEnd(NamedTuple):
     """The end of a replica's log; of two ends of one partition, the greater has more records."""
 
-    leader_epoch: int
+    leader_epoch: Epoch
     """Of the last record; -1 for an empty log."""
-    log_end_offset: int
+    log_end_offset: Offset
     is_whole: bool
     """Whether the log has no known damage."""
 
@@ -63,7 +71,7 @@ class UnverifiedReplica(msgspec.Struct, frozen=True, array_like=True, gc=False):
     may lose records later that it still has.
     """
 
-    node_id: int
+    node_id: NodeId
     log_end: LogEnd | None = None
     """Reported while the partition has no leader; `None` before the report."""
 
@@ -71,10 +79,10 @@ class UnverifiedReplica(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RefusingReplica(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A replica that keeps committed records which the leader lacks, and does not follow it."""
 
-    node_id: int
-    offset: int
+    node_id: NodeId
+    offset: Offset
     """First offset that the leader lacks, or has with another record."""
-    high_watermark: int
+    high_watermark: Offset
     """Exclusive end of the replica's records that are known to be committed."""
 
 
@@ -84,29 +92,29 @@ class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=Fal
     All lists of replicas are in the order of `replicas`.
     """
 
-    replicas: tuple[int, ...]
+    replicas: tuple[NodeId, ...]
     """Node ids; the first is the preferred leader."""
-    in_sync_replicas: tuple[int, ...]
+    in_sync_replicas: tuple[NodeId, ...]
     """The ISR: nothing is committed without these; all of them are alive."""
-    eligible_leader_replicas: tuple[int, ...] = ()
+    eligible_leader_replicas: tuple[NodeId, ...] = ()
     """The ELR: not in the ISR, but known to have all committed records (KIP-966)."""
-    leader: int | None = None
+    leader: NodeId | None = None
     """A member of the ISR, `None` if none may lead."""
-    leader_epoch: int = 0
+    leader_epoch: Epoch = 0
     """Counts leaders, times without a leader, and removals of replicas."""
-    partition_epoch: int = 0
+    partition_epoch: Epoch = 0
     """Counts all changes of this partition."""
-    last_known_leader: int | None = None
+    last_known_leader: NodeId | None = None
     """The last leader, while the partition has none."""
-    adding_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[NodeId, ...] = ()
     """Members of `replicas` that a reassignment adds."""
-    removing_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[NodeId, ...] = ()
     """Members of `replicas` that a reassignment removes when it is complete."""
-    data_loss_epoch: int | None = None
+    data_loss_epoch: Epoch | None = None
     """Leader epoch of the last leader that may have lacked committed records."""
-    offline_replicas: tuple[int, ...] = ()
+    offline_replicas: tuple[NodeId, ...] = ()
     """Eligible replicas that cannot lead until their broker restarts: their log is offline."""
-    wiped_replicas: tuple[int, ...] = ()
+    wiped_replicas: tuple[NodeId, ...] = ()
     """Replicas that have lost files or their disk, or have old data, and have not been in the ISR
     since: when an administrator accepts a loss, any other replica has more."""
     unverified_replicas: tuple[UnverifiedReplica, ...] = ()
@@ -121,7 +129,7 @@ class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=Fal
         return len(self.replicas) - len(self.adding_replicas)
 
     @property
-    def in_sync_or_eligible(self) -> tuple[int, ...]:
+    def in_sync_or_eligible(self) -> tuple[NodeId, ...]:
         """The replicas that are known to have all committed records."""
         return *self.in_sync_replicas, *self.eligible_leader_replicas
 
@@ -140,23 +148,23 @@ class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag="broker
 class BrokerChanged(msgspec.Struct, frozen=True, array_like=True, tag="broker-changed"):
     """A broker's fenced or shutdown state has changed, or the epoch in its data directory."""
 
-    node_id: int
+    node_id: NodeId
     is_fenced: bool
     is_shutting_down: bool
-    directory_epoch: int | None = None
+    directory_epoch: BrokerEpoch | None = None
     """The new `BrokerRegistration.directory_epoch`, `None` for no change."""
 
 
 class BrokerUnregistered(msgspec.Struct, frozen=True, array_like=True, tag="broker-unregistered"):
     """A broker has left the cluster."""
 
-    node_id: int
+    node_id: NodeId
 
 
 class BrokerDrained(msgspec.Struct, frozen=True, array_like=True, tag="broker-drained"):
     """A broker is drained, so that it gets no replicas, or its draining is cancelled."""
 
-    node_id: int
+    node_id: NodeId
     is_drained: bool
 
 
@@ -170,7 +178,7 @@ class PartitionsAdded(msgspec.Struct, frozen=True, array_like=True, tag="partiti
 class ChangedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The new registration of one partition."""
 
-    number: int
+    number: PartitionNumber
     partition: PartitionRegistration
 
 
@@ -194,12 +202,12 @@ class DataLossAccepted(msgspec.Struct, frozen=True, array_like=True, tag="data-l
     """An administrator accepted an unclean election: the leader may lack committed records."""
 
     topic_id: bytes
-    partition: int
-    leader: int
-    leader_epoch: int
+    partition: PartitionNumber
+    leader: NodeId
+    leader_epoch: Epoch
     """Leader epoch of the new leader."""
-    last_known_leader: int | None
-    eligible_leader_replicas: tuple[int, ...]
+    last_known_leader: NodeId | None
+    eligible_leader_replicas: tuple[NodeId, ...]
     """The replicas that had all committed records, and were removed."""
     accepted_at_ms: int
     """Wall clock of the controller."""
@@ -218,14 +226,14 @@ class ClusterEvent(msgspec.Struct, frozen=True, array_like=True, tag="cluster-ev
     """16 bytes; empty for an event of a broker."""
     topic: str
     """Name of the topic at that time; empty for an event of a broker."""
-    partition: int | None
-    node_id: int | None
+    partition: PartitionNumber | None
+    node_id: NodeId | None
     """The broker of the event; `None` for none."""
-    leader_epoch: int | None
+    leader_epoch: Epoch | None
     """Leader epoch of the partition."""
-    first_offset: int | None
+    first_offset: Offset | None
     """First offset of the records of the event; `None` if unknown."""
-    end_offset: int | None
+    end_offset: Offset | None
     """Exclusive; `None` if unknown."""
     detail: str
     """One line: cause and consequence."""
@@ -274,7 +282,7 @@ class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
     topic_id: bytes
     partitions: list[PartitionRegistration]
-    fsync_since_broker_epoch: int
+    fsync_since_broker_epoch: BrokerEpoch
     """Brokers that registered earlier may hold committed records in memory only."""
 
 
@@ -298,8 +306,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="cluster
     brokers: list[BrokerRegistration]
     topics: list[TopicSnapshot]
     overrides: dict[str, str]
-    next_broker_epoch: int
+    next_broker_epoch: BrokerEpoch
     data_losses: list[DataLossAccepted]
-    drained_node_ids: list[int] = []
+    drained_node_ids: list[NodeId] = []
     transactions: TransactionsSnapshot = TransactionsSnapshot()
     events: EventsSnapshot = EventsSnapshot()

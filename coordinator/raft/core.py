@@ -14,7 +14,7 @@ answer campaign again with the next timeout.
 """
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Final, final
 
 from tidelog.coordinator.raft.candidate import Candidate, ElectionTimer, Random
 from tidelog.coordinator.raft.config import RaftConfig
@@ -59,6 +59,11 @@ from tidelog.coordinator.raft.ready import (
     Write,
 )
 from tidelog.coordinator.raft.role import Role
+from tidelog.wire.messages.field_types import EPOCH_MAX
+
+TERM_RISE_MAX: Final = 1 << 24
+"""Terms that one message may raise the term by: an election each second takes half a year for so
+many."""
 
 
 @final
@@ -191,6 +196,8 @@ class RaftCore:
             return
         self._is_dirty = True
         if message.term > self.term and not isinstance(message, PreVoteRequest):
+            if not self._is_plausible(message.term):
+                return
             if isinstance(message, VoteRequest) and not self._may_advance_term(message):
                 return
             self._advance_term(message.term)
@@ -334,6 +341,7 @@ class RaftCore:
         is_able = not (
             self.is_damaged or self._pending_write.is_stuck or self._log.is_snapshot_unsynced
         )
+        is_able = is_able and self.term < EPOCH_MAX
         return is_able and self.identity in self._log.promotable_voters
 
     def _pre_campaign(self) -> None:
@@ -413,6 +421,14 @@ class RaftCore:
         transfer.
         """
         return request.is_transfer or not self._has_live_leader()
+
+    def _is_plausible(self, term: int) -> bool:
+        """Return whether so many elections can have passed this node by.
+
+        A term is durable at once and never falls, so that a single wrong message could use up all
+        terms. A node without a term joins a cluster that may be old.
+        """
+        return self.term == 0 or term - self.term <= TERM_RISE_MAX
 
     def _has_live_leader(self) -> bool:
         """Return whether there is no reason for an election (the leader lease of etcd).

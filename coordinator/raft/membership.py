@@ -18,10 +18,10 @@ import msgspec
 
 from tidelog.coordinator.raft.errors import MembershipRefusedError
 from tidelog.wire.errors import InvalidRequestError, WireFormatError
+from tidelog.wire.messages.field_types import NodeId
 
 MEMBER_COUNT_MAX = 64
 
-NodeId = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 DiskId = Annotated[bytes, msgspec.Meta(min_length=1, max_length=16)]
 
 

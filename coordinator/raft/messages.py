@@ -17,9 +17,9 @@ import msgspec
 
 from tidelog.coordinator.raft.membership import Identity, Membership, decode_membership
 from tidelog.wire.errors import WireFormatError
+from tidelog.wire.messages.field_types import Epoch
 
 Index = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
-Term = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 ENTRY_OVERHEAD_BYTES: Final = 32
 """Bytes that an entry counts for besides its payload, so that empty entries are not free."""
@@ -44,7 +44,7 @@ class EntryId(msgspec.Struct, frozen=True, array_like=True):
     """The name of an entry: entries with the same index and term are the same, in all logs."""
 
     index: Index
-    term: Term
+    term: Epoch
 
 
 @final
@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """One entry of the log."""
 
     index: Index
-    term: Term
+    term: Epoch
     """Term of the leader that appended it."""
     kind: EntryKind
     payload: bytes
@@ -74,7 +74,7 @@ class SnapshotMeta(msgspec.Struct, frozen=True, array_like=True):
 
     index: Index
     """The last entry that the snapshot covers."""
-    term: Term
+    term: Epoch
     """The term of that entry."""
     membership: Membership
     """The membership in force at that entry."""
@@ -89,7 +89,7 @@ class _Addressed(msgspec.Struct, frozen=True, array_like=True):
     sender: Identity
     target: Identity
     """The receiver; a node with another identity refuses the message."""
-    term: Term
+    term: Epoch
     """The sender's term; in a vote request the term of the campaign."""
 
 
@@ -105,7 +105,7 @@ class PreVoteRequest(_Addressed, frozen=True, array_like=True, tag="pre-vote"):
 class PreVoteReply(_Addressed, frozen=True, array_like=True, tag="pre-vote-reply"):
     """Whether the sender would grant its vote."""
 
-    asked_term: Term
+    asked_term: Epoch
     """The candidate's term at the time of the request."""
     is_granted: bool
 

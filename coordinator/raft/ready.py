@@ -9,13 +9,14 @@ import msgspec
 
 from tidelog.coordinator.raft.membership import Identity
 from tidelog.coordinator.raft.messages import Entry, EntryId, Message, SnapshotMeta
+from tidelog.wire.messages.field_types import Epoch
 
 
 @final
 class HardState(msgspec.Struct, frozen=True, array_like=True):
     """The promises of a node; forgetting them breaks elections."""
 
-    term: int = 0
+    term: Epoch = 0
     """The highest term that the node has met."""
     voted_for: Identity | None = None
     """The candidate that has the node's vote in this term."""

@@ -18,8 +18,23 @@ class StateMachine(Protocol):
         `decoded` is the decoded form of an entry that this process proposed, otherwise `None`.
 
         Raises:
-            DataDirectoryError: The command is of a newer version.
-            DataDirectoryError: It is of a newer version.
+            DataDirectoryError: It is of a newer version, or does not fit the state.
+        """
+        ...
+
+    def check_entry(self, command: bytes) -> None:
+        """Check that a command can be read, before it is written to the log.
+
+        Raises:
+            WireFormatError: This version cannot read it.
+        """
+        ...
+
+    def check_snapshot(self, data: bytes) -> None:
+        """Check that a snapshot can be read, before it is written to the disk.
+
+        Raises:
+            WireFormatError: This version cannot read it.
         """
         ...
 

@@ -15,6 +15,7 @@ from tidelog.coordinator.raft.core import RaftCore
 from tidelog.coordinator.raft.errors import ProposalRefusedError
 from tidelog.coordinator.raft.membership import Identity, Membership
 from tidelog.coordinator.raft.messages import (
+    AppendRequest,
     Entry,
     EntryId,
     EntryKind,
@@ -215,6 +216,23 @@ class RaftNode:
         self._core.step(message)
         self._pump()
 
+    def check(self, message: Message, data: bytes | None = None) -> None:
+        """Check that this node can read all that a message would write, before `received`.
+
+        An entry or a snapshot that no node can read would stop this one at every start.
+
+        Raises:
+            WireFormatError: It cannot.
+        """
+        if self._machine is None:
+            return
+        if data is not None:
+            self._machine.check_snapshot(data)
+        elif isinstance(message, AppendRequest):
+            for entry in message.entries:
+                if entry.kind is EntryKind.COMMAND:
+                    self._machine.check_entry(entry.payload)
+
     async def wait_role_changed(self) -> None:
         """Wait until role or term change, or the node stops."""
         await self._has_changed_role.wait()
@@ -308,7 +326,9 @@ class RaftNode:
             self._pump_all()
         except DataDirectoryError as error:
             # A node that skips an entry would diverge.
-            self._end = error
+            self._end = DataDirectoryError(
+                f"{error}; `tidelog log repair-metadata {self._storage.root}` says what can be done"
+            )
             self._failure = str(error)
             self._has_work.set()
 

@@ -99,6 +99,11 @@ class RaftStorage:
         return self._log.log_end_offset
 
     @property
+    def root(self) -> str:
+        """The data directory."""
+        return self._files.disk.root
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of the log."""
         return self._log.size_bytes
@@ -177,6 +182,18 @@ class RaftStorage:
         )
         self._flush()
         self._log.apply_retention(high_watermark=index, now_ms=now_ms).run()
+
+    def cut(self, index: int) -> None:
+        """Remove an entry behind the snapshot, and all behind it; durable on return.
+
+        Only for the only voter, which has promised these entries to no other node.
+
+        Raises:
+            LogOfflineError: The disk failed.
+            CorruptRecordError: The log is damaged.
+        """
+        self._log.truncate(index - 1)
+        self._flush()
 
     def close(self) -> None:
         """Close the log, such that the next start need not scan it.

@@ -74,6 +74,12 @@ class Values:
         self._committed.note(index, command)
         self.values[index] = command
 
+    def check_entry(self, command: bytes) -> None:
+        """See `StateMachine`."""
+
+    def check_snapshot(self, data: bytes) -> None:
+        """See `StateMachine`."""
+
     def snapshot(self) -> bytes:
         """See `StateMachine`."""
         return msgspec.msgpack.encode(self.values)

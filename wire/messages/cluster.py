@@ -5,18 +5,20 @@ Pure: declarations. They use the same port as client requests. No client needs t
 
 import msgspec
 
+from tidelog.wire.messages.field_types import BrokerEpoch, ByteCount, NodeId, Port
+
 
 class PeerStatusRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask a node for its identity, before the cluster is formed."""
 
-    node_id: int
+    node_id: NodeId
     """The sender."""
 
 
 class Peer(msgspec.Struct, frozen=True, array_like=True):
     """A node and its metadata directory; with another directory it is another peer."""
 
-    node_id: int
+    node_id: NodeId
     disk_id: bytes
     """Random id from the creation of the directory."""
 
@@ -24,10 +26,10 @@ class Peer(msgspec.Struct, frozen=True, array_like=True):
 class KnownDirectory(msgspec.Struct, frozen=True, array_like=True):
     """The data directory of a broker, as far as a node knows."""
 
-    node_id: int
+    node_id: NodeId
     disk_id: str
     """Random id from the creation of the directory."""
-    directory_epoch: int
+    directory_epoch: BrokerEpoch
     """Highest broker epoch that the directory is known to have held; with a lower one it has older
     data."""
 
@@ -36,7 +38,7 @@ class PeerStatusReply(msgspec.Struct, frozen=True, array_like=True):
     """The identity of a node."""
 
     peer: Peer
-    peer_ids: list[int]
+    peer_ids: list[NodeId]
     """Node ids in the node's settings, its own included, ascending."""
     cluster_id: str | None
     """The node's cluster, `None` before it belongs to one."""
@@ -65,7 +67,7 @@ class RaftRequest(msgspec.Struct, frozen=True, array_like=True):
 class RaftReply(msgspec.Struct, frozen=True, array_like=True):
     """The messages have arrived; their outcome is open."""
 
-    node_id: int
+    node_id: NodeId
 
 
 class RaftSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -74,9 +76,9 @@ class RaftSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
     cluster_id: str
     message: bytes
     """The Raft message that offers the snapshot; the same with every piece."""
-    position: int
+    position: ByteCount
     """Position of the first byte of the piece; 0 restarts the transfer."""
-    total_bytes: int
+    total_bytes: ByteCount
     """Bytes of the whole snapshot; the message takes effect with the last piece."""
 
 
@@ -109,8 +111,8 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
 
     cluster_id: str
     """Refused by a node of another cluster."""
-    node_id: int
-    broker_epoch: int
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
     """Epoch of the broker's registration; an older epoch is refused."""
     is_caught_up: bool
     """Whether the broker has applied the metadata up to its own registration."""
@@ -118,7 +120,7 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """Whether other brokers are to take over its partitions (controlled shutdown)."""
     applied_index: int | None = None
     """Index of the broker's last applied metadata entry; `None` before version 2."""
-    directory_epoch: int | None = None
+    directory_epoch: BrokerEpoch | None = None
     """Broker epoch that the broker's data directory holds, durably; `None` before version 3."""
     wall_ms: int | None = None
     """Wall clock of the broker, Unix milliseconds. Since version 3; `None` before."""
@@ -127,7 +129,7 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
 class ClockSkew(msgspec.Struct, frozen=True, array_like=True):
     """Difference of a broker's wall clock from the agreed time."""
 
-    node_id: int
+    node_id: NodeId
     skew_ms: int
     """Milliseconds by which the clock is ahead."""
 
@@ -160,7 +162,7 @@ class JoinRequest(msgspec.Struct, frozen=True, array_like=True):
     """Refused by a node of another cluster."""
     peer: Peer
     host: str
-    port: int
+    port: Port
     """Present port of the node."""
     is_passed_on: bool = False
     """Whether a node that is not the controller forwards the request; it is forwarded once only."""
@@ -169,9 +171,9 @@ class JoinRequest(msgspec.Struct, frozen=True, array_like=True):
 class JoinReply(msgspec.Struct, frozen=True, array_like=True):
     """The node is a member of the cluster."""
 
-    leader_id: int
+    leader_id: NodeId
     """The controller."""
     host: str
     """Host of the controller; empty if the replying node is the controller."""
-    port: int
+    port: Port
     """Port of the controller; 0 if the replying node is the controller."""

@@ -7,6 +7,25 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
+NodeId = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
+"""The id of a node, on the wire, on disk and in memory."""
+
+EPOCH_MAX = (1 << 32) - 1
+Epoch = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
+"""A leader epoch, and a term of Raft: as wide as in the header of a record batch."""
+
+BrokerEpoch = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""The epoch of a broker's registration."""
+
+PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
+"""The number of a partition in its topic."""
+
+Offset = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""An offset, also the end of a log."""
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=(1 << 16) - 1)]
+"""A port of TCP, or 0 for none."""
+
 ByteCount = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A number of bytes."""
 

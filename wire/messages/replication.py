@@ -7,15 +7,23 @@ of each partition. A request and its reply hold only changes, however many parti
 import msgspec
 
 from tidelog.wire.errors import ErrorDetail
-from tidelog.wire.messages.field_types import ByteCount, Milliseconds
+from tidelog.wire.messages.field_types import (
+    BrokerEpoch,
+    ByteCount,
+    Epoch,
+    Milliseconds,
+    NodeId,
+    Offset,
+    PartitionNumber,
+)
 
 
 class ReplicaIdentity(msgspec.Struct, frozen=True, array_like=True):
     """Process and broker of a follower; refused if the metadata disagrees."""
 
     cluster_id: str
-    node_id: int
-    broker_epoch: int
+    node_id: NodeId
+    broker_epoch: BrokerEpoch
     """Epoch of the broker's registration."""
     incarnation_id: str
     """Random id of the process, known to brokers only: no client can pretend to be a replica."""
@@ -27,8 +35,8 @@ class FollowedPartition(msgspec.Struct, frozen=True, array_like=True):
     number_in_session: int
     """Number of the partition in other messages. Never reused in this session."""
     topic_id: bytes
-    partition: int
-    leader_epoch: int
+    partition: PartitionNumber
+    leader_epoch: Epoch
     """Leader epoch that the follower knows; another epoch is refused."""
     leader_epochs: list[tuple[int, int]] = []
     """Epochs of the follower's log, each with the offset of its first record; only the last ones if
@@ -81,7 +89,7 @@ class Diverging(msgspec.Struct, frozen=True, array_like=True):
     epoch: int | None
     """The leader's latest epoch that is not after the follower's last epoch. `None` if all of its
     epochs are later, or if the logs diverge exactly at `end_offset`."""
-    end_offset: int
+    end_offset: Offset
     """Exclusive end of that epoch in the leader's log."""
 
 
@@ -92,7 +100,7 @@ class ReplicaFetched(msgspec.Struct, frozen=True, array_like=True):
     batch_bytes: ByteCount
     """Length of its batches in the attachment, in the order of this list. The first batch begins
     at the position; every batch is whole."""
-    high_watermark: int
+    high_watermark: Offset
     """Exclusive end of committed records."""
     log_start_offset: int
     diverging: Diverging | None = None
@@ -135,13 +143,13 @@ class ReplicaReadRequest(msgspec.Struct, frozen=True, array_like=True):
 
     identity: ReplicaIdentity
     topic_id: bytes
-    partition: int
-    leader_epoch: int
+    partition: PartitionNumber
+    leader_epoch: Epoch
     """Leader epoch that the follower knows, and in which its log was found to be a prefix of the
     leader's."""
-    offset: int
+    offset: Offset
     """The first requested offset."""
-    end_offset: int
+    end_offset: Offset
     """Exclusive end; not above the end of the leader's log."""
     max_bytes: ByteCount
     """Approximate limit; at least one batch is returned if there is one."""

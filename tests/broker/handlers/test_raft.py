@@ -2,20 +2,24 @@
 
 from typing import Any, final
 
+import msgspec
 import pytest
 
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.coordinator.raft.membership import Identity, Membership
 from tidelog.coordinator.raft.messages import (
     AppendReply,
+    AppendRequest,
+    Entry,
     EntryId,
+    EntryKind,
     Message,
     SnapshotMeta,
     SnapshotRequest,
     VoteRequest,
     encode,
 )
-from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.errors import InvalidRequestError, WireFormatError
 from tidelog.wire.messages.cluster import (
     RaftReply,
     RaftRequest,
@@ -29,6 +33,11 @@ REPLY = AppendReply(OTHER, ME, 3, 7, 7, 0, 0)
 META = SnapshotMeta(9, 2, Membership.of_voters([ME, OTHER]))
 OFFER = SnapshotRequest(OTHER, ME, 3, META)
 NOTHING = memoryview(b"")
+UNREADABLE = b"junk"
+"""No entry or snapshot that a node can read."""
+APPEND = AppendRequest(
+    *(OTHER, ME, 3, EntryId(5, 2), 5, 1, 0), (Entry(6, 3, EntryKind.COMMAND, UNREADABLE),)
+)
 
 
 @final
@@ -40,6 +49,13 @@ class Listener:
 
     def __init__(self) -> None:
         self.heard: list[tuple[Message, bytes | None]] = []
+
+    def check(self, message: Message, data: bytes | None = None) -> None:
+        payloads = [data] if data else []
+        if isinstance(message, AppendRequest):
+            payloads += [entry.payload for entry in message.entries]
+        if UNREADABLE in payloads:
+            raise WireFormatError("not an entry of the metadata")
 
     def received(self, message: Message, data: bytes | None = None) -> None:
         self.heard.append((message, data))
@@ -91,6 +107,28 @@ def test_a_request_with_a_malformed_message_is_refused_as_a_whole() -> None:
 
     with pytest.raises(InvalidRequestError, match="not a message of Raft"):
         handle.handle(RaftRequest("ours", [encode(VOTE), b"nonsense"]), NOTHING)
+
+    assert not listener.heard
+
+
+def test_entries_and_snapshots_that_no_node_can_read_are_refused() -> None:
+    handle, listener = handler()
+
+    with pytest.raises(InvalidRequestError, match="not an entry of the metadata"):
+        handle.handle(RaftRequest("ours", [encode(VOTE), encode(APPEND)]), NOTHING)
+    with pytest.raises(InvalidRequestError, match="not an entry of the metadata"):
+        handle.handle_snapshot(piece(0, len(UNREADABLE)), memoryview(UNREADABLE))
+
+    assert not listener.heard
+
+
+@pytest.mark.parametrize(("field", "value"), [("term", 1 << 32), ("term", -1)])
+def test_numbers_out_of_the_range_of_the_disk_are_no_message(field: str, value: int) -> None:
+    handle, listener = handler()
+    wrong = encode(msgspec.structs.replace(VOTE, **{field: value}))
+
+    with pytest.raises(InvalidRequestError, match="not a message of Raft"):
+        handle.handle(RaftRequest("ours", [wrong]), NOTHING)
 
     assert not listener.heard
 

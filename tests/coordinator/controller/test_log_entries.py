@@ -14,8 +14,9 @@ from tidelog.coordinator.controller.log_entries import (
     encode_snapshot,
 )
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
-from tidelog.coordinator.metadata.records import BrokerUnregistered
+from tidelog.coordinator.metadata.records import BrokerUnregistered, ClusterConfigSet
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
+from tidelog.wire.errors import InvalidRequestError
 
 CLUSTER = metadata_records.RECORDS
 GROUPS = group_records.RECORDS
@@ -47,6 +48,17 @@ def test_an_appended_field_of_a_newer_version_is_ignored() -> None:
     newer = msgspec.msgpack.encode([["broker-unregistered", 7, "it was time"]])
 
     assert decode_entry(newer) == ([BrokerUnregistered(7)], [])
+
+
+@pytest.mark.parametrize("node_id", [-1, 1 << 31, 1 << 70])
+def test_an_entry_that_no_node_can_read_is_not_written(node_id: int) -> None:
+    with pytest.raises(InvalidRequestError, match="metadata that no node can read"):
+        encode_entry([BrokerUnregistered(node_id)])
+
+
+def test_text_without_an_encoding_is_not_written() -> None:
+    with pytest.raises(InvalidRequestError, match="metadata that no node can read"):
+        encode_entry([ClusterConfigSet({"\ud800": "1"})])
 
 
 def states() -> tuple[MetadataStateMachine, ConsumerGroups]:

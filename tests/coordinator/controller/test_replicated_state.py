@@ -17,7 +17,9 @@ from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import DeleteTopic, TakeProducerIds
 from tidelog.coordinator.metadata.commands import (
     Command,
+    CommandOutcome,
     CreateReplicatedTopic,
+    Done,
     FenceBroker,
     ProducerIds,
     RegisterBroker,
@@ -26,6 +28,8 @@ from tidelog.coordinator.metadata.commands import (
     TopicAnswer,
     UnfenceBroker,
 )
+from tidelog.coordinator.metadata.records import BrokerUnregistered
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.raft_node import node as raft_node
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
@@ -167,6 +171,35 @@ def test_commands_are_pipelined_and_see_earlier_ones() -> None:
         assert len(outcomes) == 51
         assert len(errors) == 1
         assert elapsed_s < 1, "many share a sync"
+
+    play(story)
+
+
+def test_records_that_do_not_fit_the_state_reach_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect of a command: its records name a broker that does not exist."""
+    handle = MetadataStateMachine.handle
+
+    def handle_wrongly(
+        machine: MetadataStateMachine, command: Command, *, now_ms: int
+    ) -> CommandOutcome:
+        if command == UnfenceBroker(99, 1):
+            return CommandOutcome([BrokerUnregistered(1), BrokerUnregistered(99)], Done())
+        return handle(machine, command, now_ms=now_ms)
+
+    monkeypatch.setattr(MetadataStateMachine, "handle", handle_wrongly)
+
+    async def story(_: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        leading = await controller_of(group)
+        assert leading.raft is not None
+        before = leading.raft.commit_index
+
+        with pytest.raises(KeyError):
+            await metadata_of(leading).decide(UnfenceBroker(99, 1))
+
+        assert sorted(metadata_of(leading).newest_state().brokers) == [1, 2, 3]
+        assert leading.raft.commit_index == before
+        assert await metadata_of(leading).decide(create(1)) == TopicAnswer(b"%016d" % 1)
 
     play(story)
 

@@ -23,6 +23,7 @@ from tests.coordinator.raft.single_node import (
     stored,
     sync,
 )
+from tidelog.coordinator.raft.core import TERM_RISE_MAX
 from tidelog.coordinator.raft.errors import (
     DamagedLogError,
 )
@@ -41,6 +42,7 @@ from tidelog.coordinator.raft.messages import (
 )
 from tidelog.coordinator.raft.ready import HardState, StoredState
 from tidelog.coordinator.raft.role import Role
+from tidelog.wire.messages.field_types import EPOCH_MAX
 
 
 class TestElection:
@@ -128,6 +130,32 @@ class TestElection:
         assert ready.write is None
         assert ready.messages == (PreVoteReply(A, B, 2, 7, is_granted=True),)
         assert core.term == 2
+
+    @pytest.mark.parametrize("rise", [TERM_RISE_MAX, TERM_RISE_MAX + 1])
+    def test_no_message_raises_the_term_by_more_than_elections_can(self, rise: int) -> None:
+        core = node(stored(3))
+        term = 3 + rise
+
+        core.step(VoteRequest(B, A, term, at(9, 3), is_transfer=False))
+        core.step(append(term, (0, 0)))
+        core.step(TimeoutNow(B, A, term))
+
+        assert core.term == (3 if rise > TERM_RISE_MAX else term)
+
+    def test_a_node_without_a_term_takes_any_term_of_its_cluster(self) -> None:
+        core = node()
+
+        core.step(append(EPOCH_MAX, (0, 0)))
+
+        assert core.term == EPOCH_MAX
+
+    def test_a_node_does_not_campaign_behind_the_last_term(self) -> None:
+        core = node(stored(EPOCH_MAX))
+
+        pass_time(core, 3 * CONFIG.election_ticks)
+        core.step(TimeoutNow(B, A, EPOCH_MAX))
+
+        assert (core.role, core.term) == (Role.FOLLOWER, EPOCH_MAX)
 
     @pytest.mark.invariant("I74")
     def test_a_voter_with_a_live_leader_refuses_its_vote(self) -> None:

@@ -10,6 +10,12 @@ import click
 
 from tidelog.broker.inspection.dump import DumpOptions, dump
 from tidelog.broker.inspection.findings import FileCheck
+from tidelog.broker.inspection.metadata_repair import (
+    MetadataVerdict,
+    cut_metadata,
+    examine_metadata,
+    set_metadata_aside,
+)
 from tidelog.broker.inspection.repair import repair_indexes
 from tidelog.broker.inspection.rows import BAD, OFFSET_END, OffsetFilter, Row
 from tidelog.broker.inspection.verify import verify
@@ -24,7 +30,10 @@ from tidelog.cli.log.view import (
 )
 from tidelog.cli.options import examples, json_option
 from tidelog.cli.output.tables import counted
+from tidelog.coordinator.bootstrap.open_node import METADATA_SET_ASIDE, RESTORE_HELP
+from tidelog.coordinator.raft_node.storage import DamagedStorageError
 from tidelog.logstore.disk.os_disk import OsDisk, OsFolder
+from tidelog.wire.env.real.real_env import RealClock
 
 _PATHS = click.argument(
     "paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH..."
@@ -148,6 +157,76 @@ def repair_index(paths: tuple[str, ...], as_json: bool) -> None:
             ),
             as_json=as_json,
         )
+
+
+@log.command(
+    "repair-metadata",
+    short_help="Repair metadata with an entry that cannot be applied.",
+    epilog=examples(
+        "tidelog log repair-metadata tidelog-data",
+        "tidelog log repair-metadata tidelog-data --set-aside",
+    ),
+)
+@click.argument("directory", type=click.Path(exists=True, file_okay=False), metavar="DATA-DIR")
+@click.option("--cut", is_flag=True, help="Remove that entry, and all behind it: the only voter.")
+@click.option(
+    "--set-aside", is_flag=True, help="Set the metadata aside; the next start gets it from peers."
+)
+def repair_metadata(directory: str, *, cut: bool, set_aside: bool) -> None:
+    """Look for the first metadata entry that cannot be applied, and name the ways out.
+
+    Without an option nothing changes. The exit status is 1 while there is such an entry.
+    """
+    if cut and set_aside:
+        raise click.UsageError("choose one of --cut and --set-aside")
+    disk = OsDisk(directory)
+    lock = disk.lock(LOCK_NAME)
+    try:
+        now_ms = RealClock().now_ms()
+        try:
+            verdict = examine_metadata(disk, now_ms=now_ms)
+        except DamagedStorageError as error:
+            raise CommandError(f"{error}; {RESTORE_HELP}") from error
+        if cut:
+            count = cut_metadata(disk, verdict, now_ms=now_ms)
+            click.echo(f"removed {_entries(count)} of the metadata")
+        elif set_aside:
+            set_metadata_aside(disk)
+            click.echo(f"renamed the metadata to {METADATA_SET_ASIDE}; start the broker with")
+            click.echo("--peers that name other nodes of its cluster")
+        else:
+            _print_verdict(verdict)
+    finally:
+        lock.release()
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count:,} entries"
+
+
+def _print_verdict(verdict: MetadataVerdict) -> None:
+    """Print what can be done about metadata.
+
+    Raises:
+        CommandError: An entry cannot be applied.
+    """
+    click.echo(f"entries {verdict.snapshot_index + 1} to {verdict.last_index} behind the snapshot")
+    if verdict.bad_index is None:
+        click.echo("all of them can be applied")
+        return
+    click.echo(f"entry {verdict.bad_index} cannot be applied: {verdict.reason}")
+    if verdict.other_voters:
+        nodes = ", ".join(map(str, verdict.other_voters))
+        click.echo(f"--set-aside: the next start with --peers gets the metadata from nodes {nodes}")
+    elif verdict.is_snapshot_bad:
+        click.echo("restore the whole data directory from a backup: the snapshot is bad")
+    else:
+        lost = verdict.last_index - verdict.bad_index + 1
+        click.echo(
+            f"--cut: removes {_entries(lost)}, and what they decided about"
+            " topics, queues and groups; the records of topics stay"
+        )
+    raise CommandError("an entry of the metadata cannot be applied")
 
 
 def _report(all_findings: Iterable[FileCheck], *, as_json: bool) -> None:

@@ -1,0 +1,139 @@
+"""Repair of the metadata of a stopped broker, whose log has an entry that cannot be applied.
+
+A broker applies every entry at its start, and refuses to start with one that it cannot apply. Two
+ways lead out: other nodes of the cluster have the metadata, or the entries from that one on go.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, METADATA_SET_ASIDE
+from tidelog.coordinator.controller.log_entries import (
+    STATE_ERRORS,
+    decode_entry,
+    decode_snapshot,
+)
+from tidelog.coordinator.groups.state_machine import ConsumerGroups
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
+from tidelog.coordinator.raft.log import RaftLog
+from tidelog.coordinator.raft.messages import Entry, EntryKind
+from tidelog.coordinator.raft_node.storage import Stored, open_raft_storage
+from tidelog.logstore.disk.disk import Disk
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.wire.errors import DataDirectoryError
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MetadataVerdict:
+    """What a start would meet in the metadata."""
+
+    snapshot_index: int
+    """Last entry that the snapshot covers."""
+    last_index: int
+    """Last entry of the log."""
+    bad_index: int | None
+    """First entry that cannot be applied; that of the snapshot if it is the snapshot itself;
+    `None` if all can."""
+    reason: str
+    """Why; empty if all can be applied."""
+    other_voters: tuple[int, ...]
+    """Node ids of the other voters, ascending."""
+
+    @property
+    def is_snapshot_bad(self) -> bool:
+        """Whether no entry at all can be applied, because the snapshot cannot."""
+        return self.bad_index == self.snapshot_index
+
+
+def examine_metadata(disk: Disk, *, now_ms: int) -> MetadataVerdict:
+    """Apply all of the stored metadata in memory; nothing changes that matters to a start.
+
+    Raises:
+        DamagedStorageError: The files are damaged.
+        DataDirectoryError: The files belong to a newer version.
+        OSError: The disk failed.
+    """
+    files = FileCache(disk)
+    storage, stored, _ = open_raft_storage(METADATA_DIRECTORY, files, now_ms=now_ms)
+    try:
+        return _examine(stored)
+    finally:
+        storage.close()
+        files.clear()
+
+
+def cut_metadata(disk: Disk, verdict: MetadataVerdict, *, now_ms: int) -> int:
+    """Remove the first entry that cannot be applied, and all behind it; return their number.
+
+    Raises:
+        DataDirectoryError: No entry is bad, or other voters may have acknowledged these entries, or
+            the snapshot is bad.
+        OSError: The disk is full or failed.
+    """
+    if verdict.bad_index is None:
+        raise DataDirectoryError(f"{disk.root}/{METADATA_DIRECTORY} needs no repair")
+    if verdict.other_voters:
+        raise DataDirectoryError(
+            f"{disk.root}/{METADATA_DIRECTORY} belongs to a voter, and other voters may hold the"
+            " same entries; use --set-aside, and start the broker with --peers"
+        )
+    if verdict.is_snapshot_bad:
+        raise DataDirectoryError(
+            f"the snapshot in {disk.root}/{METADATA_DIRECTORY} cannot be applied, so that no entry"
+            " can be kept; restore the whole data directory from a backup"
+        )
+    files = FileCache(disk)
+    storage, _, _ = open_raft_storage(METADATA_DIRECTORY, files, now_ms=now_ms)
+    try:
+        storage.cut(verdict.bad_index)
+    finally:
+        storage.close()
+        files.clear()
+    return verdict.last_index - verdict.bad_index + 1
+
+
+def set_metadata_aside(disk: Disk) -> None:
+    """Rename the metadata, so that the next start with peers joins the cluster again.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    disk.remove_directory(METADATA_SET_ASIDE)
+    disk.rename(METADATA_DIRECTORY, METADATA_SET_ASIDE)
+    disk.sync_directory("")
+
+
+def _examine(stored: Stored) -> MetadataVerdict:
+    meta = stored.snapshot.meta
+    entries = [each for each in stored.entries if each.index > meta.index]
+    bad_index, reason = _first_bad(stored.snapshot.data, meta.index, entries)
+    membership = RaftLog(meta, entries).membership
+    others = {voter.node_id for voter in membership.voters} - {stored.vote.identity.node_id}
+    return MetadataVerdict(
+        meta.index,
+        entries[-1].index if entries else meta.index,
+        bad_index,
+        reason,
+        tuple(sorted(others)),
+    )
+
+
+def _first_bad(snapshot: bytes, index: int, entries: Sequence[Entry]) -> tuple[int | None, str]:
+    """Return the first entry that cannot be applied after the snapshot, and why."""
+    try:
+        cluster, groups = (
+            decode_snapshot(snapshot) if snapshot else (MetadataStateMachine(), ConsumerGroups())
+        )
+        for entry in entries:
+            index = entry.index
+            if entry.kind is EntryKind.COMMAND:
+                records = decode_entry(entry.payload)
+                for record in records.groups:
+                    groups.apply(record)
+                for each in records.cluster:
+                    cluster.apply(each)
+    except STATE_ERRORS as error:
+        return index, f"{type(error).__name__}: {error}"
+    return None, ""
