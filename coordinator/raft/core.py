@@ -19,6 +19,7 @@ from typing import Any, Final, final
 from tidelog.coordinator.raft.candidate import Candidate, ElectionTimer, Random
 from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.coordinator.raft.errors import (
+    ImpossibleMessageError,
     LeadershipMovingError,
     MembershipRefusedError,
     NotRaftLeaderError,
@@ -187,13 +188,18 @@ class RaftCore:
                 self._pre_campaign()
 
     def step(self, message: Message) -> None:
-        """Process a message; late, duplicate and foreign messages do no harm."""
+        """Process a message; late, duplicate and foreign messages do no harm.
+
+        Raises:
+            ImpossibleMessageError: No correct node sends the message now; nothing has changed.
+        """
         if self.is_damaged or message.target != self.identity or message.sender == self.identity:
             return
         if isinstance(message, Report) and message.sender not in self.membership.members:
             # A removed node, or its id with another disk. If its reports counted, a majority could
             # consist of nodes that do not have the log (I75).
             return
+        self._check_sender(message)
         self._is_dirty = True
         if message.term > self.term and not isinstance(message, PreVoteRequest):
             if not self._is_plausible(message.term):
@@ -203,6 +209,20 @@ class RaftCore:
             self._advance_term(message.term)
         if message.term == self.term or not isinstance(message, OfOneTerm):
             self._handlers[type(message)](message)
+
+    def _check_sender(self, message: Message) -> None:
+        """Check that what only a leader sends comes from the leader of its term, if it is known.
+
+        Raises:
+            ImpossibleMessageError: There is another leader in that term.
+        """
+        if self._leader in {None, message.sender} or message.term != self.term:
+            return
+        if isinstance(message, (AppendRequest, SnapshotRequest, TimeoutNow)):
+            raise ImpossibleMessageError(
+                f"{message.sender} sends as the leader of term {message.term}, which is"
+                f" {self._leader}"
+            )
 
     def propose(self, payload: bytes) -> EntryId:
         """Append a command; the leader only.

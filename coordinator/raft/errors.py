@@ -8,12 +8,13 @@ Pure: no clock, no I/O.
     ├── LeadershipMovingError             wait for the next leader, then ask it
     ├── PayloadTooLargeError              can never succeed
     └── MembershipRefusedError            the message says whether waiting helps
-        DamagedLogError                       the stored state cannot be a Raft log
+    DamagedLogError                       the stored state cannot be a Raft log
+    ImpossibleMessageError                no correct node sends this message now
 """
 
 from typing import final
 
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import InvalidRequestError, TidelogError
 
 
 class ProposalRefusedError(TidelogError):
@@ -51,3 +52,8 @@ class DamagedLogError(TidelogError):
 
     Start it with `is_damaged`, or under a new disk id without state; never with the remains.
     """
+
+
+@final
+class ImpossibleMessageError(InvalidRequestError):
+    """No correct node sends this message in this state; it changes nothing."""

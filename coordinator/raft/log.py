@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import final
 
-from tidelog.coordinator.raft.errors import DamagedLogError
+from tidelog.coordinator.raft.errors import DamagedLogError, ImpossibleMessageError
 from tidelog.coordinator.raft.membership import Identity, Membership, decode_membership
 from tidelog.coordinator.raft.messages import Entry, EntryId, EntryKind, SnapshotMeta
 from tidelog.wire.errors import WireFormatError
@@ -139,11 +139,19 @@ class RaftLog:
 
         Returns:
             The index up to which the log agrees with the leader's, `None` if `previous` is missing.
+
+        Raises:
+            ImpossibleMessageError: An entry conflicts with a committed one.
         """
         if previous.index >= self.base.index and not self.holds(previous):
             return None
         for position, entry in enumerate(entries):
             if entry.index > self.base.index and not self.holds(entry.entry_id):
+                if entry.index <= self.commit_index:
+                    raise ImpossibleMessageError(
+                        f"entry {entry.index} of term {entry.term} conflicts with a committed entry"
+                        f" of term {self.term_at(entry.index)}"
+                    )
                 self._truncate_from(entry.index)
                 self._entries.extend(entries[position:])
                 self._note_appended(entries[position:])

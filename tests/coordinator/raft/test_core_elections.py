@@ -1,5 +1,6 @@
 """Elections and identities of one node."""
 
+import msgspec
 import pytest
 
 from tests.coordinator.raft.samples import (
@@ -24,9 +25,7 @@ from tests.coordinator.raft.single_node import (
     sync,
 )
 from tidelog.coordinator.raft.core import TERM_RISE_MAX
-from tidelog.coordinator.raft.errors import (
-    DamagedLogError,
-)
+from tidelog.coordinator.raft.errors import DamagedLogError, ImpossibleMessageError
 from tidelog.coordinator.raft.membership import Identity, Membership, encode_membership
 from tidelog.coordinator.raft.messages import (
     AppendRefusal,
@@ -130,6 +129,35 @@ class TestElection:
         assert ready.write is None
         assert ready.messages == (PreVoteReply(A, B, 2, 7, is_granted=True),)
         assert core.term == 2
+
+    def test_a_second_leader_of_a_term_is_refused(self) -> None:
+        core, led = leader(), node(stored(2))
+        led.step(append(2, (0, 0)))
+        sync(led)
+        from_another = msgspec.structs.replace(append(2, (0, 0)), sender=C)
+
+        for each, message in (
+            (core, append(1, (0, 0))),
+            (core, TimeoutNow(B, A, 1)),
+            (led, from_another),
+            (led, TimeoutNow(C, A, 2)),
+        ):
+            before = (each.role, each.term, each.last)
+            with pytest.raises(ImpossibleMessageError, match="sends as the leader of term"):
+                each.step(message)
+            assert (each.role, each.term, each.last) == before
+            assert each.ready().is_empty
+
+    def test_committed_entries_are_not_replaced(self) -> None:
+        core = node(stored(2))
+        core.step(append(2, (0, 0), 1, 2, commit=2))
+        sync(core)
+
+        with pytest.raises(ImpossibleMessageError, match="conflicts with a committed entry of"):
+            core.step(append(3, (0, 0), 1, 3))
+
+        assert core.last == at(2, 2)
+        assert core.commit_index == 2
 
     @pytest.mark.parametrize("rise", [TERM_RISE_MAX, TERM_RISE_MAX + 1])
     def test_no_message_raises_the_term_by_more_than_elections_can(self, rise: int) -> None:
