@@ -632,10 +632,21 @@ ERROR_CLASSES = _concrete_broker_errors()
 def from_wire(detail: ErrorDetail) -> BrokerError:
     """Return the exception for a received error.
 
-    A code of a newer version becomes `UnexpectedServerError`; unknown details are dropped.
+    A code of a newer version becomes `UnexpectedServerError`; unknown details are dropped. Control
+    characters of the text are escaped: it may reach a terminal.
     """
+    message = printable(detail.message)
     cls = ERROR_CLASSES.get(detail.code)
     if cls is None:
-        return UnexpectedServerError(f"error {detail.code} of a newer broker: {detail.message}")
+        return UnexpectedServerError(f"error {detail.code} of a newer broker: {message}")
     known = {name: detail.details[name] for name in cls.detail_names if name in detail.details}
-    return cls(detail.message, **known)
+    return cls(message, **known)
+
+
+def printable(text: str) -> str:
+    """Return a text of another program in one line, with its control characters escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

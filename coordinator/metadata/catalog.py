@@ -35,7 +35,7 @@ RECEIPT_KEY_SIZE = 32
 JOURNAL_PREFIX = "queue@"
 """Prefix of the names of journals; not legal in other names."""
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,248}")
 
 
 def journal_name(queue: str) -> str:
@@ -480,10 +480,10 @@ def check_topic_name(name: str) -> None:
     Raises:
         InvalidTopicError: The name is invalid; the text says which names are valid.
     """
-    if _NAME.fullmatch(name) is None or name in {".", ".."}:
+    if _NAME.fullmatch(name) is None:
         raise InvalidTopicError(
             f"{name!r} cannot be the name of a topic: 1 to 249 of the characters a-z, A-Z, 0-9,"
-            " '.', '_' and '-' can, except '.' and '..'"
+            " '.', '_' and '-' can, with a letter, a digit or '_' first"
         )
 
 

@@ -34,7 +34,7 @@ _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
 _HORIZON_MS = 36_500 * _DAY_MS
 """Maximum of a delay: longer ones are typing errors and would overflow timestamps."""
-_QUEUE_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_QUEUE_NAME = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,248}")
 _WEIGHT = re.compile(r"[1-9][0-9]{0,2}")
 DEDUPLICATION_WINDOW_MS_MAX = 7 * _DAY_MS
 
@@ -140,12 +140,12 @@ def check_queue_name(name: str) -> None:
     if not _is_queue_name(name):
         raise InvalidRequestError(
             f"{name!r} cannot be the name of a queue: 1 to 249 of the characters a-z, A-Z, 0-9,"
-            f" '.', '_' and '-' can, except '.', '..' and {NO_QUEUE!r}"
+            f" '.', '_' and '-' can, with a letter, a digit or '_' first, except {NO_QUEUE!r}"
         )
 
 
 def _is_queue_name(name: str) -> bool:
-    return _QUEUE_NAME.fullmatch(name) is not None and name not in {".", "..", NO_QUEUE}
+    return _QUEUE_NAME.fullmatch(name) is not None and name != NO_QUEUE
 
 
 def parse_priority_weights(name: str, text: str) -> tuple[int, ...]:
