@@ -15,7 +15,7 @@ class CreateQueueRequest(msgspec.Struct, frozen=True, array_like=True):
     """
 
     name: str
-    """1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-', with a letter, a digit or '_' first; not
+    """1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'; the first is not '.' or '-'; not
     'none'."""
     topic: str
     """The topic whose records are the messages."""

@@ -13,7 +13,7 @@ class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
     """Create one topic; durable when the reply comes."""
 
     name: str
-    """1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-', with a letter, a digit or '_' first."""
+    """1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'; the first is not '.' or '-'."""
     partition_count: int
     config: dict[str, str]
     """Settings that differ from the broker's defaults, by name; see `docs/configuration.md`."""
