@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, METADATA_SET_ASIDE
+from tidelog.coordinator.bootstrap.open_node import (
+    METADATA_DIRECTORY,
+    METADATA_SET_ASIDE,
+    RESTORE_HELP,
+)
 from tidelog.coordinator.controller.log_entries import (
     STATE_ERRORS,
     decode_entry,
@@ -18,7 +22,11 @@ from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.raft.log import RaftLog
 from tidelog.coordinator.raft.messages import Entry, EntryKind
-from tidelog.coordinator.raft_node.storage import Stored, open_raft_storage
+from tidelog.coordinator.raft_node.storage import (
+    DamagedStorageError,
+    Stored,
+    open_raft_storage,
+)
 from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.errors import DataDirectoryError
@@ -51,12 +59,14 @@ def examine_metadata(disk: Disk, *, now_ms: int) -> MetadataVerdict:
     """Apply all of the stored metadata in memory; nothing changes that matters to a start.
 
     Raises:
-        DamagedStorageError: The files are damaged.
-        DataDirectoryError: The files belong to a newer version.
+        DataDirectoryError: The files are damaged, or belong to a newer version.
         OSError: The disk failed.
     """
     files = FileCache(disk)
-    storage, stored, _ = open_raft_storage(METADATA_DIRECTORY, files, now_ms=now_ms)
+    try:
+        storage, stored, _ = open_raft_storage(METADATA_DIRECTORY, files, now_ms=now_ms)
+    except DamagedStorageError as error:
+        raise DataDirectoryError(f"{error}; {RESTORE_HELP}") from error
     try:
         return _examine(stored)
     finally:
@@ -94,8 +104,8 @@ def cut_metadata(disk: Disk, verdict: MetadataVerdict, *, now_ms: int) -> int:
     return verdict.last_index - verdict.bad_index + 1
 
 
-def set_metadata_aside(disk: Disk) -> None:
-    """Rename the metadata, so that the next start with peers joins the cluster again.
+def set_metadata_aside(disk: Disk) -> str:
+    """Rename the metadata, so that the next start with peers joins the cluster; return the name.
 
     Raises:
         OSError: The disk failed.
@@ -103,6 +113,7 @@ def set_metadata_aside(disk: Disk) -> None:
     disk.remove_directory(METADATA_SET_ASIDE)
     disk.rename(METADATA_DIRECTORY, METADATA_SET_ASIDE)
     disk.sync_directory("")
+    return METADATA_SET_ASIDE
 
 
 def _examine(stored: Stored) -> MetadataVerdict:

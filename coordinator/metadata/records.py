@@ -15,6 +15,7 @@ from tidelog.coordinator.metadata.transactions import TransactionRecord, Transac
 from tidelog.wire.messages.field_types import (
     BrokerEpoch,
     Epoch,
+    LogEpoch,
     NodeId,
     Offset,
     PartitionNumber,
@@ -56,7 +57,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True, array_like=True):
 class LogEnd(NamedTuple):
     """The end of a replica's log; of two ends of one partition, the greater has more records."""
 
-    leader_epoch: Epoch
+    leader_epoch: LogEpoch
     """Of the last record; -1 for an empty log."""
     log_end_offset: Offset
     is_whole: bool

@@ -62,9 +62,9 @@ from tidelog.coordinator.raft.ready import (
 from tidelog.coordinator.raft.role import Role
 from tidelog.wire.messages.field_types import EPOCH_MAX
 
-TERM_RISE_MAX: Final = 1 << 24
-"""Terms that one message may raise the term by: an election each second takes half a year for so
-many."""
+TERM_RISE_MAX: Final = 1 << 20
+"""Terms by which one message may raise the term. With an election each second, a node would miss so
+many in twelve days."""
 
 
 @final
@@ -438,9 +438,10 @@ class RaftCore:
 
         Not while there is a live leader. A node that returns from a partition, or was removed
         without knowing it, would depose it again and again (I74). The leader itself requests a
-        transfer.
+        transfer, which only a member can be the target of.
         """
-        return request.is_transfer or not self._has_live_leader()
+        is_transfer = request.is_transfer and request.sender in self.membership.members
+        return is_transfer or not self._has_live_leader()
 
     def _is_plausible(self, term: int) -> bool:
         """Return whether so many elections can have passed this node by.

@@ -145,7 +145,7 @@ def check_queue_name(name: str) -> None:
 
 
 def _is_queue_name(name: str) -> bool:
-    return _QUEUE_NAME.fullmatch(name) is not None and name != NO_QUEUE
+    return _QUEUE_NAME.fullmatch(name) is not None and name.lower() != NO_QUEUE
 
 
 def parse_priority_weights(name: str, text: str) -> tuple[int, ...]:

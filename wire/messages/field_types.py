@@ -14,6 +14,9 @@ EPOCH_MAX = (1 << 32) - 1
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
 """A leader epoch, and a term of Raft: as wide as in the header of a record batch."""
 
+LogEpoch = Annotated[int, msgspec.Meta(ge=-1, le=EPOCH_MAX)]
+"""The leader epoch of the last record of a log, -1 for an empty log."""
+
 BrokerEpoch = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """The epoch of a broker's registration."""
 

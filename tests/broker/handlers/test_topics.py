@@ -128,7 +128,9 @@ async def test_illegal_names_are_refused(name: str, mock_clock: MockClock) -> No
         assert world.disk.list_directory("topics") == []
 
 
-@pytest.mark.parametrize("name", ["a", "...", "a" * 249, "-", "_", "Order.v1_new-2", "." * 200])
+@pytest.mark.parametrize(
+    "name", ["a", "a...", "a" * 249, "a-", "_", "Order.v1_new-2", "0" + "." * 99]
+)
 async def test_legal_topic_names_of_every_kind_become_directories(
     name: str, mock_clock: MockClock
 ) -> None:

@@ -84,13 +84,15 @@ def test_a_command_changes_nothing_before_its_records_are_applied() -> None:
     assert vars(catalog) == before
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "x" * 250, "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "-rf", ".hidden", "a/b", "a b", "ä", "x" * 250, "a\n"]
+)
 def test_an_invalid_topic_name_is_refused_with_the_valid_characters(name: str) -> None:
     with pytest.raises(InvalidTopicError, match="1 to 249 of the characters"):
         Catalog().handle(CreateTopic(name, ID, 1, {}))
 
 
-@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "..."])
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "0..."])
 def test_a_valid_topic_name_is_accepted(name: str) -> None:
     catalog = Catalog()
 

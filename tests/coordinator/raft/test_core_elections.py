@@ -166,7 +166,6 @@ class TestElection:
 
         core.step(VoteRequest(B, A, term, at(9, 3), is_transfer=False))
         core.step(append(term, (0, 0)))
-        core.step(TimeoutNow(B, A, term))
 
         assert core.term == (3 if rise > TERM_RISE_MAX else term)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.coordinator.raft.samples import NOTHING, THREE, A, B, C, D, at, entries, entry, snapshot
-from tidelog.coordinator.raft.errors import DamagedLogError
+from tidelog.coordinator.raft.errors import DamagedLogError, ImpossibleMessageError
 from tidelog.coordinator.raft.log import RaftLog
 from tidelog.coordinator.raft.membership import encode_membership
 from tidelog.coordinator.raft.messages import Entry, EntryId, EntryKind
@@ -80,7 +80,7 @@ class TestAccept:
         log = RaftLog(NOTHING, entries(1, 1))
         log.commit_to(2)
 
-        with pytest.raises(AssertionError, match="never truncated"):
+        with pytest.raises(ImpossibleMessageError, match="conflicts with a committed entry"):
             log.accept(at(1, 1), entries(2, first=2))
 
 

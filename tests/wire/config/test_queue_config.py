@@ -294,12 +294,20 @@ def test_as_many_priorities_as_documented_can_have_weights() -> None:
     assert "up to 16 weights" in QUEUE_SETTINGS["priority_weights"].allowed
 
 
-@pytest.mark.parametrize("name", ["a", "x" * 249, "A.b_c-9", "..."])
+@pytest.mark.parametrize("name", ["a", "x" * 249, "A.b_c-9", "_..."])
 def test_a_name_at_the_limits_is_accepted(name: str) -> None:
     check_queue_name(name)
 
     config = queue_config({"dead_letter_queue": "x" * 249}, is_fifo=False)
     assert config.dead_letter_queue == "x" * 249
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "-rf", ".hidden", "none", "None", "a b", "x" * 250]
+)
+def test_a_name_that_a_shell_or_a_setting_would_misread_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequestError, match="cannot be the name of a queue"):
+        check_queue_name(name)
 
 
 @pytest.mark.parametrize("text", ["off", "false", " OFF "])

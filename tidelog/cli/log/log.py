@@ -30,8 +30,6 @@ from tidelog.cli.log.view import (
 )
 from tidelog.cli.options import examples, json_option
 from tidelog.cli.output.tables import counted
-from tidelog.coordinator.bootstrap.open_node import METADATA_SET_ASIDE, RESTORE_HELP
-from tidelog.coordinator.raft_node.storage import DamagedStorageError
 from tidelog.logstore.disk.os_disk import OsDisk, OsFolder
 from tidelog.wire.env.real.real_env import RealClock
 
@@ -183,17 +181,14 @@ def repair_metadata(directory: str, *, cut: bool, set_aside: bool) -> None:
     lock = disk.lock(LOCK_NAME)
     try:
         now_ms = RealClock().now_ms()
-        try:
-            verdict = examine_metadata(disk, now_ms=now_ms)
-        except DamagedStorageError as error:
-            raise CommandError(f"{error}; {RESTORE_HELP}") from error
+        verdict = examine_metadata(disk, now_ms=now_ms)
         if cut:
             count = cut_metadata(disk, verdict, now_ms=now_ms)
             click.echo(f"removed {_entries(count)} of the metadata")
         elif set_aside:
-            set_metadata_aside(disk)
-            click.echo(f"renamed the metadata to {METADATA_SET_ASIDE}; start the broker with")
-            click.echo("--peers that name other nodes of its cluster")
+            name = set_metadata_aside(disk)
+            click.echo(f"renamed the metadata to {name}; start the broker with --peers that name")
+            click.echo("other nodes of its cluster")
         else:
             _print_verdict(verdict)
     finally:
