@@ -1,5 +1,6 @@
 """Map from lines of the pure cores to the unit tests that execute them, recorded once."""
 
+import ast
 import sys
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,12 +29,14 @@ class CoverageMap(msgspec.Struct):
     def tests_of(self, file: str, line: int) -> list[list[str]]:
         """Return the tests of a line in groups: of modules with its name first, then all others.
 
+        They are those of the whole statement: a mutation of one operand may give the next operand,
+        in another line, to tests that skip it otherwise.
         An import executes the line of a constant or declaration, and a test may depend on it
         without executing the module: so all tests of the room follow in a last group.
         """
         lines = self.lines.get(file, {})
         executing = {test for tests in lines.values() for test in tests}
-        found = set(lines.get(line, ()))
+        found = {test for each in _statement(file, line) for test in lines.get(each, ())}
         others: set[str] = set()
         if not found:
             found, others = executing, set(self.seconds) - executing
@@ -44,6 +47,20 @@ class CoverageMap(msgspec.Struct):
 
     def _rank(self, test: str) -> tuple[float, str]:
         return self.seconds.get(test, 0.0), test
+
+
+def _statement(file: str, line: int) -> range:
+    """Return the lines of the innermost statement; of a block, those before its body."""
+    found = range(line, line + 1)
+    path = ROOT / file
+    tree = ast.parse(path.read_text(encoding="utf-8") if path.exists() else "")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.end_lineno is not None:
+            body: list[ast.stmt] = getattr(node, "body", [])
+            end = body[0].lineno if body else node.end_lineno + 1
+            if node.lineno <= line < end:
+                found = range(node.lineno, end)
+    return found
 
 
 def coverage_map(room: Room) -> CoverageMap:

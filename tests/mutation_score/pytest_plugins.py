@@ -50,6 +50,20 @@ class ChosenTests:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Deselect all other tests."""
-        items[:] = [item for item in items if item.nodeid in self._ranks]
-        items.sort(key=lambda item: self._ranks[item.nodeid])
+        """Deselect all other tests.
+
+        The id of a parametrized test may contain a constant that is mutated. So all variants of a
+        test run if one of them is missing.
+        """
+        missing = {_function_of(test) for test in self._ranks.keys() - {i.nodeid for i in items}}
+        items[:] = [
+            item
+            for item in items
+            if item.nodeid in self._ranks or _function_of(item.nodeid) in missing
+        ]
+        items.sort(key=lambda item: self._ranks.get(item.nodeid, len(self._ranks)))
+
+
+def _function_of(test: str) -> str:
+    """Return a node id without parameters."""
+    return test.partition("[")[0]

@@ -43,3 +43,18 @@ def test_the_tests_of_a_line_are_those_that_execute_it_and_its_namesakes_come_fi
     assert lines.tests_of(FILE, 11) == [[fast, slow], [other]]
     assert lines.tests_of(FILE, 1) == [[fast, slow], [other], [reader]], "an import executes it"
     assert lines.tests_of("isr/other.py", 1) == [[reader, other, fast, slow]]
+
+
+def test_a_parametrized_test_runs_although_the_mutation_changes_its_id(tmp_path: Path) -> None:
+    source = (ROOT / "coordinator/raft/messages.py").read_text(encoding="utf-8")
+    function = "tests/coordinator/raft/test_messages.py::test_an_entry_of_an_earlier_version_can_be"
+
+    outcome = try_tests(
+        "tidelog.coordinator.raft.messages",
+        source.replace("COMMAND = 0", "COMMAND = -1"),
+        [[f"{function}_read[0-0]"]],
+        cpu_s=60,
+        log=tmp_path / "log",
+    )
+
+    assert outcome is Outcome.KILLED
