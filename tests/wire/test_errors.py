@@ -98,6 +98,12 @@ def test_a_code_of_a_newer_broker_is_an_unexpected_server_error(code: int) -> No
     assert str(error) == f"error {code} of a newer broker: the moon is full"
 
 
+def test_control_characters_of_a_broker_do_not_reach_the_terminal() -> None:
+    error = from_wire(ErrorDetail(2, "wrong\x1b[2J\nname \u2026 caf\u00e9"))
+
+    assert str(error) == r"wrong\x1b[2J\nname " + "\u2026 caf\u00e9"
+
+
 def test_an_error_about_a_file_name_that_is_not_utf8_can_be_sent() -> None:
     name = b"caf\xe9".decode("utf-8", "surrogateescape")
 
