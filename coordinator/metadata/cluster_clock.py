@@ -21,6 +21,8 @@ STEP_AFTER_MS: Final = 600_000
 STEP_ALONE_MS: Final = 7_200_000
 """Meaning of "far" for a broker without others, whose wall clock has no witness. With others, it
 is `clock_skew_max_ms`."""
+_SAMPLE_COUNT: Final = 3
+"""Heartbeats by which a clock is read; one that has jumped back is seen after so many."""
 _ROUND_TRIP_MAX_MS: Final = 4_000
 """An answer that took longer says too little about the time."""
 _CONFIRMED_MS: Final = 60_000
@@ -62,18 +64,27 @@ def agreed_offset(
     return median if 2 * close_count > clock_count else None
 
 
+def _is_recent(sample: _Sample, now_ms: int) -> bool:
+    return now_ms - sample.heard_ms < SESSION_MS
+
+
 @final
 class ClockTable:
-    """The controller's table of the brokers' wall clocks; times are its monotonic milliseconds."""
+    """The controller's table of the brokers' wall clocks; times are its monotonic milliseconds.
+
+    A heartbeat that the network delays shows a clock that seems to be behind. So a clock counts
+    with its latest reading among the last heartbeats, and not before the second one.
+    """
 
     def __init__(self, *, skew_max_ms: int = CLOCK_SKEW_MAX_MS) -> None:
         """Start without clocks."""
         self._skew_max_ms = skew_max_ms
-        self._samples: dict[int, _Sample] = {}
+        self._samples: dict[int, list[_Sample]] = {}
 
     def heard(self, node_id: int, wall_ms: int, *, now_ms: int) -> None:
         """Record the wall clock in a broker's heartbeat, by the time of the heartbeat's arrival."""
-        self._samples[node_id] = _Sample(wall_ms - now_ms, now_ms)
+        recent = [each for each in self._samples.get(node_id, ()) if _is_recent(each, now_ms)]
+        self._samples[node_id] = [*recent, _Sample(wall_ms - now_ms, now_ms)][-_SAMPLE_COUNT:]
 
     def agreement(self, node_ids: Collection[int], *, now_ms: int) -> ClockAgreement:
         """Return the time on which a majority of some nodes agrees.
@@ -85,11 +96,11 @@ class ClockTable:
                 alone nor a minority decides, and a broker that is gone for good prevents nothing.
             now_ms: The time.
         """
-        offsets = {
-            node_id: sample.offset_ms
-            for node_id, sample in self._samples.items()
-            if node_id in node_ids and now_ms - sample.heard_ms < SESSION_MS
-        }
+        offsets: dict[int, int] = {}
+        for node_id in self._samples.keys() & {*node_ids}:
+            recent = [each for each in self._samples[node_id] if _is_recent(each, now_ms)]
+            if len(recent) > 1:
+                offsets[node_id] = max(each.offset_ms for each in recent)
         agreed = agreed_offset(
             offsets.values(), clock_count=len(node_ids), skew_max_ms=self._skew_max_ms
         )

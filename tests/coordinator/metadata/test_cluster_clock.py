@@ -69,11 +69,17 @@ def test_one_clock_never_decides_while_others_are_silent(wrong: int, missing: in
     assert agreed is None or abs(agreed) <= CLOCK_SKEW_MAX_MS
 
 
+def heard_twice(clocks: ClockTable, node_id: int, wall_ms: int, *, now_ms: int) -> None:
+    """Let two heartbeats of a broker arrive without delay, the second one at `now_ms`."""
+    clocks.heard(node_id, wall_ms - 750, now_ms=now_ms - 750)
+    clocks.heard(node_id, wall_ms, now_ms=now_ms)
+
+
 def test_clocks_are_compared_by_the_arrival_of_heartbeats() -> None:
     clocks = ClockTable()
-    clocks.heard(1, WALL_MS, now_ms=1000)
-    clocks.heard(2, WALL_MS + 500, now_ms=1500)
-    clocks.heard(3, WALL_MS + DAY_MS + 600, now_ms=1600)
+    heard_twice(clocks, 1, WALL_MS, now_ms=1000)
+    heard_twice(clocks, 2, WALL_MS + 500, now_ms=1500)
+    heard_twice(clocks, 3, WALL_MS + DAY_MS + 600, now_ms=1600)
 
     agreement = clocks.agreement({1, 2, 3}, now_ms=2000)
 
@@ -83,12 +89,38 @@ def test_clocks_are_compared_by_the_arrival_of_heartbeats() -> None:
 
 def test_clocks_of_silent_brokers_and_of_strangers_do_not_agree() -> None:
     clocks = ClockTable()
-    clocks.heard(1, WALL_MS, now_ms=0)
-    clocks.heard(2, WALL_MS, now_ms=SESSION_MS - 1)
-    clocks.heard(9, WALL_MS, now_ms=SESSION_MS - 1)
+    heard_twice(clocks, 1, WALL_MS, now_ms=750)
+    heard_twice(clocks, 2, WALL_MS, now_ms=SESSION_MS - 1)
+    heard_twice(clocks, 9, WALL_MS, now_ms=SESSION_MS - 1)
 
     assert clocks.agreement({1, 2, 3}, now_ms=SESSION_MS - 1).time_ms is not None
     assert clocks.agreement({1, 2, 3}, now_ms=SESSION_MS).time_ms is None
+
+
+def test_a_delayed_heartbeat_moves_no_clock() -> None:
+    """The controller was cut off: the heartbeats of the others arrive late, all at once."""
+    clocks = ClockTable()
+    for node_id in (1, 2, 3):
+        clocks.heard(node_id, WALL_MS, now_ms=0 if node_id == 1 else 930)
+    assert clocks.agreement({1, 2, 3}, now_ms=930).time_ms is None, "one heartbeat says too little"
+
+    for node_id in (1, 2, 3):
+        clocks.heard(node_id, WALL_MS + 1000, now_ms=1000)
+    clocks.heard(2, WALL_MS + 1100, now_ms=2030)
+
+    assert clocks.agreement({1, 2, 3}, now_ms=2030).time_ms == WALL_MS + 2030
+
+
+def test_a_clock_that_jumps_back_is_seen_with_the_third_heartbeat() -> None:
+    clocks = ClockTable()
+    skews: list[int] = []
+    for number in range(6):
+        for node_id in (1, 2, 3):
+            jump_ms = -HOUR_MS if node_id == 3 and number > 2 else 0
+            clocks.heard(node_id, WALL_MS + 500 * number + jump_ms, now_ms=500 * number)
+        skews.append(clocks.agreement({1, 2, 3}, now_ms=500 * number).skews_ms.get(3, 0))
+
+    assert skews == [0, 0, 0, 0, 0, -HOUR_MS]
 
 
 def started(lead_ms: int = 0) -> BrokerTime:
