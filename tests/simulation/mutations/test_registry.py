@@ -11,8 +11,14 @@ from tests.simulation.kinds import KINDS
 from tests.simulation.mutations.measure import is_objection
 from tests.simulation.mutations.registry import MUTATIONS, find_mutation
 
-RARE = "old-replies-believed"
-"""A mutation that only one random run in hundreds finds."""
+RARE = {
+    "old-replies-believed",
+    "copies-given-up",
+    "log-ends-without-epochs",
+    "a-lost-answer-is-never-settled",
+    "settled-without-another-partition-epoch",
+}
+"""Mutations that only one random run in a hundred finds: `make mutants` tries them."""
 
 CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
     ("broker", 10.0, range(8), ("flush-does-nothing", "no-dedup")),
@@ -37,12 +43,11 @@ CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
 ]
 """Mutations of long runs: kind of the runs, seconds with faults, seeds, names."""
 
-SEED_COUNTS = {"three_brokers": 25, "transactions": 20, "groups": 20, "metadata": 150, "isr": 480}
+SEED_COUNTS = {"three_brokers": 25, "transactions": 20, "groups": 20, "metadata": 40, "isr": 120}
 """Kinds with short runs, and the number of seeds that find all their mutations."""
 
 FIRST_SEEDS = {
     "high-watermark-before-truncation": 90,
-    "settled-without-another-partition-epoch": 110,
     "durability-forgotten": 170,
     "journal-holds-up": 200,
     "offline-for-ever": 150,
@@ -57,7 +62,7 @@ def cases() -> Iterator[tuple[str, str, float, range]]:
             yield kind, name, seconds, seeds
     for kind, count in SEED_COUNTS.items():
         for mutation in MUTATIONS[kind]:
-            if mutation.name != RARE:
+            if mutation.name not in RARE:
                 first = FIRST_SEEDS.get(mutation.name, 0)
                 yield kind, mutation.name, KINDS[kind].seconds, range(first, first + count)
 
@@ -80,5 +85,5 @@ def test_a_mutation_is_found(
 
 
 def test_a_rare_mutation_fails_its_scenario_test() -> None:
-    with find_mutation(RARE).applied(), pytest.raises(AssertionError):
+    with find_mutation("old-replies-believed").applied(), pytest.raises(AssertionError):
         a_late_reply()
