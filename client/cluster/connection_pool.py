@@ -176,16 +176,16 @@ class ConnectionPool:
 
         Its process may hang, or its machine may be gone: the connection does not tell.
         """
-        has_led = is_silent = False
+        has_led = False
         while True:
-            reply_count = connection.reply_count
+            reply_count, hello = connection.reply_count, connection.hello
+            is_silent = hello is not None and self.is_silent(hello.node_id)
             await trio.sleep(_SILENT_AGAIN_S if is_silent else _SILENCE_S)
             if connection.hello is None:
                 continue
             node_id = connection.hello.node_id
             is_owed = connection.is_owed_a_reply(trio.current_time())
-            is_silent = is_owed and connection.reply_count == reply_count
-            if not is_silent:
+            if not is_owed or connection.reply_count != reply_count:
                 self._silent.discard(node_id)
                 has_led = self._metadata.is_leader(node_id)
                 continue

@@ -1,7 +1,7 @@
 """Connection pool, with brokers that answer, hang, move or have unexpected node ids."""
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -13,8 +13,14 @@ from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.client.cluster.connection_pool import ConnectionPool
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.config import ClientConfig
-from tidelog.wire.errors import ConnectError, OverloadedError
-from tidelog.wire.messages.metadata import BrokerAddress, MetadataReply, MetadataRequest
+from tidelog.wire.errors import ConnectError, ConnectionLostError, OverloadedError
+from tidelog.wire.messages.metadata import (
+    BrokerAddress,
+    MetadataReply,
+    MetadataRequest,
+    PartitionMetadata,
+    TopicMetadata,
+)
 from tidelog.wire.protocol import api
 
 
@@ -40,6 +46,12 @@ class Place:
         host, port = self.cluster.fronts[node_id].address
         brokers = [*self.metadata.brokers.values(), BrokerAddress(as_node or node_id, host, port)]
         self.metadata.apply(MetadataReply("cluster", brokers, []))
+
+    def lead(self, node_id: int) -> None:
+        """Let a broker lead the only partition of a topic."""
+        topic = TopicMetadata("orders", bytes(16), [PartitionMetadata(0, node_id, node_id)])
+        brokers = [*self.metadata.brokers.values()]
+        self.metadata.apply(MetadataReply("cluster", brokers, [topic]))
 
     def _changed(self) -> None:
         self.change_count += 1
@@ -171,6 +183,32 @@ async def test_a_silent_broker_is_asked_last_until_it_replies(
         await trio.sleep(2)
         assert not place.connections.is_silent(1)
         nursery.cancel_scope.cancel()
+
+
+async def test_a_silent_broker_is_left_soon_after_another_one_leads(
+    autojump_clock: MockClock,
+) -> None:
+    async with place_of(autojump_clock, 1, 2) as place, trio.open_nursery() as nursery:
+        place.announce(1)
+        place.announce(2)
+        place.lead(1)
+        connection = await place.connections.reach(1)
+        await trio.sleep(2)
+        place.cluster.fronts[1].is_frozen = True
+
+        async def ask() -> None:
+            with suppress(ConnectionLostError):
+                await connection.ask(api.METADATA, MetadataRequest([]))
+
+        nursery.start_soon(ask)
+        await trio.sleep(5)
+        doubt_count = place.doubt_count
+        await trio.sleep(2)
+        assert place.doubt_count - doubt_count == 4
+
+        place.lead(2)
+        await trio.sleep(0.6)
+        assert connection.is_lost
 
 
 async def test_a_request_to_a_hanging_broker_is_hedged(
