@@ -130,6 +130,32 @@ class TestElection:
         assert ready.messages == (PreVoteReply(A, B, 2, 7, is_granted=True),)
         assert core.term == 2
 
+    def test_a_refused_pre_vote_is_requested_again_soon(self) -> None:
+        """The other voters have heard the leader a moment later."""
+        core = node(stored(2))
+        while core.role is not Role.PRE_CANDIDATE:
+            core.tick()
+        sync(core)
+        for voter in (B, C):
+            core.step(PreVoteReply(voter, A, 2, 2, is_granted=False))
+
+        pass_time(core, CONFIG.election_ticks // 2)
+
+        assert {type(message) for message in sync(core)} == {PreVoteRequest}
+
+    def test_two_candidates_at_once_campaign_again_before_an_election_timeout(self) -> None:
+        core = node(stored(2))
+        while core.role is not Role.PRE_CANDIDATE:
+            core.tick()
+        core.step(PreVoteReply(B, A, 2, 2, is_granted=True))
+        sync(core)
+        assert core.role is Role.CANDIDATE
+        core.step(VoteReply(B, A, 3, is_granted=False))
+
+        pass_time(core, CONFIG.election_ticks)
+
+        assert {type(message) for message in sync(core)} == {PreVoteRequest}
+
     def test_a_second_leader_of_a_term_is_refused(self) -> None:
         core, led = leader(), node(stored(2))
         led.step(append(2, (0, 0)))
