@@ -31,7 +31,8 @@ class RaftHandler:
 
         Raises:
             InvalidRequestError: The messages come from another cluster, or are no messages of Raft,
-                or hold an entry that this node cannot read. None of them was received.
+                or hold an entry that this node cannot read, and none of them was received. Or no
+                correct node sends one of them now; those before it were received.
         """
         del attachment
         check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)

@@ -4,14 +4,13 @@ A broker applies every entry at its start, and refuses to start with one that it
 ways lead out: other nodes of the cluster have the metadata, or the entries from that one on go.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 from tidelog.coordinator.bootstrap.open_node import (
     METADATA_DIRECTORY,
-    METADATA_SET_ASIDE,
     RESTORE_HELP,
+    set_metadata_aside,
 )
 from tidelog.coordinator.controller.log_entries import (
     STATE_ERRORS,
@@ -21,7 +20,7 @@ from tidelog.coordinator.controller.log_entries import (
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.raft.log import RaftLog
-from tidelog.coordinator.raft.messages import Entry, EntryKind
+from tidelog.coordinator.raft.messages import EntryKind
 from tidelog.coordinator.raft_node.storage import (
     DamagedStorageError,
     Stored,
@@ -30,6 +29,8 @@ from tidelog.coordinator.raft_node.storage import (
 from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.errors import DataDirectoryError
+
+__all__ = ["MetadataVerdict", "cut_metadata", "examine_metadata", "set_metadata_aside"]
 
 
 @final
@@ -104,40 +105,28 @@ def cut_metadata(disk: Disk, verdict: MetadataVerdict, *, now_ms: int) -> int:
     return verdict.last_index - verdict.bad_index + 1
 
 
-def set_metadata_aside(disk: Disk) -> str:
-    """Rename the metadata, so that the next start with peers joins the cluster; return the name.
-
-    Raises:
-        OSError: The disk failed.
-    """
-    disk.remove_directory(METADATA_SET_ASIDE)
-    disk.rename(METADATA_DIRECTORY, METADATA_SET_ASIDE)
-    disk.sync_directory("")
-    return METADATA_SET_ASIDE
-
-
 def _examine(stored: Stored) -> MetadataVerdict:
     meta = stored.snapshot.meta
-    entries = [each for each in stored.entries if each.index > meta.index]
-    bad_index, reason = _first_bad(stored.snapshot.data, meta.index, entries)
-    membership = RaftLog(meta, entries).membership
+    bad_index, reason = _first_bad(stored)
+    membership = RaftLog(meta, stored.entries).membership
     others = {voter.node_id for voter in membership.voters} - {stored.vote.identity.node_id}
     return MetadataVerdict(
         meta.index,
-        entries[-1].index if entries else meta.index,
+        stored.entries[-1].index if stored.entries else meta.index,
         bad_index,
         reason,
         tuple(sorted(others)),
     )
 
 
-def _first_bad(snapshot: bytes, index: int, entries: Sequence[Entry]) -> tuple[int | None, str]:
+def _first_bad(stored: Stored) -> tuple[int | None, str]:
     """Return the first entry that cannot be applied after the snapshot, and why."""
+    index, snapshot = stored.snapshot.meta.index, stored.snapshot.data
     try:
         cluster, groups = (
             decode_snapshot(snapshot) if snapshot else (MetadataStateMachine(), ConsumerGroups())
         )
-        for entry in entries:
+        for entry in stored.entries:
             index = entry.index
             if entry.kind is EntryKind.COMMAND:
                 records = decode_entry(entry.payload)

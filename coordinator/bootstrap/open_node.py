@@ -305,6 +305,16 @@ def _set_aside(disk: Disk, home: Home, disk_id: bytes) -> None:
     """Set damaged or old metadata aside, for inspection, and take a new identity."""
     # The identity first: after a crash in between, the new one has promised nothing yet.
     home.renew_peer(disk_id)
+    set_metadata_aside(disk)
+
+
+def set_metadata_aside(disk: Disk) -> str:
+    """Rename the metadata, durably, so that a start with peers gets it anew; return the new name.
+
+    Raises:
+        OSError: The disk failed.
+    """
     disk.remove_directory(METADATA_SET_ASIDE)
     disk.rename(METADATA_DIRECTORY, METADATA_SET_ASIDE)
     disk.sync_directory("")
+    return METADATA_SET_ASIDE

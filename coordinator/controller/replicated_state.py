@@ -9,6 +9,7 @@ the image; their controller is in `coordinator.group_coordinator.leadership`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from shlex import quote
 from typing import Final, final
 
 import msgspec
@@ -327,7 +328,8 @@ class ReplicatedState:
             # A node that skips an entry would diverge from the others.
             raise DataDirectoryError(
                 f"entry {index} of the metadata does not fit the state before it:"
-                f" {type(error).__name__}: {error}"
+                f" {type(error).__name__}: {error}; `tidelog log repair-metadata"
+                f" {quote(self._node.data_directory)}` says what can be done"
             ) from error
         self._tell(delta)
 

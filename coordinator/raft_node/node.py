@@ -100,6 +100,11 @@ class RaftNode:
         return self._core.identity
 
     @property
+    def data_directory(self) -> str:
+        """The path of the data directory."""
+        return self._storage.data_directory
+
+    @property
     def cluster_id(self) -> str:
         """The cluster of this node."""
         return self._vote.cluster_id
@@ -206,14 +211,18 @@ class RaftNode:
         await self._env.run_in_thread(self._storage.close)
 
     def received(self, message: Message, data: bytes | None = None) -> None:
-        """Process a message, with the data of the snapshot if it has one."""
+        """Process a message, with the data of the snapshot if it has one.
+
+        Raises:
+            ImpossibleMessageError: No correct node sends the message now; nothing has changed.
+        """
         if self._failure is not None or self._machine is None:
             return
+        self._core.step(message)
         if isinstance(message, SnapshotRequest):
             assert data is not None
             if message.snapshot.index > self._applied_index:  # The core ignores older ones.
                 self._incoming[message.snapshot] = data
-        self._core.step(message)
         self._pump()
 
     def check(self, message: Message, data: bytes | None = None) -> None:
@@ -326,9 +335,7 @@ class RaftNode:
             self._pump_all()
         except DataDirectoryError as error:
             # A node that skips an entry would diverge.
-            self._end = DataDirectoryError(
-                f"{error}; `tidelog log repair-metadata {self._storage.root}` says what can be done"
-            )
+            self._end = error
             self._failure = str(error)
             self._has_work.set()
 

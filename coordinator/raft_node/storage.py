@@ -99,8 +99,8 @@ class RaftStorage:
         return self._log.log_end_offset
 
     @property
-    def root(self) -> str:
-        """The data directory."""
+    def data_directory(self) -> str:
+        """The path of the data directory."""
         return self._files.disk.root
 
     @property

@@ -12,7 +12,7 @@ NodeId = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 
 EPOCH_MAX = (1 << 32) - 1
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
-"""A leader epoch, and a term of Raft: as wide as in the header of a record batch."""
+"""A leader epoch, a partition epoch or a term of Raft; as wide as in the header of a batch."""
 
 LogEpoch = Annotated[int, msgspec.Meta(ge=-1, le=EPOCH_MAX)]
 """The leader epoch of the last record of a log, -1 for an empty log."""
