@@ -309,7 +309,9 @@ def _set_aside(disk: Disk, home: Home, disk_id: bytes) -> None:
 
 
 def set_metadata_aside(disk: Disk) -> str:
-    """Rename the metadata, durably, so that a start with peers gets it anew; return the new name.
+    """Rename the metadata, durably, and return the new name.
+
+    The next start with peers copies the metadata from them.
 
     Raises:
         OSError: The disk failed.
