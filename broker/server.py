@@ -219,7 +219,7 @@ class Broker:
             config,
             retention,
             group_commit=self._group_commit,
-            connections=self._acceptor.connections,
+            acceptor=self._acceptor,
             retry_logs=applier.retry,
         )
         self._scrubber = Scrubber(self._env, config, partitions, group_commit=self._group_commit)

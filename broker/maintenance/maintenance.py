@@ -3,7 +3,7 @@
 Shell: owns four tasks, which cost nothing while there is nothing to do.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import count as count_from
 from typing import Protocol, final
 
@@ -41,10 +41,10 @@ class Maintenance:
         retention: Retention,
         *,
         group_commit: GroupCommit,
-        connections: Iterable[Tidied],
+        acceptor: Tidied,
         retry_logs: Callable[[], None],
     ) -> None:
-        """Maintain the partitions of `retention` and `connections`, which may change at any time.
+        """Maintain the partitions of `retention` and the connections of `acceptor`.
 
         `config` returns the settings as they are now. `retry_logs` is called in each round: there
         may be room for logs that could not be created.
@@ -54,7 +54,7 @@ class Maintenance:
         self._retention = retention
         self._partitions = retention.partitions
         self._group_commit = group_commit
-        self._connections = connections
+        self._acceptor = acceptor
         self._retry_logs = retry_logs
         self._blank: set[Partition] = set()
         """Empty partitions without a flush request since the last check: checking twenty thousand
@@ -79,9 +79,7 @@ class Maintenance:
         )
         while True:
             await trio.sleep(interval_ms / 1000)
-            now = trio.current_time()
-            for connection in list(self._connections):
-                connection.tidy(now=now)
+            self._acceptor.tidy(now=trio.current_time())
 
     async def _look_after_logs(self) -> None:
         for round_number in count_from(1):

@@ -12,9 +12,11 @@ import trio
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.network.connection import Connection
+from tidelog.broker.network.refusals import Refusals
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.wire.env.env import Env, Listener
 from tidelog.wire.errors import ConfigError
+from tidelog.wire.protocol.frame import PREFIX_SIZE, READ_AHEAD_BYTES
 
 _log = logging.getLogger("tidelog.broker")
 
@@ -44,8 +46,12 @@ class Acceptor:
         self._dispatcher = dispatcher
         self._nursery = nursery
         self._accepting = trio.CancelScope()
-        self.memory = MemoryBudget(config.queued_max_request_bytes)
+        self.memory = MemoryBudget(
+            config.queued_max_request_bytes,
+            largest_bytes=config.socket_request_max_bytes + PREFIX_SIZE + READ_AHEAD_BYTES,
+        )
         """Memory lent to connections."""
+        self.refusals = Refusals(env.probe)
         self.connections: dict[Connection, None] = {}
         """Open connections, in the order of their arrival."""
 
@@ -67,6 +73,12 @@ class Acceptor:
         finally:
             self._listener.close()
 
+    def tidy(self, *, now: float) -> None:
+        """Tidy all connections, and report repeated refusals; see `Connection.tidy`."""
+        for connection in list(self.connections):
+            connection.tidy(now=now)
+        self.refusals.tidy(now=now)
+
     async def finish(self) -> None:
         """Wait until all connected clients have their replies."""
         for connection in list(self.connections):
@@ -82,9 +94,8 @@ class Acceptor:
             return
         is_reserve = len(self.connections) >= self._config.max_connections
         if is_reserve and not self._has_reserve():
-            self._env.probe(
+            self.refusals.add(
                 "connection_refused",
-                severity="warning",
                 peer=stream.peer,
                 reason=f"there are {self._config.max_connections} connections already",
             )
@@ -96,6 +107,7 @@ class Acceptor:
             stream,
             dispatcher=self._dispatcher,
             memory=self.memory,
+            refusals=self.refusals,
             is_reserve=is_reserve,
         )
         self.connections[connection] = None

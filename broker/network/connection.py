@@ -10,19 +10,27 @@ import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.network.refusals import Refusals
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.broker.requests.response import DelayedRequest
 from tidelog.wire.env.env import Env, Stream
 from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
+from tidelog.wire.protocol.frame import READ_AHEAD_BYTES
 from tidelog.wire.transport.write_buffer import WriteBuffer
-
-_READ_AHEAD_BYTES = 128 << 10
-"""Bytes read beyond the frame under way, so that many small frames arrive at once. It is also the
-most that a connection holds beyond the memory that the budget counts."""
 
 _FREE_AFTER_S = 5.0
 """Time in seconds after which an unused buffer is returned to the operating system."""
+
+_HELLO_S = 10.0
+"""Time in seconds after which a connection without a hello ends."""
+
+_SLOW_BYTES_PER_S = 16 << 10
+"""A frame takes `stalled_request_timeout_ms` at most, and a second more for each so many bytes."""
+
+_SHORT_GRACE_S = 2.0
+_SHORT_BYTES_PER_S = 64 << 10
+"""The same while other connections wait for memory."""
 
 _FEW_BYTES = 7
 """Fewer bytes than any part of a frame has."""
@@ -44,6 +52,7 @@ class Connection:
         *,
         dispatcher: Dispatcher,
         memory: MemoryBudget,
+        refusals: Refusals,
         is_reserve: bool = False,
     ) -> None:
         """Create a connection on `stream`; `run` serves it."""
@@ -52,6 +61,7 @@ class Connection:
         self._stream = stream
         self._dispatcher = dispatcher
         self._memory = memory
+        self._refusals = refusals
         self._core = ServerConnection(
             dispatcher.apis, max_frame_bytes=config.socket_request_max_bytes
         )
@@ -62,18 +72,20 @@ class Connection:
         """See `broker.requests.response.RequestContext`."""
         self.is_of_node = False
         """See `broker.requests.response.RequestContext`."""
-        self._borrowed_bytes = 0
+        self._opened_at = trio.current_time()
         self._open_count = 0
         self._is_handling = False
         self._has_ended = False
         self._changed: trio.Event | None = None
         """Created by a task that waits for a change."""
         self._is_reading = False
+        self._is_waiting = False
+        """Whether this connection waits for memory."""
         self._is_new_frame = False
         self._quiet_since = trio.current_time()
         """Time at which the receive buffer was last empty, in seconds of trio's clock."""
         self._frame_since = trio.current_time()
-        """Time at which the frame under way began to hold memory, or soon after."""
+        """Time at which the frame under way began, without the time of waiting for memory."""
 
     @property
     def local(self) -> tuple[str, int]:
@@ -110,23 +122,41 @@ class Connection:
 
         `now` is in seconds of trio's clock.
         """
-        limit_s = self._config.stalled_request_timeout_ms / 1000
-        if self._core.decoder.buffered_bytes == 0:
+        if not self._core.is_introduced and now - self._opened_at >= _HELLO_S:
+            self.give_up(f"no hello within {_HELLO_S:g} s")
+        elif self._core.decoder.buffered_bytes == 0:
             is_quiet = now - self._quiet_since >= _FREE_AFTER_S
             if is_quiet or self._env.buggify("buffer given back early"):
-                self._memory.note_busy(self)
-                self._memory.release(self.give_back())
-        elif self._is_reading and now - self._quiet_since >= limit_s:
-            self.give_up("received half a frame, and then nothing")
-        elif self._borrowed_bytes and self._memory.is_short and now - self._frame_since >= limit_s:
-            # The client may send too slowly, or not read its replies.
-            self.give_up("a frame took too long while others waited for memory")
+                self._give_back()
+        elif not self._is_waiting:
+            reason = self._why_too_slow(now)
+            if reason:
+                self.give_up(reason)
 
-    def give_back(self) -> int:
+    def _why_too_slow(self, now: float) -> str:
+        """Return why the frame under way takes too long; empty if it does not."""
+        limit_s = self._config.stalled_request_timeout_ms / 1000
+        age_s = now - self._frame_since
+        received_bytes = self._core.decoder.buffered_bytes
+        if self._is_reading and now - self._quiet_since >= limit_s:
+            return "received half a frame, and then nothing"
+        if self._is_reading and age_s >= limit_s + received_bytes / _SLOW_BYTES_PER_S:
+            return f"received {received_bytes} bytes of a frame in {age_s:.0f} s"
+        if self._memory.lent_bytes(self) and self._memory.is_short:
+            slow_s = _SHORT_GRACE_S + received_bytes / _SHORT_BYTES_PER_S
+            # Above the limit, the client may also read none of its replies.
+            if age_s >= limit_s or (self._is_reading and age_s >= slow_s):
+                return "a frame took too long while others waited for memory"
+        return ""
+
+    def shrink(self) -> None:
         """See `broker.requests.memory_budget.Holder`."""
         self._core.decoder.shrink()
-        count, self._borrowed_bytes = self._borrowed_bytes, 0
-        return count
+
+    def _give_back(self) -> None:
+        """Free the memory that this connection was lent."""
+        self.shrink()
+        self._memory.release(self)
 
     def answered(self) -> None:
         """See `broker.requests.response.RequestContext`."""
@@ -138,11 +168,9 @@ class Connection:
     async def _receive(self) -> None:
         decoder = self._core.decoder
         while True:
-            wanted = decoder.capacity_wanted
-            if wanted > decoder.capacity:
-                await self._borrow(wanted + _READ_AHEAD_BYTES)
-            missing = wanted - decoder.buffered_bytes
-            buffer = decoder.get_buffer()[: missing + _READ_AHEAD_BYTES]
+            if decoder.capacity_wanted > decoder.capacity:
+                await self._borrow(decoder.capacity_wanted)
+            buffer = decoder.get_buffer()[: decoder.missing_bytes + READ_AHEAD_BYTES]
             if self._env.buggify("few bytes received"):
                 buffer = buffer[:_FEW_BYTES]
             received = self._stream.receive_nowait(buffer)
@@ -166,9 +194,9 @@ class Connection:
     def _begin_frame(self) -> None:
         self._is_new_frame = False
         self._frame_since = trio.current_time()
-        if self._borrowed_bytes and self._memory.is_short:
+        if self._memory.is_short and self._memory.lent_bytes(self):
             # Queue behind the waiting connections: a client that never pauses must not starve them.
-            self._memory.release(self.give_back())
+            self._give_back()
 
     def _handle_received(self) -> bool:
         """Handle complete requests; return whether more may follow once there is room."""
@@ -190,12 +218,7 @@ class Connection:
             self.write_buffer.flush()
 
     def _refuse(self, refused: RefusedRequest) -> None:
-        self._env.probe(
-            "request_refused",
-            severity="warning",
-            peer=self._stream.peer,
-            reason=str(refused.error),
-        )
+        self._refusals.add("request_refused", peer=self._stream.peer, reason=str(refused.error))
         self.write_buffer.put(refused.reply)
         self.answered()
 
@@ -218,7 +241,7 @@ class Connection:
 
     async def _wait_for_bytes(self) -> None:
         is_idle = self._core.decoder.buffered_bytes == 0
-        if is_idle and self._borrowed_bytes:
+        if is_idle:
             self._memory.note_idle(self)
         self._is_reading = True
         self._quiet_since = trio.current_time()
@@ -230,12 +253,14 @@ class Connection:
         if is_idle:
             self._frame_since = trio.current_time()
 
-    async def _borrow(self, count: int) -> None:
-        # A waiting connection holds nothing: two that hold memory and want more would deadlock.
-        self._memory.release(self.give_back())
-        await self._memory.acquire(count)
-        self._borrowed_bytes = count
-        self._frame_since = trio.current_time()
+    async def _borrow(self, total: int) -> None:
+        began_at = trio.current_time()
+        self._is_waiting = True
+        try:
+            await self._memory.acquire(self, total, missing_bytes=self._core.decoder.missing_bytes)
+        finally:
+            self._is_waiting = False
+        self._frame_since += trio.current_time() - began_at
 
     def give_up(self, reason: str) -> None:
         """End the connection, and log the reason for the operator."""
@@ -248,14 +273,11 @@ class Connection:
         self.write_buffer.close()
         for request in list(self.delayed):
             request.drop()
-        self._memory.note_busy(self)
-        self._memory.release(self.give_back())
+        self._give_back()
         self._tell_changed()
 
     def _report_refused(self, reason: str) -> None:
-        self._env.probe(
-            "connection_refused", severity="warning", peer=self._stream.peer, reason=reason
-        )
+        self._refusals.add("connection_refused", peer=self._stream.peer, reason=reason)
 
     async def _wait_changed(self) -> None:
         if self._changed is None:

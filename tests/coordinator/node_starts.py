@@ -12,6 +12,7 @@ from tests.coordinator.raft_nodes import PORT, Answer, Answerer
 from tests.simulation.machine.faulty_disk import FaultyDisk, StaleHandleError
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.network.connection import Connection
+from tidelog.broker.network.refusals import Refusals
 from tidelog.broker.partitions.data_directory import DataDirectory, DiskIds, open_data_directory
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, OpenedNode, open_node
@@ -69,7 +70,7 @@ async def peers(
 ) -> AsyncGenerator[None]:
     """Run peers with these statuses."""
     config = BrokerConfig()
-    memory = MemoryBudget(config.queued_max_request_bytes)
+    memory = MemoryBudget(config.queued_max_request_bytes, largest_bytes=20 << 20)
 
     async def serve(node_id: int, answer: Callable[[], PeerStatusReply]) -> None:
         served: dict[Api[Any, Any], Answer] = {api.PEER_STATUS: lambda _, __: answer()}
@@ -77,7 +78,14 @@ async def peers(
         listener = await world.network.listen(f"node{node_id}", PORT)
         while True:
             stream = await listener.accept()
-            connection = Connection(world.env, config, stream, dispatcher=answerer, memory=memory)
+            connection = Connection(
+                world.env,
+                config,
+                stream,
+                dispatcher=answerer,
+                memory=memory,
+                refusals=Refusals(world.env.probe),
+            )
             nursery.start_soon(connection.run)
 
     async with trio.open_nursery() as nursery:

@@ -13,6 +13,7 @@ from tests.simulation.machine.world import World
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.network.connection import Connection
+from tidelog.broker.network.refusals import Refusals
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.coordinator.raft.config import RaftConfig
@@ -263,11 +264,13 @@ async def serve_raft(
 async def listen(env: Env, name: str, answerer: Answerer, *, nursery: trio.Nursery) -> None:
     """Answer all connections to this machine by `answerer`; until cancelled."""
     config = BrokerConfig()
-    memory = MemoryBudget(config.queued_max_request_bytes)
+    memory = MemoryBudget(config.queued_max_request_bytes, largest_bytes=20 << 20)
     dispatcher: Any = answerer
 
     async def serve(stream: Stream) -> None:
-        await Connection(env, config, stream, dispatcher=dispatcher, memory=memory).run()
+        await Connection(
+            env, config, stream, dispatcher=dispatcher, memory=memory, refusals=Refusals(env.probe)
+        ).run()
 
     listener = await env.network.listen(name, PORT)
     while True:

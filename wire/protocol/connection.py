@@ -39,6 +39,9 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api, ApiKey
 from tidelog.wire.protocol.frame import Frame, FrameDecoder, FrameKind
 
+HELLO_BYTES_MAX = 8 << 10
+"""Maximum bytes of a frame before the hello, the hello included: it fits into the first buffer."""
+
 _RequestType = TypeVar("_RequestType")
 _ReplyType = TypeVar("_ReplyType")
 
@@ -68,10 +71,19 @@ class ServerConnection:
     """
 
     def __init__(self, apis: Sequence[api.AnyApi], *, max_frame_bytes: int) -> None:
-        """Serve `apis`; longer frames than `max_frame_bytes` end the connection."""
-        self.decoder = FrameDecoder(max_frame_bytes=max_frame_bytes)
+        """Serve `apis`; longer frames than `max_frame_bytes` end the connection.
+
+        Before the hello, frames above `HELLO_BYTES_MAX` do.
+        """
+        self.decoder = FrameDecoder(max_frame_bytes=min(max_frame_bytes, HELLO_BYTES_MAX))
+        self._max_frame_bytes = max_frame_bytes
         self._apis = {int(served.key): served for served in apis}
         self._is_introduced = False
+
+    @property
+    def is_introduced(self) -> bool:
+        """Whether the peer has sent its hello."""
+        return self._is_introduced
 
     def next_request(self) -> Request | RefusedRequest | None:
         """Return the next request, `None` when more bytes are needed.
@@ -99,7 +111,9 @@ class ServerConnection:
             message = served.decode_request(frame.header)
         except WireFormatError as error:
             return _refuse(frame, InvalidRequestError(f"{served.key.name}: {error}"))
-        self._is_introduced = True
+        if not self._is_introduced:
+            self._is_introduced = True
+            self.decoder.limit(self._max_frame_bytes)
         return Request(
             frame.api_key, frame.api_version, frame.correlation_id, message, frame.attachment
         )

@@ -36,7 +36,10 @@ assert PREFIX_SIZE == 24  # noqa: PLR2004 - the format page says so
 
 KiB = 1024
 _BUFFER_INITIAL = 16 * KiB
-_READ_AHEAD = 128 * KiB
+READ_AHEAD_BYTES = 128 * KiB
+"""Space beyond the frame under way, so that many small frames arrive at once."""
+_GROWTH = 4
+"""A full buffer grows by this factor, so that all its moves copy a third of the frame at most."""
 
 
 class FrameKind(IntEnum):
@@ -118,27 +121,42 @@ class FrameDecoder:
 
     @property
     def capacity_wanted(self) -> int:
-        """Known buffer size of the incomplete frame, its prefix at least."""
-        return self._wanted
+        """Size that the buffer needs for the next bytes.
+
+        It grows with the bytes that have arrived, not with those that a frame announces.
+        """
+        capacity = len(self._buffer)
+        if self._end - self._start < capacity:
+            return capacity
+        return min(self._wanted + READ_AHEAD_BYTES, capacity * _GROWTH)
+
+    @property
+    def missing_bytes(self) -> int:
+        """Known number of bytes until the end of the incomplete frame, or of its next part."""
+        return self._wanted - self.buffered_bytes
 
     def get_buffer(self) -> memoryview:
         """Return writable space for received bytes, at least one byte; ends all frames' views.
 
-        Call it after `next_frame` has returned `None`. The buffer grows to the size of the
-        incomplete frame, which `max_frame_bytes` bounds. For an attachment it grows only after the
-        CRC has verified the length.
+        Call it after `next_frame` has returned `None`. The buffer grows in steps while it is full,
+        to the size of the incomplete frame, which `max_frame_bytes` bounds.
         """
         if self._start == self._end:
             self._start = self._end = 0
-        if self._wanted > len(self._buffer):
-            self._move_to(bytearray(self._wanted + _READ_AHEAD))
-        elif len(self._buffer) - self._start < self._wanted:
+        capacity = len(self._buffer)
+        if self.capacity_wanted > capacity:
+            self._move_to(bytearray(self.capacity_wanted))
+        elif capacity - self._start < min(self._wanted, capacity):
             unread = self._end - self._start
             self._view[:unread] = self._view[self._start : self._end]
             self._start, self._end = 0, unread
         free = self._view[self._end :]
         assert free, "whole frames must be taken before more is received"
         return free
+
+    def limit(self, max_frame_bytes: int) -> None:
+        """Refuse frames above another limit from now on."""
+        self._max_frame_bytes = max_frame_bytes
 
     def shrink(self) -> None:
         """Release unused memory; `get_buffer` grows the buffer again."""

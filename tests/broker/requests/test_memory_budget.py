@@ -8,134 +8,205 @@ from trio.testing import wait_all_tasks_blocked
 
 from tidelog.broker.requests.memory_budget import MemoryBudget
 
+TOTAL, LARGEST = 150, 50
+POOL = TOTAL - LARGEST
+
 
 @final
 class Borrower:
-    """A task that acquires bytes and keeps them."""
+    """A holder of bytes."""
 
     def __init__(self, budget: MemoryBudget, name: str, order: list[str]) -> None:
-        self._budget = budget
+        self.budget = budget
         self._name = name
         self._order = order
-        self.held_bytes = 0
 
-    async def take(self, count: int) -> None:
-        await self._budget.acquire(count)
-        self.held_bytes += count
+    @property
+    def held_bytes(self) -> int:
+        return self.budget.lent_bytes(self)
+
+    async def take(self, total: int, missing: int = 1) -> None:
+        await self.budget.acquire(self, total, missing_bytes=missing)
         self._order.append(self._name)
 
-    def give_back(self) -> int:
-        count, self.held_bytes = self.held_bytes, 0
-        self._order.append(f"{self._name} gave back")
-        return count
+    def shrink(self) -> None:
+        self._order.append(f"{self._name} shrank")
+
+    def give_back(self) -> None:
+        self.budget.release(self)
+
+
+@final
+class Bank:
+    """A budget, and its holders by name."""
+
+    def __init__(self) -> None:
+        self.budget = MemoryBudget(TOTAL, largest_bytes=LARGEST)
+        self.order: list[str] = []
+        """Names in the order of the grants."""
+
+    def borrower(self, name: str) -> Borrower:
+        return Borrower(self.budget, name, self.order)
+
+    async def fill(self) -> list[Borrower]:
+        """Lend the whole pool to two holders, and the reserve to a third."""
+        holders = [self.borrower(f"holder {number}") for number in range(3)]
+        for holder in holders:
+            await holder.take(LARGEST)
+        self.order.clear()
+        return holders
 
 
 async def test_available_bytes_are_lent_at_once() -> None:
-    budget = MemoryBudget(100)
+    bank = Bank()
 
-    await budget.acquire(60)
-    await budget.acquire(40)
+    await bank.borrower("first").take(40)
+    await bank.borrower("second").take(50)
 
-    assert budget.used_bytes == 100
-    assert not budget.is_short
+    assert bank.budget.used_bytes == 90
+    assert not bank.budget.is_short
+
+
+async def test_a_holder_grows_by_what_it_lacks() -> None:
+    bank = Bank()
+    holder = bank.borrower("holder")
+
+    await holder.take(10)
+    await holder.take(40)
+
+    assert holder.held_bytes == bank.budget.used_bytes == 40
 
 
 async def test_bytes_are_granted_in_the_order_of_requests() -> None:
-    order: list[str] = []
-    budget = MemoryBudget(100)
-    await budget.acquire(90)
+    bank = Bank()
+    holders = await bank.fill()
 
     async with trio.open_nursery() as nursery:
-        for name, count in (("large", 80), ("middle", 30), ("small", 10)):
-            nursery.start_soon(Borrower(budget, name, order).take, count)
+        for name, total in (("large", 50), ("middle", 30), ("small", 10)):
+            nursery.start_soon(bank.borrower(name).take, total)
             await wait_all_tasks_blocked()
-        assert order == []  # Not even the small request, for which there is room.
-        budget.release(90)
+        assert bank.order == []
+        holders[0].give_back()
         await wait_all_tasks_blocked()
-        assert order == ["large"]
-        budget.release(80)
+        assert bank.order == ["large"]
+        holders[1].give_back()
 
-    assert sorted(order[1:]) == ["middle", "small"]
-    assert budget.used_bytes == 40
+    assert sorted(bank.order[1:]) == ["middle", "small"]
+
+
+async def test_holders_that_all_want_more_finish_one_by_one() -> None:
+    """Without the reserve each would wait for the bytes of the other, for ever."""
+    bank = Bank()
+    first, second, third = (bank.borrower(name) for name in ("first", "second", "third"))
+    for holder in (first, second, third):
+        await holder.take(POOL // 3)
+    bank.order.clear()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first.take, 40, 10)
+        nursery.start_soon(second.take, 50, 20)
+        await wait_all_tasks_blocked()
+        assert len(bank.order) == 1
+        owner, other = (first, second) if bank.order == ["first"] else (second, first)
+        await owner.take(LARGEST)  # It needs no other bytes than the reserve.
+        assert other.held_bytes == POOL // 3
+        owner.give_back()
+        await wait_all_tasks_blocked()
+
+    assert other.held_bytes == (50 if other is second else 40)
+
+
+async def test_the_reserve_goes_to_the_frame_that_misses_the_fewest_bytes() -> None:
+    bank = Bank()
+    holders = await bank.fill()
+
+    async with trio.open_nursery() as nursery:
+        for name, missing in (("far", 1000), ("near", 10), ("middle", 100)):
+            nursery.start_soon(bank.borrower(name).take, 50, missing)
+            await wait_all_tasks_blocked()
+        holders[2].give_back()  # The reserve; the pool is still lent.
+        await wait_all_tasks_blocked()
+        assert bank.order == ["near"]
+        for holder in holders:
+            holder.give_back()
+
+    assert sorted(bank.order) == ["far", "middle", "near"]
 
 
 async def test_a_cancelled_wait_has_acquired_nothing() -> None:
-    order: list[str] = []
-    budget = MemoryBudget(100)
-    await budget.acquire(90)
+    bank = Bank()
+    holders = await bank.fill()
 
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as scope:
-            nursery.start_soon(Borrower(budget, "behind", order).take, 10)
             scope.cancel()
-            await budget.acquire(50)
+            await bank.borrower("cancelled").take(50)
+        nursery.start_soon(bank.borrower("behind").take, 50)
         await wait_all_tasks_blocked()
+        holders[0].give_back()
 
-    assert order == ["behind"]
-    assert budget.used_bytes == 100
-    assert not budget.is_short
+    assert bank.order == ["behind"]
+    assert bank.budget.used_bytes == 3 * LARGEST
 
 
-async def test_bytes_granted_at_the_moment_of_a_cancellation_are_not_lost() -> None:
-    budget = MemoryBudget(100)
-    await budget.acquire(100)
+async def test_bytes_granted_at_the_moment_of_a_cancellation_are_returned_by_the_holder() -> None:
+    bank = Bank()
+    holders = await bank.fill()
+    waiter = bank.borrower("waiter")
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(budget.acquire, 50)
+        nursery.start_soon(waiter.take, 50)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-        budget.release(100)
-        assert budget.used_bytes == 50
+        for holder in holders:
+            holder.give_back()
+    waiter.give_back()
 
-    assert budget.used_bytes == 0
+    assert bank.budget.used_bytes == 0
+    assert not bank.budget.is_short
 
 
 async def test_idle_holders_return_their_bytes_to_waiting_tasks() -> None:
-    order: list[str] = []
-    budget = MemoryBudget(100)
-    first, second = Borrower(budget, "first", order), Borrower(budget, "second", order)
+    bank = Bank()
+    first, second = bank.borrower("first"), bank.borrower("second")
     await first.take(50)
     await second.take(50)
-    budget.note_idle(second)
-    budget.note_idle(first)
+    bank.budget.note_idle(second)
+    bank.budget.note_idle(first)
 
-    await Borrower(budget, "third", order).take(30)
+    await bank.borrower("third").take(30)
 
     # The holder that was idle for longest, and no other.
-    assert order == ["first", "second", "second gave back", "third"]
-    assert budget.used_bytes == 80
+    assert bank.order == ["first", "second", "second shrank", "third"]
+    assert bank.budget.used_bytes == 80
 
 
 async def test_a_busy_holder_keeps_its_bytes() -> None:
-    order: list[str] = []
-    budget = MemoryBudget(100)
-    holder = Borrower(budget, "holder", order)
-    await holder.take(60)
-    budget.note_idle(holder)
-    budget.note_busy(holder)
+    bank = Bank()
+    holders = await bank.fill()
+    bank.budget.note_idle(holders[0])
+    bank.budget.note_busy(holders[0])
 
     with trio.move_on_after(0):
-        await budget.acquire(50)
+        await bank.borrower("late").take(50)
 
-    assert order == ["holder"]
-    assert holder.held_bytes == budget.used_bytes == 60
+    assert bank.order == []
+    assert bank.budget.used_bytes == 3 * LARGEST
 
 
 async def test_a_holder_that_becomes_idle_while_others_wait_returns_its_bytes_at_once() -> None:
-    order: list[str] = []
-    budget = MemoryBudget(100)
-    holder = Borrower(budget, "holder", order)
-    await holder.take(60)
+    bank = Bank()
+    holders = await bank.fill()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Borrower(budget, "waiter", order).take, 50)
+        nursery.start_soon(bank.borrower("waiter").take, 50)
         await wait_all_tasks_blocked()
-        budget.note_idle(holder)
+        bank.budget.note_idle(holders[0])
 
-    assert order == ["holder", "holder gave back", "waiter"]
-    assert budget.used_bytes == 50
+    assert bank.order == ["holder 0 shrank", "waiter"]
+    assert holders[0].held_bytes == 0
 
 
-async def test_more_than_the_budget_is_never_requested() -> None:
-    with pytest.raises(AssertionError, match="101 bytes can never be granted"):
-        await MemoryBudget(100).acquire(101)
+async def test_more_than_the_largest_frame_is_never_requested() -> None:
+    with pytest.raises(AssertionError, match="51 bytes can never be granted"):
+        await Bank().borrower("holder").take(LARGEST + 1)
