@@ -11,6 +11,7 @@ from tidelog.broker.dispatch import (
     Appending,
     Deferred,
     Dispatcher,
+    FromNode,
     Immediate,
     InTask,
     Routes,
@@ -21,7 +22,7 @@ from tidelog.broker.handlers.cluster import ClusterHandler
 from tidelog.broker.handlers.commit_offsets import CommitHandler
 from tidelog.broker.handlers.events import EventsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
-from tidelog.broker.handlers.handshake import HandshakeHandler
+from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offset_lookup import OffsetLookup
@@ -54,22 +55,30 @@ from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
 
 
-def handshake_routes(introduction: HandshakeHandler) -> Routes:
-    """Return the routes that are served from the first connection on."""
+def handshake_routes(introduction: HandshakeHandler, identity: NodeIdentityHandler) -> Routes:
+    """Return the routes that are served to everyone, from the first connection on."""
     return {
         api.HELLO: Immediate(introduction.hello),
-        api.PEER_STATUS: Immediate(introduction.peer_status),
+        api.PROVE_NODE: Deferred(identity.prove),
     }
 
 
+def discovery_routes(introduction: HandshakeHandler) -> Routes:
+    """Return the routes that are served to nodes, from the first connection on."""
+    return {api.PEER_STATUS: Immediate(introduction.peer_status)}
+
+
+def operator_routes(cluster: ClusterNode) -> Routes:
+    """Return the routes that administrators need most when the cluster has no majority."""
+    return {api.DESCRIBE_CLUSTER: Immediate(ClusterHandler(cluster).describe)}
+
+
 def cluster_routes(cluster: ClusterNode) -> Routes:
-    """Return the routes that are served as soon as this node takes part in its cluster."""
+    """Return the routes for nodes that are served once this node takes part in its cluster."""
     raft, commands = RaftHandler(cluster.raft), cluster.command_client
     return {
-        api.RAFT: Immediate(raft.handle),
-        api.RAFT_SNAPSHOT: Immediate(raft.handle_snapshot),
-        # Administrators call this API, too, and mostly when the cluster has no majority.
-        api.DESCRIBE_CLUSTER: Immediate(ClusterHandler(cluster).describe),
+        api.RAFT: FromNode(raft.handle),
+        api.RAFT_SNAPSHOT: FromNode(raft.handle_snapshot),
         api.FORWARD_COMMAND: InTask(commands.decide),
         api.BROKER_HEARTBEAT: InTask(commands.take_heartbeat),
         api.JOIN: InTask(commands.join),
@@ -117,12 +126,8 @@ class ApiHandlers:
     def start(self, dispatcher: Dispatcher) -> None:
         """Begin to serve clients."""
         moves = ListReassignmentsHandler(self._cluster.metadata, self._partitions)
-        dispatcher.serve_brokers(
-            {
-                api.LIST_REASSIGNMENTS: Immediate(moves.handle),
-                api.LIST_OFFSETS: InTask(self._list_offsets.answer),
-            }
-        )
+        dispatcher.serve_all({api.LIST_REASSIGNMENTS: Immediate(moves.handle)})
+        dispatcher.serve_nodes({api.LIST_OFFSETS: InTask(self._list_offsets.answer)})
         dispatcher.serve_clients(
             {
                 **self._records(),

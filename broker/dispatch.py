@@ -1,8 +1,8 @@
 """Dispatch of requests to handlers, by one table of routes.
 
 The dispatcher carries out a request that need not wait at once, in the task of the connection;
-other requests get a task. It serves brokers from start to end. It serves clients once the broker is
-ready, until the broker is asked to stop.
+other requests get a task. It serves nodes of the cluster from start to end, when they have proved
+their identity. It serves clients once the broker is ready, until the broker is asked to stop.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,13 +12,32 @@ from typing import Any, Final, final
 import trio
 
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
-from tidelog.wire.errors import BrokerNotReadyError, OverloadedError, ShuttingDownError
+from tidelog.wire.errors import (
+    BrokerNotReadyError,
+    NotANodeError,
+    OverloadedError,
+    ShuttingDownError,
+)
+from tidelog.wire.messages.cluster import BrokerHeartbeatRequest, JoinRequest, PeerStatusRequest
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest
+from tidelog.wire.messages.replication import (
+    ReplicaDurableRequest,
+    ReplicaFetchRequest,
+    ReplicaReadRequest,
+)
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.connection import Request
 
-_HELLO: Final = int(api.HELLO.key)
+_OF_NODES: Final = frozenset(
+    int(each.key)
+    for each in (
+        *(api.PEER_STATUS, api.RAFT, api.RAFT_SNAPSHOT, api.FORWARD_COMMAND, api.JOIN),
+        *(api.BROKER_HEARTBEAT, api.REPLICA_FETCH, api.REPLICA_DURABLE, api.REPLICA_READ),
+        api.LIST_OFFSETS,
+    )
+)
+"""APIs of nodes alone; clients use LIST_OFFSETS as well."""
 
 
 @final
@@ -28,6 +47,15 @@ class Immediate:
 
     handler: Callable[[Any, memoryview], object]
     """Takes message and attachment, and returns the reply; `None` if no reply is wanted."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FromNode:
+    """An API of nodes that is answered at once, and depends on the node that asks."""
+
+    handler: Callable[[Any, memoryview, int], object]
+    """Takes message, attachment and node id, and returns the reply; `None` if none is wanted."""
 
 
 @final
@@ -54,7 +82,7 @@ class InTask:
     handler: Callable[[Any], Awaitable[object]]
 
 
-Route = Immediate | Deferred | Appending | InTask
+Route = Immediate | FromNode | Deferred | Appending | InTask
 Routes = Mapping[Api[Any, Any], Route]
 _Run = Callable[[Request, ResponseHandle], None]
 
@@ -68,16 +96,21 @@ class Dispatcher:
         self._nursery = nursery
         self.apis: list[api.AnyApi] = list(apis)
         self._api_of = {int(served.key): served for served in self.apis}
-        self._of_brokers: dict[int, _Run] = {}
+        self._of_all: dict[int, _Run] = {}
+        self._of_nodes: dict[int, _Run] = {}
         self._of_clients: dict[int, _Run] = {}
         self.waiting_for = "it has just started"
         """Reason that clients are not served yet, for error texts."""
         self.is_shutting_down = False
         """Whether new requests of clients are refused."""
 
-    def serve_brokers(self, routes: Routes) -> None:
-        """Add routes for brokers, which are also served on connections beyond `max_connections`."""
-        self._of_brokers |= self._runs(routes)
+    def serve_all(self, routes: Routes) -> None:
+        """Add routes for every peer, which are served also beyond `max_connections`."""
+        self._of_all |= self._runs(routes)
+
+    def serve_nodes(self, routes: Routes) -> None:
+        """Add routes for nodes with a proven identity, served also beyond `max_connections`."""
+        self._of_nodes |= self._runs(routes)
 
     def serve_clients(self, routes: Routes) -> None:
         """Serve clients from now on, by these routes."""
@@ -88,12 +121,16 @@ class Dispatcher:
         key = request.api_key
         response = ResponseHandle(self._api_of[key], request, context)
         with response:
-            run = self._of_brokers.get(key)
-            if run is None or _is_of_client(request.message):
-                self._check_clients_are_served(context)
-                run = self._of_clients[key]
-            elif key != _HELLO:
-                context.is_of_node = True
+            run = self._of_all.get(key)
+            if run is None:
+                if key in _OF_NODES and not _is_of_client(request.message):
+                    _check_sender(request.message, _proven(context))
+                    run = self._of_nodes.get(key)
+                else:
+                    self._check_clients_are_served(context)
+                    run = self._of_clients.get(key)
+            if run is None:
+                raise BrokerNotReadyError(f"this broker is not ready: {self.waiting_for}")
             run(request, response)
 
     def _check_clients_are_served(self, context: RequestContext) -> None:
@@ -109,8 +146,6 @@ class Dispatcher:
             )
         if self.is_shutting_down:
             raise ShuttingDownError("this broker is shutting down")
-        if not self._of_clients:
-            raise BrokerNotReadyError(f"this broker is not ready: {self.waiting_for}")
 
     def _runs(self, routes: Routes) -> dict[int, _Run]:
         return {int(served.key): self._run_of(route) for served, route in routes.items()}
@@ -120,6 +155,10 @@ class Dispatcher:
             case Immediate(answer):
                 return lambda request, response: response.reply_if_wanted(
                     answer(request.message, request.attachment)
+                )
+            case FromNode(answer_node):
+                return lambda request, response: response.reply_if_wanted(
+                    answer_node(request.message, request.attachment, _proven(response.context))
                 )
             case Deferred(answer_later):
                 return lambda request, response: answer_later(request.message, response)
@@ -145,3 +184,35 @@ async def run_in_task(
 def _is_of_client(message: object) -> bool:
     """Return whether a client, and not a broker, sent a request for an API that both use."""
     return isinstance(message, ListOffsetsRequest) and message.cluster_id is None
+
+
+def _proven(context: RequestContext) -> int:
+    """Return the node at the other end of a connection.
+
+    Raises:
+        NotANodeError: It has not proved to be a node.
+    """
+    if context.node_id is None:
+        raise NotANodeError(
+            "only nodes of the cluster may send this, and this connection has not proved to be one"
+        )
+    return context.node_id
+
+
+def _check_sender(message: object, node_id: int) -> None:
+    """Check that a request comes from the node that it names.
+
+    Raises:
+        NotANodeError: It comes from another node.
+    """
+    match message:
+        case PeerStatusRequest() | BrokerHeartbeatRequest():
+            claimed_id = message.node_id
+        case JoinRequest() if not message.is_passed_on:
+            claimed_id = message.peer.node_id
+        case ReplicaFetchRequest() | ReplicaDurableRequest() | ReplicaReadRequest():
+            claimed_id = message.identity.node_id
+        case _:
+            return
+    if claimed_id != node_id:
+        raise NotANodeError(f"node {node_id} sent a request as node {claimed_id}")

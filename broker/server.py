@@ -20,13 +20,15 @@ import trio
 from tidelog.broker.api_handlers import (
     ApiHandlers,
     cluster_routes,
+    discovery_routes,
     handshake_routes,
+    operator_routes,
     replication_routes,
 )
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
 from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.dispatch import Dispatcher
-from tidelog.broker.handlers.handshake import HandshakeHandler
+from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
 from tidelog.broker.maintenance.compactor import CompactionLimits, CompactionProgress, Compactor
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.maintenance import Maintenance
@@ -49,6 +51,7 @@ from tidelog.wire.env.env import Env, Listener
 from tidelog.wire.errors import LogOfflineError, TidelogError
 from tidelog.wire.messages.cluster import PeerStatusReply
 from tidelog.wire.protocol import api
+from tidelog.wire.transport.node_rpc import NodeDialer
 
 _log = logging.getLogger("tidelog.broker")
 
@@ -89,11 +92,13 @@ class Broker:
         *,
         listener: Listener,
         nursery: trio.Nursery,
+        secret: bytes,
         sources: Mapping[str, str] | None = None,
     ) -> None:
         """Create the parts of a broker that does not serve yet; tasks run in `nursery`.
 
-        `sources` says where each setting of `config` comes from, as in `ResolvedConfig`.
+        All nodes of a cluster have the same
+        `secret`. `sources` says where each setting of `config` comes from, as in `ResolvedConfig`.
         """
         self._sources = sources
         self._clock = BrokerClock(env.clock, env.probe, skew_max_ms=config.clock_skew_max_ms)
@@ -104,6 +109,8 @@ class Broker:
         self._nursery = nursery
         self._files = FileCache(directory.disk, max_open_files=config.max_open_files)
         self._introduction = HandshakeHandler(config, api.APIS, version=_VERSION)
+        self._identity = NodeIdentityHandler(env.random, node_id=config.node_id, secret=secret)
+        self._dialer = NodeDialer(env.network, env.random, node_id=config.node_id, secret=secret)
         self._dispatcher = Dispatcher(nursery, api.APIS)
         self._acceptor = Acceptor(
             env, config, listener, dispatcher=self._dispatcher, nursery=nursery
@@ -157,7 +164,8 @@ class Broker:
             ConfigError: The peers contradict each other.
             OSError: The disk failed.
         """
-        self._dispatcher.serve_brokers(handshake_routes(self._introduction))
+        self._dispatcher.serve_all(handshake_routes(self._introduction, self._identity))
+        self._dispatcher.serve_nodes(discovery_routes(self._introduction))
         self._nursery.start_soon(self._acceptor.run)
         cluster = await self._enter_cluster()
         lifecycle = self._make_lifecycle(cluster)
@@ -181,7 +189,7 @@ class Broker:
             self._config.replica_lag_time_max_ms,
         )
         roles = self._roles = RoleTransitions(self._context, self._purgatory)
-        self._dispatcher.serve_brokers(replication_routes(roles))
+        self._dispatcher.serve_nodes(replication_routes(roles))
         applier = MetadataApplier(
             self._env, cluster.metadata, partitions, group_commit=self._group_commit, roles=roles
         )
@@ -311,10 +319,22 @@ class Broker:
 
         addresses = self._config.peer_addresses
         found = await open_node(
-            self._env, self._files, self._directory, addresses=addresses, answer=answer
+            self._env,
+            self._files,
+            self._directory,
+            dialer=self._dialer,
+            addresses=addresses,
+            answer=answer,
         )
         answer(found.status)
-        cluster = ClusterNode(self._env, found, addresses, nursery=self._nursery, clock=self._clock)
+        cluster = ClusterNode(
+            self._env,
+            found,
+            addresses,
+            nursery=self._nursery,
+            dialer=self._dialer,
+            clock=self._clock,
+        )
         self._cluster = cluster
         self._introduction.status = cluster.peer_status
 
@@ -322,7 +342,8 @@ class Broker:
             self._group_commit.is_alone = self._clock.is_alone = cluster.is_alone
 
         cluster.on_alone(note_alone)
-        self._dispatcher.serve_brokers(cluster_routes(cluster))
+        self._dispatcher.serve_nodes(cluster_routes(cluster))
+        self._dispatcher.serve_all(operator_routes(cluster))
         self._dispatcher.waiting_for = "a majority of the cluster's nodes must be there"
         self._nursery.start_soon(self._end_if_it_fails, self._coordinate)
         self._nursery.start_soon(
@@ -411,14 +432,20 @@ class Broker:
 
 @asynccontextmanager
 async def open_broker(
-    config: BrokerConfig, env: Env, disk: Disk, *, sources: Mapping[str, str] | None = None
+    config: BrokerConfig,
+    env: Env,
+    disk: Disk,
+    *,
+    secret: bytes,
+    sources: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Broker, None]:
     """Run a broker for the duration of the block; then stop it cleanly.
 
     A broker that was started with peers has started when a majority of its cluster is up. On
     cancellation, or if the block raises, the broker ends at once, as in a crash: acknowledged
     records are safe, and the next start recovers the logs. The block is cancelled when the broker
-    must not go on. `sources` says where each setting comes from, as in `ResolvedConfig`; the broker
+    must not go on. All nodes of a cluster have the same `secret`. `sources` says where each
+    setting comes from, as in `ResolvedConfig`; the broker
     only reports it.
 
     Raises:
@@ -440,7 +467,13 @@ async def open_broker(
             failure: Exception | None = None
             async with trio.open_nursery() as nursery:
                 broker = Broker(
-                    env, config, directory, listener=listener, nursery=nursery, sources=sources
+                    env,
+                    config,
+                    directory,
+                    listener=listener,
+                    nursery=nursery,
+                    secret=secret,
+                    sources=sources,
                 )
                 try:
                     await broker.start()

@@ -36,6 +36,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.cluster import JoinRequest, PeerStatusReply
 from tidelog.wire.protocol import api
+from tidelog.wire.transport.node_rpc import NodeDialer
 
 _LOOK_S: Final = 1.0
 _OLD_SESSION_S: Final = 1.5 * SESSION_MS / 1000
@@ -55,6 +56,7 @@ class ClusterNode:
         addresses: Mapping[int, tuple[str, int]],
         *,
         nursery: trio.Nursery,
+        dialer: NodeDialer,
         clock: BrokerClock | None = None,
     ) -> None:
         """Assemble what `bootstrap.open_node` has opened; connections live in `nursery`.
@@ -64,6 +66,7 @@ class ClusterNode:
             opened: The node.
             addresses: Host and port of the nodes that this one was started with, by node id.
             nursery: For tasks that never end by themselves.
+            dialer: Connects to the other nodes.
             clock: The clock of this broker, if `env` has it.
         """
         self._env = env
@@ -79,10 +82,12 @@ class ClusterNode:
         name = f"node {self.node_id}"
         self.metadata = ReplicatedState(env, self.raft)
         self.raft.on_role_changed(self.metadata.role_changed)
+        self.dialer = dialer
+        """Connects to the other nodes."""
         self.addresses = AddressBook(addresses, lambda: self.metadata.state)
         address_of = self.addresses.address_of
         self._links = RaftTransport(
-            env, nursery, name=name, cluster_id=self.raft.cluster_id, address_of=address_of
+            env, nursery, dialer, name=name, cluster_id=self.raft.cluster_id, address_of=address_of
         )
         self.controller = Controller(
             env,
@@ -93,9 +98,11 @@ class ClusterNode:
             may_delete=lambda: self.clock.deletion_ms() is not None,
             known_ms=self.clock.known_ms,
         )
-        self.peers = PeerClient(env, nursery, name=name, address_of=address_of)
+        self.peers = PeerClient(nursery, dialer, name=name, address_of=address_of)
         # All addresses may have changed since the nodes registered.
-        self._peers_by_configuration = PeerClient(env, nursery, name=name, address_of=addresses.get)
+        self._peers_by_configuration = PeerClient(
+            nursery, dialer, name=name, address_of=addresses.get
+        )
         self.command_client = CommandClient(
             self.raft, self.metadata, self.controller, peers=self.peers, addresses=self.addresses
         )

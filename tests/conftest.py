@@ -2,6 +2,7 @@
 
 import os
 import signal
+from tempfile import mkdtemp
 
 import hypothesis
 import pytest
@@ -14,6 +15,9 @@ hypothesis.settings.register_profile("tidelog", derandomize=True, deadline=None)
 
 # Many examples, others in every run: HYPOTHESIS_PROFILE=thorough make test ARGS="--timeout=0"
 hypothesis.settings.register_profile("thorough", max_examples=2000, deadline=None)
+
+# Broker processes of tests share a cluster secret, which is not that of the user.
+os.environ.setdefault("XDG_CONFIG_HOME", mkdtemp(prefix="tidelog-tests-"))
 
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tidelog"))
 

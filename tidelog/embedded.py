@@ -7,6 +7,11 @@ from contextlib import asynccontextmanager
 from tidelog.broker.config.broker_config import ResolvedConfig, resolve_config
 from tidelog.broker.server import Broker
 from tidelog.broker.server import open_broker as open_broker_in
+from tidelog.cluster_secret import (
+    cluster_secret_path,
+    draw_cluster_secret,
+    read_cluster_secret,
+)
 from tidelog.logstore.disk.os_disk import OsDisk
 from tidelog.wire.env.real.real_env import real_env
 
@@ -30,14 +35,25 @@ async def open_broker(
         environment={},
         flags={"data_dir": os.fspath(data_dir), "listen": listen, **settings},
     )
-    async with open_configured_broker(resolved) as broker:
+    config = resolved.config
+    is_alone = not (config.peers or config.cluster_secret_file)
+    # Without other nodes nobody needs to know the secret, and nothing is written elsewhere.
+    random = real_env().random
+    secret = (
+        draw_cluster_secret(random)
+        if is_alone
+        else read_cluster_secret(cluster_secret_path(config), random)
+    )
+    async with open_configured_broker(resolved, secret=secret) as broker:
         yield broker
 
 
 @asynccontextmanager
-async def open_configured_broker(resolved: ResolvedConfig) -> AsyncGenerator[Broker, None]:
+async def open_configured_broker(
+    resolved: ResolvedConfig, *, secret: bytes
+) -> AsyncGenerator[Broker, None]:
     """Run a broker on the real clock, disk and network; see `open_broker`."""
     config, sources = resolved.config, resolved.sources
     disk = OsDisk(config.data_dir)
-    async with open_broker_in(config, real_env(), disk, sources=sources) as broker:
+    async with open_broker_in(config, real_env(), disk, secret=secret, sources=sources) as broker:
         yield broker

@@ -121,6 +121,7 @@ class ErrorCode(IntEnum):
     STAGED_RECORDS_LOST = 48
     PARTITION_FULL = 49
     LOG_TRUNCATED = 50
+    NOT_A_NODE = 51
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
@@ -239,6 +240,13 @@ class NotControllerError(RetriableError):
     """This node is not the controller, or its metadata is behind that of the requester."""
 
     code = ErrorCode.NOT_CONTROLLER
+
+
+@final
+class NotANodeError(BrokerError):
+    """Only nodes of the cluster may send this, and the sender has not proved to be that node."""
+
+    code = ErrorCode.NOT_A_NODE
 
 
 @final

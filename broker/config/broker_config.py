@@ -72,6 +72,11 @@ class BrokerConfig:
     them get the same text. Empty means a cluster of one node. A node that joins a cluster later
     lists itself and some of the existing nodes."""
 
+    cluster_secret_file: str = ""
+    """File with the secret by which the nodes of a cluster know each other, the same on all
+    machines. Created, for this user alone, when it is missing. Empty means
+    `~/.config/tidelog/cluster-secret`."""
+
     broker_rack: str = ""
     """The rack, zone or machine with which this broker fails together; replicas of a partition are
     spread over racks. Empty means a rack of its own."""

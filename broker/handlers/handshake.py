@@ -1,13 +1,21 @@
-"""Handshake: the identity of this broker, for clients and for nodes that look for their cluster."""
+"""Handshake: the identity of this broker, and the proof of the identity of other nodes."""
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any, final
 
 from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.wire.errors import BrokerNotReadyError
 from tidelog.wire.messages.cluster import PeerStatusReply, PeerStatusRequest
-from tidelog.wire.messages.handshake import ApiVersions, HelloReply, HelloRequest
+from tidelog.wire.messages.handshake import (
+    ApiVersions,
+    HelloReply,
+    HelloRequest,
+    ProveNodeRequest,
+)
 from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.node_proof import NONCE_BYTES, NodeVerifier
 
 
 @final
@@ -49,3 +57,26 @@ class HandshakeHandler:
         if self.status is None:
             raise BrokerNotReadyError("this node is reading its metadata")
         return self.status()
+
+
+@final
+class NodeIdentityHandler:
+    """Answers nodes that prove their identity, and has the identity of each connection recorded."""
+
+    def __init__(self, random: Random, *, node_id: int, secret: bytes) -> None:
+        """Answer as the node `node_id`, which knows the `secret` of its cluster."""
+        self._random = random
+        self._node_id = node_id
+        self._secret = secret
+
+    def prove(self, request: ProveNodeRequest, response: ResponseHandle) -> None:
+        """Answer one of the two requests of a node.
+
+        Raises:
+            NotANodeError: The sender does not know the secret.
+        """
+        context = response.context
+        if context.verifier is None:
+            nonce = self._random.randbytes(NONCE_BYTES)
+            context.verifier = NodeVerifier(self._secret, self._node_id, nonce)
+        response.reply(context.verifier.answer(request))

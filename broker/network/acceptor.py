@@ -123,7 +123,7 @@ class Acceptor:
             return False
         reserve = [each for each in self.connections if each.is_reserve]
         if len(reserve) >= _RESERVE_MAX:
-            strangers = [each for each in reserve if not each.is_of_node]
+            strangers = [each for each in reserve if each.node_id is None]
             if not strangers:
                 return False
             strangers[0].give_up(

@@ -17,6 +17,7 @@ from tidelog.wire.env.env import Env, Stream
 from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
 from tidelog.wire.protocol.frame import READ_AHEAD_BYTES
+from tidelog.wire.protocol.node_proof import NodeVerifier
 from tidelog.wire.transport.write_buffer import WriteBuffer
 
 _FREE_AFTER_S = 5.0
@@ -70,7 +71,7 @@ class Connection:
         """See `broker.requests.response.RequestContext`."""
         self.is_reserve = is_reserve
         """See `broker.requests.response.RequestContext`."""
-        self.is_of_node = False
+        self.verifier: NodeVerifier | None = None
         """See `broker.requests.response.RequestContext`."""
         self._opened_at = trio.current_time()
         self._open_count = 0
@@ -86,6 +87,11 @@ class Connection:
         """Time at which the receive buffer was last empty, in seconds of trio's clock."""
         self._frame_since = trio.current_time()
         """Time at which the frame under way began, without the time of waiting for memory."""
+
+    @property
+    def node_id(self) -> int | None:
+        """See `broker.requests.response.RequestContext`."""
+        return None if self.verifier is None else self.verifier.proven_id
 
     @property
     def local(self) -> tuple[str, int]:

@@ -47,7 +47,7 @@ from tidelog.wire.messages.replication import (
     ReplicaIdentity,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.transport.rpc import RpcConnection, open_rpc
+from tidelog.wire.transport.rpc import RpcConnection
 
 _CONNECT_TIMEOUT_S: Final = 1.0
 _RETRY_S: Final = 0.1
@@ -161,9 +161,7 @@ class ReplicaFetcher:
         name = f"replicas of node {self._context.node_id}"
         try:
             with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
-                async with open_rpc(
-                    self._context.env.network, *address, client_id=name, client_version=""
-                ) as connection:
+                async with self._context.cluster.dialer.open(*address, name=name) as connection:
                     connecting.deadline = float("inf")
                     assert connection.hello is not None
                     if connection.hello.node_id != self._leader_id:

@@ -25,7 +25,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.replication import ReplicaReadReply, ReplicaReadRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.transport.rpc import RpcConnection, open_rpc
+from tidelog.wire.transport.rpc import RpcConnection
 
 _AGAIN_S: Final = 1.0
 """Time in seconds after which a failed repair is tried again."""
@@ -128,9 +128,7 @@ class ReplicaRepair:
             raise ConnectionLostError(f"the address of node {leader_id} is not known")
         name = f"repair of node {context.node_id}"
         with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
-            async with open_rpc(
-                context.env.network, *address, client_id=name, client_version=""
-            ) as connection:
+            async with context.cluster.dialer.open(*address, name=name) as connection:
                 connecting.deadline = float("inf")
                 while partition.log.damage and self._ready(partition) is follower:
                     await self._repair_piece(connection, partition, follower)

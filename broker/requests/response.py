@@ -9,6 +9,7 @@ from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import BrokerError, UnexpectedServerError
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
+from tidelog.wire.protocol.node_proof import NodeVerifier
 from tidelog.wire.transport.write_buffer import FileRegion, WriteBuffer
 
 _log = logging.getLogger("tidelog.broker")
@@ -30,8 +31,13 @@ class RequestContext(Protocol):
     """Requests that are dropped when the connection ends, in the order of their arrival."""
     is_reserve: bool
     """Whether it was opened beyond `max_connections`: it serves only other nodes."""
-    is_of_node: bool
-    """Whether it has carried a request of an API that nodes use."""
+    verifier: NodeVerifier | None
+    """The proof of a node at the other end; `None` before a node begins it."""
+
+    @property
+    def node_id(self) -> int | None:
+        """The node at the other end, which has proved its identity; `None` for a client."""
+        ...
 
     @property
     def local(self) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.cluster import PeerStatusReply, PeerStatusRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.transport.rpc import open_rpc
+from tidelog.wire.transport.node_rpc import NodeDialer
 
 ANSWER_TIMEOUT_S: Final = 1.0
 ROUND_S: Final = 0.5
@@ -24,14 +24,15 @@ _AGAIN_S: Final = 0.1
 
 
 async def find_cluster(
-    env: Env, own: PeerStatusReply, addresses: Mapping[int, tuple[str, int]]
+    env: Env, dialer: NodeDialer, own: PeerStatusReply, *, addresses: Mapping[int, tuple[str, int]]
 ) -> FormCluster | JoinCluster:
     """Return the decision of a fresh node, as soon as its peers have answered.
 
     Meanwhile it must answer `PEER_STATUS` requests of the others with `own`.
 
     Args:
-        env: Clock and network.
+        env: Clock and log.
+        dialer: Connects to the peers.
         own: This node's status.
         addresses: Host and port of every peer, by node id; its own entry is ignored.
 
@@ -44,7 +45,7 @@ async def find_cluster(
         async with trio.open_nursery() as nursery:
             for node_id, address in addresses.items():
                 if node_id != own.peer.node_id:
-                    nursery.start_soon(partial(_ask, env, bootstrap, node_id, address=address))
+                    nursery.start_soon(partial(_ask, dialer, bootstrap, node_id, address=address))
         decision = bootstrap.decide()
         if not isinstance(decision, WaitForPeers):
             return decision
@@ -55,14 +56,20 @@ async def find_cluster(
 
 
 async def find_generation(
-    env: Env, check: GenerationCheck, own_id: int, *, addresses: Mapping[int, tuple[str, int]]
+    env: Env,
+    dialer: NodeDialer,
+    check: GenerationCheck,
+    *,
+    own_id: int,
+    addresses: Mapping[int, tuple[str, int]],
 ) -> Generation:
     """Return the age of this node's data directory, as soon as other nodes have answered.
 
     Meanwhile it must answer `PEER_STATUS` requests of the others.
 
     Args:
-        env: Clock and network.
+        env: Clock and log.
+        dialer: Connects to the nodes.
         check: Gets the answers.
         own_id: This node.
         addresses: Host and port of the nodes to ask, by node id.
@@ -72,7 +79,7 @@ async def find_generation(
 
     async def ask(address: tuple[str, int]) -> None:
         while True:
-            status = await _status_of(env, own_id, address=address)
+            status = await _status_of(dialer, own_id, address=address)
             if status is not None:
                 check.answered(status, now_ms=_now_ms())
                 has_answer.set()
@@ -93,9 +100,11 @@ async def find_generation(
     return generation
 
 
-async def _ask(env: Env, bootstrap: Bootstrap, node_id: int, *, address: tuple[str, int]) -> None:
+async def _ask(
+    dialer: NodeDialer, bootstrap: Bootstrap, node_id: int, *, address: tuple[str, int]
+) -> None:
     """Request the status of one peer; record its answer, or that it is silent."""
-    status = await _status_of(env, bootstrap.own.peer.node_id, address=address)
+    status = await _status_of(dialer, bootstrap.own.peer.node_id, address=address)
     if status is None:
         bootstrap.peer_silent(node_id)
     elif status.peer.node_id == node_id:
@@ -104,13 +113,13 @@ async def _ask(env: Env, bootstrap: Bootstrap, node_id: int, *, address: tuple[s
         bootstrap.stranger_answered(node_id, f"{address[0]}:{address[1]}", status.peer.node_id)
 
 
-async def _status_of(env: Env, own_id: int, *, address: tuple[str, int]) -> PeerStatusReply | None:
+async def _status_of(
+    dialer: NodeDialer, own_id: int, *, address: tuple[str, int]
+) -> PeerStatusReply | None:
     """Return the status of the node at an address, `None` if it is silent."""
     with trio.move_on_after(ANSWER_TIMEOUT_S):
         try:
-            async with open_rpc(
-                env.network, *address, client_id=f"node {own_id}", client_version=""
-            ) as connection:
+            async with dialer.open(*address, name=f"node {own_id}") as connection:
                 return await connection.ask(api.PEER_STATUS, PeerStatusRequest(own_id))
         except (BrokerError, ConnectionLostError, WireFormatError):
             return None

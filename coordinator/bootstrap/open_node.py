@@ -42,6 +42,7 @@ from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import DataDirectoryError
 from tidelog.wire.messages.cluster import KnownDirectory, Peer, PeerStatusReply
+from tidelog.wire.transport.node_rpc import NodeDialer
 
 METADATA_DIRECTORY: Final = "metadata"
 RESTORE_HELP: Final = (
@@ -102,6 +103,14 @@ class OpenedNode(NamedTuple):
     """Its status for peers, with the data directories that its stored metadata names."""
 
 
+class _Reach(NamedTuple):
+    """The way to other nodes, and the answer to theirs."""
+
+    dialer: NodeDialer
+    addresses: Mapping[int, tuple[str, int]]
+    answer: Callable[[PeerStatusReply], None]
+
+
 class _Opened(NamedTuple):
     """The metadata of a node that does not take part yet."""
 
@@ -115,6 +124,7 @@ async def open_node(
     files: FileCache,
     home: Home,
     *,
+    dialer: NodeDialer,
     addresses: Mapping[int, tuple[str, int]],
     answer: Callable[[PeerStatusReply], None],
 ) -> OpenedNode:
@@ -124,6 +134,7 @@ async def open_node(
         env: Clock, network and disk.
         files: Files of the data directory.
         home: The data directory.
+        dialer: Connects to the other nodes.
         addresses: Host and port of the nodes that this one was started with, itself included, by
             node id; empty for a node without peers.
         answer: Called with the current answer to `PEER_STATUS`.
@@ -144,13 +155,14 @@ async def open_node(
                 raise DataDirectoryError(f"{error}; {ALONE_HELP}") from error
             env.probe("metadata_damaged", severity="error", reason=str(error))
         else:
-            if await _is_current(env, home, found, addresses=addresses, answer=answer):
+            reach = _Reach(dialer, addresses, answer)
+            if await _is_current(env, home, found, reach=reach):
                 return found.opened
             await found.opened.node.aclose()
             files.clear()
         disk_id = env.random.randbytes(12)
         await env.run_in_thread(lambda: _set_aside(disk, home, disk_id))
-    vote, snapshot = await _beginning(env, files, home, addresses=addresses, answer=answer)
+    vote, snapshot = await _beginning(env, files, home, reach=_Reach(dialer, addresses, answer))
     await env.run_in_thread(
         lambda: found_raft_storage(disk, METADATA_DIRECTORY, vote, snapshot=snapshot)
     )
@@ -165,8 +177,7 @@ async def _is_current(
     home: Home,
     found: _Opened,
     *,
-    addresses: Mapping[int, tuple[str, int]],
-    answer: Callable[[PeerStatusReply], None],
+    reach: _Reach,
 ) -> bool:
     """Return whether the other voters know no later state of this data directory.
 
@@ -178,17 +189,20 @@ async def _is_current(
     if node.is_only_voter:
         return True
     known = {each.node_id: (each.host, each.port) for each in found.brokers.values()} | {
-        **addresses
+        **reach.addresses
     }
-    wanted = {voter.node_id for voter in voters} or addresses.keys()
+    wanted = {voter.node_id for voter in voters} or reach.addresses.keys()
     reached = {node_id: known[node_id] for node_id in wanted if node_id in known}
     reached.pop(own_id, None)
     if not reached:
         return True
-    answer(status)
+    reach.answer(status)
     own = KnownDirectory(own_id, home.disk_id, home.directory_epoch)
     check = GenerationCheck(own, node.cluster_id, voters, asked=set(reached))
-    if await find_generation(env, check, own_id, addresses=reached) is not Generation.OLD:
+    found_generation = await find_generation(
+        env, reach.dialer, check, own_id=own_id, addresses=reached
+    )
+    if found_generation is not Generation.OLD:
         return True
     env.probe(
         "metadata_is_old",
@@ -204,10 +218,10 @@ async def _beginning(
     files: FileCache,
     home: Home,
     *,
-    addresses: Mapping[int, tuple[str, int]],
-    answer: Callable[[PeerStatusReply], None],
+    reach: _Reach,
 ) -> tuple[Vote, StoredSnapshot]:
     """Return the first state of a node without metadata."""
+    addresses = reach.addresses
     peer, cluster_id = home.peer, home.cluster_id
     others = addresses.keys() - {peer.node_id}
     if home.has_old_catalog or not (others or cluster_id):
@@ -223,8 +237,8 @@ async def _beginning(
         await env.run_in_thread(lambda: home.renew_peer(disk_id))
         peer = home.peer
     own = PeerStatusReply(peer, sorted(addresses), None, [])
-    answer(own)
-    decision = await find_cluster(env, own, addresses)
+    reach.answer(own)
+    decision = await find_cluster(env, reach.dialer, own, addresses=addresses)
     if isinstance(decision, FormCluster):
         if cluster_id:
             raise DataDirectoryError(

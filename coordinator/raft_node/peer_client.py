@@ -8,10 +8,11 @@ from typing import Final, TypeVar, final
 
 import trio
 
-from tidelog.wire.env.env import BytesLike, Env
+from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.protocol.api import Api
-from tidelog.wire.transport.rpc import RpcConnection, connect_stream
+from tidelog.wire.transport.node_rpc import NodeDialer
+from tidelog.wire.transport.rpc import RpcConnection
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -26,11 +27,11 @@ class PeerClient:
     """A client of the other nodes."""
 
     def __init__(
-        self, env: Env, nursery: trio.Nursery, *, name: str, address_of: AddressOf
+        self, nursery: trio.Nursery, dialer: NodeDialer, *, name: str, address_of: AddressOf
     ) -> None:
         """Connect as `name` to nodes at `address_of` their ids; tasks run in `nursery`."""
-        self._env = env
         self._nursery = nursery
+        self._dialer = dialer
         self._name = name
         self._address_of = address_of
         self._connections: dict[int, RpcConnection] = {}
@@ -81,17 +82,10 @@ class PeerClient:
         raise ConnectionLostError(f"node {node_id} at {address[0]}:{address[1]} does not answer")
 
     async def _connect(self, node_id: int, host: str, port: int) -> RpcConnection:
-        connection = RpcConnection(await connect_stream(self._env.network, host, port))
-        self._nursery.start_soon(connection.run)
-        is_good = False
-        try:
-            hello = await connection.introduce(self._name, "")
-            if hello.node_id != node_id:
-                raise ConnectionLostError(
-                    f"node {hello.node_id} is at {host}:{port}, not node {node_id}"
-                )
-            is_good = True
-        finally:
-            if not is_good:
-                connection.close()
+        connection = await self._dialer.connect(self._nursery, host, port, name=self._name)
+        assert connection.hello is not None
+        found_id = connection.hello.node_id
+        if found_id != node_id:
+            connection.close()
+            raise ConnectionLostError(f"node {found_id} is at {host}:{port}, not node {node_id}")
         return connection

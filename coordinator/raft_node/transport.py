@@ -16,7 +16,8 @@ from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, ConnectError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.cluster import RaftRequest, RaftSnapshotRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.transport.rpc import Outcome, RpcConnection, open_rpc
+from tidelog.wire.transport.node_rpc import NodeDialer
+from tidelog.wire.transport.rpc import Outcome, RpcConnection
 
 _CONNECT_TIMEOUT_S = 1.0
 _SILENCE_S = 1.0
@@ -38,11 +39,19 @@ class RaftTransport:
     """The transport to all other nodes."""
 
     def __init__(
-        self, env: Env, nursery: trio.Nursery, *, name: str, cluster_id: str, address_of: AddressOf
+        self,
+        env: Env,
+        nursery: trio.Nursery,
+        dialer: NodeDialer,
+        *,
+        name: str,
+        cluster_id: str,
+        address_of: AddressOf,
     ) -> None:
         """Connect as `name` to nodes at `address_of` their ids; tasks run in `nursery`."""
         self._env = env
         self._nursery = nursery
+        self._dialer = dialer
         self._name = name
         self._cluster_id = cluster_id
         self._address_of = address_of
@@ -80,8 +89,9 @@ class RaftTransport:
         if link is None:
             link = self._links[node_id] = _Link(
                 self._env,
+                self._dialer,
                 node_id,
-                self._name,
+                name=self._name,
                 cluster_id=self._cluster_id,
                 address_of=self._address_of,
             )
@@ -106,9 +116,17 @@ class _Link:
     """
 
     def __init__(
-        self, env: Env, node_id: int, name: str, *, cluster_id: str, address_of: AddressOf
+        self,
+        env: Env,
+        dialer: NodeDialer,
+        node_id: int,
+        *,
+        name: str,
+        cluster_id: str,
+        address_of: AddressOf,
     ) -> None:
         self._env = env
+        self._dialer = dialer
         self._node_id = node_id
         self._name = name
         self._cluster_id = cluster_id
@@ -160,9 +178,7 @@ class _Link:
         """Send over one connection until it ends; return why it ended."""
         try:
             with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
-                async with open_rpc(
-                    self._env.network, host, port, client_id=self._name, client_version=""
-                ) as connection:
+                async with self._dialer.open(host, port, name=self._name) as connection:
                     connecting.deadline = float("inf")
                     self.refused_since = None
                     assert connection.hello is not None

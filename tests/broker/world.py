@@ -15,6 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.memory_network import MemoryNetwork
 from tests.broker.raw_client import RawClient
+from tests.cluster_secret import SECRET
 from tests.simulation.machine.disk_contents import contents
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.broker.config.broker_config import BrokerConfig, resolve_config
@@ -194,7 +195,7 @@ class World:
     @asynccontextmanager
     async def broker(self, **settings: object) -> AsyncGenerator[Broker]:
         """Run a broker; it stops cleanly at the end of the block."""
-        async with open_broker(config(**settings), self.env, self.disk) as broker:
+        async with open_broker(config(**settings), self.env, self.disk, secret=SECRET) as broker:
             yield broker
 
     @asynccontextmanager
@@ -205,7 +206,9 @@ class World:
             is_up = trio.Event()
 
             async def run() -> None:
-                async with open_broker(config(**settings), self.env, self.disk) as broker:
+                async with open_broker(
+                    config(**settings), self.env, self.disk, secret=SECRET
+                ) as broker:
                     started.append(broker)
                     is_up.set()
                     await trio.sleep_forever()

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from tests.cluster_secret import dialer_of
 from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host, Made, hosts, watch_roles
 from tests.simulation.machine.faulty_disk import StaleHandleError
@@ -50,8 +51,8 @@ class Cluster:
         all_addresses = {host.node_id: (f"node{host.node_id}", PORT) for host in self.group}
         addresses = AddressBook(all_addresses, lambda: metadata.state)
         peers = PeerClient(
-            env,
             nursery,
+            dialer_of(env, node.identity.node_id),
             name=f"node{node.identity.node_id}",
             address_of=addresses.address_of,
         )

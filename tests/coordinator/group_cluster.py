@@ -6,6 +6,7 @@ from typing import Any, TypeVar, final
 
 import trio
 
+from tests.cluster_secret import dialer_of
 from tests.coordinator.command_cluster import Cluster
 from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import PORT, Made, SlowAnswer, watch_roles
@@ -175,7 +176,10 @@ class GroupCluster(Cluster):
     def calling(self, process: Process, nursery: trio.Nursery) -> Caller:
         """Return a client of all nodes, for a process."""
         peers = PeerClient(
-            process.env, nursery, name="caller", address_of=lambda node_id: (f"node{node_id}", PORT)
+            nursery,
+            dialer_of(process.env, 9),
+            name="caller",
+            address_of=lambda node_id: (f"node{node_id}", PORT),
         )
         return Caller(peers, [host.node_id for host in self.group])
 

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from tests.broker.world import World, settle
+from tests.cluster_secret import dialer_of
 from tests.coordinator.raft_nodes import PORT, Answer, Answerer
 from tests.simulation.machine.faulty_disk import FaultyDisk, StaleHandleError
 from tidelog.broker.config.broker_config import BrokerConfig
@@ -48,7 +49,12 @@ async def start(world: World, addresses: Addresses = ALONE, *, node_id: int = 1)
     try:
         files = FileCache(world.disk)
         found = await open_node(
-            world.env, files, directory, addresses=addresses, answer=answers.append
+            world.env,
+            files,
+            directory,
+            dialer=dialer_of(world.env, directory.peer.node_id),
+            addresses=addresses,
+            answer=answers.append,
         )
     except (DataDirectoryError, OSError):
         directory.release()
@@ -108,7 +114,7 @@ def member(
 async def at_work(world: World, found: OpenedNode) -> AsyncGenerator[ClusterNode]:
     """Run a node, and wait until it leads if it is alone, until the end of the block."""
     async with trio.open_nursery() as nursery:
-        node = ClusterNode(world.env, found, ALONE, nursery=nursery)
+        node = ClusterNode(world.env, found, ALONE, nursery=nursery, dialer=dialer_of(world.env, 1))
         nursery.start_soon(node.run)
         await settle()
         await node.wait_first_term()

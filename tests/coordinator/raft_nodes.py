@@ -2,15 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, final
+from random import Random
+from typing import Any, NamedTuple, cast, final
 
 import msgspec
 import trio
 
+from tests.cluster_secret import SECRET, dialer_of
 from tests.simulation.machine.node import Node
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import World
 from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.handlers.handshake import NodeIdentityHandler
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.refusals import Refusals
@@ -34,7 +37,7 @@ from tidelog.coordinator.raft_node.transport import RaftTransport
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.env.env import Env, Stream
 from tidelog.wire.errors import LogOfflineError
-from tidelog.wire.messages.handshake import ApiVersions, HelloReply
+from tidelog.wire.messages.handshake import ApiVersions, HelloReply, ProveNodeRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.connection import Request
@@ -92,8 +95,8 @@ class Values:
             self._committed.note(index, value)
 
 
-Answer = Callable[[Any, memoryview], object]
-"""Answers a message that came with an attachment."""
+Answer = Callable[..., object]
+"""Answers a message that came with an attachment; those of Raft with the node at the other end."""
 
 
 @final
@@ -102,8 +105,9 @@ class Answerer:
 
     def __init__(self, node_id: int, answers: Mapping[Api[Any, Any], Answer]) -> None:
         """Use a function for every API but HELLO."""
-        self.apis: list[Any] = [api.HELLO, *answers]
+        self.apis: list[Any] = [api.HELLO, api.PROVE_NODE, *answers]
         self._node_id = node_id
+        self._identity = NodeIdentityHandler(Random(node_id), node_id=node_id, secret=SECRET)
         self._answers = {int(served.key): answer for served, answer in answers.items()}
         self._slow_answers: dict[int, SlowAnswer] = {}
         self._nursery: trio.Nursery | None = None
@@ -124,6 +128,13 @@ class Answerer:
         with response:
             if key == api.HELLO.key:
                 response.reply(self._hello())
+            elif key == api.PROVE_NODE.key:
+                self._identity.prove(cast("ProveNodeRequest", request.message), response)
+            elif key in (api.RAFT.key, api.RAFT_SNAPSHOT.key):
+                answer = self._answers[key]
+                response.reply_if_wanted(
+                    answer(request.message, request.attachment, context.node_id)
+                )
             elif key in self._answers:
                 response.reply_if_wanted(self._answers[key](request.message, request.attachment))
             else:
@@ -223,6 +234,7 @@ class Host:
                 links = RaftTransport(
                     env,
                     nursery,
+                    dialer_of(env, node.identity.node_id),
                     name=self.machine.name,
                     cluster_id=CLUSTER_ID,
                     address_of=lambda node_id: (f"node{node_id}", PORT),

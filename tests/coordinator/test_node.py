@@ -7,6 +7,7 @@ from typing import Any, Final, final
 import pytest
 import trio
 
+from tests.cluster_secret import dialer_of
 from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import PORT, Answer, Answerer, SlowAnswer, listen
 from tests.simulation.machine.process import Process
@@ -101,10 +102,21 @@ class Member:
                 self._status = status
 
             found = await open_node(
-                env, FileCache(disk), directory, addresses=self.addresses, answer=answer
+                env,
+                FileCache(disk),
+                directory,
+                dialer=dialer_of(env, self.node_id),
+                addresses=self.addresses,
+                answer=answer,
             )
             answer(found.status)
-            cluster = ClusterNode(env, found, self.addresses, nursery=nursery)
+            cluster = ClusterNode(
+                env,
+                found,
+                self.addresses,
+                nursery=nursery,
+                dialer=dialer_of(env, self.node_id),
+            )
             self.cluster = cluster
             broker = self._broker(env, cluster, directory)
             join = partial(cluster.keep_joined, self.machine.name, PORT)
@@ -172,11 +184,15 @@ class Member:
             self._handler = (node, RaftHandler(node.raft))
         return self._handler[1]
 
-    def _receive(self, request: RaftRequest, attachment: memoryview) -> RaftReply | None:
-        return self._raft().handle(request, attachment)
+    def _receive(
+        self, request: RaftRequest, attachment: memoryview, node_id: int
+    ) -> RaftReply | None:
+        return self._raft().handle(request, attachment, node_id)
 
-    def _receive_piece(self, request: RaftSnapshotRequest, piece: memoryview) -> RaftSnapshotReply:
-        return self._raft().handle_snapshot(request, piece)
+    def _receive_piece(
+        self, request: RaftSnapshotRequest, piece: memoryview, node_id: int
+    ) -> RaftSnapshotReply:
+        return self._raft().handle_snapshot(request, piece, node_id)
 
     async def _decide(self, request: ForwardCommandRequest) -> ForwardCommandReply:
         return await self._running().command_client.decide(request)

@@ -3,9 +3,11 @@
 Pure: declarations.
 """
 
+from typing import Annotated
+
 import msgspec
 
-from tidelog.wire.messages.field_types import ByteCount
+from tidelog.wire.messages.field_types import ByteCount, NodeId
 
 
 class ApiVersions(msgspec.Struct, frozen=True, array_like=True):
@@ -38,3 +40,31 @@ class HelloReply(msgspec.Struct, frozen=True, array_like=True):
     """Longer frames are refused and end the connection."""
     max_in_flight_requests_per_connection: int
     """Maximum unanswered requests of this connection; the broker reads no further request then."""
+
+
+Nonce = Annotated[bytes, msgspec.Meta(min_length=16, max_length=64)]
+"""Random bytes of one connection."""
+
+
+class ProveNodeRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A node proves that it is one of the cluster, in two requests; see `wire.protocol.node_proof`.
+
+    The first asks for the proof of the other side, the second has the own one.
+    """
+
+    node_id: NodeId
+    """The sender."""
+    nonce: Nonce
+    """Drawn by the sender, the same in both requests."""
+    proof: bytes = b""
+    """Empty in the first request."""
+
+
+class ProveNodeReply(msgspec.Struct, frozen=True, array_like=True):
+    """The receiver's proof; after the second request, that it has accepted the sender's."""
+
+    node_id: NodeId
+    """The receiver."""
+    nonce: Nonce
+    """Drawn by the receiver, the same in both replies."""
+    proof: bytes

@@ -104,6 +104,7 @@ class ApiKey(IntEnum):
     COMMIT_TRANSACTION = 62
     ABORT_TRANSACTION = 63
     LIST_TRANSACTIONS = 64
+    PROVE_NODE = 65
 
 
 @final
@@ -179,6 +180,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[Message], header: memoryview) -> Me
 
 
 HELLO = Api(ApiKey.HELLO, handshake.HelloRequest, handshake.HelloReply)
+PROVE_NODE = Api(ApiKey.PROVE_NODE, handshake.ProveNodeRequest, handshake.ProveNodeReply)
 METADATA = Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataReply, max_version=3)
 CREATE_TOPIC = Api(
     ApiKey.CREATE_TOPIC, topics.CreateTopicRequest, topics.CreateTopicReply, max_version=2

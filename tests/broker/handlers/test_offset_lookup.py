@@ -9,6 +9,7 @@ import trio
 from tests.broker.broker_requests import batch_of
 from tests.broker.logs import TOPIC_ID, config_of, open_partition_log
 from tests.broker.world import START_MS
+from tests.cluster_secret import dialer_of
 from tests.coordinator.command_cluster import Cluster
 from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host, Made, watch_roles
@@ -103,7 +104,10 @@ class LogsCluster(Cluster):
         assert isinstance(made.state, ReplicatedState)
         node_id = node.identity.node_id
         peers = PeerClient(
-            env, nursery, name=f"node{node_id}", address_of=lambda number: (f"node{number}", PORT)
+            nursery,
+            dialer_of(env, node_id),
+            name=f"node{node_id}",
+            address_of=lambda number: (f"node{number}", PORT),
         )
         led = Led(made.state, node_id)
         local = ListOffsetsHandler(node, made.state, led, search=OffsetSearch(env), peers=peers)

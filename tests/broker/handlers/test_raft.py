@@ -76,7 +76,7 @@ def piece(
 def test_raft_messages_are_passed_on_in_order() -> None:
     handle, listener = handler()
 
-    reply = handle.handle(RaftRequest("ours", [encode(VOTE), encode(REPLY)]), NOTHING)
+    reply = handle.handle(RaftRequest("ours", [encode(VOTE), encode(REPLY)]), NOTHING, 2)
 
     assert reply == RaftReply(1)
     assert listener.heard == [(VOTE, None), (REPLY, None)]
@@ -85,7 +85,7 @@ def test_raft_messages_are_passed_on_in_order() -> None:
 def test_raft_messages_without_a_reply_are_passed_on() -> None:
     handle, listener = handler()
 
-    reply = handle.handle(RaftRequest("ours", [encode(VOTE)], is_answered=False), NOTHING)
+    reply = handle.handle(RaftRequest("ours", [encode(VOTE)], is_answered=False), NOTHING, 2)
 
     assert reply is None
     assert listener.heard == [(VOTE, None)]
@@ -95,9 +95,9 @@ def test_a_node_of_another_cluster_is_refused() -> None:
     handle, listener = handler()
 
     with pytest.raises(InvalidRequestError, match="belongs to cluster ours, not to theirs"):
-        handle.handle(RaftRequest("theirs", [encode(VOTE)]), NOTHING)
+        handle.handle(RaftRequest("theirs", [encode(VOTE)]), NOTHING, 2)
     with pytest.raises(InvalidRequestError, match="belongs to cluster ours, not to theirs"):
-        handle.handle_snapshot(piece(0, 1, cluster_id="theirs"), memoryview(b"x"))
+        handle.handle_snapshot(piece(0, 1, cluster_id="theirs"), memoryview(b"x"), 2)
 
     assert not listener.heard
 
@@ -106,7 +106,7 @@ def test_a_request_with_a_malformed_message_is_refused_as_a_whole() -> None:
     handle, listener = handler()
 
     with pytest.raises(InvalidRequestError, match="not a message of Raft"):
-        handle.handle(RaftRequest("ours", [encode(VOTE), b"nonsense"]), NOTHING)
+        handle.handle(RaftRequest("ours", [encode(VOTE), b"nonsense"]), NOTHING, 2)
 
     assert not listener.heard
 
@@ -115,9 +115,9 @@ def test_entries_and_snapshots_that_no_node_can_read_are_refused() -> None:
     handle, listener = handler()
 
     with pytest.raises(InvalidRequestError, match="not an entry of the metadata"):
-        handle.handle(RaftRequest("ours", [encode(VOTE), encode(APPEND)]), NOTHING)
+        handle.handle(RaftRequest("ours", [encode(VOTE), encode(APPEND)]), NOTHING, 2)
     with pytest.raises(InvalidRequestError, match="not an entry of the metadata"):
-        handle.handle_snapshot(piece(0, len(UNREADABLE)), memoryview(UNREADABLE))
+        handle.handle_snapshot(piece(0, len(UNREADABLE)), memoryview(UNREADABLE), 2)
 
     assert not listener.heard
 
@@ -128,7 +128,7 @@ def test_numbers_out_of_the_range_of_the_disk_are_no_message(field: str, value: 
     wrong = encode(msgspec.structs.replace(VOTE, **{field: value}))
 
     with pytest.raises(InvalidRequestError, match="not a message of Raft"):
-        handle.handle(RaftRequest("ours", [wrong]), NOTHING)
+        handle.handle(RaftRequest("ours", [wrong]), NOTHING, 2)
 
     assert not listener.heard
 
@@ -136,7 +136,7 @@ def test_numbers_out_of_the_range_of_the_disk_are_no_message(field: str, value: 
 def test_a_snapshot_offer_without_data_is_ignored() -> None:
     handle, listener = handler()
 
-    handle.handle(RaftRequest("ours", [encode(OFFER)]), NOTHING)
+    handle.handle(RaftRequest("ours", [encode(OFFER)]), NOTHING, 2)
 
     assert not listener.heard
 
@@ -144,18 +144,18 @@ def test_a_snapshot_offer_without_data_is_ignored() -> None:
 def test_a_snapshot_is_passed_on_when_it_is_complete() -> None:
     handle, listener = handler()
 
-    assert handle.handle_snapshot(piece(0, 7), memoryview(b"abcd")) == RaftSnapshotReply(4)
+    assert handle.handle_snapshot(piece(0, 7), memoryview(b"abcd"), 2) == RaftSnapshotReply(4)
     assert not listener.heard
-    assert handle.handle_snapshot(piece(4, 7), memoryview(b"efg")) == RaftSnapshotReply(7)
+    assert handle.handle_snapshot(piece(4, 7), memoryview(b"efg"), 2) == RaftSnapshotReply(7)
 
     assert listener.heard == [(OFFER, b"abcdefg")]
 
 
 def test_a_snapshot_may_restart_from_its_first_piece() -> None:
     handle, listener = handler()
-    handle.handle_snapshot(piece(0, 3), memoryview(b"x"))
+    handle.handle_snapshot(piece(0, 3), memoryview(b"x"), 2)
 
-    handle.handle_snapshot(piece(0, 3), memoryview(b"abc"))
+    handle.handle_snapshot(piece(0, 3), memoryview(b"abc"), 2)
 
     assert listener.heard == [(OFFER, b"abc")]
 
@@ -177,6 +177,6 @@ def test_a_snapshot_piece_out_of_order_is_refused(
     handle, listener = handler()
 
     with pytest.raises(InvalidRequestError, match=reason):
-        handle.handle_snapshot(request_, memoryview(data))
+        handle.handle_snapshot(request_, memoryview(data), 2)
 
     assert not listener.heard

@@ -12,7 +12,7 @@ Told = list[tuple[str, dict[str, Any]]]
 def refusals() -> tuple[Refusals, Told]:
     told: Told = []
 
-    def probe(event: str, **fields: Any) -> None:
+    def probe(event: str, **fields: object) -> None:
         told.append((event, fields))
 
     return Refusals(probe), told

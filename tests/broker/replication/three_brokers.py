@@ -12,6 +12,7 @@ from typing import TypeVar, final
 
 import trio
 
+from tests.cluster_secret import SECRET
 from tests.coordinator.raft_clients import until
 from tests.logstore.logs import records_in
 from tests.simulation.machine.node import Node
@@ -243,7 +244,7 @@ class ThreeBrokers:
                 peers=",".join(f"{each}={host_of(each)}:{PORT}" for each in NODES),
                 **self._settings,  # type: ignore[arg-type]  # numbers
             )
-            async with open_broker(config, process.env, process.disk) as broker:
+            async with open_broker(config, process.env, process.disk, secret=SECRET) as broker:
                 self.brokers[node_id] = broker
                 await self._stops[node_id].wait()
                 self.brokers.pop(node_id, None)

@@ -7,6 +7,7 @@ from typing import Any, final
 import pytest
 import trio
 
+from tests.cluster_secret import dialer_of
 from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import PORT, Answer, Answerer, listen
 from tests.simulation.machine.process import Process
@@ -50,7 +51,12 @@ class Fresh:
             )
             if self.cluster_id is None:
                 try:
-                    decision = await find_cluster(process.env, self.status(), addresses)
+                    decision = await find_cluster(
+                        process.env,
+                        dialer_of(process.env, self.node_id),
+                        self.status(),
+                        addresses=addresses,
+                    )
                 except ConfigError as error:
                     self.error = error
                 else:

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 import trio
 
+from tests.cluster_secret import dialer_of
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Answer, Answerer, listen
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
@@ -37,8 +38,8 @@ def play(story: Callable[[World, PeerClient], Awaitable[None]], *, node_id: int 
         async def near(process: Process) -> None:
             async with trio.open_nursery() as nursery:
                 peers = PeerClient(
-                    process.env,
                     nursery,
+                    dialer_of(process.env, 1),
                     name="node1",
                     address_of=lambda node_id: ("node2", PORT) if node_id == 2 else None,
                 )

@@ -5,6 +5,7 @@ from typing import Any, cast, final
 
 import trio
 
+from tests.cluster_secret import dialer_of
 from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Answer, Answerer, listen
 from tests.simulation.machine.process import Process
@@ -62,8 +63,8 @@ class Far:
     async def _run(self, process: Process) -> None:
         handler = RaftHandler(cast("Any", self))
 
-        def answer(request: RaftRequest, attachment: memoryview) -> RaftReply | None:
-            reply = handler.handle(request, attachment)
+        def answer(request: RaftRequest, attachment: memoryview, node_id: int) -> RaftReply | None:
+            reply = handler.handle(request, attachment, node_id)
             self.answered_count += reply is not None
             return reply
 
@@ -85,6 +86,7 @@ def play(story: Callable[[World, RaftTransport, Far], Awaitable[None]]) -> None:
                 links = RaftTransport(
                     process.env,
                     nursery,
+                    dialer_of(process.env, 1),
                     name="node1",
                     cluster_id=CLUSTER_ID,
                     address_of=lambda _: ("node2", PORT),

@@ -7,6 +7,7 @@ from typing import Any, Final, final
 
 import trio
 
+from tests.cluster_secret import SECRET
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.checkers.run_history import RunHistory, ViolationError
 from tests.simulation.cluster.cluster_history import ClusterHistory
@@ -158,7 +159,7 @@ class Machine:
         config = BrokerConfig(**settings)
         stop_wanted = self._stop_wanted
         try:
-            async with open_broker(config, process.env, process.disk):
+            async with open_broker(config, process.env, process.disk, secret=SECRET):
                 await stop_wanted.wait()
         except (OSError, DataDirectoryError, LogOfflineError, DuplicateBrokerError) as error:
             # A broker with a new identity must wait until its old one is fenced.

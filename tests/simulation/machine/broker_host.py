@@ -9,6 +9,7 @@ from typing import final
 
 import trio
 
+from tests.cluster_secret import SECRET
 from tests.simulation.broker.bit_rot import visible_log_ends
 from tests.simulation.broker.plans import Plan
 from tests.simulation.broker.sometimes import Sometimes
@@ -93,7 +94,7 @@ class BrokerHost:
         config = BrokerConfig(listen=f"{HOST}:{PORT}", **limits)  # type: ignore[arg-type]  # numbers
         stop_wanted = self._stop_wanted
         try:
-            async with open_broker(config, process.env, process.disk):
+            async with open_broker(config, process.env, process.disk, secret=SECRET):
                 await stop_wanted.wait()
         except (OSError, DataDirectoryError, LogOfflineError) as error:
             process.env.probe("broker_failed", reason=str(error))

@@ -16,6 +16,7 @@ import trio
 import tests.simulation.machine.broker_host
 import tidelog.broker.server
 import tidelog.embedded
+from tests.cluster_secret import SECRET
 from tests.paths import ROOT
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
@@ -157,7 +158,9 @@ def _comparable(heard: object) -> object:
 def talk_to_a_simulated_broker() -> list[object]:
     async def serve(process: Process) -> None:
         config = BrokerConfig(listen=f"{HOST}:{PORT}")
-        async with tidelog.broker.server.open_broker(config, process.env, process.disk):
+        async with tidelog.broker.server.open_broker(
+            config, process.env, process.disk, secret=SECRET
+        ):
             await trio.sleep_forever()
 
     async def main(world: World) -> list[object]:

@@ -20,7 +20,9 @@ from tidelog.cli.output.tables import print_json, print_table
 from tidelog.cli.serve.worker_plan import WORKERS_MAX, check_no_workers, worker_plans
 from tidelog.cli.serve.workers import run_workers
 from tidelog.cli.signals import on_signal
+from tidelog.cluster_secret import cluster_secret_path, read_cluster_secret
 from tidelog.embedded import open_configured_broker
+from tidelog.wire.env.real.real_env import real_env
 
 _log = logging.getLogger("tidelog.serve")
 
@@ -94,11 +96,12 @@ def serve(
     configure_logging(config.log_format, config.log_level)
     _allow_many_files(config)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    trio.run(_serve, resolved)
+    secret = read_cluster_secret(cluster_secret_path(config), real_env().random)
+    trio.run(_serve, resolved, secret)
     return 0
 
 
-async def _serve(resolved: ResolvedConfig) -> None:
+async def _serve(resolved: ResolvedConfig, secret: bytes) -> None:
     starting = trio.CancelScope()
     ending = trio.Event()
     is_started = False
@@ -111,7 +114,7 @@ async def _serve(resolved: ResolvedConfig) -> None:
 
     async with on_signal(end):
         with starting:
-            async with open_configured_broker(resolved) as broker:
+            async with open_configured_broker(resolved, secret=secret) as broker:
                 is_started = True
                 # The objects of the start stay alive; each garbage collection of them would block
                 # the loop for some 30 ms.

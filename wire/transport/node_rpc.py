@@ -1,0 +1,85 @@
+"""Connections from one node of a cluster to another.
+
+Shell: opens streams. Both nodes prove that they know the secret of the cluster before the first
+request; see `wire.protocol.node_proof`.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import final
+
+import trio
+
+from tidelog.wire.env.env import Network
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    NotANodeError,
+    UnsupportedVersionError,
+)
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.node_proof import NONCE_BYTES, NodeProver
+from tidelog.wire.transport.rpc import RpcConnection, connect_stream, open_rpc
+
+
+@final
+class NodeDialer:
+    """Opens connections of one node to other nodes."""
+
+    def __init__(self, network: Network, random: Random, *, node_id: int, secret: bytes) -> None:
+        """Connect as the node `node_id`, which knows the `secret` of its cluster."""
+        self._network = network
+        self._random = random
+        self._node_id = node_id
+        self._secret = secret
+
+    @asynccontextmanager
+    async def open(self, host: str, port: int, *, name: str) -> AsyncGenerator[RpcConnection, None]:
+        """Connect, exchange hellos and proofs, and keep the connection until the block ends.
+
+        Raises:
+            ConnectError: No connection could be made.
+            ConnectionLostError: The connection broke before, or there is no node of this cluster.
+            WireFormatError: The other side does not speak this protocol.
+        """
+        async with open_rpc(
+            self._network, host, port, client_id=name, client_version=""
+        ) as connection:
+            await self._prove(connection, f"{host}:{port}")
+            yield connection
+
+    async def connect(
+        self, nursery: trio.Nursery, host: str, port: int, *, name: str
+    ) -> RpcConnection:
+        """Connect like `open`; the connection runs in `nursery` until it is closed.
+
+        Raises:
+            ConnectError: No connection could be made.
+            ConnectionLostError: The connection broke before, or there is no node of this cluster.
+            WireFormatError: The other side does not speak this protocol.
+        """
+        connection = RpcConnection(await connect_stream(self._network, host, port))
+        nursery.start_soon(connection.run)
+        is_good = False
+        try:
+            await connection.introduce(name, "")
+            await self._prove(connection, f"{host}:{port}")
+            is_good = True
+        finally:
+            if not is_good:
+                connection.close()
+        return connection
+
+    async def _prove(self, connection: RpcConnection, address: str) -> None:
+        prover = NodeProver(self._secret, self._node_id, self._random.randbytes(NONCE_BYTES))
+        try:
+            answer = await connection.ask(api.PROVE_NODE, prover.ask())
+            await connection.ask(api.PROVE_NODE, prover.prove(answer))
+        except (NotANodeError, UnsupportedVersionError) as error:
+            raise ConnectionLostError(f"{address} is no node of this cluster: {error}") from error
+        except BrokerError as error:
+            raise ConnectionLostError(f"{address} accepts no nodes now: {error}") from error
+        hello = connection.hello
+        if hello is None or answer.node_id != hello.node_id:
+            raise ConnectionLostError(f"{address} has proved to be node {answer.node_id} only")
