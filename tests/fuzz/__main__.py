@@ -1,0 +1,37 @@
+"""`python -m tests.fuzz`: hostile peers against three brokers, which restart after each block.
+
+Strangers and a proven node that is no member send mutated requests of all APIs. An honest client
+produces and consumes meanwhile. After each block all brokers are killed and started again, and
+every acknowledged record must be there. At the end a hostile broker answers a client.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import trio
+
+from tests.fuzz.hostile_broker import deceive_clients
+from tests.fuzz.hostile_peers import attack
+
+
+def main() -> int:
+    """Execute the command line; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600.0, help="of hostile requests")
+    parser.add_argument("--block", type=float, default=60.0, help="seconds between two restarts")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tidelog-fuzz-") as directory:
+        outcome = trio.run(
+            attack, Path(directory), arguments.seed, arguments.seconds, arguments.block
+        )
+    problems = [*outcome, *trio.run(deceive_clients, arguments.seed, arguments.seconds / 10)]
+    for problem in problems:
+        sys.stdout.write(f"PROBLEM: {problem}\n")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
