@@ -32,6 +32,7 @@ Pure: no clock, no I/O.
     │   ├── MessageGoneError              the message is deleted, expired or a dead letter
     │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
     │   ├── LogTruncatedError             .truncated_to, .fetch_offset, .leader_epoch
+    │   ├── NotANodeError                 only nodes of the cluster may send this
     │   ├── OutOfOrderSequenceError       .expected_sequence
     │   ├── DuplicateSequenceError / FencedProducerError
     │   ├── UnknownGroupError / GroupNotEmptyError

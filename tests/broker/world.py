@@ -25,6 +25,7 @@ from tidelog.logstore.flush import FlushJob
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.env.env import Env
 from tidelog.wire.env.real.real_env import never
+from tidelog.wire.transport.node_rpc import NodeDialer
 from tidelog.wire.transport.rpc import RpcConnection, open_rpc
 
 Result = TypeVar("Result")
@@ -225,6 +226,13 @@ class World:
         async with open_rpc(
             self.network, *ADDRESS, client_id="test", client_version="0"
         ) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def node(self, node_id: int) -> AsyncGenerator[RpcConnection]:
+        """Connect as another node of the cluster, until the end of the block."""
+        dialer = NodeDialer(self.network, self._random, node_id=node_id, secret=SECRET)
+        async with dialer.open(*ADDRESS, name="test") as connection:
             yield connection
 
     async def raw_client(self) -> RawClient:

@@ -72,7 +72,7 @@ async def _one(
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return
 
-    problem = ""
+    has_ended = True
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(partial(trio.serve_tcp, serve_safely, 0, host="127.0.0.1"))
         port = listeners[0].socket.getsockname()[1]
@@ -84,12 +84,9 @@ async def _one(
                     await call(client)
             except* TidelogError:
                 pass
-        if waiting.cancelled_caught:
-            problem = "no end"
-        if requests > _REQUESTS_MAX:
-            problem = f"{requests} requests"
+        has_ended = not waiting.cancelled_caught
         nursery.cancel_scope.cancel()
-    return problem
+    return f"{requests} requests" if requests > _REQUESTS_MAX else "" if has_ended else "no end"
 
 
 def _honest(api_key: int, port: int, correlation_id: int) -> bytes | None:

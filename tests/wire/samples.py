@@ -39,7 +39,13 @@ from tidelog.wire.messages.fetch import (
     PartitionFetch,
     PartitionFetched,
 )
-from tidelog.wire.messages.handshake import ApiVersions, HelloReply, HelloRequest
+from tidelog.wire.messages.handshake import (
+    ApiVersions,
+    HelloReply,
+    HelloRequest,
+    ProveNodeReply,
+    ProveNodeRequest,
+)
 from tidelog.wire.messages.metadata import (
     BrokerAddress,
     MetadataReply,
@@ -355,6 +361,11 @@ EXCHANGES = [
     _exchange(api.COMMIT_TRANSACTION, *transaction_samples.COMMIT),
     _exchange(api.ABORT_TRANSACTION, *transaction_samples.ABORT),
     _exchange(api.LIST_TRANSACTIONS, *transaction_samples.LIST),
+    _exchange(
+        api.PROVE_NODE,
+        ProveNodeRequest(node_id=2, nonce=b"nonce of the asking node", proof=b"a proof"),
+        ProveNodeReply(node_id=1, nonce=b"nonce of the answering node", proof=b"its proof"),
+    ),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

@@ -126,7 +126,7 @@ class FrameDecoder:
         It grows with the bytes that have arrived, not with those that a frame announces.
         """
         capacity = len(self._buffer)
-        if self._end - self._start < capacity:
+        if self._end - self._start < capacity or self._wanted <= capacity:
             return capacity
         return min(self._wanted + READ_AHEAD_BYTES, capacity * _GROWTH)
 

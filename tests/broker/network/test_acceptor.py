@@ -10,10 +10,11 @@ from trio.testing import MockClock
 
 import tidelog.broker.network.acceptor
 from tests.broker.world import ADDRESS, World, config, settle
-from tidelog.broker.api_handlers import handshake_routes
+from tests.cluster_secret import SECRET
+from tidelog.broker.api_handlers import discovery_routes, handshake_routes
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
-from tidelog.broker.handlers.handshake import HandshakeHandler
+from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
 from tidelog.broker.network.acceptor import Acceptor, listen
 from tidelog.wire.errors import (
     BrokerNotReadyError,
@@ -26,7 +27,7 @@ from tidelog.wire.messages.handshake import HelloRequest
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
 
-APIS = (api.HELLO, api.METADATA, api.PEER_STATUS)
+APIS = (api.HELLO, api.PROVE_NODE, api.METADATA, api.PEER_STATUS)
 
 
 @asynccontextmanager
@@ -43,7 +44,9 @@ async def accepting(world: World, **settings: object) -> AsyncGenerator[Acceptor
 async def an_acceptor(world: World, settings: BrokerConfig, nursery: trio.Nursery) -> Acceptor:
     dispatcher = Dispatcher(nursery, APIS)
     introduction = HandshakeHandler(settings, APIS, version="0")
-    dispatcher.serve_brokers(handshake_routes(introduction))
+    identity = NodeIdentityHandler(world.env.random, node_id=1, secret=SECRET)
+    dispatcher.serve_all(handshake_routes(introduction, identity))
+    dispatcher.serve_nodes(discovery_routes(introduction))
     return Acceptor(
         world.env,
         settings,
@@ -94,7 +97,7 @@ async def test_clients_do_not_use_the_connections_reserved_for_nodes(
             with pytest.raises(OverloadedError, match="for other nodes of its cluster"):
                 await stranger.ask(api.METADATA, MetadataRequest(None))
 
-            async with world.client() as node:
+            async with world.node(2) as node:
                 with pytest.raises(BrokerNotReadyError, match="reading its metadata"):
                     await node.ask(api.PEER_STATUS, PeerStatusRequest(2))
                 await settle()

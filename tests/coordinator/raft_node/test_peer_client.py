@@ -23,7 +23,7 @@ def play(story: Callable[[World, PeerClient], Awaitable[None]], *, node_id: int 
     """Run a scenario on node 1, with node `node_id` on the machine of node 2."""
 
     async def far(process: Process) -> None:
-        def answer(message: RaftRequest, _: memoryview) -> object:
+        def answer(message: RaftRequest, _: memoryview, __: int) -> object:
             if message.messages == [b"?"]:
                 return RaftReply(cast("int", "no number"))
             if message.messages:
