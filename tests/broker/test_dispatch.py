@@ -67,7 +67,8 @@ async def test_every_offered_api_is_served(mock_clock: MockClock) -> None:
 
         assert set(offered) == set(ApiKey)
         dispatcher = broker._dispatcher
-        assert dispatcher._of_brokers.keys() | dispatcher._of_clients.keys() == set(ApiKey)
+        served_keys = {**dispatcher._of_all, **dispatcher._of_nodes, **dispatcher._of_clients}
+        assert set(served_keys) == set(ApiKey)
         spoken = {served.key: (served.min_version, served.max_version) for served in APIS}
         assert spoken == {
             key: (each.min_version, each.max_version) for key, each in offered.items()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster_secret import SECRET
 from tidelog.broker.config.broker_config import resolve_config
 from tidelog.client.client import connect
 from tidelog.embedded import open_broker, open_configured_broker
@@ -69,5 +70,5 @@ async def test_a_whole_configuration_can_be_given(tmp_path: Path) -> None:
     flags = {"data_dir": str(tmp_path), "listen": "127.0.0.1:0"}
     resolved = resolve_config(file=None, environment={}, flags=flags)
 
-    async with open_configured_broker(resolved) as broker:
+    async with open_configured_broker(resolved, secret=SECRET) as broker:
         assert not broker.address.endswith(":0")

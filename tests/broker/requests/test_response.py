@@ -16,6 +16,7 @@ from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
 from tidelog.wire.protocol.frame import FrameDecoder, FrameKind
+from tidelog.wire.protocol.node_proof import NodeVerifier
 from tidelog.wire.transport.write_buffer import WriteBuffer
 
 
@@ -29,7 +30,9 @@ class FakeContext:
         self.stream = FakeStream()
         self.write_buffer = WriteBuffer(self.stream)
         self.delayed: dict[DelayedRequest, None] = {}
-        self.is_reserve = self.is_of_node = False
+        self.is_reserve = False
+        self.node_id: int | None = None
+        self.verifier: NodeVerifier | None = None
         self.answered_count = 0
 
     def answered(self) -> None:

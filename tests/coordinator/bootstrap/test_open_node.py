@@ -5,6 +5,7 @@ import pytest
 from trio.testing import MockClock
 
 from tests.broker.world import World
+from tests.cluster_secret import dialer_of
 from tests.coordinator.node_starts import (
     ALONE,
     THEIRS,
@@ -156,7 +157,12 @@ async def test_one_of_the_first_voters_joins_as_a_voter(mock_clock: MockClock) -
         disk_ids = DiskIds.draw(random)
         directory = open_data_directory(world.disk, node_id=1, disk_ids=disk_ids)
         found = await open_node(
-            world.env, FileCache(world.disk), directory, addresses=THREE, answer=told.append
+            world.env,
+            FileCache(world.disk),
+            directory,
+            dialer=dialer_of(world.env, 1),
+            addresses=THREE,
+            answer=told.append,
         )
 
     assert told == [PeerStatusReply(directory.peer, [1, 2, 3], None, [])]

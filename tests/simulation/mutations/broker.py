@@ -191,8 +191,7 @@ def _flush_later(_: RaftStorage) -> None:
 async def _tidy_for_ever(self: Maintenance) -> None:
     while True:
         await trio.lowlevel.checkpoint()
-        for connection in list(self._connections):
-            connection.tidy(now=trio.current_time())
+        self._acceptor.tidy(now=trio.current_time())
 
 
 async def _do_not_wait(_: GroupCommit) -> None:

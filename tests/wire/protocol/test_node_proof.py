@@ -24,10 +24,10 @@ def test_nodes_with_the_secret_prove_it_to_each_other() -> None:
     near, far = prover(), verifier()
 
     answer = far.answer(near.ask())
-    assert far.proven_id is None
+    before = far.proven_id
     accepted = far.answer(near.prove(answer))
 
-    assert far.proven_id == ASKING
+    assert (before, far.proven_id) == (None, ASKING)
     assert accepted == answer
     assert accepted.node_id == ANSWERING
 
