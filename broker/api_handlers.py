@@ -56,7 +56,7 @@ from tidelog.wire.protocol import api
 
 
 def handshake_routes(introduction: HandshakeHandler, identity: NodeIdentityHandler) -> Routes:
-    """Return the routes that are served to everyone, from the first connection on."""
+    """Return the routes that are served to all peers, from the first connection on."""
     return {
         api.HELLO: Immediate(introduction.hello),
         api.PROVE_NODE: Deferred(identity.prove),

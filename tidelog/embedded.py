@@ -37,7 +37,7 @@ async def open_broker(
     )
     config = resolved.config
     is_alone = not (config.peers or config.cluster_secret_file)
-    # Without other nodes nobody needs to know the secret, and nothing is written elsewhere.
+    # No other node needs the secret, and nothing is written elsewhere.
     random = real_env().random
     secret = (
         draw_cluster_secret(random)

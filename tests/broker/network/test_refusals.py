@@ -47,7 +47,7 @@ async def test_peers_and_kinds_are_told_apart(mock_clock: MockClock) -> None:
     assert len(told) == 4
 
 
-async def test_a_peer_that_stops_is_reported_anew_later(mock_clock: MockClock) -> None:
+async def test_a_peer_that_stops_is_reported_again_later(mock_clock: MockClock) -> None:
     del mock_clock
     counted, told = refusals()
     counted.add("request_refused", peer="10.0.0.1:1", reason="wrong")
