@@ -68,19 +68,16 @@ async def test_clients_that_hold_memory_and_want_more_do_not_deadlock(
     async with world.broker(**LITTLE_MEMORY) as broker, world.client() as helper:
         topic = await create_topic(helper, max_message_bytes="1900KiB")
         clients = await introduced_clients(world, 3)
-        for client in clients:
-            await client.send(produce_frame(client, topic, batch_of(bytes(1_000_000))))
-            await client.replies(1)
         large = [produce_frame(each, topic, batch_of(bytes(1_900_000))) for each in clients]
-        # Too few bytes to know the size of the frame, but enough not to be idle.
         for client, request in zip(clients, large, strict=True):
-            await client.send(request[:20])
+            await client.send(request[:250_000])
         await settle()
-        assert broker.statistics().queued_max_request_bytes > 3 * MiB
+        # Each of them needs more, and the budget cannot hold all three.
+        assert broker.statistics().queued_max_request_bytes >= 3 * 250_000
 
         async with trio.open_nursery() as nursery:
             for client, request in zip(clients, large, strict=True):
-                nursery.start_soon(client.send, request[20:])
+                nursery.start_soon(client.send, request[250_000:])
 
         for client in clients:
             await client.replies(1)
@@ -171,7 +168,7 @@ async def test_a_slow_sender_is_disconnected_while_others_wait_for_memory(
         slow = await introduced_clients(world, 2)
         for client in slow:
             request = large_frame(client, topic)
-            await client.send(request[:1000])
+            await client.send(request[:1_200_000])
         await settle()
         waiting = submit_produce(helper, topic, LARGE)
 
@@ -197,8 +194,8 @@ async def test_a_slow_sender_stays_connected_while_no_client_waits_for_memory(
         slow = await world.raw_client()
         await slow.introduce()
         request = produce_frame(slow, topic, batch_of(bytes(500_000)))
-        for start in range(0, len(request), 10_000):
-            await slow.send(request[start : start + 10_000])
+        for start in range(0, len(request), 100_000):
+            await slow.send(request[start : start + 100_000])
             await world.pass_time(5)
 
         (reply,) = await slow.replies(1)

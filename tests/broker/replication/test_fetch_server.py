@@ -14,6 +14,7 @@ from tests.broker.replication.three_brokers import (
     TOPIC,
     ThreeBrokers,
     connected,
+    connected_as,
     live,
     make_topic,
     produce,
@@ -23,7 +24,12 @@ from tests.simulation.machine.process import Process
 from tidelog.broker.replication import fetch_server
 from tidelog.client.client import Client
 from tidelog.isr.fetch_session import LeaderSession
-from tidelog.wire.errors import BrokerError, InvalidRequestError, StaleBrokerEpochError
+from tidelog.wire.errors import (
+    BrokerError,
+    InvalidRequestError,
+    NotANodeError,
+    StaleBrokerEpochError,
+)
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.replication import (
     FollowedPartition,
@@ -68,7 +74,7 @@ def test_a_client_cannot_claim_to_be_a_replica() -> None:
                 ReplicaIdentity(cluster_id, follower, known.broker_epoch - 1, known.incarnation_id),
                 StaleBrokerEpochError,
             ),
-            (ReplicaIdentity(cluster_id, 9, 1, known.incarnation_id), StaleBrokerEpochError),
+            (ReplicaIdentity(cluster_id, 9, 1, known.incarnation_id), NotANodeError),
             (
                 ReplicaIdentity("other", follower, known.broker_epoch, known.incarnation_id),
                 InvalidRequestError,
@@ -79,7 +85,12 @@ def test_a_client_cannot_claim_to_be_a_replica() -> None:
         done = trio.Event()
 
         async def lie(process: Process) -> None:
-            async with connected(process, leader) as connection:
+            async with connected(process, leader) as stranger:
+                fetch = ReplicaFetchRequest(true_name, True, 0, 1, [], [], [])
+                refusals.append(await refusal(stranger, api.REPLICA_FETCH, fetch))
+                report = ReplicaDurableRequest(true_name, [], False)
+                refusals.append(await refusal(stranger, api.REPLICA_DURABLE, report))
+            async with connected_as(follower, process, leader) as connection:
                 for name, _ in lies:
                     fetch = ReplicaFetchRequest(name, False, 0, 1, [], [], [])
                     refusals.append(await refusal(connection, api.REPLICA_FETCH, fetch))
@@ -99,7 +110,7 @@ def test_a_client_cannot_claim_to_be_a_replica() -> None:
 
         expected = [error for _, error in lies for _ in range(2)]
         # The right identity is accepted; but a session has to begin before any fetch.
-        assert refusals == [*expected, InvalidRequestError]
+        assert refusals == [NotANodeError, NotANodeError, *expected, InvalidRequestError]
 
     live(1, main)
 
@@ -130,7 +141,7 @@ def test_a_fetch_position_beyond_the_leaders_log_does_not_advance_the_high_water
         done = trio.Event()
 
         async def ask(process: Process) -> None:
-            async with connected(process, leader) as connection:
+            async with connected_as(follower, process, leader) as connection:
                 reply = await connection.ask(api.REPLICA_FETCH, request)
                 parts.append(reply.results[0].diverging or reply.results[0].error)
 
@@ -182,7 +193,7 @@ def test_a_newer_session_of_a_follower_ends_the_older_one() -> None:
         done = trio.Event()
 
         async def delay(process: Process) -> None:
-            async with connected(process, leader) as connection:
+            async with connected_as(follower, process, leader) as connection:
                 await connection.ask(api.REPLICA_FETCH, fetch(begins_session=True))
                 assert end_of_follower() == 0
                 await until(lambda: end_of_follower() == partition.log.log_end_offset)

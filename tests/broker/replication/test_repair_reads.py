@@ -16,7 +16,7 @@ from tests.broker.replication.three_brokers import (
     TOPIC,
     Acknowledged,
     ThreeBrokers,
-    connected,
+    connected_as,
     host_of,
     live,
 )
@@ -119,7 +119,7 @@ def test_a_repair_read_returns_whole_batches_of_a_range() -> None:
                 return sorted(found)
 
             async def read(process: Process) -> None:
-                async with connected(process, leader) as connection:
+                async with connected_as(follower, process, leader) as connection:
                     for offset, end, size in ((50, 55, 1 << 20), (51, 60, 1), (119, 120, 1)):
                         request = ReplicaReadRequest(name, topic_id, 0, epoch, offset, end, size)
                         got.append(await connection.call(api.REPLICA_READ, request, take=take))

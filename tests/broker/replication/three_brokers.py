@@ -12,7 +12,7 @@ from typing import TypeVar, final
 
 import trio
 
-from tests.cluster_secret import SECRET
+from tests.cluster_secret import SECRET, dialer_of
 from tests.coordinator.raft_clients import until
 from tests.logstore.logs import records_in
 from tests.simulation.machine.node import Node
@@ -64,6 +64,13 @@ def host_of(node_id: int) -> str:
 def connected(process: Process, node_id: int) -> AbstractAsyncContextManager[RpcConnection]:
     """Connect to one broker and say hello, until the end of the block."""
     return open_rpc(process.env.network, host_of(node_id), PORT, client_id="", client_version="")
+
+
+def connected_as(
+    own_id: int, process: Process, node_id: int
+) -> AbstractAsyncContextManager[RpcConnection]:
+    """Connect to one broker as the node `own_id`, and prove to be that."""
+    return dialer_of(process.env, own_id).open(host_of(node_id), PORT, name="")
 
 
 @final
