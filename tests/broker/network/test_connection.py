@@ -218,6 +218,77 @@ async def test_half_a_frame_and_then_silence_ends_the_connection(mock_clock: Moc
         assert refused["reason"] == "received half a frame, and then nothing"
 
 
+async def test_a_connection_without_a_hello_ends_after_ten_seconds(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker:
+        silent, busy = await world.raw_client(), await world.raw_client()
+        for position in range(8):
+            await busy.send(HELLO[position : position + 1])  # A byte each second is never silence.
+            await world.pass_time(1)
+        assert not silent.is_turned_away()
+        assert not busy.is_turned_away()
+
+        await world.pass_time(10)
+
+        assert silent.is_turned_away()
+        assert busy.is_turned_away()
+        assert broker.statistics().connection_count == 0
+
+
+@pytest.mark.parametrize("length", [8193, 1 << 20, 16 << 20])
+async def test_an_announced_length_before_the_hello_takes_no_memory(
+    length: int, mock_clock: MockClock
+) -> None:
+    """Otherwise forty connections with 24 bytes each keep the memory of honest requests."""
+    world = World(mock_clock)
+    async with world.broker() as broker:
+        strangers = [await world.raw_client() for _ in range(40)]
+        prefix = struct.pack("<IIBBHHHI", length, 0, 1, 0, 8, 1, 0, 10)
+
+        for stranger in strangers:
+            await stranger.send(prefix + struct.pack("<I", crc32c(prefix)))
+        await settle()
+
+        assert all(stranger.is_turned_away() for stranger in strangers)
+        assert is_empty(broker)
+
+
+async def test_memory_is_lent_as_bytes_arrive(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as honest:
+        topic = await create_topic(honest, max_message_bytes="15MiB")
+        large = batch_of(bytes(14 * MiB))
+        clients = [await world.raw_client() for _ in range(40)]
+        for client in clients:
+            await client.introduce()
+            await client.send(produce_frame(client, topic, large)[:20_000])
+        await settle()
+
+        assert broker.statistics().queued_max_request_bytes <= 40 * 4 * 20_000
+        await produce(honest, topic, large)
+        assert not any(client.is_turned_away() for client in clients)
+
+
+async def test_a_frame_that_arrives_too_slowly_ends_the_connection(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(stalled_request_timeout_ms=10_000), world.client() as helper:
+        topic = await create_topic(helper)
+        slow = await world.raw_client()
+        await slow.introduce()
+        request = produce_frame(slow, topic, batch_of(bytes(500_000)))
+
+        for start in range(0, 9000, 1000):
+            await slow.send(request[start : start + 1000])
+            await world.pass_time(1)
+        assert not slow.is_turned_away()
+        await slow.send(request[9000:10_000])
+        await world.pass_time(9)  # Connections are checked every few seconds.
+
+        assert slow.is_turned_away()
+        (refused,) = world.told("connection_refused")
+        assert "bytes of a frame in" in str(refused["reason"])
+
+
 async def test_an_idle_connection_stays_open(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(stalled_request_timeout_ms=1000) as broker, world.client() as client:
