@@ -89,10 +89,12 @@ class Acceptor:
             stream = await self._listener.accept()
         except OSError as error:
             # Usually no file descriptors are left; open connections are still served.
-            self._env.probe("accept_failed", severity="error", reason=str(error))
+            self.refusals.add("accept_failed", peer="", reason=str(error))
+            self._close_silent()
             await trio.sleep(_ACCEPT_RETRY_S)
             return
-        is_reserve = len(self.connections) >= self._config.max_connections
+        is_full = len(self.connections) >= self._config.max_connections
+        is_reserve = is_full and not self._close_silent()
         if is_reserve and not self._has_reserve():
             self.refusals.add(
                 "connection_refused",
@@ -112,6 +114,17 @@ class Acceptor:
         )
         self.connections[connection] = None
         self._nursery.start_soon(self._serve, connection)
+
+    def _close_silent(self) -> bool:
+        """Close the oldest connection without a hello; return whether there was one.
+
+        So strangers that only connect keep out no client.
+        """
+        for connection in self.connections:
+            if not connection.is_introduced and not connection.has_ended:
+                connection.give_up("another connection needs its place, and it has sent no hello")
+                return True
+        return False
 
     def _has_reserve(self) -> bool:
         """Return whether one more connection is accepted, which may be of another node.

@@ -89,6 +89,16 @@ class Connection:
         """Time at which the frame under way began, without the time of waiting for memory."""
 
     @property
+    def is_introduced(self) -> bool:
+        """Whether the peer has sent its hello."""
+        return self._core.is_introduced
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the connection serves no further request."""
+        return self._has_ended
+
+    @property
     def node_id(self) -> int | None:
         """See `broker.requests.response.RequestContext`."""
         return None if self.verifier is None else self.verifier.proven_id

@@ -299,7 +299,10 @@ async def test_a_thousand_clients_are_served(mock_clock: MockClock) -> None:
 async def test_connections_beyond_the_limit_are_closed_at_once(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(max_connections=3):
-        clients = [await world.raw_client() for _ in range(5)]
+        clients = [await world.raw_client() for _ in range(3)]
+        for client in clients:
+            await client.introduce()
+        clients += [await world.raw_client() for _ in range(2)]
         await settle()
 
         assert [each.is_turned_away() for each in clients] == [False] * 3 + [True] * 2
@@ -326,7 +329,7 @@ async def test_connections_are_accepted_again_after_file_descriptors_ran_out(
         await world.pass_time(0.11)
         await late.introduce()
 
-        assert len(world.told("accept_failed")) == 2
+        assert len(world.told("accept_failed")) == 1, "the log has one line for each minute"
         await create_topic(client)
 
 

@@ -84,6 +84,21 @@ async def test_connections_beyond_max_connections_are_closed_and_reported(
         await client.ask(api.HELLO, HelloRequest("again", "0"))
 
 
+async def test_silent_connections_make_room_for_others(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with accepting(world, max_connections=3) as acceptor, world.client() as client:
+        strangers = [await world.raw_client() for _ in range(3)]
+        await settle()
+        assert strangers[0].is_turned_away()
+
+        async with world.client() as late:
+            await late.ask(api.HELLO, HelloRequest("again", "0"))
+
+        await client.ask(api.HELLO, HelloRequest("again", "0"))
+        assert [each.is_turned_away() for each in strangers] == [True, True, False]
+        assert len(acceptor.connections) <= 3
+
+
 async def test_clients_do_not_use_the_connections_reserved_for_nodes(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -251,7 +251,7 @@ async def test_an_offline_log_serves_again_after_a_restart_of_its_broker(tmp_pat
 
 
 async def test_a_higher_limit_of_open_files_opens_a_topic(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits="-n 100") as broker:
+    async with serving(tmp_path, limits="-n 40") as broker:
         async with tidelog.connect(broker.address, request_timeout=2) as client:
 
             async def create_more() -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -98,11 +99,22 @@ async def test_the_broker_raises_its_open_file_limit_to_the_maximum(tmp_path: Pa
     assert soft == hard
 
 
-async def test_a_low_open_file_limit_causes_a_warning(tmp_path: Path) -> None:
-    async with serving(tmp_path, limits="-n 300") as broker:
+async def test_silent_connections_keep_out_no_client_under_a_low_limit_of_open_files(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path, limits="-n 256") as broker, AsyncExitStack() as strangers:
         warning = broker.event("open_files_limit_is_low")
+        host, _, port = broker.address.rpartition(":")
+        for _ in range(300):
+            await strangers.enter_async_context(await trio.open_tcp_stream(host, int(port)))
 
-    assert (warning["level"], warning["limit"], warning["wanted"]) == ("warning", 300, 10_576)
+        async with tidelog.connect(broker.address, request_timeout=5) as client:
+            await client.admin.create_topic("orders", 20)
+            settings = {each.name: each for each in (await client.admin.broker_config()).settings}
+
+    assert (warning["level"], warning["limit"], warning["wanted"]) == ("warning", 256, 10_576)
+    assert warning["max_connections"] == warning["max_open_files"] == 96
+    assert settings["max_connections"].source == "limit of open files"
 
 
 async def test_two_brokers_do_not_share_a_data_directory(tmp_path: Path) -> None:

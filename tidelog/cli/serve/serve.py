@@ -5,7 +5,7 @@ import logging
 import os
 import resource
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
 from typing import cast
@@ -13,7 +13,7 @@ from typing import cast
 import click
 import trio
 
-from tidelog.broker.config.broker_config import BrokerConfig, ResolvedConfig, resolve_config
+from tidelog.broker.config.broker_config import ResolvedConfig, resolve_config
 from tidelog.cli.options import examples, json_option, server_options
 from tidelog.cli.output.log_format import configure_logging
 from tidelog.cli.output.tables import print_json, print_table
@@ -34,6 +34,7 @@ default of Python, 5 ms, it was 8.1 ms.
 """
 _OTHER_FILES = 64
 """Descriptors that are neither connections nor segment files."""
+_OPEN_FILES_MIN = 16
 
 
 @click.command(
@@ -94,7 +95,7 @@ def serve(
         return trio.run(partial(run_workers, plans, config_file=config_file))
     check_no_workers(config.data_dir)
     configure_logging(config.log_format, config.log_level)
-    _allow_many_files(config)
+    resolved = _with_open_files(resolved)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     secret = read_cluster_secret(cluster_secret_path(config), real_env().random)
     trio.run(_serve, resolved, secret)
@@ -128,19 +129,33 @@ async def _serve(resolved: ResolvedConfig, secret: bytes) -> None:
                 await ending.wait()
 
 
-def _allow_many_files(config: BrokerConfig) -> None:
-    """Raise the limit of open files to the hard limit; log a warning if it is too low."""
+def _with_open_files(resolved: ResolvedConfig) -> ResolvedConfig:
+    """Raise the limit of open files to the hard limit; return settings that it allows.
+
+    Below what the settings need, connections and segment files share the limit: without that,
+    connections would take every descriptor, and the broker could neither accept nor open a file.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError) as error:
         _log.warning("open_files_limit_not_raised", extra={"fields": {"reason": str(error)}})
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    config = resolved.config
     wanted = config.max_connections + config.max_open_files + _OTHER_FILES
-    if limit != resource.RLIM_INFINITY and limit < wanted:
-        _log.warning(
-            "open_files_limit_is_low", extra={"fields": {"limit": limit, "wanted": wanted}}
-        )
+    if limit == resource.RLIM_INFINITY or limit >= wanted:
+        return resolved
+    share = max((limit - _OTHER_FILES) // 2, _OPEN_FILES_MIN)
+    allowed = {
+        name: share
+        for name in ("max_connections", "max_open_files")
+        if getattr(config, name) > share
+    }
+    _log.warning(
+        "open_files_limit_is_low", extra={"fields": {"limit": limit, "wanted": wanted, **allowed}}
+    )
+    sources = {**resolved.sources, **dict.fromkeys(allowed, "limit of open files")}
+    return ResolvedConfig(replace(config, **allowed), sources)
 
 
 def _print_config(resolved: ResolvedConfig, *, as_json: bool) -> None:
