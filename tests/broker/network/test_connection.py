@@ -282,7 +282,7 @@ async def test_a_frame_that_arrives_too_slowly_ends_the_connection(mock_clock: M
             sent += slow.send_nowait(request[sent : sent + 1000])
             await world.pass_time(1)
 
-        assert 10_000 <= sent < 20_000
+        assert 10_000 <= sent <= 21_000
         (refused,) = world.told("connection_refused")
         assert "bytes of a frame in" in str(refused["reason"])
 
