@@ -17,6 +17,8 @@ from tidelog.wire.env.env import Env
 
 _AT_ONCE = 50
 """Number of logs handled before other tasks run: that takes a millisecond at most."""
+_TIDY_S = 5.0
+"""Maximum time in seconds between two checks of connections, which have deadlines of 10 s."""
 _BLANK_ROUNDS = 6
 """Number of rounds after which the blank logs are determined again. Records that arrive meanwhile
 are flushed anyway; this only matters if the disk was full for the first of them."""
@@ -74,11 +76,10 @@ class Maintenance:
             self._group_commit.flush_lazy()
 
     async def _tidy(self) -> None:
-        interval_ms = min(
-            self._config().maintenance_interval_ms, self._config().stalled_request_timeout_ms
-        )
+        config = self._config()
+        interval_s = min(config.maintenance_interval_ms, config.stalled_request_timeout_ms) / 1000
         while True:
-            await trio.sleep(interval_ms / 1000)
+            await trio.sleep(min(interval_s, _TIDY_S))
             self._acceptor.tidy(now=trio.current_time())
 
     async def _look_after_logs(self) -> None:
