@@ -146,6 +146,11 @@ _SERVER_OPTIONS = (
         help="List all nodes of the cluster.  [none: a cluster of one]",
     ),
     click.option(
+        "--cluster-secret-file",
+        metavar="FILE",
+        help="Read the secret of the cluster from this file.  [~/.config/tidelog/cluster-secret]",
+    ),
+    click.option(
         "--broker-rack",
         metavar="NAME",
         help="Set the rack (zone, machine) of this broker.",

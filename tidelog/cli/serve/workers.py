@@ -129,6 +129,7 @@ class Worker:
             "--listen": plan.listen,
             "--node-id": str(plan.node_id),
             "--peers": plan.peers,
+            "--cluster-secret-file": plan.cluster_secret_file,
             "--broker-rack": plan.broker_rack,
             "--log-format": plan.log_format,
             "--log-level": plan.log_level,
