@@ -110,7 +110,9 @@ class Broker:
         self._files = FileCache(directory.disk, max_open_files=config.max_open_files)
         self._introduction = HandshakeHandler(config, api.APIS, version=_VERSION)
         self._identity = NodeIdentityHandler(env.random, node_id=config.node_id, secret=secret)
-        self._dialer = NodeDialer(env.network, env.random, node_id=config.node_id, secret=secret)
+        self._dialer = NodeDialer(
+            env.network, env.random.randbytes, node_id=config.node_id, secret=secret
+        )
         self._dispatcher = Dispatcher(nursery, api.APIS)
         self._acceptor = Acceptor(
             env, config, listener, dispatcher=self._dispatcher, nursery=nursery

@@ -8,4 +8,4 @@ SECRET = b"the secret of clusters in tests"
 
 def dialer_of(env: Env, node_id: int) -> NodeDialer:
     """Return what connects a node to other nodes."""
-    return NodeDialer(env.network, env.random, node_id=node_id, secret=SECRET)
+    return NodeDialer(env.network, env.random.randbytes, node_id=node_id, secret=SECRET)

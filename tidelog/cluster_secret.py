@@ -6,7 +6,6 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.wire.errors import ConfigError
 from tidelog.wire.protocol.node_proof import SECRET_BYTES_MIN
 
@@ -14,10 +13,10 @@ _FILE_MODE: Final = 0o600
 _SECRET_BYTES: Final = 32
 
 
-def cluster_secret_path(config: BrokerConfig) -> Path:
-    """Return the file of the setting `cluster_secret_file`, or its default for this user."""
-    if config.cluster_secret_file:
-        return Path(config.cluster_secret_file)
+def cluster_secret_path(setting: str) -> Path:
+    """Return the file that the setting `cluster_secret_file` names; empty means the default."""
+    if setting:
+        return Path(setting)
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / (
         "tidelog/cluster-secret"
     )

@@ -42,7 +42,7 @@ async def open_broker(
     secret = (
         draw_cluster_secret(random)
         if is_alone
-        else read_cluster_secret(cluster_secret_path(config), random)
+        else read_cluster_secret(cluster_secret_path(config.cluster_secret_file), random)
     )
     async with open_configured_broker(resolved, secret=secret) as broker:
         yield broker

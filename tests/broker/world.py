@@ -231,7 +231,7 @@ class World:
     @asynccontextmanager
     async def node(self, node_id: int) -> AsyncGenerator[RpcConnection]:
         """Connect as another node of the cluster, until the end of the block."""
-        dialer = NodeDialer(self.network, self._random, node_id=node_id, secret=SECRET)
+        dialer = NodeDialer(self.network, self._random.randbytes, node_id=node_id, secret=SECRET)
         async with dialer.open(*ADDRESS, name="test") as connection:
             yield connection
 

@@ -15,7 +15,6 @@ import tidelog
 from tests.fuzz.inputs import HELLO, Inputs
 from tests.system.integration.nodes import Nodes
 from tests.wire.group_samples import TOPIC_ID
-from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.cluster_secret import cluster_secret_path, read_cluster_secret
 from tidelog.coordinator.raft.membership import Identity
 from tidelog.wire.env.real.real_env import real_env
@@ -98,13 +97,13 @@ _HOSTILE: Final = Identity(HOSTILE_ID, b"hostile")
 
 
 def _secret() -> bytes:
-    return read_cluster_secret(cluster_secret_path(BrokerConfig()), real_env().random)
+    return read_cluster_secret(cluster_secret_path(""), real_env().random)
 
 
 async def _learn(nodes: Nodes) -> tuple[dict[object, object], list[Identity]]:
     """Return the ids of the cluster in place of those of samples, and its nodes."""
     env = real_env()
-    dialer = NodeDialer(env.network, env.random, node_id=HOSTILE_ID, secret=_secret())
+    dialer = NodeDialer(env.network, env.random.randbytes, node_id=HOSTILE_ID, secret=_secret())
     identities: list[Identity] = []
     cluster_id = ""
     for node_id in nodes.ids:

@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.cluster_secret import cluster_secret_path, read_cluster_secret
 from tidelog.wire.errors import ConfigError
 
@@ -77,8 +76,8 @@ def test_the_file_is_in_the_configuration_of_the_user(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", "")
-    assert cluster_secret_path(BrokerConfig()) == tmp_path / ".config/tidelog/cluster-secret"
+    assert cluster_secret_path("") == tmp_path / ".config/tidelog/cluster-secret"
 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "other"))
-    assert cluster_secret_path(BrokerConfig()) == tmp_path / "other/tidelog/cluster-secret"
-    assert cluster_secret_path(BrokerConfig(cluster_secret_file="/s")) == Path("/s")
+    assert cluster_secret_path("") == tmp_path / "other/tidelog/cluster-secret"
+    assert cluster_secret_path("/s") == Path("/s")

@@ -19,8 +19,8 @@ from tidelog.wire.messages.handshake import ProveNodeReply, ProveNodeRequest
 
 NONCE_BYTES: Final = 32
 SECRET_BYTES_MIN: Final = 16
-_ASK: Final = b"tidelog node asks"
-_ANSWER: Final = b"tidelog node answers"
+_ASK: Final = b"tidelog/ask"
+_ANSWER: Final = b"tidelog/answer"
 _ADVICE: Final = (
     "copy the file of cluster_secret_file from a node of the cluster, or correct the addresses"
 )
@@ -46,7 +46,7 @@ class NodeProver:
         Raises:
             NotANodeError: The other side does not know the secret.
         """
-        both = _both(self._node_id, self._nonce, answer.node_id, answer.nonce)
+        both = _both((self._node_id, self._nonce), (answer.node_id, answer.nonce))
         if not hmac.compare_digest(_mac(self._secret, _ANSWER, both), answer.proof):
             raise NotANodeError(
                 f"node {answer.node_id} does not know the secret of this cluster; {_ADVICE}"
@@ -72,7 +72,7 @@ class NodeVerifier:
         Raises:
             NotANodeError: The other side does not know the secret.
         """
-        both = _both(request.node_id, request.nonce, self._node_id, self._nonce)
+        both = _both((request.node_id, request.nonce), (self._node_id, self._nonce))
         if request.proof:
             if not hmac.compare_digest(_mac(self._secret, _ASK, both), request.proof):
                 raise NotANodeError(
@@ -82,11 +82,11 @@ class NodeVerifier:
         return ProveNodeReply(self._node_id, self._nonce, _mac(self._secret, _ANSWER, both))
 
 
-def _both(asking_id: int, asking: bytes, answering_id: int, answering: bytes) -> bytes:
+def _both(asking: tuple[int, bytes], answering: tuple[int, bytes]) -> bytes:
     """Return both ids and nonces as bytes; nonces have a length, so no two of them run together."""
-    return b"%d %d %d %d " % (asking_id, len(asking), answering_id, len(answering)) + (
-        asking + answering
-    )
+    (asking_id, asked), (answering_id, answered) = asking, answering
+    head = b"%d %d %d %d " % (asking_id, len(asked), answering_id, len(answered))
+    return head + asked + answered
 
 
 def _mac(secret: bytes, role: bytes, both: bytes) -> bytes:

@@ -4,9 +4,8 @@ Shell: opens streams. Both nodes prove that they know the secret of the cluster 
 request; see `wire.protocol.node_proof`.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from random import Random
 from typing import final
 
 import trio
@@ -27,10 +26,20 @@ from tidelog.wire.transport.rpc import RpcConnection, connect_stream, open_rpc
 class NodeDialer:
     """Opens connections of one node to other nodes."""
 
-    def __init__(self, network: Network, random: Random, *, node_id: int, secret: bytes) -> None:
-        """Connect as the node `node_id`, which knows the `secret` of its cluster."""
+    def __init__(
+        self,
+        network: Network,
+        draw_bytes: Callable[[int], bytes],
+        *,
+        node_id: int,
+        secret: bytes,
+    ) -> None:
+        """Connect as the node `node_id`, which knows the `secret` of its cluster.
+
+        `draw_bytes` returns so many random bytes.
+        """
         self._network = network
-        self._random = random
+        self._draw_bytes = draw_bytes
         self._node_id = node_id
         self._secret = secret
 
@@ -72,7 +81,7 @@ class NodeDialer:
         return connection
 
     async def _prove(self, connection: RpcConnection, address: str) -> None:
-        prover = NodeProver(self._secret, self._node_id, self._random.randbytes(NONCE_BYTES))
+        prover = NodeProver(self._secret, self._node_id, self._draw_bytes(NONCE_BYTES))
         try:
             answer = await connection.ask(api.PROVE_NODE, prover.ask())
             await connection.ask(api.PROVE_NODE, prover.prove(answer))

@@ -97,7 +97,7 @@ def serve(
     configure_logging(config.log_format, config.log_level)
     resolved = _with_open_files(resolved)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    secret = read_cluster_secret(cluster_secret_path(config), real_env().random)
+    secret = read_cluster_secret(cluster_secret_path(config.cluster_secret_file), real_env().random)
     trio.run(_serve, resolved, secret)
     return 0
 
