@@ -146,16 +146,21 @@ def _with_open_files(resolved: ResolvedConfig) -> ResolvedConfig:
     if limit == resource.RLIM_INFINITY or limit >= wanted:
         return resolved
     share = max((limit - _OTHER_FILES) // 2, _OPEN_FILES_MIN)
+    fitting = replace(
+        config,
+        max_connections=min(config.max_connections, share),
+        max_open_files=min(config.max_open_files, share),
+    )
     allowed = {
-        name: share
+        name: getattr(fitting, name)
         for name in ("max_connections", "max_open_files")
-        if getattr(config, name) > share
+        if getattr(fitting, name) != getattr(config, name)
     }
     _log.warning(
         "open_files_limit_is_low", extra={"fields": {"limit": limit, "wanted": wanted, **allowed}}
     )
     sources = {**resolved.sources, **dict.fromkeys(allowed, "limit of open files")}
-    return ResolvedConfig(replace(config, **allowed), sources)
+    return ResolvedConfig(fitting, sources)
 
 
 def _print_config(resolved: ResolvedConfig, *, as_json: bool) -> None:
