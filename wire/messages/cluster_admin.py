@@ -242,7 +242,8 @@ class BrokerSetting(msgspec.Struct, frozen=True, array_like=True):
     """Effective value; sizes in bytes, durations in milliseconds."""
     source: str
     """Source of the value: `default`, the name of a file, of an environment variable or of a flag;
-    `cluster` or `broker` for dynamic config of all brokers or of this broker."""
+    `cluster` or `broker` for dynamic config of all brokers or of this broker; `limit of open files`
+    if that lowered it."""
     is_dynamic: bool
     """Whether `ALTER_CLUSTER_CONFIG` changes the setting without a restart."""
 
