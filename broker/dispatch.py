@@ -121,17 +121,30 @@ class Dispatcher:
         key = request.api_key
         response = ResponseHandle(self._api_of[key], request, context)
         with response:
-            run = self._of_all.get(key)
-            if run is None:
-                if key in _OF_NODES and not _is_of_client(request.message):
-                    _check_sender(request.message, _proven(context))
-                    run = self._of_nodes.get(key)
-                else:
-                    self._check_clients_are_served(context)
-                    run = self._of_clients.get(key)
-            if run is None:
-                raise BrokerNotReadyError(f"this broker is not ready: {self.waiting_for}")
-            run(request, response)
+            try:
+                self._run_for(request.message, key, context)(request, response)
+            except NotANodeError as error:
+                context.note_refused(str(error))
+                raise
+
+    def _run_for(self, message: object, key: int, context: RequestContext) -> _Run:
+        """Return what carries out a request of this connection.
+
+        Raises:
+            NotANodeError: Only nodes may send it, or only another one.
+            RetriableError: It is not served now; the message says why.
+        """
+        run = self._of_all.get(key)
+        if run is None:
+            if key in _OF_NODES and not _is_of_client(message):
+                _check_sender(message, _proven(context))
+                run = self._of_nodes.get(key)
+            else:
+                self._check_clients_are_served(context)
+                run = self._of_clients.get(key)
+        if run is None:
+            raise BrokerNotReadyError(f"this broker is not ready: {self.waiting_for}")
+        return run
 
     def _check_clients_are_served(self, context: RequestContext) -> None:
         """Raise unless clients are served on this connection.

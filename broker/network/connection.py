@@ -181,6 +181,10 @@ class Connection:
             self.write_buffer.flush()
         self._tell_changed()
 
+    def note_refused(self, reason: str) -> None:
+        """See `broker.requests.response.RequestContext`."""
+        self._refusals.add("request_refused", peer=self._stream.peer, reason=reason)
+
     async def _receive(self) -> None:
         decoder = self._core.decoder
         while True:
@@ -234,7 +238,7 @@ class Connection:
             self.write_buffer.flush()
 
     def _refuse(self, refused: RefusedRequest) -> None:
-        self._refusals.add("request_refused", peer=self._stream.peer, reason=str(refused.error))
+        self.note_refused(str(refused.error))
         self.write_buffer.put(refused.reply)
         self.answered()
 

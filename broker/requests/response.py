@@ -48,6 +48,10 @@ class RequestContext(Protocol):
         """Count one request as answered: its reply is in the write buffer, or none is wanted."""
         ...
 
+    def note_refused(self, reason: str) -> None:
+        """Report in the log that this broker refuses a request."""
+        ...
+
 
 @final
 class ResponseHandle:

@@ -4,16 +4,18 @@
 # Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
-from typing import final
+from typing import cast, final
 
+import msgspec
 import pytest
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import batch_of, create_topic, produce, submit
 from tests.broker.queues.queue_requests import create_queue, receive, states
 from tests.broker.world import World
-from tidelog.wire.errors import UnexpectedServerError
-from tidelog.wire.messages.handshake import HelloRequest
+from tests.wire.samples import EXCHANGES, Exchange
+from tidelog.wire.errors import ConnectionLostError, NotANodeError, UnexpectedServerError
+from tidelog.wire.messages.handshake import HelloRequest, ProveNodeRequest
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.produce import InitProducerRequest
 from tidelog.wire.messages.topics import DescribeTopicsRequest
@@ -73,6 +75,65 @@ async def test_every_offered_api_is_served(mock_clock: MockClock) -> None:
         assert spoken == {
             key: (each.min_version, each.max_version) for key, each in offered.items()
         }
+
+
+OF_NODES = [
+    each
+    for each in EXCHANGES
+    if each.api.key
+    in {
+        *(ApiKey.PEER_STATUS, ApiKey.RAFT, ApiKey.RAFT_SNAPSHOT, ApiKey.FORWARD_COMMAND),
+        *(ApiKey.JOIN, ApiKey.BROKER_HEARTBEAT, ApiKey.REPLICA_FETCH, ApiKey.REPLICA_DURABLE),
+        ApiKey.REPLICA_READ,
+    }
+]
+
+
+async def test_a_client_sends_no_request_of_a_node(mock_clock: MockClock) -> None:
+    """Otherwise any client joins the cluster, moves the controller, or replaces metadata."""
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        for exchange in OF_NODES:
+            with pytest.raises(NotANodeError, match="only nodes of the cluster may send this"):
+                await client.ask(exchange.api, exchange.request)
+
+        lines = world.told("request_refused")
+        assert [line["peer"] for line in lines] == [lines[0]["peer"]], "one line for each minute"
+
+
+@pytest.mark.parametrize(
+    "exchange",
+    [each for each in OF_NODES if each.name not in {"forward_command", "raft", "raft_snapshot"}],
+    ids=lambda exchange: exchange.name,
+)
+async def test_a_node_sends_no_request_of_another_node(
+    exchange: Exchange, mock_clock: MockClock
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.node(77) as node:
+        changes = {"cluster_id": broker.cluster_id, "is_passed_on": False}
+        request = msgspec.structs.replace(
+            cast("msgspec.Struct", exchange.request),
+            **{name: changes[name] for name in changes if hasattr(exchange.request, name)},
+        )
+
+        with pytest.raises(NotANodeError, match=r"node 77 sent a (request as|message of) node"):
+            await node.ask(exchange.api, request)
+
+
+async def test_a_node_with_another_secret_is_refused_by_both_sides(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        with pytest.raises(ConnectionLostError, match="node 1 does not know the secret"):
+            async with world.node(2, secret=b"the secret of another cluster"):
+                pass
+
+        request = ProveNodeRequest(2, bytes(32), b"a guess")
+        with pytest.raises(NotANodeError, match="node 2 does not know the secret"):
+            await client.ask(api.PROVE_NODE, request)
+
+        (line,) = world.told("request_refused")
+        assert "node 2 does not know the secret of this cluster" in str(line["reason"])
 
 
 async def test_a_new_queue_is_served_and_empty(mock_clock: MockClock) -> None:

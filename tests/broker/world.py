@@ -229,9 +229,9 @@ class World:
             yield connection
 
     @asynccontextmanager
-    async def node(self, node_id: int) -> AsyncGenerator[RpcConnection]:
+    async def node(self, node_id: int, *, secret: bytes = SECRET) -> AsyncGenerator[RpcConnection]:
         """Connect as another node of the cluster, until the end of the block."""
-        dialer = NodeDialer(self.network, self._random.randbytes, node_id=node_id, secret=SECRET)
+        dialer = NodeDialer(self.network, self._random.randbytes, node_id=node_id, secret=secret)
         async with dialer.open(*ADDRESS, name="test") as connection:
             yield connection
 

@@ -19,7 +19,7 @@ from tidelog.coordinator.raft.messages import (
     VoteRequest,
     encode,
 )
-from tidelog.wire.errors import InvalidRequestError, WireFormatError
+from tidelog.wire.errors import InvalidRequestError, NotANodeError, WireFormatError
 from tidelog.wire.messages.cluster import (
     RaftReply,
     RaftRequest,
@@ -71,6 +71,17 @@ def piece(
     position: int, total: int, offer: Message = OFFER, *, cluster_id: str = "ours"
 ) -> RaftSnapshotRequest:
     return RaftSnapshotRequest(cluster_id, encode(offer), position, total)
+
+
+def test_a_message_of_another_node_than_the_proven_one_is_refused() -> None:
+    handle, listener = handler()
+
+    with pytest.raises(NotANodeError, match="node 3 sent a message of node 2"):
+        handle.handle(RaftRequest("ours", [encode(REPLY)]), NOTHING, 3)
+    with pytest.raises(NotANodeError, match="node 3 sent a message of node 2"):
+        handle.handle_snapshot(piece(0, 4), memoryview(b"data"), 3)
+
+    assert listener.heard == []
 
 
 def test_raft_messages_are_passed_on_in_order() -> None:

@@ -34,10 +34,14 @@ class FakeContext:
         self.node_id: int | None = None
         self.verifier: NodeVerifier | None = None
         self.answered_count = 0
+        self.refusals: list[str] = []
 
     def answered(self) -> None:
         self.answered_count += 1
         self.write_buffer.flush()
+
+    def note_refused(self, reason: str) -> None:
+        self.refusals.append(reason)
 
 
 def new_response(context: FakeContext) -> ResponseHandle:
