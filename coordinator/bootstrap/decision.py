@@ -59,6 +59,7 @@ class Bootstrap:
         """This node's status."""
         self._heard: dict[int, PeerStatusReply] = {own.peer.node_id: own}
         self._strangers: dict[int, tuple[str, int]] = {}
+        self._refusals: dict[int, str] = {}
 
     def peer_answered(self, status: PeerStatusReply) -> None:
         """Record the status of a peer; the latest one counts."""
@@ -68,10 +69,14 @@ class Bootstrap:
         """Record that another node answers at the address (HOST:PORT) of a peer."""
         self._strangers[node_id] = (address, found_id)
 
-    def peer_silent(self, node_id: int) -> None:
-        """Record that a peer cannot be reached: its earlier status may be outdated."""
+    def peer_silent(self, node_id: int, *, refusal: str = "") -> None:
+        """Record that a peer cannot be reached: its earlier status may be outdated.
+
+        `refusal` is the reason if it answers, and has not proved to be a node of this cluster.
+        """
         if node_id != self.own.peer.node_id:
             self._heard.pop(node_id, None)
+            self._refusals[node_id] = refusal
 
     def decide(self) -> FormCluster | JoinCluster | WaitForPeers:
         """Return the decision.
@@ -89,8 +94,10 @@ class Bootstrap:
             return self._join(members)
         missing = [node_id for node_id in self.own.peer_ids if node_id not in self._heard]
         if missing:
+            refusals = [reason for each in missing if (reason := self._refusals.get(each))]
             return WaitForPeers(
-                f"a new cluster begins when all of its nodes answer; {_say(missing)}"
+                "a new cluster begins when all of its nodes answer; "
+                + (refusals[0] if refusals else _say(missing))
             )
         self._check_lists()
         lowest = min(self.own.peer_ids)

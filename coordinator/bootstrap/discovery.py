@@ -16,7 +16,7 @@ from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.cluster import PeerStatusReply, PeerStatusRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.transport.node_rpc import NodeDialer
+from tidelog.wire.transport.node_rpc import NodeDialer, UnprovenNodeError
 
 ANSWER_TIMEOUT_S: Final = 1.0
 ROUND_S: Final = 0.5
@@ -75,12 +75,16 @@ async def find_generation(
         addresses: Host and port of the nodes to ask, by node id.
     """
     has_answer = trio.Event()
+    refusal = ""
     told_at = trio.current_time() + ANSWER_TIMEOUT_S
 
     async def ask(address: tuple[str, int]) -> None:
+        nonlocal refusal
         while True:
             status = await _status_of(dialer, own_id, address=address)
-            if status is not None:
+            if isinstance(status, str):
+                refusal = status or refusal
+            else:
                 check.answered(status, now_ms=_now_ms())
                 has_answer.set()
             await trio.sleep(_AGAIN_S)
@@ -95,6 +99,8 @@ async def find_generation(
             if trio.current_time() >= told_at:
                 told_at = math.inf
                 reason = "the other voters must say whether this data directory is current"
+                if refusal:
+                    reason += f"; {refusal}"
                 env.probe("waiting_for_cluster", node_id=own_id, reason=reason)
         nursery.cancel_scope.cancel()
     return generation
@@ -105,8 +111,8 @@ async def _ask(
 ) -> None:
     """Request the status of one peer; record its answer, or that it is silent."""
     status = await _status_of(dialer, bootstrap.own.peer.node_id, address=address)
-    if status is None:
-        bootstrap.peer_silent(node_id)
+    if isinstance(status, str):
+        bootstrap.peer_silent(node_id, refusal=status)
     elif status.peer.node_id == node_id:
         bootstrap.peer_answered(status)
     else:
@@ -115,15 +121,20 @@ async def _ask(
 
 async def _status_of(
     dialer: NodeDialer, own_id: int, *, address: tuple[str, int]
-) -> PeerStatusReply | None:
-    """Return the status of the node at an address, `None` if it is silent."""
+) -> PeerStatusReply | str:
+    """Return the status of the node at an address.
+
+    If it is silent, return an empty text; if it is no node of this cluster, the reason.
+    """
     with trio.move_on_after(ANSWER_TIMEOUT_S):
         try:
             async with dialer.open(*address, name=f"node {own_id}") as connection:
                 return await connection.ask(api.PEER_STATUS, PeerStatusRequest(own_id))
+        except UnprovenNodeError as error:
+            return str(error)
         except (BrokerError, ConnectionLostError, WireFormatError):
-            return None
-    return None
+            return ""
+    return ""
 
 
 def _now_ms() -> int:

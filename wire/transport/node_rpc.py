@@ -23,6 +23,11 @@ from tidelog.wire.transport.rpc import RpcConnection, connect_stream, open_rpc
 
 
 @final
+class UnprovenNodeError(ConnectionLostError):
+    """There is no node of this cluster at an address."""
+
+
+@final
 class NodeDialer:
     """Opens connections of one node to other nodes."""
 
@@ -49,7 +54,8 @@ class NodeDialer:
 
         Raises:
             ConnectError: No connection could be made.
-            ConnectionLostError: The connection broke before, or there is no node of this cluster.
+            ConnectionLostError: The connection broke before.
+            UnprovenNodeError: There is no node of this cluster.
             WireFormatError: The other side does not speak this protocol.
         """
         async with open_rpc(
@@ -65,7 +71,8 @@ class NodeDialer:
 
         Raises:
             ConnectError: No connection could be made.
-            ConnectionLostError: The connection broke before, or there is no node of this cluster.
+            ConnectionLostError: The connection broke before.
+            UnprovenNodeError: There is no node of this cluster.
             WireFormatError: The other side does not speak this protocol.
         """
         connection = RpcConnection(await connect_stream(self._network, host, port))
@@ -86,9 +93,9 @@ class NodeDialer:
             answer = await connection.ask(api.PROVE_NODE, prover.ask())
             await connection.ask(api.PROVE_NODE, prover.prove(answer))
         except (NotANodeError, UnsupportedVersionError) as error:
-            raise ConnectionLostError(f"{address} is no node of this cluster: {error}") from error
+            raise UnprovenNodeError(f"{address} is no node of this cluster: {error}") from error
         except BrokerError as error:
             raise ConnectionLostError(f"{address} accepts no nodes now: {error}") from error
         hello = connection.hello
         if hello is None or answer.node_id != hello.node_id:
-            raise ConnectionLostError(f"{address} has proved to be node {answer.node_id} only")
+            raise UnprovenNodeError(f"{address} has proved to be node {answer.node_id} only")

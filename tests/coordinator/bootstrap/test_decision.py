@@ -53,6 +53,16 @@ def test_no_node_forms_a_cluster_while_a_peer_is_silent() -> None:
     )
 
 
+def test_the_reason_to_wait_names_a_peer_with_another_secret() -> None:
+    begun = bootstrap(1, status(2))
+
+    begun.peer_silent(3, refusal="host:1 is no node of this cluster")
+
+    assert begun.decide() == WaitForPeers(
+        "a new cluster begins when all of its nodes answer; host:1 is no node of this cluster"
+    )
+
+
 def test_an_existing_cluster_is_joined_despite_silent_peers() -> None:
     assert bootstrap(1, status(3, cluster_id="c")).decide() == JoinCluster("c", 3, FOUNDERS)
 
