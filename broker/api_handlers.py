@@ -226,6 +226,7 @@ class ApiHandlers:
             api.ALTER_CLUSTER_CONFIG: InTask(administration.alter),
             api.DRAIN_BROKER: InTask(administration.drain),
             api.UNREGISTER_BROKER: InTask(administration.unregister),
+            api.UPDATE_FEATURES: InTask(administration.update_features),
             api.ACKNOWLEDGE_EVENTS: InTask(EventsHandler(self._cluster).acknowledge),
             api.REASSIGN: InTask(ReassignmentHandler(self._cluster).reassign),
             api.DESCRIBE_CONFIG: InTask(BrokerConfigHandler(self._dynamic_config).describe),

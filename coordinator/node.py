@@ -32,9 +32,11 @@ from tidelog.wire.errors import (
     InvalidRequestError,
     LogOfflineError,
     TidelogError,
+    UnsupportedVersionError,
     WireFormatError,
 )
 from tidelog.wire.messages.cluster import JoinRequest, PeerStatusReply
+from tidelog.wire.messages.features import OWN_LEVELS
 from tidelog.wire.protocol import api
 from tidelog.wire.transport.node_rpc import NodeDialer
 
@@ -159,9 +161,12 @@ class ClusterNode:
         Raises:
             DuplicateBrokerError: A live broker has this node's id.
             ConfigError: All peers belong to another cluster.
+            UnsupportedVersionError: This version does not know the cluster's feature level.
         """
         others = [node_id for node_id in self._configured if node_id != self.node_id]
-        request = JoinRequest(self.raft.cluster_id, self.status.peer, host, port)
+        request = JoinRequest(
+            self.raft.cluster_id, self.status.peer, host, port, supported_levels=OWN_LEVELS
+        )
         is_told = False
         while others:
             if not is_told or not self._is_heard_of():
@@ -181,6 +186,8 @@ class ClusterNode:
             except DuplicateBrokerError as error:
                 self._wait_for_old_session(error)
                 return False
+            except UnsupportedVersionError:
+                raise
             except InvalidRequestError as error:
                 strangers[node_id] = str(error)
             except (BrokerError, ConnectionLostError, WireFormatError) as error:

@@ -37,6 +37,7 @@ from tidelog.wire.messages.cluster_admin import (
     UnregisterBrokerReply,
     UnregisterBrokerRequest,
 )
+from tidelog.wire.messages.features import UpdateFeaturesReply, UpdateFeaturesRequest
 from tidelog.wire.messages.reassignment import DrainBrokerReply, DrainBrokerRequest
 
 _DECIDE_TIMEOUT_S: Final = 10.0
@@ -139,6 +140,10 @@ class ClusterHandler:
     async def unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerReply:
         """Remove a node that is gone for good from the cluster; see `Controller.unregister`."""
         return UnregisterBrokerReply(await self._cluster.controller.unregister(request.node_id))
+
+    async def update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesReply:
+        """Set or describe the feature level of the cluster; see `Controller.update_features`."""
+        return await self._cluster.controller.update_features(request.level)
 
     def _due(self, *, is_unclean: bool) -> list[_Place]:
         """Return the leaderless partitions, or those that the preferred replica could lead."""

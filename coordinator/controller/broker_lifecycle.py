@@ -28,6 +28,7 @@ from tidelog.wire.errors import (
     TidelogError,
 )
 from tidelog.wire.messages.cluster import BrokerHeartbeatReply, BrokerHeartbeatRequest
+from tidelog.wire.messages.features import OWN_LEVELS
 
 _ATTEMPT_S: Final = SESSION_MS / 1000
 _RETRY_S: Final = 0.5
@@ -145,6 +146,7 @@ class BrokerLifecycle:
 
         Raises:
             DuplicateBrokerError: Another process has this broker's node id.
+            UnsupportedVersionError: This version does not know the cluster's feature level.
         """
         while True:
             try:
@@ -218,6 +220,7 @@ class BrokerLifecycle:
             info.clean_stop_epoch,
             known_epoch=0 if known is None else known.broker_epoch,
             directory_epoch=self._directory_epoch,
+            supported_levels=OWN_LEVELS,
         )
 
     async def controlled_shutdown(self, *, timeout_s: float) -> bool:
@@ -278,6 +281,7 @@ class BrokerLifecycle:
                     self._metadata.applied_index,
                     self._directory_epoch,
                     wall_ms,
+                    OWN_LEVELS,
                 ),
                 timeout_s=_ATTEMPT_S,
             )

@@ -174,6 +174,7 @@ class CommandClient:
                 request.applied_index,
                 request.directory_epoch,
                 request.wall_ms,
+                request.supported_levels,
             ),
             is_caught_up=request.is_caught_up,
         )
@@ -194,6 +195,7 @@ class CommandClient:
         Raises:
             NotControllerError: No node leads, it cannot be reached, or it cannot do it now.
             DuplicateBrokerError: A live broker has this node id.
+            UnsupportedVersionError: The node does not know the cluster's feature level.
         """
         check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         identity = Identity(request.peer.node_id, request.peer.disk_id)
@@ -203,7 +205,7 @@ class CommandClient:
             # A node that could lead may wait for this address.
             self._addresses.announced(identity.node_id, address)
         if leader_id in (None, own_id) or request.is_passed_on:
-            await self._controller.admit(identity, address)
+            await self._controller.admit(identity, address, request.supported_levels)
             reply = JoinReply(own_id, "", 0)
         else:
             assert leader_id is not None

@@ -6,6 +6,7 @@ then on.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import final
 
 import msgspec
@@ -25,7 +26,14 @@ from tidelog.coordinator.metadata.commands import (
     Command,
     ExpireTransactions,
     FenceBroker,
+    SetFeatureLevel,
     UnregisterBroker,
+)
+from tidelog.coordinator.metadata.feature_commands import (
+    check_node,
+    first_level,
+    node_features,
+    obstacles,
 )
 from tidelog.coordinator.metadata.preferred_leaders import PreferredLeaders
 from tidelog.coordinator.metadata.recovery_elections import RecoveryElections
@@ -44,6 +52,7 @@ from tidelog.wire.errors import (
     LogOfflineError,
     NotControllerError,
 )
+from tidelog.wire.messages.features import OWN_LEVELS, SupportedLevels, UpdateFeaturesReply
 
 _LOOK_S = 0.25
 """Interval between checks for due work."""
@@ -122,6 +131,7 @@ class Controller:
                     commands.append(ExpireTransactions())
                 for command in commands:
                     nursery.start_soon(self._decide, command)
+                nursery.start_soon(self._set_first_level)
                 nursery.start_soon(self._promote)
 
     def _refused(self) -> list[FenceBroker]:
@@ -190,7 +200,9 @@ class Controller:
         brokers = self._metadata.state.brokers.values()
         return voters | {broker.node_id for broker in brokers if not broker.is_fenced}
 
-    async def admit(self, identity: Identity, address: tuple[str, int]) -> None:
+    async def admit(
+        self, identity: Identity, address: tuple[str, int], supported: SupportedLevels | None
+    ) -> None:
         """Make a started node a member of the cluster, unless it is one.
 
         A node that lost its metadata comes back under the same id with another identity. The old
@@ -200,8 +212,10 @@ class Controller:
             NotControllerError: Another node leads the cluster, or it cannot be done at the moment.
             DuplicateBrokerError: A live broker has this node id, or has this identity at another
                 address, or its session has not ended yet.
+            UnsupportedVersionError: The node does not support the feature level of the cluster.
         """
         self._of_this_term()
+        check_node(self._metadata.newest_state(), identity.node_id, supported)
         known = self._node.membership.identity_of(identity.node_id)
         broker = self._metadata.newest_state().brokers.get(identity.node_id)
         is_live = broker is not None and not broker.is_fenced
@@ -220,6 +234,7 @@ class Controller:
                     f" {broker.host}:{broker.port}; choose an unused node id, or stop that broker"
                 )
             await self._change_membership(Remove(identity.node_id))
+            check_node(self._metadata.newest_state(), identity.node_id, supported)
         await self._change_membership(AddLearner(identity))
         self._env.probe("node_admitted", node_id=identity.node_id)
 
@@ -243,6 +258,40 @@ class Controller:
         if was_member or was_registered:
             self._env.probe("node_removed", node_id=node_id)
         return was_member or was_registered
+
+    async def update_features(self, level: int | None) -> UpdateFeaturesReply:
+        """Set the feature level of the cluster, if one is given; return the levels of all nodes.
+
+        If cancelled, the level may be set.
+
+        Raises:
+            NotControllerError: Another node leads the cluster.
+            InvalidRequestError: A node does not know the level, or a record needs a higher one.
+            RequestTimedOutError: No majority of the voters answers.
+        """
+        self._of_this_term()
+        if level is None:
+            await self._metadata.wait_current()
+        else:
+            await self._metadata.decide(SetFeatureLevel(level, self._member_ids()))
+        state, member_ids = self._metadata.state, self._member_ids()
+        newest = OWN_LEVELS.max_level
+        return UpdateFeaturesReply(
+            state.feature_level,
+            newest,
+            node_features(state, member_ids),
+            [] if state.feature_level == newest else list(obstacles(state, member_ids, newest)),
+        )
+
+    async def _set_first_level(self) -> None:
+        """Give a new cluster its first feature level, if all of its first nodes are there."""
+        with suppress(NotControllerError):
+            level = first_level(self._metadata.newest_state(), self._member_ids())
+            if level is not None:
+                await self._decide(SetFeatureLevel(level, self._member_ids()))
+
+    def _member_ids(self) -> list[int]:
+        return [member.node_id for member in self._node.membership.members]
 
     async def _promote(self) -> None:
         """Promote a learner to a voter, if that is due and possible."""

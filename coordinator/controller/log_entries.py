@@ -32,6 +32,10 @@ class StateSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"
     groups: GroupsSnapshot
 
 
+class LevelSnapshot(StateSnapshot, frozen=True, array_like=True, tag="snapshot-with-level"):
+    """The same for a cluster with a feature level, which a version without levels would drop."""
+
+
 class EntryRecords(NamedTuple):
     """The records of one entry by their kind; one of the two is empty."""
 
@@ -69,7 +73,8 @@ def decode_entry(payload: bytes | memoryview) -> EntryRecords:
 
 def encode_snapshot(cluster: ClusterState, groups: ConsumerGroups) -> bytes:
     """Return both states as bytes; `decode_snapshot` is the inverse."""
-    return _encoder.encode(StateSnapshot(cluster.snapshot(), groups.snapshot()))
+    kind = LevelSnapshot if cluster.used_level else StateSnapshot
+    return _encoder.encode(kind(cluster.snapshot(), groups.snapshot()))
 
 
 def decode_snapshot_records(
@@ -102,4 +107,6 @@ def decode_snapshot(data: bytes | memoryview) -> tuple[MetadataStateMachine, Con
 _GROUP_RECORDS: Final = frozenset(get_args(GroupRecord))
 _encoder = msgspec.msgpack.Encoder()
 _entry_decoder = msgspec.msgpack.Decoder(list[Record | GroupRecord])
-_snapshot_decoder = msgspec.msgpack.Decoder(StateSnapshot | cluster_records.ClusterSnapshot)
+_snapshot_decoder = msgspec.msgpack.Decoder(
+    StateSnapshot | LevelSnapshot | cluster_records.ClusterSnapshot
+)

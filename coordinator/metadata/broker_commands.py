@@ -23,6 +23,7 @@ from tidelog.coordinator.metadata.commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
+from tidelog.coordinator.metadata.feature_commands import check_node
 from tidelog.coordinator.metadata.leader_election import PartitionEvent
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.records import (
@@ -38,6 +39,7 @@ from tidelog.coordinator.metadata.records import (
 )
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.wire.errors import DuplicateBrokerError, InvalidRequestError, StaleBrokerEpochError
+from tidelog.wire.messages.features import SupportedLevels
 
 REPLACED_INCARNATIONS_KEPT = 8
 _PORT_MAX = 0xFFFF
@@ -94,6 +96,7 @@ def is_old_directory(known_epoch: int | None, found_epoch: int | None) -> bool:
 
 
 def _register(state: ClusterState, command: RegisterBroker, now_ms: int) -> CommandOutcome:
+    check_node(state, command.node_id, command.supported_levels)
     previous = state.brokers.get(command.node_id)
     if previous is not None and previous.incarnation_id == command.incarnation_id:
         return CommandOutcome([], Registered(previous.broker_epoch, previous.directory_epoch))
@@ -115,6 +118,7 @@ def _register(state: ClusterState, command: RegisterBroker, now_ms: int) -> Comm
         command.rack,
         replaced_incarnation_ids=replaced[:REPLACED_INCARNATIONS_KEPT],
         directory_epoch=directory_epoch,
+        supported_levels=command.supported_levels,
     )
     records: list[Record] = [BrokerRegistered(broker)]
     if is_old_directory(directory_epoch, command.directory_epoch):
@@ -219,18 +223,32 @@ def _adopted(state: ClusterState, broker: BrokerRegistration) -> list[Record]:
 def _unfence(state: ClusterState, command: UnfenceBroker) -> CommandOutcome:
     broker = current_broker(state, command.node_id, command.broker_epoch)
     written = command.directory_epoch if has_newer_epoch(broker, command.directory_epoch) else None
+    levels = (
+        command.supported_levels if has_other_levels(broker, command.supported_levels) else None
+    )
     if not broker.is_fenced or broker.is_shutting_down:
-        if written is None:
+        if written is None and levels is None:
             return CommandOutcome([], Done())
-        record = BrokerChanged(broker.node_id, broker.is_fenced, broker.is_shutting_down, written)
+        record = BrokerChanged(
+            broker.node_id, broker.is_fenced, broker.is_shutting_down, written, levels
+        )
         return CommandOutcome([record], Done())
     after = replace(broker, is_fenced=False)
-    return CommandOutcome(_changed(state, after, directory_epoch=written), Done())
+    changed = _changed(state, after, directory_epoch=written, supported_levels=levels)
+    return CommandOutcome(changed, Done())
 
 
 def has_newer_epoch(broker: BrokerRegistration, directory_epoch: int | None) -> bool:
     """Return whether the data directory of a broker holds a later epoch than the known one."""
     return directory_epoch is not None and directory_epoch > (broker.directory_epoch or 0)
+
+
+def has_other_levels(broker: BrokerRegistration, supported: SupportedLevels | None) -> bool:
+    """Return whether a broker reports other feature levels than those in its registration.
+
+    A controller without feature levels has registered it.
+    """
+    return supported is not None and supported != broker.supported_levels
 
 
 def _fence(state: ClusterState, command: FenceBroker) -> CommandOutcome:
@@ -305,11 +323,19 @@ def check_known(state: ClusterState, node_ids: Iterable[int]) -> None:
 
 
 def _changed(
-    state: ClusterState, broker: BrokerRegistration, *, directory_epoch: int | None = None
+    state: ClusterState,
+    broker: BrokerRegistration,
+    *,
+    directory_epoch: int | None = None,
+    supported_levels: SupportedLevels | None = None,
 ) -> list[Record]:
     """Return the records of a broker that is fenced or unfenced."""
     record = BrokerChanged(
-        broker.node_id, broker.is_fenced, broker.is_shutting_down, directory_epoch
+        broker.node_id,
+        broker.is_fenced,
+        broker.is_shutting_down,
+        directory_epoch,
+        supported_levels,
     )
     return [record, *_over_hosted(state, broker).records()]
 

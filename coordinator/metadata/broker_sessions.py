@@ -9,10 +9,15 @@ from typing import NamedTuple, final
 
 import msgspec
 
-from tidelog.coordinator.metadata.broker_commands import current_broker, has_newer_epoch
+from tidelog.coordinator.metadata.broker_commands import (
+    current_broker,
+    has_newer_epoch,
+    has_other_levels,
+)
 from tidelog.coordinator.metadata.commands import BeginShutdown, FenceBroker, UnfenceBroker
 from tidelog.coordinator.metadata.records import BrokerRegistration
 from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.wire.messages.features import SupportedLevels
 
 HEARTBEAT_INTERVAL_MS = 750
 SESSION_MS = 3_000
@@ -122,6 +127,8 @@ class BrokerHeartbeat(msgspec.Struct, frozen=True, array_like=True):
     """The broker epoch that its data directory holds; `None` if it does not report one."""
     wall_ms: int | None = None
     """The broker's wall clock; `None` if it does not report it."""
+    supported_levels: SupportedLevels | None = None
+    """Feature levels of the process; `None` from a version without any."""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -158,9 +165,14 @@ def heartbeat_command(
         if broker.is_shutting_down:
             return None
         return BeginShutdown(broker.node_id, broker.broker_epoch)
-    has_news = broker.is_fenced or has_newer_epoch(broker, heartbeat.directory_epoch)
+    levels = heartbeat.supported_levels
+    has_news = (
+        broker.is_fenced
+        or has_newer_epoch(broker, heartbeat.directory_epoch)
+        or has_other_levels(broker, levels)
+    )
     if has_news and is_caught_up and not broker.is_shutting_down:
-        return UnfenceBroker(broker.node_id, broker.broker_epoch, heartbeat.directory_epoch)
+        return UnfenceBroker(broker.node_id, broker.broker_epoch, heartbeat.directory_epoch, levels)
     return None
 
 

@@ -12,6 +12,7 @@ from tidelog.coordinator.metadata import catalog
 from tidelog.coordinator.metadata.records import LogEnd, PartitionRegistration, Record
 from tidelog.coordinator.metadata.transactions import AppendedPart
 from tidelog.wire.errors import ErrorDetail, WireFormatError
+from tidelog.wire.messages.features import FeatureLevel, SupportedLevels
 from tidelog.wire.messages.field_types import (
     BrokerEpoch,
     Epoch,
@@ -52,6 +53,8 @@ class RegisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="register
     The data is old if the cluster knows that the directory held a later one. `None` skips the
     check.
     """
+    supported_levels: SupportedLevels | None = None
+    """Feature levels of the process; `None` from a version without any."""
 
 
 class UnfenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="unfence-broker"):
@@ -62,6 +65,8 @@ class UnfenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="unfence-b
     directory_epoch: BrokerEpoch | None = None
     """Broker epoch that its data directory holds, durably; recorded if it is higher than the known
     one, also for a broker that is not fenced."""
+    supported_levels: SupportedLevels | None = None
+    """Feature levels of the process; recorded if its registration has others."""
 
 
 class FenceBroker(msgspec.Struct, frozen=True, array_like=True, tag="fence-broker"):
@@ -412,6 +417,14 @@ class CatchUp(msgspec.Struct, frozen=True, array_like=True, tag="catch-up"):
     """A command without a change: its answer shows that all earlier decisions are applied."""
 
 
+class SetFeatureLevel(msgspec.Struct, frozen=True, array_like=True, tag="set-feature-level"):
+    """Raise or lower the feature level of the cluster. The same level again is no error."""
+
+    level: FeatureLevel
+    member_ids: list[NodeId]
+    """The nodes that get the metadata log; each must be registered, and know the level."""
+
+
 BrokerCommand = (
     RegisterBroker | UnfenceBroker | FenceBroker | BeginShutdown | UnregisterBroker | DrainBroker
 )
@@ -437,6 +450,7 @@ Command = (
     | PartitionCommand
     | EventCommand
     | TransactionCommand
+    | SetFeatureLevel
     | CatchUp
 )
 

@@ -5,13 +5,14 @@ meaning gets another tag; a field is only ever appended, with a default. The rec
 `coordinator.metadata.catalog` are records of a cluster as well.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from tidelog.coordinator.metadata.catalog import CatalogSnapshot
 from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
 from tidelog.coordinator.metadata.transactions import TransactionRecord, TransactionsSnapshot
+from tidelog.wire.messages.features import OWN_LEVELS, FeatureLevel, SupportedLevels
 from tidelog.wire.messages.field_types import (
     BrokerEpoch,
     Epoch,
@@ -47,6 +48,8 @@ class BrokerRegistration(msgspec.Struct, frozen=True, array_like=True):
     directory_epoch: BrokerEpoch | None = None
     """Highest broker epoch that the data directory is known to hold: with a lower one it has older
     data. `None`: no process of this disk has reported one."""
+    supported_levels: SupportedLevels | None = None
+    """Feature levels of the process; `None` if it has not reported any."""
 
     @property
     def can_lead(self) -> bool:
@@ -154,6 +157,8 @@ class BrokerChanged(msgspec.Struct, frozen=True, array_like=True, tag="broker-ch
     is_shutting_down: bool
     directory_epoch: BrokerEpoch | None = None
     """The new `BrokerRegistration.directory_epoch`, `None` for no change."""
+    supported_levels: SupportedLevels | None = None
+    """The new `BrokerRegistration.supported_levels`, `None` for no change."""
 
 
 class BrokerUnregistered(msgspec.Struct, frozen=True, array_like=True, tag="broker-unregistered"):
@@ -262,6 +267,12 @@ class ClusterConfigSet(msgspec.Struct, frozen=True, array_like=True, tag="cluste
     """All settings, not only the changed ones."""
 
 
+class FeatureLevelSet(msgspec.Struct, frozen=True, array_like=True, tag="feature-level-set"):
+    """The feature level of the cluster has changed."""
+
+    level: FeatureLevel
+
+
 Record = (
     CatalogRecord
     | BrokerRegistered
@@ -274,6 +285,7 @@ Record = (
     | ClusterEvent
     | EventsAcknowledged
     | ClusterConfigSet
+    | FeatureLevelSet
     | TransactionRecord
 )
 
@@ -312,3 +324,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="cluster
     drained_node_ids: list[NodeId] = []
     transactions: TransactionsSnapshot = TransactionsSnapshot()
     events: EventsSnapshot = EventsSnapshot()
+    feature_level: FeatureLevel | None = 0
+    """`None` while the first nodes of a new cluster register."""
+    used_level: Annotated[int, msgspec.Meta(ge=0, le=OWN_LEVELS.max_level)] = 0
+    """Highest feature level of the records so far; a version that does not know it refuses the
+    snapshot."""

@@ -22,6 +22,7 @@ from tidelog.coordinator.metadata.catalog import (
 from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
 from tidelog.coordinator.metadata.cluster_config import ClusterConfig, cluster_config
 from tidelog.coordinator.metadata.cluster_events import ClusterEvents
+from tidelog.coordinator.metadata.features import record_level
 from tidelog.coordinator.metadata.records import (
     BrokerChanged,
     BrokerDrained,
@@ -34,6 +35,7 @@ from tidelog.coordinator.metadata.records import (
     DataLossAccepted,
     EventsAcknowledged,
     EventsSnapshot,
+    FeatureLevelSet,
     PartitionRegistration,
     PartitionsAdded,
     PartitionsChanged,
@@ -74,6 +76,8 @@ class ClusterState:
         self._data_losses: list[DataLossAccepted] = []
         self._fsync_since: dict[bytes, int] = {}
         self._index = ReplicaIndex()
+        self._feature_level: int | None = None
+        self._used_level = 0
 
     @classmethod
     def from_snapshot(cls, snapshot: ClusterSnapshot) -> "ClusterState":
@@ -92,6 +96,8 @@ class ClusterState:
         state._config = cluster_config(snapshot.overrides)
         state._next_broker_epoch = snapshot.next_broker_epoch
         state._data_losses = list(snapshot.data_losses)
+        state._feature_level = snapshot.feature_level
+        state._used_level = snapshot.used_level
         for topic in snapshot.topics:
             if topic.fsync_since_broker_epoch:
                 state._fsync_since[topic.topic_id] = topic.fsync_since_broker_epoch
@@ -114,6 +120,8 @@ class ClusterState:
             list(self._drained),
             self.transactions.snapshot(),
             self.events.snapshot(),
+            self._feature_level,
+            self._used_level,
         )
 
     @property
@@ -140,6 +148,21 @@ class ClusterState:
     def next_broker_epoch(self) -> int:
         """The broker epoch of the next registration."""
         return self._next_broker_epoch
+
+    @property
+    def feature_level(self) -> int:
+        """The feature level in force; see `coordinator.metadata.features`."""
+        return self._feature_level or 0
+
+    @property
+    def is_first_level_open(self) -> bool:
+        """Whether the cluster is new, and all its processes so far know feature levels."""
+        return self._feature_level is None
+
+    @property
+    def used_level(self) -> int:
+        """The highest feature level of all records so far."""
+        return self._used_level
 
     @property
     def data_losses(self) -> Sequence[DataLossAccepted]:
@@ -180,10 +203,12 @@ class ClusterState:
         Raises:
             InvalidConfigError: A newer version recorded a setting that this one does not know.
         """
+        self._used_level = max(self._used_level, record_level(record))
         match record:
             case BrokerRegistered():
-                self._brokers[record.broker.node_id] = record.broker
-                self._next_broker_epoch = record.broker.broker_epoch + 1
+                self._register(record.broker)
+            case FeatureLevelSet():
+                self._feature_level = record.level
             case BrokerChanged():
                 self._brokers[record.node_id] = with_changed(self._brokers[record.node_id], record)
             case BrokerUnregistered():
@@ -202,6 +227,12 @@ class ClusterState:
                 self._overrides = record.overrides
             case _:
                 self._apply_to_what_is_kept(record)
+
+    def _register(self, broker: BrokerRegistration) -> None:
+        self._brokers[broker.node_id] = broker
+        self._next_broker_epoch = broker.broker_epoch + 1
+        if self._feature_level is None and broker.supported_levels is None:
+            self._feature_level = 0
 
     def _apply_to_what_is_kept(
         self, record: CatalogRecord | TransactionRecord | _EventRecord
@@ -261,12 +292,13 @@ class ClusterState:
 
 def with_changed(broker: BrokerRegistration, record: BrokerChanged) -> BrokerRegistration:
     """Return the registration of a broker after a change of its state."""
-    epoch = record.directory_epoch
+    epoch, levels = record.directory_epoch, record.supported_levels
     return msgspec.structs.replace(
         broker,
         is_fenced=record.is_fenced,
         is_shutting_down=record.is_shutting_down,
         directory_epoch=broker.directory_epoch if epoch is None else epoch,
+        supported_levels=broker.supported_levels if levels is None else levels,
     )
 
 

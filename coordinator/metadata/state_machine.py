@@ -20,9 +20,12 @@ from tidelog.coordinator.metadata.commands import (
     EventCommand,
     PartitionCommand,
     QueueCommand,
+    SetFeatureLevel,
     TransactionCommand,
 )
 from tidelog.coordinator.metadata.event_commands import handle_event_command
+from tidelog.coordinator.metadata.feature_commands import handle_feature_command
+from tidelog.coordinator.metadata.features import check_records
 from tidelog.coordinator.metadata.partition_commands import handle_partition_command
 from tidelog.coordinator.metadata.queue_commands import handle_queue_command
 from tidelog.coordinator.metadata.records import ClusterSnapshot, Record
@@ -71,10 +74,17 @@ class MetadataStateMachine:
         Raises:
             BrokerError: The command is refused; see `wire.errors`.
         """
+        outcome = self._handle(command, now_ms)
+        check_records(outcome.records, self._state.feature_level)
+        return outcome
+
+    def _handle(self, command: Command, now_ms: int) -> CommandOutcome:
         if isinstance(command, _TimedCommand):
             return self._handle_timed(command, now_ms)
         if isinstance(command, QueueCommand):
             return handle_queue_command(self._state, command)
+        if isinstance(command, SetFeatureLevel):
+            return handle_feature_command(self._state, command)
         if isinstance(command, CatchUp):
             return CommandOutcome([], Done())
         return handle_topic_command(self._state, command)

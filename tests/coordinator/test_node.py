@@ -44,6 +44,7 @@ from tidelog.wire.messages.cluster import (
     RaftSnapshotReply,
     RaftSnapshotRequest,
 )
+from tidelog.wire.messages.features import OWN_LEVELS
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 
@@ -561,15 +562,24 @@ def leading(members: list[Member]) -> Member:
     return next(member for member in members if member.node.raft.is_active_leader)
 
 
+def joining(controller: Member, member: Member) -> JoinRequest:
+    """Return the request with which a member would announce another address."""
+    return JoinRequest(
+        controller.node.raft.cluster_id,
+        member.node.status.peer,
+        "elsewhere",
+        8433,
+        supported_levels=OWN_LEVELS,
+    )
+
+
 def test_a_copied_data_directory_is_refused_while_the_original_is_alive() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         controller = leading(members)
         original = next(member for member in members if member is not controller)
         before = controller.node.addresses.address_of(original.node.node_id)
-        join = JoinRequest(
-            controller.node.raft.cluster_id, original.node.status.peer, "elsewhere", 8433
-        )
+        join = joining(controller, original)
 
         for asked in members:
             with pytest.raises(DuplicateBrokerError, match="copy of its data directory cannot"):
@@ -586,13 +596,11 @@ def test_a_moved_data_directory_is_accepted_after_the_old_session() -> None:
         members = await three(world)
         controller = leading(members)
         moved = next(member for member in members if member is not controller)
-        node_id, peer = moved.node.node_id, moved.node.status.peer
+        node_id, join = moved.node.node_id, joining(controller, moved)
         moved.machine.kill()
         await until(lambda: node_id not in live_brokers(controller))
 
-        await controller.node.command_client.join(
-            JoinRequest(controller.node.raft.cluster_id, peer, "elsewhere", 8433)
-        )
+        await controller.node.command_client.join(join)
 
         assert controller.node.addresses.address_of(node_id) == ("elsewhere", 8433)
 

@@ -23,6 +23,7 @@ from tidelog.coordinator.metadata.records import (
     ClusterEvent,
     DataLossAccepted,
     EventsAcknowledged,
+    FeatureLevelSet,
     LogEnd,
     PartitionRegistration,
     PartitionsAdded,
@@ -41,6 +42,7 @@ from tidelog.coordinator.metadata.transactions import (
     TransactionProlonged,
     TransactionsDropped,
 )
+from tidelog.wire.messages.features import SupportedLevels
 from tidelog.wire.messages.transactions import StagedPart, StagedPiece
 
 FILE = Path(__file__).parent / "metadata_records_v1.hex"
@@ -167,8 +169,11 @@ RECORDS: list[Record] = [
         is_reported=True,
     ),
     EventsAcknowledged([1, 300]),
+    BrokerChanged(1, True, False, supported_levels=SupportedLevels(0, 1)),
+    BrokerRegistered(replace(BROKER, directory_epoch=6, supported_levels=SupportedLevels(0, 1))),
+    FeatureLevelSet(1),
 ]
-IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15)
+IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15, 28, 29)
 """Lines of records that have more fields now, with new lines further below."""
 
 

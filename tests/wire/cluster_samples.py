@@ -26,6 +26,12 @@ from tidelog.wire.messages.cluster_admin import (
     UnregisterBrokerReply,
     UnregisterBrokerRequest,
 )
+from tidelog.wire.messages.features import (
+    NodeFeatures,
+    SupportedLevels,
+    UpdateFeaturesReply,
+    UpdateFeaturesRequest,
+)
 from tidelog.wire.messages.reassignment import (
     DrainBrokerReply,
     DrainBrokerRequest,
@@ -202,6 +208,16 @@ ALTER = (
 DRAIN = (DrainBrokerRequest(node_id=3, is_drained=False), DrainBrokerReply(replica_count=12))
 
 UNREGISTER = (UnregisterBrokerRequest(node_id=3), UnregisterBrokerReply(was_member=True))
+
+FEATURES = (
+    UpdateFeaturesRequest(level=1),
+    UpdateFeaturesReply(
+        level=0,
+        newest_level=1,
+        nodes=[NodeFeatures(1, SupportedLevels(0, 1)), NodeFeatures(2, None)],
+        obstacles=["node 2 runs a version without feature levels; upgrade it"],
+    ),
+)
 
 LIST_REASSIGNMENTS = (
     ListReassignmentsRequest(topics=["orders"]),

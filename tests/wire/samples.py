@@ -33,6 +33,7 @@ from tidelog.wire.messages.cluster import (
     RaftSnapshotReply,
     RaftSnapshotRequest,
 )
+from tidelog.wire.messages.features import SupportedLevels
 from tidelog.wire.messages.fetch import (
     FetchReply,
     FetchRequest,
@@ -173,6 +174,34 @@ LIST_OFFSETS_REPLY_V1 = ListOffsetsReply(
     topics=[TopicOffsets("orders", TOPIC_ID, [10, 0], [19, 0], [4096, 0], [1])],
 )
 
+HEARTBEAT_REQUEST_V3 = BrokerHeartbeatRequest(
+    cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+    node_id=2,
+    broker_epoch=17,
+    is_caught_up=True,
+    wants_to_stop=True,
+    applied_index=299,
+    directory_epoch=16,
+    wall_ms=1_700_000_000_123,
+)
+HEARTBEAT_REPLY_V3 = BrokerHeartbeatReply(
+    is_fenced=True,
+    may_stop=True,
+    metadata_index=300,
+    is_counted=False,
+    agreed_ms=1_700_000_000_120,
+    clock_skews=[ClockSkew(node_id=1, skew_ms=0), ClockSkew(node_id=2, skew_ms=3)],
+    controller_ms=1_700_000_000_121,
+)
+JOIN_REQUEST_V1 = JoinRequest(
+    cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
+    peer=Peer(node_id=2, disk_id=b"a disk of node 2"),
+    host="10.0.0.2",
+    port=8433,
+    is_passed_on=True,
+)
+JOIN_REPLY_V1 = JoinReply(leader_id=1, host="10.0.0.1", port=8433)
+
 EXCHANGES = [
     _exchange(
         api.HELLO,
@@ -296,25 +325,8 @@ EXCHANGES = [
     ),
     _exchange(
         api.BROKER_HEARTBEAT,
-        BrokerHeartbeatRequest(
-            cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
-            node_id=2,
-            broker_epoch=17,
-            is_caught_up=True,
-            wants_to_stop=True,
-            applied_index=299,
-            directory_epoch=16,
-            wall_ms=1_700_000_000_123,
-        ),
-        BrokerHeartbeatReply(
-            is_fenced=True,
-            may_stop=True,
-            metadata_index=300,
-            is_counted=False,
-            agreed_ms=1_700_000_000_120,
-            clock_skews=[ClockSkew(node_id=1, skew_ms=0), ClockSkew(node_id=2, skew_ms=3)],
-            controller_ms=1_700_000_000_121,
-        ),
+        msgspec.structs.replace(HEARTBEAT_REQUEST_V3, supported_levels=SupportedLevels(0, 1)),
+        HEARTBEAT_REPLY_V3,
     ),
     _exchange(api.REPLICA_FETCH, *replication_samples.FETCH),
     _exchange(api.REPLICA_DURABLE, *replication_samples.DURABLE),
@@ -322,14 +334,8 @@ EXCHANGES = [
     _exchange(api.TOPIC_USAGE, *topic_samples.USAGE),
     _exchange(
         api.JOIN,
-        JoinRequest(
-            cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
-            peer=Peer(node_id=2, disk_id=b"a disk of node 2"),
-            host="10.0.0.2",
-            port=8433,
-            is_passed_on=True,
-        ),
-        JoinReply(leader_id=1, host="10.0.0.1", port=8433),
+        msgspec.structs.replace(JOIN_REQUEST_V1, supported_levels=SupportedLevels(0, 1)),
+        JOIN_REPLY_V1,
     ),
     _exchange(api.DESCRIBE_CLUSTER, *cluster_samples.DESCRIBE),
     _exchange(api.ELECT_LEADERS, *cluster_samples.ELECT),
@@ -366,6 +372,7 @@ EXCHANGES = [
         ProveNodeRequest(node_id=2, nonce=b"nonce of the asking node", proof=b"a proof"),
         ProveNodeReply(node_id=1, nonce=b"nonce of the answering node", proof=b"its proof"),
     ),
+    _exchange(api.UPDATE_FEATURES, *cluster_samples.FEATURES),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {
@@ -420,6 +427,8 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "broker_heartbeat_reply_v2": BrokerHeartbeatReply(
         is_fenced=True, may_stop=True, metadata_index=300, is_counted=False
     ),
+    "broker_heartbeat_request_v3": HEARTBEAT_REQUEST_V3,
+    "join_request_v1": JOIN_REQUEST_V1,
     "raft_request_v1": RaftRequest(
         cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]
     ),

@@ -5,6 +5,7 @@ Pure: declarations. They use the same port as client requests. No client needs t
 
 import msgspec
 
+from tidelog.wire.messages.features import SupportedLevels
 from tidelog.wire.messages.field_types import BrokerEpoch, ByteCount, NodeId, Port
 
 
@@ -124,6 +125,8 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """Broker epoch that the broker's data directory holds, durably; `None` before version 3."""
     wall_ms: int | None = None
     """Wall clock of the broker, Unix milliseconds. Since version 3; `None` before."""
+    supported_levels: SupportedLevels | None = None
+    """Feature levels that the broker supports. Since version 4; `None` before."""
 
 
 class ClockSkew(msgspec.Struct, frozen=True, array_like=True):
@@ -166,6 +169,8 @@ class JoinRequest(msgspec.Struct, frozen=True, array_like=True):
     """Present port of the node."""
     is_passed_on: bool = False
     """Whether a node that is not the controller forwards the request; it is forwarded once only."""
+    supported_levels: SupportedLevels | None = None
+    """Feature levels that the node supports. Since version 2; `None` before."""
 
 
 class JoinReply(msgspec.Struct, frozen=True, array_like=True):

@@ -17,6 +17,7 @@ from tidelog.wire.errors import ErrorDetail, UnsupportedVersionError, WireFormat
 from tidelog.wire.messages import (
     cluster,
     cluster_admin,
+    features,
     fetch,
     groups,
     handshake,
@@ -105,6 +106,7 @@ class ApiKey(IntEnum):
     ABORT_TRANSACTION = 63
     LIST_TRANSACTIONS = 64
     PROVE_NODE = 65
+    UPDATE_FEATURES = 66
 
 
 @final
@@ -228,9 +230,9 @@ BROKER_HEARTBEAT = Api(
     ApiKey.BROKER_HEARTBEAT,
     cluster.BrokerHeartbeatRequest,
     cluster.BrokerHeartbeatReply,
-    max_version=3,
+    max_version=4,
 )
-JOIN = Api(ApiKey.JOIN, cluster.JoinRequest, cluster.JoinReply)
+JOIN = Api(ApiKey.JOIN, cluster.JoinRequest, cluster.JoinReply, max_version=2)
 DESCRIBE_CLUSTER = Api(
     ApiKey.DESCRIBE_CLUSTER,
     cluster_admin.DescribeClusterRequest,
@@ -336,6 +338,10 @@ LIST_TRANSACTIONS = Api(
     ApiKey.LIST_TRANSACTIONS,
     transactions.ListTransactionsRequest,
     transactions.ListTransactionsReply,
+)
+
+UPDATE_FEATURES = Api(
+    ApiKey.UPDATE_FEATURES, features.UpdateFeaturesRequest, features.UpdateFeaturesReply
 )
 
 AnyApi = Api[object, object]

@@ -36,6 +36,7 @@ from tidelog.coordinator.metadata.records import (
 )
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
+from tidelog.wire.messages.features import SupportedLevels
 
 NOW_MS = 1_700_000_000_000
 
@@ -52,6 +53,8 @@ class Cluster:
         """Applies the very records that the controller has proposed, as a leader's image does."""
         self.follower = MetadataStateMachine()
         self.records: list[Record] = []
+        self.supported_levels: SupportedLevels | None = None
+        """Feature levels of the processes that register; `None` for versions without any."""
         self._leaders: dict[tuple[bytes, int, int], int | None] = {}
         self._drawn = 0
         for node_id in node_ids:
@@ -124,6 +127,7 @@ class Cluster:
             domain,
             clean,
             known_epoch=0 if known is None else known.broker_epoch,
+            supported_levels=self.supported_levels,
         )
 
     def register(

@@ -50,6 +50,7 @@ from tidelog.coordinator.metadata.commands import (
     ReportedLoss,
     ReportLogEnds,
     ReportLoss,
+    SetFeatureLevel,
     ShutdownProgress,
     TopicAnswer,
     TransactionAnswer,
@@ -100,6 +101,7 @@ COMMANDS: list[Command] = [
     ExpireTransactions(),
     FinishParts(1, [FinishedPart(AppendedPart(3, ID, 0, is_lost=True), 5)]),
     DeleteQueue("q", ID, with_topic=True, detach_sources=True),
+    SetFeatureLevel(1, [1, 2]),
 ]
 REPLIES: list[Reply] = [
     Registered(7),

@@ -22,6 +22,7 @@ from tidelog.coordinator.metadata.commands import (
 from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.replica_index import NO_PARTITION, ReplicaIndex
 from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.wire.messages.features import SupportedLevels
 
 Partitions = dict[tuple[bytes, int], PartitionRegistration]
 
@@ -50,11 +51,20 @@ def check_state(state: ClusterState) -> None:
         _check_reassignments(state, topic)
     _check_index(state, index)
     _check_events(state)
+    _check_levels(state)
     epochs = [broker.broker_epoch for broker in state.brokers.values()]
     assert len(set(epochs)) == len(epochs)
     assert all(epoch < state.next_broker_epoch for epoch in epochs)
     disks = [broker.disk_id for broker in state.brokers.values()]
     assert len(set(disks)) == len(disks)
+
+
+def _check_levels(state: ClusterState) -> None:
+    level = state.feature_level
+    assert state.used_level <= level, "a record was written too early, or the level fell too far"
+    for broker in state.brokers.values():
+        known = broker.supported_levels or SupportedLevels(0, 0)
+        assert known.min_level <= level <= known.max_level, f"{broker.node_id} cannot be here"
 
 
 def _check_events(state: ClusterState) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.coordinator.metadata.clusters import NOW_MS, Cluster
 from tests.simulation.metadata.invariants import all_partitions, check_same
@@ -42,6 +43,7 @@ from tidelog.coordinator.metadata.commands import (
     ReportedLoss,
     ReportLogEnds,
     ReportLoss,
+    SetFeatureLevel,
     UnfenceBroker,
     UnregisterBroker,
 )
@@ -53,6 +55,7 @@ from tidelog.coordinator.metadata.records import (
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.isr.durability import Durability
 from tidelog.wire.errors import BrokerError
+from tidelog.wire.messages.features import OWN_LEVELS
 
 NODES = 5
 NAMES = ("a", "b", "c")
@@ -75,7 +78,10 @@ class Run:
 
     def __init__(self) -> None:
         """Begin with three live brokers and a topic."""
-        self.cluster = Cluster(1, 2, 3)
+        self.cluster = Cluster()
+        self.cluster.supported_levels = OWN_LEVELS
+        for node_id in (1, 2, 3):
+            self.cluster.start(node_id)
         self.given: list[Command] = []
         self.topics: dict[str, bytes] = {}
         self.queues: dict[str, bytes] = {}
@@ -223,7 +229,8 @@ def _nodes(number: int, count: int) -> list[int]:
 def _register(run: Run, move: Move) -> Command:
     node_id = 1 + move.a % NODES
     disk_id = f"disk-{run.cluster.draw()}" if move.b % 8 == 0 else None
-    return run.cluster.registration(node_id, disk_id=disk_id, unclean=move.c % 2 == 0)
+    command = run.cluster.registration(node_id, disk_id=disk_id, unclean=move.c % 2 == 0)
+    return replace(command, supported_levels=None) if move.a % 8 == 0 else command
 
 
 def _unfence(run: Run, move: Move) -> Command:
@@ -278,7 +285,8 @@ def _alter_topic(run: Run, move: Move) -> Command:
 
 
 def _alter_cluster(run: Run, move: Move) -> Command:
-    del run
+    if move.c % 4 == 0:
+        return SetFeatureLevel(1 if move.b % 4 else move.b % 3, list(run.cluster.state.brokers))
     if move.a % 2:
         return AlterClusterConfig({}, ["min_insync_replicas"])
     return AlterClusterConfig({"min_insync_replicas": str(1 + move.b % 3)}, [])

@@ -30,6 +30,7 @@ from tidelog.coordinator.raft.messages import AppendReply, VoteReply, VoteReques
 from tidelog.coordinator.raft.ready import HardState
 from tidelog.coordinator.raft_node.storage import RaftStorage, Vote
 from tidelog.wire.errors import TopicExistsError
+from tidelog.wire.messages.features import SupportedLevels
 from tidelog.wire.messages.groups import GroupHeartbeatRequest
 
 _save_vote = RaftStorage.save_vote
@@ -105,11 +106,15 @@ def _answered_for_longer(self: BrokerSession, *, sent_at_ms: int) -> None:
 
 
 def _changed_alone(
-    state: ClusterState, broker: BrokerRegistration, *, directory_epoch: int | None = None
+    state: ClusterState,
+    broker: BrokerRegistration,
+    *,
+    directory_epoch: int | None = None,
+    supported_levels: SupportedLevels | None = None,
 ) -> list[Record]:
     del state
     fields = (broker.node_id, broker.is_fenced, broker.is_shutting_down, directory_epoch)
-    return [BrokerChanged(*fields)]
+    return [BrokerChanged(*fields, supported_levels)]
 
 
 _create = Catalog._create

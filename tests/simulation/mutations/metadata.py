@@ -17,6 +17,7 @@ from tests.simulation.mutations.mutation import Mutation
 from tidelog.coordinator.metadata import (
     broker_commands,
     catalog,
+    feature_commands,
     leader_election,
     partition_changes,
     partition_commands,
@@ -89,6 +90,10 @@ def _check_without_broker_epochs(
 
 def _knows_only_what_is_there(self: Catalog, topic_id: bytes) -> bool:
     return topic_id in self._by_id
+
+
+def _no_obstacles(*_: object) -> list[str]:
+    return []
 
 
 def _never(*_: object) -> bool:
@@ -404,6 +409,16 @@ MUTATIONS: Final = (
         "queue-settings-forgotten",
         "a snapshot lacks the settings of queues",
         (Catalog, "snapshot", _catalog_snapshot_without_settings_of_queues),
+    ),
+    Mutation(
+        "level-rises-early",
+        "the feature level rises although a node does not support it",
+        (feature_commands, "obstacles", _no_obstacles),
+    ),
+    Mutation(
+        "old-node-registers",
+        "a node registers that does not support the feature level",
+        (broker_commands, "check_node", _nothing),
     ),
     Mutation(
         "changed-while-deciding",

@@ -17,8 +17,8 @@ RARE = {"old-replies-believed", "log-ends-without-epochs"}
 CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
     ("broker", 10.0, range(8), ("flush-does-nothing", "no-dedup")),
     ("compacted", 12.0, range(1), ("newest-goes-too",)),
-    ("cluster", 10.0, range(6, 9), ("name-given-twice",)),
-    ("cluster", 10.0, range(6), ("commits-alone", "commit-alone")),
+    ("cluster", 10.0, range(6, 9), ("name-given-twice", "commits-alone")),
+    ("cluster", 10.0, range(6), ("commit-alone",)),
     ("queues", 2.0, range(6, 8), ("count-lost-with-leader",)),
     (
         "raft",
