@@ -100,6 +100,8 @@ from tidelog.wire.messages.cluster_admin import (
     PartitionState,
 )
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply as ClusterDescription
+from tidelog.wire.messages.features import NodeFeatures, SupportedLevels
+from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 from tidelog.wire.messages.groups import GroupListing
 from tidelog.wire.messages.produce import AckLevel
 from tidelog.wire.messages.queue_admin import QueueDescription, QueuePartitionDescription
@@ -119,6 +121,7 @@ __all__ = [
     "Client",
     "ClientConfig",
     "ClusterDescription",
+    "ClusterFeatures",
     "ConfigError",
     "ConnectError",
     "ConnectionLostError",
@@ -162,6 +165,7 @@ __all__ = [
     "MovingReplica",
     "NoPositionError",
     "NodeDescription",
+    "NodeFeatures",
     "NotControllerError",
     "NotEnoughReplicasError",
     "NotLeaderError",
@@ -207,6 +211,7 @@ __all__ = [
     "StaleMemberEpochError",
     "StalePartitionEpochError",
     "StaleTransactionError",
+    "SupportedLevels",
     "TaskResult",
     "TidelogError",
     "TopicDescription",

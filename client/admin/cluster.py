@@ -23,6 +23,7 @@ from tidelog.wire.messages.cluster_admin import (
     TopicToElect,
     UnregisterBrokerRequest,
 )
+from tidelog.wire.messages.features import UpdateFeaturesReply, UpdateFeaturesRequest
 from tidelog.wire.messages.reassignment import (
     DrainBrokerRequest,
     ListReassignmentsRequest,
@@ -128,6 +129,12 @@ async def broker_config(cluster: ClusterClient, node_id: int | None) -> Describe
         return await cluster.call_once(connection, api.DESCRIBE_CONFIG, request)
 
     return await cluster.retry(ask, is_repeatable=True)
+
+
+async def update_features(cluster: ClusterClient, level: int | None) -> UpdateFeaturesReply:
+    """See `Admin.describe_features` and `Admin.update_features`."""
+    request = UpdateFeaturesRequest(level)
+    return await cluster.call_controller(api.UPDATE_FEATURES, request, is_repeatable=True)
 
 
 async def _set_drained(cluster: ClusterClient, node_id: int, *, is_drained: bool) -> None:

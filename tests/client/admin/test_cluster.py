@@ -1,12 +1,14 @@
 """Administration of the cluster through the client, executed by a real broker."""
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from tests.broker.world import World
 from tests.client.clients import client_of
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, UnknownTopicError
 from tidelog.wire.messages.cluster_admin import LeaderElected
+from tidelog.wire.messages.features import NodeFeatures, SupportedLevels
 
 
 async def test_a_single_broker_describes_its_cluster(autojump_clock: MockClock) -> None:
@@ -84,3 +86,21 @@ async def test_a_cluster_without_losses_has_no_events(autojump_clock: MockClock)
 
         with pytest.raises(InvalidRequestError, match="no event 7: the cluster has no events"):
             await client.admin.acknowledge_events([7])
+
+
+async def test_a_new_broker_has_the_newest_feature_level_and_keeps_it(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await trio.sleep(1)
+        found = await client.admin.describe_features()
+
+        assert found == await client.admin.update_features(found.newest_level)
+        with pytest.raises(InvalidRequestError, match="node 1 supports feature levels 0 to 1; cha"):
+            await client.admin.update_features(2)
+        with pytest.raises(InvalidRequestError, match="0 is not possible: the metadata has record"):
+            await client.admin.update_features(0)
+
+    assert (found.level, found.newest_level, found.obstacles) == (1, 1, [])
+    assert found.nodes == [NodeFeatures(1, SupportedLevels(0, 1))]

@@ -242,6 +242,11 @@ CHOICES = [
         "cluster events --acknowledge-all",
     ),
     (
+        "cluster features --upgrade --downgrade 0",
+        "give either --upgrade or --downgrade LEVEL, not both",
+        "cluster features",
+    ),
+    (
         "broker drain 1 --cancel --wait",
         "--cancel excludes --dry-run and --wait: give it alone",
         "broker drain 1 --cancel",

@@ -18,6 +18,7 @@ from tidelog.wire.messages.cluster_admin import (
     EventDescription,
     LeaderElected,
 )
+from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 from tidelog.wire.messages.groups import GroupListing
 from tidelog.wire.messages.queue_admin import CreateQueueReply
 from tidelog.wire.messages.reassignment import PartitionMove, PartitionMoved
@@ -483,6 +484,31 @@ class Admin(Forwarding[AsyncAdmin]):
             InvalidRequestError: The node is alive, or still has replicas.
         """
         return self._thread.call(partial(self._inner.unregister_broker, node_id))
+
+    def describe_features(self) -> ClusterFeatures:
+        """Return the feature level of the cluster, those of its nodes, and obstacles to a rise.
+
+        The controller answers; one of an older version does not know the request.
+
+        Raises:
+            UnsupportedVersionError: The controller runs a version without feature levels.
+        """
+        return self._thread.call(self._inner.describe_features)
+
+    def update_features(self, level: int) -> ClusterFeatures:
+        """Set the feature level of the cluster, and return what `describe_features` returns.
+
+        Nodes that do not know the level can neither join the cluster nor come back to it.
+
+        Args:
+            level: Such as `newest_level` of `describe_features`. A lower level than the present one
+                is possible until a record that needs the present one is written.
+
+        Raises:
+            InvalidRequestError: A node does not know the level, or a record needs a higher one.
+            UnsupportedVersionError: The controller runs a version without feature levels.
+        """
+        return self._thread.call(partial(self._inner.update_features, level))
 
     def list_reassignments(self) -> list[MovingReplica]:
         """Return the replicas that reassignments are adding, with the progress of each.

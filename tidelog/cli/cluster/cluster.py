@@ -9,8 +9,10 @@ from tidelog.cli.cluster.reassign import reassignment, run_moves, wait_option
 from tidelog.cli.cluster.view import (
     cluster_as_json,
     elections_as_json,
+    features_as_json,
     print_cluster,
     print_elections,
+    print_features,
 )
 from tidelog.cli.errors import CommandError
 from tidelog.cli.lazy_group import OrderedGroup
@@ -129,6 +131,52 @@ def alter(
         print_json(settings)
     else:
         print_fields(settings)
+
+
+@cluster.command(
+    epilog=examples(
+        "tidelog cluster features",
+        "tidelog cluster features --upgrade --yes",
+        "tidelog cluster features --downgrade 1",
+    )
+)
+@click.option("--upgrade", is_flag=True, help="Raise the level to the newest one.")
+@click.option(
+    "--downgrade",
+    "lower_level",
+    type=click.IntRange(min=0),
+    metavar="LEVEL",
+    help="Lower the level to this one.",
+)
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
+@broker_option
+@json_option
+def features(
+    upgrade: bool, lower_level: int | None, *, is_sure: bool, broker: str, as_json: bool
+) -> None:
+    """Show, raise or lower the feature level of the cluster.
+
+    The cluster writes new kinds of metadata only at the level that they belong to. The level rises
+    only when all nodes support it. From then on, no version without that level can be part of the
+    cluster. It can fall again until the cluster has written metadata that needs it.
+    """
+    if upgrade and lower_level is not None:
+        raise click.UsageError("give either --upgrade or --downgrade LEVEL, not both")
+    found = ask(broker, lambda client: client.admin.describe_features())
+    if lower_level is not None and lower_level > found.level:
+        raise CommandError(
+            f"the feature level is {found.level}, and {lower_level} is higher; use --upgrade"
+        )
+    level = max(found.level, found.newest_level) if upgrade else lower_level
+    if level is not None and level != found.level:
+        if upgrade and not found.obstacles and not is_sure:
+            confirm(f"raise the feature level to {level}, so that older versions cannot come back?")
+        wanted = level
+        found = ask(broker, lambda client: client.admin.update_features(wanted))
+    if as_json:
+        print_json(features_as_json(found))
+    else:
+        print_features(found)
 
 
 @cluster.command(

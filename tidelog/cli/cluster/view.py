@@ -15,6 +15,7 @@ from tidelog.wire.messages.cluster_admin import (
     LeaderElected,
     PartitionState,
 )
+from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 
 _NUMBERS = ("NODE", "LEADS", "REPLICAS", "PARTITION", "EPOCH", "LEADER", "BEFORE")
 
@@ -43,6 +44,15 @@ def elections_as_json(results: Sequence[LeaderElected]) -> list[dict[str, object
         {**asdict(each), "error": None if each.error is None else each.error.message}
         for each in results
     ]
+
+
+def features_as_json(features: ClusterFeatures) -> dict[str, object]:
+    """Return the feature levels of a cluster and its nodes."""
+    nodes = [
+        {"node_id": each.node_id, "supported": each.supported and asdict(each.supported)}
+        for each in features.nodes
+    ]
+    return {**asdict(features), "nodes": nodes}
 
 
 def print_cluster(
@@ -94,6 +104,28 @@ def print_elections(results: Sequence[LeaderElected]) -> None:
         for each in results
     ]
     print_table(["TOPIC", "PARTITION", "BEFORE", "LEADER", "RESULT"], rows, right=_NUMBERS)
+
+
+def print_features(features: ClusterFeatures) -> None:
+    """Print the feature level of a cluster, those of its nodes, and what hinders a rise."""
+    print_fields({"level": features.level, "newest": features.newest_level})
+    click.echo()
+    rows = [
+        (
+            each.node_id,
+            "unknown"
+            if each.supported is None
+            else f"{each.supported.min_level} to {each.supported.max_level}",
+        )
+        for each in features.nodes
+    ]
+    print_table(["NODE", "LEVELS"], rows, right=_NUMBERS)
+    if features.obstacles:
+        click.echo(f"\nthe level cannot rise to {features.newest_level}:")
+        for line in features.obstacles:
+            click.echo(f"  {line}")
+    elif features.level < features.newest_level:
+        click.echo("\nall nodes support the newest level: tidelog cluster features --upgrade")
 
 
 def _outcome(result: LeaderElected) -> str:
