@@ -148,6 +148,10 @@ MINUTES := 10
 queue-trial: $(VENV)/installed-dev ## Kill the leaders of queues on three brokers: make queue-trial MINUTES=10
 	@$(BIN)/python -m tests.system.queue_trials --minutes $(MINUTES) $(ARGS)
 
+.PHONY: versions
+versions: $(VENV)/installed-dev ## Upgrade three brokers, go back, and raise the level: make versions OLD=COMMIT
+	@$(BIN)/python -m tests.system.versions $(if $(OLD),--old $(OLD)) $(ARGS)
+
 .PHONY: scenarios
 scenarios: $(VENV)/installed-dev ## Repeat scenarios in which other brokers lost records: make scenarios ARGS="--only 2"
 	@$(BIN)/python -m tests.system.scenarios $(ARGS)

@@ -17,6 +17,7 @@ _UNITS: Final = {
         "tests/system/netns/",
         "tests/system/powercut/",
         "tests/system/queue_trials/",
+        "tests/system/versions/",
     ),
     "tests of Spark": ("tests/system/spark/",),
 }

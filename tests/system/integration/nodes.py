@@ -9,7 +9,8 @@ from typing import final
 
 import trio
 
-from tests.system.integration.processes import TIDELOG, BrokerProcess, serving
+from tests.paths import ROOT
+from tests.system.integration.processes import TIDELOG, BrokerProcess, environment, serving
 
 
 def free_ports(count: int) -> list[int]:
@@ -40,7 +41,8 @@ class Nodes:
         self._data_dir = data_dir
         self._nursery = nursery
         self._options = options
-        self._program = program
+        self.program = program
+        """Command of the brokers that start from now on."""
         self._ports = free_ports(len(self.ids))
         self._running: dict[int, tuple[trio.CancelScope, BrokerProcess]] = {}
 
@@ -60,18 +62,36 @@ class Nodes:
                 starting.start_soon(self._nursery.start, self._run, node_id)
 
     async def _run(self, node_id: int, task_status: trio.TaskStatus[None]) -> None:
-        peers = ",".join(f"{number}={self.address(number)}" for number in self.ids)
         with trio.CancelScope() as scope:
             async with serving(
                 self._data_dir / str(node_id),
-                *("--node-id", str(node_id), "--peers", peers, *self._options),
-                program=self._program,
+                *self._arguments(node_id),
+                program=self.program,
                 listen=self.address(node_id),
                 deadline_s=math.inf,
             ) as process:
                 self._running[node_id] = scope, process
                 task_status.started()
                 await trio.sleep_forever()
+
+    def _arguments(self, node_id: int) -> list[str]:
+        peers = ",".join(f"{number}={self.address(number)}" for number in self.ids)
+        return ["--node-id", str(node_id), "--peers", peers, *self._options]
+
+    async def refused(self, node_id: int) -> str:
+        """Start a broker that must fail, and return the last line of its output."""
+        result = await trio.run_process(
+            [
+                *(*self.program, "serve", "--data-dir", str(self._data_dir / str(node_id))),
+                *("--listen", self.address(node_id), *self._arguments(node_id)),
+            ],
+            capture_stderr=True,
+            check=False,
+            cwd=ROOT,
+            env=environment(),
+        )
+        assert result.returncode == 1
+        return result.stderr.decode().splitlines()[-1]
 
     def kill(self, node_id: int) -> None:
         """Kill a broker with SIGKILL."""

@@ -5,7 +5,7 @@ at the offset of its acknowledgement, once.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import trio
 
 import tidelog
 from tests.system.integration.nodes import Nodes
+from tests.system.integration.processes import TIDELOG
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 3
@@ -66,8 +67,11 @@ class Outcome:
 class Trial:
     """Three brokers, and clients that write to them."""
 
-    def __init__(self, data_dir: Path, nodes: Nodes, random: Random) -> None:
-        """Start without records."""
+    def __init__(
+        self, data_dir: Path, nodes: Nodes, random: Random, *, pause_s: float = 0.0
+    ) -> None:
+        """Start without records; a writer pauses for `pause_s` before each call."""
+        self._pause_s = pause_s
         self.nodes = nodes
         self.random = random
         self._data_dir = data_dir
@@ -100,7 +104,7 @@ class Trial:
 
     async def _write(self, producer: tidelog.Producer) -> None:
         while True:
-            await trio.lowlevel.checkpoint()
+            await trio.sleep(self._pause_s)
             values = [b"%d" % (self._next + each) for each in range(_CHUNK)]
             self._next += _CHUNK
             with suppress(tidelog.TidelogError, trio.ClosedResourceError):
@@ -157,15 +161,23 @@ class Trial:
         )
 
 
-async def run(scenario: Scenario, data_dir: Path, random: Random) -> Outcome:
-    """Run one scenario on brokers of its own.
+async def run(
+    scenario: Scenario,
+    data_dir: Path,
+    random: Random,
+    *,
+    program: Sequence[str] = TIDELOG,
+    pause_s: float = 0.0,
+) -> Outcome:
+    """Run one scenario on brokers of its own, which begin with the command `program`.
 
     Raises:
         trio.TooSlowError: The cluster did not recover.
     """
     with trio.fail_after(_DEADLINE_S):
         async with trio.open_nursery() as nursery:
-            trial = Trial(data_dir, Nodes(data_dir, nursery), random)
+            nodes = Nodes(data_dir, nursery, program=program)
+            trial = Trial(data_dir, nodes, random, pause_s=pause_s)
             await trial.nodes.start(*trial.nodes.ids)
             async with tidelog.connect(trial.nodes.addresses) as client:
                 await client.admin.create_topic(

@@ -1,0 +1,1 @@
+"""Clusters of two versions on three real processes, which are upgraded and go back."""
