@@ -49,7 +49,7 @@ Pure: no clock, no I/O.
     │   ├── LogOfflineError               the disk failed under this partition
     │   ├── PartitionFullError            the partition is as large as its topic allows
     │   └── UnexpectedServerError         a defect of the broker; its log has the details
-    ├── WireFormatError                   the peer sent bytes that are not this protocol
+    ├── WireFormatError                   a reply is wrong; which broker, which API, and why
     ├── ConnectionLostError               the request may or may not have been executed
     │   └── ConnectError                  no connection could be made; the request was not sent
     ├── DeliveryTimeoutError              a record was not acknowledged in time; outcome unknown
@@ -548,7 +548,10 @@ class UnexpectedServerError(BrokerError):
 
 
 class WireFormatError(TidelogError):
-    """The peer sent bytes that are not this protocol; the connection is useless."""
+    """The peer sent bytes that are not this protocol, or a reply that does not fit its request.
+
+    The connection is closed; a request in flight may or may not have been executed.
+    """
 
 
 class ConnectionLostError(TidelogError):

@@ -160,11 +160,19 @@ class ClientConnection:
         self._offered: Sequence[ApiVersions] = ()
         self._pending: dict[int, api.AnyApi] = {}
         self._next_correlation_id = 0
+        self._misread: ApiKey | None = None
 
     @property
     def in_flight_count(self) -> int:
         """Number of requests that wait for their reply."""
         return len(self._pending)
+
+    @property
+    def suspects(self) -> list[ApiKey]:
+        """APIs of the requests whose reply `next_reply` could not understand, sorted."""
+        if self._misread is not None:
+            return [self._misread]
+        return sorted({api_.key for api_ in self._pending.values()})
 
     def set_offered(self, offered: Sequence[ApiVersions]) -> None:
         """Set the versions that the broker's hello offered."""
@@ -221,15 +229,20 @@ class ClientConnection:
         if api_ is None or frame.kind is FrameKind.REQUEST:
             raise WireFormatError(f"a reply to request {frame.correlation_id}, which is not open")
         if frame.api_key != api_.key:
+            self._misread = api_.key
             raise WireFormatError(
                 f"request {frame.correlation_id} was {api_.key.name},"
                 f" its reply is of API {frame.api_key}"
             )
         message: object
-        if frame.kind is FrameKind.ERROR:
-            message = from_wire(api.decode_error(frame.header))
-        else:
-            message = api_.decode_reply(frame.header)
+        try:
+            if frame.kind is FrameKind.ERROR:
+                message = from_wire(api.decode_error(frame.header))
+            else:
+                message = api_.decode_reply(frame.header)
+        except WireFormatError:
+            self._misread = api_.key
+            raise
         return Reply(frame.correlation_id, message, frame.attachment)
 
     def _is_unasked_refusal(self, frame: Frame) -> bool:

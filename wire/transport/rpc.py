@@ -14,7 +14,7 @@ from tidelog.wire.env.env import BytesLike, Network, Stream
 from tidelog.wire.errors import BrokerError, ConnectError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.api import Api, ApiKey
 from tidelog.wire.protocol.connection import ClientConnection
 from tidelog.wire.transport.write_buffer import WriteBuffer
 
@@ -50,11 +50,20 @@ class RpcConnection:
         """Number of replies; if it does not grow while requests wait, the broker is silent."""
         self.hello: HelloReply | None = None
         """The broker's hello; `None` before `introduce`."""
+        self.suspects: Sequence[ApiKey] = ()
+        """APIs of the requests that a wrong reply may belong to, if one ended the connection."""
+        self.on_understood: Callable[[ApiKey], None] | None = None
+        """Called after each reply to a later request, unless the reply ends the connection."""
 
     @property
     def is_lost(self) -> bool:
         """Whether the connection has ended."""
         return self._failure is not None
+
+    @property
+    def wrong_reply(self) -> WireFormatError | None:
+        """The error of the wrong reply that ended the connection, if one did."""
+        return self._failure if isinstance(self._failure, WireFormatError) else None
 
     @property
     def in_flight_count(self) -> int:
@@ -88,6 +97,8 @@ class RpcConnection:
             if on_outcome is not None:
                 on_outcome(_another(self._failure))
             return
+        if self.on_understood is not None and on_outcome is not None:
+            on_outcome = self._watched(api_.key, on_outcome, self.on_understood)
         length = sum(len(piece) for piece in attachment)
         try:
             correlation_id, frame = self._core.send_request(
@@ -171,8 +182,10 @@ class RpcConnection:
             nursery.start_soon(self._write_buffer.run)
             try:
                 await self._receive()
-            except (ConnectionLostError, WireFormatError) as error:
+            except ConnectionLostError as error:
                 self._fail(error)
+            except WireFormatError as error:
+                self._reject(self._core.suspects, error)
             finally:
                 self._fail(ConnectionLostError(f"connection to {self._stream.peer} was closed"))
                 nursery.cancel_scope.cancel()
@@ -180,6 +193,34 @@ class RpcConnection:
     def close(self) -> None:
         """Close the connection; requests in flight fail with `ConnectionLostError`."""
         self._fail(ConnectionLostError(f"connection to {self._stream.peer} was closed"))
+
+    def reject(self, api_: Api[RequestType, ReplyType], why: object) -> WireFormatError:
+        """Close the connection because of a wrong reply to `api_`; return the error to raise.
+
+        Requests in flight fail with that error.
+        """
+        return self._reject([api_.key], why)
+
+    def _reject(self, suspects: Sequence[ApiKey], why: object) -> WireFormatError:
+        asked = " or ".join(each.name for each in suspects) or "no request"
+        error = WireFormatError(
+            f"{self._stream.peer} sent a wrong reply to {asked}: {why}; check that a broker of a"
+            f" supported version has this address"
+        )
+        if self._failure is None:
+            self.suspects = suspects
+        self._fail(error)
+        return error
+
+    def _watched(
+        self, api_key: ApiKey, on_outcome: Callable[[Outcome], None], tell: Callable[[ApiKey], None]
+    ) -> Callable[[Outcome], None]:
+        def on_watched(outcome: Outcome) -> None:
+            on_outcome(outcome)
+            if self._failure is None:
+                tell(api_key)
+
+        return on_watched
 
     async def _receive(self) -> None:
         decoder = self._core.decoder

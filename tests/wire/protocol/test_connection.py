@@ -320,8 +320,11 @@ def test_a_reply_to_a_request_that_is_not_open_ends_the_connection() -> None:
     receive(client.decoder, good + good)
 
     assert client.next_reply() is not None
+    client.send_request(api.FETCH, FetchRequest(0, 1, 1, []))
+    client.send_request(api.METADATA, MetadataRequest(None))
     with pytest.raises(WireFormatError, match=r"a reply to request 0, which is not open"):
         client.next_reply()
+    assert client.suspects == [ApiKey.METADATA, ApiKey.FETCH]
 
 
 def test_a_request_that_expects_no_reply_is_not_open() -> None:
@@ -380,6 +383,7 @@ def test_a_reply_of_another_api_than_asked_ends_the_connection(
         WireFormatError, match=f"request 0 was METADATA, its reply is of API {api_key}"
     ):
         client.next_reply()
+    assert client.suspects == [ApiKey.METADATA]
 
 
 @pytest.mark.parametrize("kind", [FrameKind.REPLY, FrameKind.ERROR])
@@ -389,8 +393,10 @@ def test_a_malformed_reply_ends_the_connection(kind: FrameKind) -> None:
 
     receive(client.decoder, frame(kind, correlation_id=correlation_id, header=b"\x91\xa1\xff"))
 
+    client.send_request(api.FETCH, FetchRequest(0, 1, 1, []))
     with pytest.raises(WireFormatError, match="a message cannot be decoded"):
         client.next_reply()
+    assert client.suspects == [ApiKey.METADATA]
 
 
 def test_correlation_ids_count_up() -> None:

@@ -19,6 +19,7 @@ from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
 from tidelog.wire.messages.handshake import HelloRequest
 from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.protocol import api
+from tidelog.wire.protocol.frame import FrameKind, encode_frame
 from tidelog.wire.transport.rpc import Outcome, RpcConnection
 
 METADATA = MetadataRequest(None)
@@ -200,6 +201,73 @@ async def test_a_reply_that_take_rejects_fails_only_its_call(connected: Connecte
 
     assert connected.outcomes == ["refused"]
     assert not connected.rpc.is_lost
+
+
+async def test_a_wrong_reply_names_the_peer_and_the_api_to_all_callers(
+    connected: Connected,
+) -> None:
+    connected.rpc.submit(api.METADATA, METADATA, connected.take)
+    connected.rpc.submit(api.FETCH, FETCH, connected.take)
+    first, _ = connected.broker.read()
+
+    connected.stream.feed(
+        encode_frame(
+            FrameKind.REPLY,
+            api_key=api.METADATA.key,
+            api_version=1,
+            correlation_id=first,
+            header=b"\x07",
+        )
+    )
+    await wait_all_tasks_blocked()
+
+    text = (
+        f"{connected.stream.peer} sent a wrong reply to METADATA: a message cannot be decoded:"
+        " Expected `array`, got `int`; check that a broker of a supported version has this address"
+    )
+    assert [str(each) for each in connected.outcomes] == [text, text]
+    assert str(connected.rpc.wrong_reply) == text
+    assert connected.rpc.suspects == [api.METADATA.key]
+
+
+async def test_a_reply_that_its_caller_rejects_ends_the_connection(connected: Connected) -> None:
+    connected.rpc.submit(api.METADATA, METADATA, connected.take)
+
+    error = connected.rpc.reject(api.FETCH, "2 results for 1 partition")
+
+    assert "sent a wrong reply to FETCH: 2 results for 1 partition; check" in str(error)
+    assert [str(each) for each in connected.outcomes] == [str(error)]
+    assert connected.rpc.suspects == [api.FETCH.key]
+    connected.rpc.reject(api.METADATA, "too late")
+    assert connected.rpc.suspects == [api.FETCH.key]
+
+
+async def test_a_lost_connection_has_no_wrong_reply(connected: Connected) -> None:
+    connected.rpc.close()
+
+    assert connected.rpc.is_lost
+    assert connected.rpc.wrong_reply is None
+
+
+async def test_replies_that_are_understood_are_reported(connected: Connected) -> None:
+    understood: list[api.ApiKey] = []
+
+    def reject(_: Outcome) -> None:
+        connected.rpc.reject(api.METADATA, "no")
+
+    connected.rpc.on_understood = understood.append
+    connected.rpc.submit(api.METADATA, METADATA, connected.take)
+    connected.rpc.submit(api.METADATA, METADATA, reject)
+    first, second = connected.broker.read()
+
+    connected.broker.answer_metadata(first)
+    await wait_all_tasks_blocked()
+    assert understood == [api.METADATA.key]
+
+    connected.broker.answer_metadata(second)
+    await wait_all_tasks_blocked()
+    assert understood == [api.METADATA.key]
+    assert connected.outcomes == [(METADATA_REPLY, b"")]
 
 
 async def test_take_is_not_called_for_an_error(connected: Connected) -> None:
