@@ -5,7 +5,7 @@ Pure: no clock, no I/O.
 
 from typing import NamedTuple
 
-from tidelog.wire.errors import ConfigError
+from tidelog.wire.errors import ConfigError, printable
 
 DEFAULT_PORT = 8433
 _PORT_MAX = 65_535
@@ -19,8 +19,9 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Return the form that `parse_addresses` reads."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        """Return the form that `parse_addresses` reads; control characters are escaped."""
+        known = printable(self.host)
+        host = f"[{known}]" if ":" in known else known
         return f"{host}:{self.port}"
 
 

@@ -1,7 +1,9 @@
 """Error texts of failed connection attempts.
 
-Pure: no clock, no I/O.
+Pure: no clock, no I/O. A host may be text of another program, such as the metadata of a broker.
 """
+
+from tidelog.wire.errors import printable
 
 
 def diagnose(host: str, port: int, error: OSError) -> str:
@@ -14,4 +16,4 @@ def diagnose(host: str, port: int, error: OSError) -> str:
         advice = "no answer; check the address and any firewall between here and there"
     else:
         advice = "check the address and the network"
-    return f"cannot connect to {host}:{port}: {error.strerror or error}; {advice}"
+    return f"cannot connect to {printable(host)}:{port}: {error.strerror or error}; {advice}"
