@@ -1,6 +1,7 @@
 """A hostile broker that answers clients with mutated replies."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Final
@@ -35,7 +36,7 @@ async def deceive_clients(seed: int, seconds: float) -> list[str]:
     with trio.move_on_after(seconds):
         while True:
             count += 1
-            call = random.choice((_consume, _produce, _describe, _receive))
+            call = random.choice(CALLS)
             problem = await _one(inputs, random, call)
             if problem:
                 problems.append(f"call {count} ({call.__name__}): {problem}")
@@ -120,3 +121,47 @@ async def _describe(client: tidelog.Client) -> None:
 
 async def _receive(client: tidelog.Client) -> None:
     await client.queue("orders").receive(10, wait=0.2)
+
+
+async def _consume_as_member(client: tidelog.Client) -> None:
+    with trio.move_on_after(2 * _TIMEOUT_S):
+        async with client.consumer("orders", group_id="billing") as consumer:
+            async for _ in consumer:
+                pass
+
+
+async def _send(client: tidelog.Client) -> None:
+    with trio.move_on_after(2 * _TIMEOUT_S):
+        await client.queue("orders").send_batch([b"one", b"two"])
+
+
+async def _work(client: tidelog.Client) -> None:
+    async def handle(message: tidelog.Message) -> None:
+        await message.read()
+
+    with trio.move_on_after(2 * _TIMEOUT_S):
+        await client.queue("orders").work(handle)
+
+
+async def _inspect(client: tidelog.Client) -> None:
+    queue, group = client.queue("orders"), "billing"
+    for ask in (
+        queue.peek,
+        queue.history,
+        queue.counts,
+        queue.redrive_status,
+        partial(queue.cancel_batch, ["0-1", "0-2"]),
+        partial(client.admin.list_offsets, "orders", "latest"),
+        partial(client.admin.describe_group, group),
+        partial(client.admin.reset_offsets, group, "orders", "earliest"),
+        client.admin.list_reassignments,
+    ):
+        with trio.move_on_after(_TIMEOUT_S / 2), suppress(TidelogError):
+            await ask()
+
+
+CALLS: Final = (
+    *(_consume, _produce, _describe, _receive),
+    *(_consume_as_member, _send, _work, _inspect),
+)
+"""What a client does; each ends by itself, or within some seconds."""
