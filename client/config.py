@@ -48,7 +48,8 @@ class ClientConfig:
     request_timeout: float = 30.0
     """Seconds that a request may stay unanswered beyond the time it may wait at the broker. Then
     the client closes the connection as dead. It also limits how long administrative calls are
-    retried before they raise the last error."""
+    retried before they raise the last error, and how long the replies of a broker may be wrong
+    before consumers raise that."""
 
     retry_backoff: float = 0.05
     """Mean seconds before the first retry; doubles with each further retry. Waits are jittered."""
@@ -187,7 +188,8 @@ class ConsumerConfig:
     """Bytes at which the broker answers, before `fetch_max_wait` is over."""
 
     fetch_max_wait: float = 0.5
-    """Seconds that the broker may wait for `fetch_min_bytes`."""
+    """Seconds that the broker may wait for `fetch_min_bytes`. After an empty reply in less than
+    half of them the consumer waits as before a retry. With 0 it waits about `retry_backoff`."""
 
     fetch_max_bytes: int = 8 * MiB
     """Approximate maximum bytes of one fetch, from all partitions of a broker together."""

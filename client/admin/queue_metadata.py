@@ -9,7 +9,7 @@ import trio
 
 from tidelog.client.admin.queues import describe_queues
 from tidelog.client.cluster.cluster_client import ClusterClient
-from tidelog.wire.errors import TidelogError, UnknownPartitionError
+from tidelog.wire.errors import TidelogError, UnknownPartitionError, WireFormatError
 from tidelog.wire.messages.queue_admin import QueueDescription
 
 _FRESH_S: Final = 30.0
@@ -73,6 +73,18 @@ class QueueMetadata:
         if self._cluster.metadata.topic(found.topic) is None:
             # The pool drops a silent broker only if metadata say that it leads nothing.
             self._cluster.request_refresh([found.topic])
+
+
+def setting_of(description: QueueDescription, name: str) -> str:
+    """Return the value of a setting of a queue.
+
+    Raises:
+        WireFormatError: The description does not have the setting.
+    """
+    value = description.config.get(name)
+    if value is None:
+        raise WireFormatError(f"the description of queue {description.name!r} has no {name}")
+    return value
 
 
 def leader_of(description: QueueDescription, partition: int) -> int | None:

@@ -18,6 +18,7 @@ from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.connection_pool import ConnectionPool
 from tidelog.client.cluster.hedging import first_success
 from tidelog.client.cluster.metadata import MetadataCache
+from tidelog.client.cluster.reply_shapes import mismatch
 from tidelog.client.config import ClientConfig
 from tidelog.wire.env.env import BytesLike, Env
 from tidelog.wire.errors import (
@@ -37,7 +38,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest, TopicMetadata
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.api import Api, ApiKey
 from tidelog.wire.transport.rpc import RpcConnection
 
 RequestType = TypeVar("RequestType")
@@ -59,6 +60,8 @@ STALE_METADATA_ERRORS = (
 
 _HEAD_START_S = 0.25
 """Seconds before the next broker is tried too."""
+_REPEAT_MAX_S = 0.25
+"""Maximum seconds between two equal requests for metadata, while a partition has no leader."""
 _PATIENCE_S = 2.0
 """Seconds before another broker is asked too."""
 
@@ -131,6 +134,21 @@ class ClusterClient:
         Listeners are called when that has failed; callers that still want it call again.
         """
         return self._connections.nowait(node_id)
+
+    def lasting_wrong_reply(
+        self, node_id: int | None, apis: Sequence[ApiKey]
+    ) -> WireFormatError | None:
+        """Return the error of a broker whose replies were wrong for `request_timeout`.
+
+        Args:
+            node_id: Broker that is needed. If it is unknown because no broker gives metadata, the
+                error is that of one of those.
+            apis: APIs that it is needed for.
+        """
+        is_known = node_id in self.metadata.brokers
+        if not self._connections.has_wrong_replies or not (is_known or self._refresh_failure):
+            return None
+        return self._connections.lasting_wrong_reply(node_id, apis)
 
     def live_connection(self, node_id: int) -> RpcConnection | None:
         """Return the connection to a broker, if there is one."""
@@ -266,6 +284,7 @@ class ClusterClient:
         Raises:
             BrokerError: A broker refused, or failed until the end.
             ConnectionLostError: The request may or may not have been executed.
+            WireFormatError: The same, and the last reply was wrong.
             trio.ClosedResourceError: The client is closed.
         """
         deadline = trio.current_time() + self.config.request_timeout
@@ -273,11 +292,11 @@ class ClusterClient:
         while True:
             try:
                 return await self.tasks.until_closed(attempt)
-            except (RetriableError, ConnectionLostError) as error:
+            except (RetriableError, ConnectionLostError, WireFormatError) as error:
                 failure_count += 1
                 delay = self.backoff.delay(failure_count)
                 is_done_perhaps = isinstance(
-                    error, (ConnectionLostError, RequestTimedOutError)
+                    error, (ConnectionLostError, RequestTimedOutError, WireFormatError)
                 ) and not isinstance(error, ConnectError)
                 is_late = trio.current_time() + delay >= deadline
                 is_over = is_late or isinstance(error, hopeless)
@@ -296,24 +315,51 @@ class ClusterClient:
         patience: float | None = None,
         attachment: Sequence[BytesLike] = (),
     ) -> ReplyType:
-        """Send a request over this connection; close it when no answer comes in time.
+        """Send a request over this connection and return the reply; see `call_and_take`."""
+        return await self.call_and_take(
+            connection,
+            method,
+            request,
+            take=lambda reply, _: reply,
+            patience=patience,
+            attachment=attachment,
+        )
+
+    async def call_and_take(
+        self,
+        connection: RpcConnection,
+        method: Api[RequestType, ReplyType],
+        request: RequestType,
+        *,
+        take: Callable[[ReplyType, memoryview], Result],
+        patience: float | None = None,
+        attachment: Sequence[BytesLike] = (),
+    ) -> Result:
+        """Send a request over this connection; close it when no right reply comes in time.
 
         Args:
             connection: Connection to the broker.
             method: API.
             request: Message.
+            take: Returns the result for a reply and its attachment, which is valid until then.
             patience: Seconds to wait; `request_timeout` by default.
             attachment: Bytes after the message.
 
         Raises:
             BrokerError: The broker refused, or did not answer.
             ConnectionLostError: The request may or may not have been executed.
+            WireFormatError: The same, and the reply was wrong.
         """
+
+        def take_checked(reply: ReplyType, view: memoryview) -> Result:
+            problem = mismatch(request, reply)
+            if problem is not None:
+                raise connection.reject(method, problem)
+            return take(reply, view)
+
         patience = self.config.request_timeout if patience is None else patience
         with trio.move_on_after(patience):
-            return await connection.call(
-                method, request, take=lambda reply, _: reply, attachment=attachment
-            )
+            return await connection.call(method, request, take=take_checked, attachment=attachment)
         connection.close()
         raise RequestTimedOutError(f"the broker did not answer {method.key.name} in {patience} s")
 
@@ -388,7 +434,7 @@ class ClusterClient:
         self.request_refresh(self.metadata.topic_names)
 
     async def _refresh(self) -> None:
-        failure_count = 0
+        failure_count = repeat_count = 0
         while self._wanted_topics is not None:
             self._asked_topics = self._wanted_topics
             self._wanted_topics = None
@@ -404,10 +450,14 @@ class ClusterClient:
                 self.metadata.apply(reply)
                 self._refresh_failure = None
                 failure_count = 0
+                repeat_count += 1
                 self._notify()
                 # The same request is not repeated at once: an election takes time.
-                with trio.move_on_after(self.backoff.delay(1)):
+                pause_s = min(self.backoff.delay(repeat_count), _REPEAT_MAX_S)
+                with trio.move_on_after(pause_s) as pause:
                     await self._has_news.wait()
+                if not pause.cancelled_caught:
+                    repeat_count = 0
         self._is_refreshing = False
 
     def _notify(self) -> None:

@@ -4,7 +4,8 @@ Shell: owns connections. A silent broker may have been replaced by others. The p
 connection when the metadata confirm that, and asks it last until then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import final
 
 import trio
@@ -13,6 +14,7 @@ from tidelog.client.cluster.address import Address
 from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.metadata import MetadataCache
+from tidelog.client.cluster.wrong_replies import WrongReplies
 from tidelog.client.config import ClientConfig
 from tidelog.wire.env.connect_errors import diagnose
 from tidelog.wire.env.env import Env
@@ -24,6 +26,7 @@ from tidelog.wire.errors import (
     TidelogError,
     WireFormatError,
 )
+from tidelog.wire.protocol.api import ApiKey
 from tidelog.wire.transport.rpc import RpcConnection, connect_stream
 
 CLIENT_VERSION = "1"
@@ -67,6 +70,11 @@ class ConnectionPool:
         self._dialled: dict[int, bool] = {}
         """Nodes to which a task tries to connect; whether a caller still wants the connection."""
         self._failures: dict[int, TidelogError] = {}
+        self._wrong_replies = WrongReplies(self._backoff)
+        self._turns: dict[Address, trio.Lock] = {}
+        """One attempt at a time for each address with wrong replies."""
+        self._reached: dict[Address, int] = {}
+        """Node of the last connection to each address."""
 
     def live(self, node_id: int) -> RpcConnection | None:
         """Return the connection to a broker, if there is one."""
@@ -122,13 +130,51 @@ class ConnectionPool:
             raise ConnectError(f"node {node_id} is not announced any more")
         return await self.connect(Address(known.host, known.port))
 
+    @property
+    def has_wrong_replies(self) -> bool:
+        """Whether any broker has sent wrong replies lately."""
+        return bool(self._wrong_replies.addresses)
+
+    def lasting_wrong_reply(
+        self, node_id: int | None, apis: Sequence[ApiKey]
+    ) -> WireFormatError | None:
+        """Return the error of a broker whose replies were wrong for `request_timeout`.
+
+        For an unknown node it is the error of a broker that gives no metadata.
+        """
+        patience_s = self._config.request_timeout
+        address = None if node_id is None else self._announced(node_id)
+        if address is not None:
+            return self._wrong_replies.lasting(address, patience_s, [ApiKey.HELLO, *apis])
+        for known in self._wrong_replies.addresses:
+            error = self._wrong_replies.lasting(known, patience_s, [ApiKey.HELLO, ApiKey.METADATA])
+            if error is not None:
+                return error
+        return None
+
     async def connect(self, address: Address) -> RpcConnection:
         """Return a connection to the broker at an address, perhaps an existing one.
+
+        After wrong replies of the broker, wait until its backoff is over.
 
         Raises:
             ConnectError: No broker answers at the address in time.
             RetriableError: The broker is not ready.
         """
+        if not self._wrong_replies.knows(address, trio.current_time()):
+            self._turns.pop(address, None)
+            return await self._connect(address)
+        async with self._turns.setdefault(address, trio.Lock()):
+            node_id = self._reached.get(address)
+            known = None if node_id is None else self.live(node_id)
+            if known is not None:
+                return known
+            retry_at = self._wrong_replies.retry_at(address)
+            if retry_at > trio.current_time():
+                await trio.sleep_until(retry_at)
+            return await self._connect(address)
+
+    async def _connect(self, address: Address) -> RpcConnection:
         with trio.move_on_after(self._config.connect_timeout):
             stream = await connect_stream(self._env.network, address.host, address.port)
             connection = RpcConnection(stream)
@@ -152,6 +198,10 @@ class ConnectionPool:
                 connection.close()
                 return known
             self._connections[hello.node_id] = connection
+            self._reached[address] = hello.node_id
+            if self._wrong_replies.knows(address, trio.current_time()):
+                self._wrong_replies.understood(address, ApiKey.HELLO)
+                connection.on_understood = partial(self._wrong_replies.understood, address)
             self._silent.discard(hello.node_id)
             self._failures.pop(hello.node_id, None)
             self._env.probe("client.connected", address=str(address), node_id=hello.node_id)
@@ -164,12 +214,36 @@ class ConnectionPool:
             nursery.start_soon(self._watch, connection)
             await connection.run()
             nursery.cancel_scope.cancel()
+        self._reached.pop(address, None)
+        if connection.wrong_reply is not None:
+            self._note_wrong_reply(connection, address, connection.wrong_reply)
         for node_id, known in list(self._connections.items()):
             if known is connection:
                 del self._connections[node_id]
                 self._silent.discard(node_id)
                 self._env.probe("client.connection_lost", address=str(address), node_id=node_id)
                 self._on_change()
+
+    def _note_wrong_reply(
+        self, connection: RpcConnection, address: Address, error: WireFormatError
+    ) -> None:
+        now = trio.current_time()
+        announced = None if connection.hello is None else self._announced(connection.hello.node_id)
+        if announced is not None and announced != address:
+            self._wrong_replies.add(announced, connection.suspects, error, now=now)
+        count = self._wrong_replies.add(address, connection.suspects, error, now=now)
+        if count:
+            self._env.probe(
+                "client.wrong_reply",
+                severity="warning",
+                address=str(address),
+                reason=str(error),
+                count=count,
+            )
+
+    def _announced(self, node_id: int) -> Address | None:
+        known = self._metadata.brokers.get(node_id)
+        return None if known is None else Address(known.host, known.port)
 
     async def _watch(self, connection: RpcConnection) -> None:
         """Close the connection to a silent broker when other brokers lead in its place.
@@ -223,7 +297,8 @@ class ConnectionPool:
                 if node_id in self._connections:
                     break
                 self._failures[node_id] = ConnectError(
-                    f"{known.host}:{known.port} is announced as node {node_id} and is another one"
+                    f"{Address(known.host, known.port)} is announced as node {node_id} and is"
+                    f" another one"
                 )
             except (ConnectionLostError, RetriableError) as error:
                 self._failures[node_id] = error

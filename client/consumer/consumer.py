@@ -47,7 +47,7 @@ class Consumer:
 
     An error leaves the position where it was, so that the program may repeat the call or seek.
     While a broker cannot be reached, the consumer waits and retries; limit that with
-    `trio.fail_after`.
+    `trio.fail_after`. A broker whose replies are wrong for `request_timeout` is an error.
 
     With a `group_id` the consumer is a member of a consumer group. The group shares the partitions
     of some topics among its members and stores committed offsets. Partitions of this member come
@@ -292,6 +292,8 @@ class Consumer:
                 `seek` to for skipping it. Like every error of a broker, it has the topic and the
                 partition in `at`.
             UnknownTopicError: A topic was deleted.
+            WireFormatError: The replies of a broker were wrong for `request_timeout`; the error
+                names the broker and the API.
             TidelogError: A partition cannot be read for another reason.
         """
         return self._fetcher.batches(until)

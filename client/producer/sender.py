@@ -270,13 +270,9 @@ class Sender:
                 for drained, result in zip(in_flight.drained_batches, results, strict=True):
                     self._settle(drained, result)
             else:
-                in_flight.connection.close()
-                self._retry_or_fail_all(
-                    in_flight.drained_batches,
-                    WireFormatError(
-                        f"{len(results)} results for {len(in_flight.drained_batches)} batches"
-                    ),
-                )
+                problem = f"{len(results)} results for {len(in_flight.drained_batches)} batches"
+                wrong = in_flight.connection.reject(api.PRODUCE, problem)
+                self._retry_or_fail_all(in_flight.drained_batches, wrong)
         self._progressed()
 
     def _settle(self, drained: DrainedBatch, result: PartitionAppended) -> None:
@@ -289,7 +285,7 @@ class Sender:
     def _retry_or_fail_all(self, drained_batches: list[DrainedBatch], error: Exception) -> None:
         if isinstance(error, WireFormatError):
             # The connection is closed; the outcome is as unknown as after a lost connection.
-            error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
+            error = ConnectionLostError(str(error))
         now = trio.current_time()
         for drained in drained_batches:
             self._accumulator.retry_or_fail(drained, error, now)

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar, final
 
 from msgspec.structs import replace
 
-from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
+from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of, setting_of
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.durations import seconds_of
 from tidelog.wire.errors import (
@@ -79,7 +79,7 @@ class PartitionCalls:
         Raises:
             UnknownQueueError: There is no such queue.
         """
-        return seconds_of((await self.describe()).config["visibility_timeout_ms"])
+        return seconds_of(setting_of(await self.describe(), "visibility_timeout_ms"))
 
     async def counts(self) -> list[QueueCounts]:
         """Count the messages of every partition."""

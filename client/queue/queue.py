@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Unpack, final
 
+from tidelog.client.admin.queue_metadata import setting_of
 from tidelog.client.admin.queues import describe_queues
 from tidelog.client.admin.redrive_status import RedriveReport, report_of
 from tidelog.client.cluster.durations import milliseconds_of, seconds_of
@@ -195,7 +196,7 @@ class Queue:
             milliseconds_of("wait", wait)
         description = await self._calls.describe()
         if wait is None:
-            wait = seconds_of(description.config["receive_message_wait_time_ms"])
+            wait = seconds_of(setting_of(description, "receive_message_wait_time_ms"))
         attempt_id = None
         if description.is_fifo:
             attempt_id = self._cluster.env.random.getrandbits(_ATTEMPT_ID_BITS).to_bytes(16, "big")
@@ -337,7 +338,7 @@ class Queue:
         found = await self.peek(max_messages, states=[MessageState.DEAD])
         # Described again, because `dead_letter_queue` may have changed a moment ago.
         (described,) = await describe_queues(self._cluster, [self.name])
-        target = described.config["dead_letter_queue"]
+        target = setting_of(described, "dead_letter_queue")
         room = max_messages - len(found)
         if target == _NO_QUEUE or not room:
             return found

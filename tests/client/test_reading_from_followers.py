@@ -86,9 +86,9 @@ def test_without_a_follower_the_leader_is_fetched_from() -> None:
 
 def test_a_follower_without_new_records_is_fetched_from_again() -> None:
     made = subscription()
-    land(made, plan(made), high_watermark=10)
+    land(made, plan(made), high_watermark=10, now=0.5)
 
-    assert asked(plan(made)) == (FOLLOWER, True)
+    assert asked(plan(made, 0.5)) == (FOLLOWER, True)
 
 
 def test_a_follower_behind_the_consumer_is_avoided_for_a_while() -> None:
@@ -145,19 +145,23 @@ def test_a_lost_connection_to_a_follower_causes_no_backoff() -> None:
 
 def test_a_failing_follower_is_avoided_with_exponential_backoff() -> None:
     made = subscription()
-    now, left_at, pauses = 0.0, 0.0, list[float]()
+    now, left_at, pauses, offset = 0.0, 0.0, list[float](), 10
     while len(pauses) < 8:
         fetch = plan(made, now)
         if asked(fetch) == (FOLLOWER, True):
             pauses.append(now - left_at)
             left_at = now
         is_of_use = asked(fetch) == (LEADER, False) or len(pauses) == 8
-        land(made, fetch, high_watermark=10 if is_of_use else 0, now=now)
+        if is_of_use:
+            land(made, fetch, encoded(offset), high_watermark=999, now=now)
+            offset += 2
+        else:
+            land(made, fetch, high_watermark=0, now=now)
         now += 1.0
     assert pauses == [0, 5, 10, 20, 40, 80, 80, 80]
 
     land(made, plan(made, now), high_watermark=0, now=now)
-    land(made, plan(made, now + 4.0), high_watermark=10, now=now + 4.0)
+    land(made, plan(made, now + 4.0), encoded(offset), now=now + 4.0)
     assert asked(plan(made, now + 5.0)) == (FOLLOWER, True)
 
 

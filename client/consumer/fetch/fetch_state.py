@@ -88,7 +88,12 @@ class Fetch:
     """Fetch request for one broker, with its partitions."""
 
     def __init__(
-        self, node_id: int, partitions: list[PartitionFetchState], request: FetchRequest
+        self,
+        node_id: int,
+        partitions: list[PartitionFetchState],
+        request: FetchRequest,
+        *,
+        sent_at: float,
     ) -> None:
         """Fetch these partitions, in this order."""
         self.node_id = node_id
@@ -97,6 +102,8 @@ class Fetch:
         self.are_followed = [each.from_follower for each in request.partitions]
         """For each partition, whether the fetch goes to a follower."""
         self.generations = [partition.generation for partition in partitions]
+        self.sent_at = sent_at
+        """Monotonic seconds."""
         self.may_wait = not any(partition.has_more for partition in partitions)
 
 
@@ -127,6 +134,8 @@ class FetchState:
         """Partitions without a position."""
         self._waiting: deque[_Waiting] = deque()
         self._under_way: dict[int, list[Fetch]] = {}
+        self._early_counts: dict[int, int] = {}
+        """Consecutive empty replies by node that came long before the end of the wait."""
         self._stale_topics: set[str] = set()
 
     @property
@@ -173,6 +182,12 @@ class FetchState:
         self._unplaced.pop(tp, None)
         self._restart_fetching(state)
         state.epochs.restart(offset, leader_epoch)
+
+    def fail(self, tp: TopicPartition, error: Exception) -> None:
+        """Fail a partition that is waiting for records; taking raises the error."""
+        state = self._state(tp)
+        if state.position is not None and not state.has_failed:
+            self._fail(state, error)
 
     def topic_changed(self, topic: str, topic_id: bytes | None, error: Exception) -> None:
         """Fail the partitions of a topic that was deleted or created again."""
@@ -255,7 +270,8 @@ class FetchState:
             if sum(fetch.may_wait for fetch in under_way) >= _WAITING_FETCHES_MAX:
                 states = [state for state in states if state.has_more]  # noqa: PLW2901
             if states and len(under_way) < _FETCHES_MAX:
-                fetch = Fetch(node_id, states, self._request(states, followed))
+                request = self._request(states, followed)
+                fetch = Fetch(node_id, states, request, sent_at=now)
                 under_way.append(fetch)
                 fetches.append(fetch)
         for state in (state for fetch in fetches for state in fetch.partitions):
@@ -269,8 +285,10 @@ class FetchState:
         attachment: memoryview,
         *,
         now: float,
-    ) -> None:
+    ) -> str | None:
         """Store the records of a fetch; `attachment` is copied.
+
+        Return what is wrong with the batches of a partition, which is fetched again later.
 
         Raises:
             WireFormatError: The results do not belong to the fetch; nothing was stored.
@@ -281,6 +299,10 @@ class FetchState:
                 f"a fetch of {len(fetch.partitions)} partitions brought {len(results)} results"
                 f" of {total} bytes in {len(attachment)} bytes"
             )
+        pause_s = 0.0 if total else self._pause_after(fetch, results, now=now)
+        if total and self._early_counts:
+            self._early_counts.pop(fetch.node_id, None)
+        problem: str | None = None
         start = 0
         for state, is_followed, result in zip(
             self._ended(fetch), fetch.are_followed, results, strict=True
@@ -297,7 +319,11 @@ class FetchState:
             else:
                 if is_followed:
                     state.follower_failure_count = 0
-                self._fetched(state, content, result.high_watermark, now=now)
+                wrong = self._fetched(state, content, result.high_watermark, now=now)
+                problem = problem or wrong
+                if pause_s and not content:
+                    state.retry_at = now + pause_s
+        return problem
 
     def on_failure(self, fetch: Fetch, error: Exception, now: float) -> None:
         """Schedule the retry of a failed fetch, or fail its partitions."""
@@ -405,27 +431,50 @@ class FetchState:
 
     def _fetched(
         self, state: PartitionFetchState, content: memoryview, high_watermark: int, *, now: float
-    ) -> None:
-        state.failure_count = 0
+    ) -> str | None:
+        """Store the batches of a partition; return what is wrong with them, if anything is."""
         state.high_watermark = high_watermark
         if not content:
-            return
+            state.failure_count = 0
+            return None
         del self._order[state.at]
         self._order[state.at] = None
         chunk = FetchedBatches(state.at, bytes(content), high_watermark)
         next_offset = chunk.next_offset()
+        what: str | None = None
         if next_offset is None:
             state.has_failed = True  # Taking the chunk will raise the error.
+        elif not chunk.is_ascending:
+            what = f"batches up to offset {next_offset} are not in the order of their offsets"
         elif next_offset <= state.fetch_offset:
             what = f"records before {next_offset} were sent for offset {state.fetch_offset}"
+        if what is not None:
             self._refused(state, WireFormatError(what), now)
-            return
-        else:
+            return f"{state.at.topic}/{state.at.partition}: {what}"
+        state.failure_count = 0
+        if next_offset is not None:
             state.fetch_offset = next_offset
             state.epochs.read(chunk.leader_epochs, next_offset)
         state.buffered_bytes += chunk.size
         self.buffered_bytes += chunk.size
         self._waiting.append(_Waiting(state, chunk))
+        return None
+
+    def _pause_after(
+        self, fetch: Fetch, results: Sequence[PartitionFetched], *, now: float
+    ) -> float:
+        """Return the seconds before the next fetch if an empty reply came too early.
+
+        A broker that always answers so would be asked as fast as it can answer.
+        """
+        wait_s = fetch.request.max_wait_ms / 1000
+        is_early = wait_s == 0 or now < fetch.sent_at + wait_s / 2
+        if not is_early or any(result.error is not None for result in results):
+            self._early_counts.pop(fetch.node_id, None)
+            return 0.0
+        count = self._early_counts.get(fetch.node_id, 0) + 1
+        self._early_counts[fetch.node_id] = count
+        return self._backoff.delay(count if wait_s else 1)
 
     def _ask_leader(self, state: PartitionFetchState, now: float) -> None:
         """Fetch from the leader for a while: only the leader knows its log for certain."""

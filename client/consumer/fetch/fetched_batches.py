@@ -27,6 +27,8 @@ class FetchedBatches:
         self._passed_bytes = 0
         self.passed_offset = 0
         """Offset after the last batch that was taken or skipped."""
+        self.is_ascending = True
+        """Whether each batch begins at the end of the one before or later; see `next_offset`."""
         self.leader_epochs: list[tuple[int, int]] = []
         """Leader epochs with the base offset of their first batch; `next_offset` fills it."""
 
@@ -38,7 +40,7 @@ class FetchedBatches:
     def next_offset(self) -> int | None:
         """Return the offset after the last batch, `None` if a header or the end is corrupt."""
         position = 0
-        next_offset = None
+        next_offset = -1
         leader_epoch = -1
         self.leader_epochs = []
         while position < self.size:
@@ -46,11 +48,13 @@ class FetchedBatches:
             if header is None or header.size > self.size - position:
                 return None
             position += header.size
+            if header.base_offset < next_offset:
+                self.is_ascending = False
             next_offset = header.next_offset
             if header.leader_epoch != leader_epoch:
                 leader_epoch = header.leader_epoch
                 self.leader_epochs.append((leader_epoch, header.base_offset))
-        return next_offset
+        return next_offset if position else None
 
     def take(
         self,

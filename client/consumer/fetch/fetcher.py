@@ -10,6 +10,7 @@ then read, and leaving from when it must not be handed out any more until it is 
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import copy
 from functools import partial
 from typing import NamedTuple, cast, final
 
@@ -403,14 +404,21 @@ class Fetcher:
         else:
             results = cast("FetchReply", outcome[0]).results
             try:
-                self._fetch_state.on_complete(fetch, results, outcome[1], now=now)
+                problem = self._fetch_state.on_complete(fetch, results, outcome[1], now=now)
+                if problem is not None:
+                    connection.reject(api.FETCH, problem)
             except WireFormatError as error:
-                connection.close()
-                self._fetch_state.on_failure(fetch, error, now)
+                wrong = connection.reject(api.FETCH, error)
+                self._fetch_state.on_failure(fetch, wrong, now)
         self._arrival.set()
         self.pump()
 
     def _cluster_changed(self) -> None:
+        for tp in self._topic_ids:
+            leader_id = self._cluster.metadata.leader_of(tp.topic, tp.partition)
+            error = self._cluster.lasting_wrong_reply(leader_id, [api.FETCH.key])
+            if error is not None:
+                self._fetch_state.fail(tp, copy(error))
         if not self._is_member:  # A group revokes partitions of deleted topics.
             self._fail_changed_topics()
         self._arrival.set()

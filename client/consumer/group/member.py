@@ -59,6 +59,8 @@ _LEAVE_S = 1.0
 """Seconds for which a cancelled member commits and leaves."""
 _PLACE_PATIENCE_S = 5.0
 _PLACE_AGAIN_S = 0.5
+_NEEDED = [api.GROUP_HEARTBEAT.key, api.FETCH_OFFSETS.key, api.LIST_OFFSETS.key]
+"""APIs without which a member gets no partitions."""
 _NOT_NOW = (
     ConnectionLostError,
     RetriableError,
@@ -243,6 +245,7 @@ class GroupMember:
             if isinstance(error, STALE_METADATA_ERRORS):
                 self._cluster.request_refresh(())
             self._handle_events(membership.failed(heartbeat.number, error, trio.current_time()))
+            self._fail_if_misread(self._cluster.metadata.controller_id)
         else:
             self._heartbeat_failure = None
             self._told_busy_until = busy_until
@@ -383,6 +386,10 @@ class GroupMember:
 
     async def _assign_later(self, partitions: list[GroupPartition], member_id: str) -> None:
         await trio.sleep(_PLACE_AGAIN_S)
+        metadata = self._cluster.metadata
+        leaders = {metadata.leader_of(each.topic, each.partition) for each in partitions}
+        for node_id in (metadata.controller_id, *leaders):
+            self._fail_if_misread(node_id)
         self._changes.append(_Change(member_id, PartitionsAssigned(tuple(partitions))))
         self._has_changes.set()
 
@@ -455,6 +462,12 @@ class GroupMember:
         finally:
             self._is_calling = False
             self._fetcher.wake()
+
+    def _fail_if_misread(self, node_id: int | None) -> None:
+        """Stop if the replies of a broker were wrong for `request_timeout`."""
+        error = self._cluster.lasting_wrong_reply(node_id, _NEEDED)
+        if error is not None:
+            self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         """Stop with an error of the application; nothing more is committed."""

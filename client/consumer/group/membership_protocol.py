@@ -35,6 +35,8 @@ from tidelog.wire.messages.groups import (
 
 _BACKOFF_S = 0.1
 _BACKOFF_MAX_S = 2.0
+_INTERVAL_MIN_S = 0.1
+"""Minimum of the interval between heartbeats, which is that of a broker's setting."""
 _EARLINESS = 0.1
 """Maximum part of the interval by which heartbeats are early, so that members spread out."""
 
@@ -242,7 +244,7 @@ class MembershipProtocol:
         self._acknowledged_version = under_way.subscription_version
         self.member_epoch = reply.member_epoch
         self._lease_end = under_way.sent_at + reply.lease_ms / 1000
-        interval = reply.heartbeat_interval_ms / 1000
+        interval = max(reply.heartbeat_interval_ms / 1000, _INTERVAL_MIN_S)
         self._next_at = now + interval * (1.0 - _EARLINESS * self._entropy.random())
         if (
             (self._leave_epoch is not None and not self.owned)

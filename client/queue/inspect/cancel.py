@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, final
 
 from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
 from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.client.cluster.reply_shapes import excess
 from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.queue.receive.settler import runs_of
 from tidelog.wire.errors import (
@@ -92,6 +93,10 @@ class QueueCanceller:
                 connection = await self._cluster.connection_to(node_id)
                 request = CancelScheduledRequest(queue.queue_id, partition, runs_of(set(offsets)))
                 reply = await self._cluster.call_once(connection, api.CANCEL_SCHEDULED, request)
+                counts = (count for each in reply.refused for _, count in each.runs)
+                problem = excess(counts, len(offsets))
+                if problem is not None:
+                    raise connection.reject(api.CANCEL_SCHEDULED, problem)
             except (RetriableError, ConnectionLostError, UnknownQueueError) as error:
                 self._queue_metadata.invalidate(queue)
                 in_doubt = (ConnectionLostError, RequestTimedOutError, NotLeaderError)

@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar, final
 
-import trio
-
 from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import check_caught_up, checked_offsets
@@ -21,11 +19,11 @@ from tidelog.wire.errors import (
     LeaderNotAvailableError,
     NotLeaderError,
     OffsetOutOfRangeError,
-    RequestTimedOutError,
     RetriableError,
+    WireFormatError,
     from_wire,
 )
-from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.queue_admin import QueueDescription
 from tidelog.wire.messages.queue_journal import JournalFrame, decode
@@ -119,26 +117,22 @@ class HistoryReader:
 
         async def ask(
             connection: RpcConnection, queue: QueueDescription
-        ) -> list[tuple[int, JournalFrame]]:
+        ) -> list[tuple[int, JournalFrame]] | WireFormatError:
             wanted = PartitionFetch(queue.queue_id, number, offset, _FETCH_BYTES)
             request = FetchRequest(0, 1, _FETCH_BYTES, [wanted], from_journals=True)
             at = TopicPartition(queue.name, number)
 
-            reply: FetchReply | None = None
-            content = b""
-
-            timeout = self._cluster.config.request_timeout
-            with trio.move_on_after(timeout):
-                reply, content = await connection.call(
-                    api.FETCH, request, take=lambda reply, view: (reply, bytes(view))
-                )
-            if reply is None:
-                connection.close()
-                raise RequestTimedOutError(f"the broker did not answer FETCH in {timeout} s")
+            reply, content = await self._cluster.call_and_take(
+                connection, api.FETCH, request, take=lambda reply, view: (reply, bytes(view))
+            )
             (result,) = reply.results
             if result.error is not None:
                 raise from_wire(result.error)
-            if frames := _decoded(at, content, offset):
+            try:
+                frames = _decoded(at, content, offset)
+            except WireFormatError as error:
+                return error  # A frame of a newer broker; it would be the same again.
+            if frames:
                 return frames
             raise LeaderNotAvailableError(
                 f"the leader of partition {number} of the journal does not know the high watermark"
@@ -146,11 +140,14 @@ class HistoryReader:
             )
 
         try:
-            return await self._at_leader(number, ask)
+            found = await self._at_leader(number, ask)
         except OffsetOutOfRangeError as error:
             if error.log_start_offset is None or error.log_start_offset <= offset:
                 raise
             return await self._frames(number, error.log_start_offset)
+        if isinstance(found, WireFormatError):
+            raise found
+        return found
 
     async def _at_leader(
         self,

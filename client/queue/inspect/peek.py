@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, final
 
 import msgspec
-import trio
 
 from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
 from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.client.cluster.reply_shapes import excess
 from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.queue.partition_calls import PartitionCalls
@@ -19,7 +19,6 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     ConnectionLostError,
     NotLeaderError,
-    RequestTimedOutError,
     RetriableError,
 )
 from tidelog.wire.messages.queues import MessageState, PeekedRun, PeekReply, PeekRequest
@@ -106,6 +105,9 @@ class QueuePeeker:
             request = PeekRequest(queue.queue_id, partition, states, offset, room, _PAGE_BYTES)
 
             def take(reply: PeekReply, view: memoryview) -> tuple[list[PeekedMessage], int | None]:
+                problem = _problem(reply, offset, room)
+                if problem is not None:
+                    raise connection.reject(api.PEEK, problem)
                 return _peeked(at, reply.runs, bytes(view)), reply.next_offset
 
             try:
@@ -113,16 +115,21 @@ class QueuePeeker:
                 if node_id is None:
                     raise NotLeaderError(f"partition {partition} of {queue.name!r} has no leader")
                 connection = await self._cluster.connection_to(node_id)
-                timeout = self._cluster.config.request_timeout
-                with trio.move_on_after(timeout):
-                    return await connection.call(api.PEEK, request, take=take)
-                connection.close()
-                raise RequestTimedOutError(f"the broker did not answer PEEK in {timeout} s")
+                return await self._cluster.call_and_take(connection, api.PEEK, request, take=take)
             except (RetriableError, ConnectionLostError):
                 self._queue_metadata.invalidate(queue)
                 raise
 
         return await self._calls.retry_if_recreated(attempt, is_repeatable=True)
+
+
+def _problem(reply: PeekReply, offset: int, room: int) -> str | None:
+    """Return in which way a reply is wrong, `None` if it is right."""
+    if reply.next_offset is not None and reply.next_offset <= offset:
+        return f"offset {reply.next_offset} comes after {offset}"
+    if not {run.state for run in reply.runs} <= {int(state) for state in MessageState}:
+        return "a state of messages is unknown"
+    return excess((run.count for run in reply.runs), room)
 
 
 def _peeked(at: TopicPartition, runs: Iterable[PeekedRun], content: bytes) -> list[PeekedMessage]:

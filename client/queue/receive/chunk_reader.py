@@ -10,8 +10,6 @@ import io
 from collections.abc import AsyncIterator
 from typing import Final, final
 
-import trio
-
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.record import Record
@@ -23,7 +21,6 @@ from tidelog.wire.errors import (
     LeaderNotAvailableError,
     MessageBodyLostError,
     OffsetOutOfRangeError,
-    RequestTimedOutError,
     from_wire,
 )
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
@@ -113,12 +110,10 @@ class ChunkReader:
             def take(reply: FetchReply, view: memoryview) -> tuple[FetchReply, bytes]:
                 return reply, bytes(view)
 
-            timeout = self._cluster.config.request_timeout
-            with trio.move_on_after(timeout):
-                reply, content = await connection.call(api.FETCH, request, take=take)
-                return _records(tp, reply, content, offset=offset, end=end)
-            connection.close()
-            raise RequestTimedOutError(f"the broker did not answer FETCH in {timeout} s")
+            reply, content = await self._cluster.call_and_take(
+                connection, api.FETCH, request, take=take
+            )
+            return _records(tp, reply, content, offset=offset, end=end)
 
         return await self._cluster.retry(attempt, is_repeatable=True)
 

@@ -19,10 +19,11 @@ from typing import Final, NamedTuple, cast, final
 
 import trio
 
-from tidelog.client.admin.queue_metadata import QueueMetadata
+from tidelog.client.admin.queue_metadata import QueueMetadata, setting_of
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.durations import seconds_of
 from tidelog.client.cluster.metadata import PASSING_ERRORS
+from tidelog.client.cluster.reply_shapes import excess
 from tidelog.client.queue.receive.chunk_reader import ChunkReader
 from tidelog.client.queue.receive.message import (
     DELETE,
@@ -40,7 +41,6 @@ from tidelog.wire.batch.large_messages import is_chunk
 from tidelog.wire.errors import (
     BrokerError,
     ConnectError,
-    ConnectionLostError,
     CorruptRecordError,
     NotLeaderError,
     ShuttingDownError,
@@ -51,6 +51,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.queue_admin import QueueDescription
 from tidelog.wire.messages.queues import (
+    RECEIVE_COUNT_MAX,
     PartitionReceived,
     ReceiveReply,
     ReceiveRequest,
@@ -181,6 +182,8 @@ class _Call:
         self._failures: dict[int, TidelogError] = {}
         """Errors of partitions that have not answered since; the latest is last."""
         self._failure_count = 0
+        self._early_count = 0
+        """Empty replies before the end of their wait."""
         self._retry_at = -math.inf
         self._arrival = trio.Event()
 
@@ -188,7 +191,7 @@ class _Call:
         """Receive messages."""
         await trio.lowlevel.checkpoint_if_cancelled()
         description = await self._find()
-        by_default = description.config["visibility_timeout_ms"]
+        by_default = setting_of(description, "visibility_timeout_ms")
         timeout_ms = self.options.visibility_timeout_ms
         self._is_leasing = bool(seconds_of(by_default) if timeout_ms is None else timeout_ms)
         self._take_over(description)
@@ -403,7 +406,13 @@ class _Call:
         if isinstance(outcome, Exception):
             self._failed(poll.description, poll.partitions, outcome)
         else:
-            self._take(poll, cast("ReceiveReply", outcome[0]), outcome[1])
+            reply = cast("ReceiveReply", outcome[0])
+            problem = _problem(poll, reply)
+            if problem is None:
+                self._take(poll, reply, outcome[1])
+            else:
+                wrong = poll.connection.reject(api.RECEIVE, problem)
+                self._failed(poll.description, poll.partitions, wrong)
         self._arrival.set()
 
     def _take(self, poll: _Poll, reply: ReceiveReply, attachment: memoryview) -> None:
@@ -422,7 +431,13 @@ class _Call:
                 self._take_messages(poll, received, content, now_ms=reply.now_ms)
         if not failed and poll.opener is self:
             self._answered.update(poll.partitions)
-        if not reply.results and trio.current_time() < poll.ends_at - _EARLY_S:
+        has_news = any(result.runs or result.error is not None for result in reply.results)
+        now = trio.current_time()
+        if not has_news and now < poll.ends_at:
+            # Such a broker would be asked as fast as it can answer.
+            self._early_count += 1
+            self._retry_at = now + self._cluster.backoff.delay(self._early_count)
+        if not has_news and now < poll.ends_at - _EARLY_S:
             error = ShuttingDownError("the broker ends long polls, because it is shutting down")
             self._failed(poll.description, poll.partitions, error)
 
@@ -465,23 +480,30 @@ class _Call:
         self, description: QueueDescription, partitions: Sequence[int], error: Exception
     ) -> None:
         """Record the errors of partitions, which are retried."""
-        if isinstance(error, WireFormatError):
-            error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
         assert isinstance(error, TidelogError), "a connection raises no other errors"
         for partition in partitions:
             self._failures.pop(partition, None)
             self._failures[partition] = error
         self._failure_count += 1
         self._retry_at = trio.current_time() + self._cluster.backoff.delay(self._failure_count)
-        if isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError)):
+        if isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError, WireFormatError)):
             self._receiver.queue_metadata.invalidate(description)
 
     def _raise_failure(self, now: float) -> None:
         """Raise an error that does not pass, or that stayed for too long."""
         is_late = now >= self._gives_up_at
         for failure in reversed(self._failures.values()):
-            is_passing = isinstance(failure, (*PASSING_ERRORS, UnknownQueueError)) or (
-                isinstance(failure, BrokerError) and failure.is_retriable
-            )
+            is_passing = isinstance(
+                failure, (*PASSING_ERRORS, UnknownQueueError, WireFormatError)
+            ) or (isinstance(failure, BrokerError) and failure.is_retriable)
             if is_late or not is_passing:
                 raise failure
+
+
+def _problem(poll: _Poll, reply: ReceiveReply) -> str | None:
+    """Return in which way a reply is wrong, `None` if it is right."""
+    for result in reply.results:
+        if result.partition not in poll.partitions:
+            return f"partition {result.partition} was not asked for"
+    counts = (run.count for result in reply.results for run in result.runs)
+    return excess(counts, RECEIVE_COUNT_MAX)

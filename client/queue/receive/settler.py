@@ -23,6 +23,7 @@ from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.coalescer import Coalescer
 from tidelog.client.cluster.metadata import PASSING_ERRORS
+from tidelog.client.cluster.reply_shapes import excess
 from tidelog.client.queue.receive.message import Disposition, Lease, Message
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
 from tidelog.client.queue.receive.settled_messages import SettledMessages
@@ -30,7 +31,6 @@ from tidelog.wire.errors import (
     BatchError,
     BrokerError,
     ConnectError,
-    ConnectionLostError,
     MessageGoneError,
     NotLeaderError,
     ReceiptExpiredError,
@@ -297,14 +297,14 @@ class QueueSettler:
             self._all_failed(in_flight.alike, outcome)
         else:
             results = cast("SettleReply", outcome[0]).results
-            if len(results) == len(in_flight.alike):
+            problem = _problem(in_flight.alike, results)
+            if problem is None:
                 for each, result in zip(in_flight.alike, results, strict=True):
                     for operation in each:
                         self._answered(operation, result)
             else:
-                in_flight.connection.close()
-                what = f"{len(results)} results for {len(in_flight.alike)} settlements"
-                self._all_failed(in_flight.alike, WireFormatError(what))
+                wrong = in_flight.connection.reject(api.SETTLE, problem)
+                self._all_failed(in_flight.alike, wrong)
         self._drain(in_flight.node_queue)
 
     def _all_failed(self, groups: Iterable[Sequence[_Operation]], error: Exception) -> None:
@@ -372,9 +372,7 @@ class QueueSettler:
 
     def _failed(self, operation: _Operation, error: TidelogError) -> None:
         """Retry an operation later, if that may help."""
-        if isinstance(error, WireFormatError):
-            error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
-        may_help = isinstance(error, (*PASSING_ERRORS, UnknownQueueError))
+        may_help = isinstance(error, (*PASSING_ERRORS, UnknownQueueError, WireFormatError))
         delay = self._cluster.backoff.delay(operation.failure_count + 1)
         if not may_help or trio.current_time() + delay >= operation.call.deadline:
             self._abandon(operation, error)
@@ -388,7 +386,7 @@ class QueueSettler:
     async def _enqueue_again(
         self, operation: _Operation, error: TidelogError, delay: float
     ) -> None:
-        is_stale = isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError))
+        is_stale = isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError, WireFormatError))
         try:
             if is_stale:
                 self._queue_metadata.invalidate(await self._queue_metadata.find(self._name))
@@ -433,6 +431,19 @@ def _alike(operations: Iterable[_Operation]) -> list[list[_Operation]]:
             operation
         )
     return list(found.values())
+
+
+def _problem(groups: Sequence[Sequence[_Operation]], results: Sequence[Settled]) -> str | None:
+    """Return in which way the results of settlements are wrong, `None` if they are right."""
+    if len(results) != len(groups):
+        return f"{len(results)} results for {len(groups)} settlements"
+    for operations, result in zip(groups, results, strict=True):
+        offset_count = sum(len(operation.offsets) for operation in operations)
+        counts = (count for refused in result.refused for _, count in refused.runs)
+        problem = excess(counts, offset_count)
+        if problem is not None:
+            return problem
+    return None
 
 
 def _settlement(operations: Sequence[_Operation]) -> Settlement:

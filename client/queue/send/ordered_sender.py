@@ -55,6 +55,8 @@ _LOST_PLACE: Final = (OutOfOrderSequenceError, DuplicateSequenceError, FencedPro
 _IN_DOUBT: Final = (ConnectionLostError, RequestTimedOutError, NotEnoughReplicasAfterAppendError)
 """Errors after which the messages may be appended. A deposed broker also answers `NotLeaderError`
 for such messages."""
+_HINTS_MAX: Final = 3
+"""Throttled attempts in a row whose next one is made when the broker says; later ones back off."""
 _UNLIMITED: Final = "unlimited"
 
 
@@ -193,7 +195,8 @@ class OrderedSender:
         else:
             stream.next_sequence += len(messages) - len(reply.duplicates)
             _settle(stream.partition, messages, reply)
-            await trio.sleep(reply.throttle_ms / 1000)
+            timeout = self._cluster.config.request_timeout
+            await trio.sleep(min(reply.throttle_ms / 1000, timeout))
 
     async def _deliver(
         self, stream: _PartitionStream, messages: list[_PendingMessage]
@@ -233,8 +236,10 @@ class OrderedSender:
 
     def _delay(self, error: TidelogError, failure_count: int) -> float | None:
         """Return the seconds before the next attempt, `None` if a retry is useless."""
-        if isinstance(error, ThrottledError):
-            return (error.retry_after_ms or 0) / 1000
+        if isinstance(error, ThrottledError) and failure_count <= _HINTS_MAX:
+            hint_ms = error.retry_after_ms
+            if hint_ms is not None and hint_ms > 0:
+                return hint_ms / 1000
         if isinstance(error, PASSING_ERRORS):
             return self._cluster.backoff.delay(failure_count)
         return None
@@ -305,8 +310,7 @@ class OrderedSender:
                 attachment=[request.batch],
             )
         except WireFormatError as error:
-            connection.close()
-            raise ConnectionLostError(f"a broker's reply cannot be understood: {error}") from error
+            raise ConnectionLostError(str(error)) from error
         except UnknownQueueError as error:
             request.is_ambiguous = was_ambiguous
             # The queue may have been created again: the next attempt describes it.
@@ -318,11 +322,8 @@ class OrderedSender:
             )
             raise
         if len(reply.offsets) != len(request.messages):
-            connection.close()
-            raise ConnectionLostError(
-                f"the broker replied with {len(reply.offsets)} offsets for"
-                f" {len(request.messages)} messages"
-            )
+            problem = f"{len(reply.offsets)} offsets for {len(request.messages)} messages"
+            raise ConnectionLostError(str(connection.reject(api.SEND, problem)))
         return reply
 
 

@@ -1,0 +1,148 @@
+"""Broker that answers requests as a test says, also with replies that no correct broker sends."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Unpack, cast, final
+
+import msgspec
+import trio
+from trio.testing import MockClock
+
+from tests.broker.memory_network import MemoryStream
+from tests.broker.world import ADDRESS, World
+from tidelog.client.client import Client, connect
+from tidelog.client.config import ClientSettings
+from tidelog.wire.errors import ConnectionLostError
+from tidelog.wire.messages.handshake import ApiVersions, HelloReply
+from tidelog.wire.messages.metadata import (
+    BrokerAddress,
+    MetadataReply,
+    MetadataRequest,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from tidelog.wire.messages.offset_ranges import ListOffsetsReply, PartitionOffsets
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import AnyApi
+from tidelog.wire.protocol.connection import Request, ServerConnection
+from tidelog.wire.protocol.frame import FrameKind, encode_frame
+
+ALL = [cast("AnyApi", found) for found in vars(api).values() if isinstance(found, api.Api)]
+_BY_KEY = {int(each.key): each for each in ALL}
+_LIMIT_S = 300.0
+"""Time of the test after which a client that waits for ever fails it."""
+TOPIC_ID = b"i" * 16
+NODE_ID = 1
+VERSIONS = [ApiVersions(each.key, each.min_version, each.max_version) for each in ALL]
+HELLO = HelloReply("1", "cluster", NODE_ID, VERSIONS, 1 << 24, 100)
+
+Answer = Callable[[Request], bytes | None]
+"""Returns the bytes of a reply, `None` to stay silent."""
+
+
+def frame_of(request: Request, reply: object, attachment: bytes = b"") -> bytes:
+    """Return the frame of a reply, a message or any other value."""
+    head = encode_frame(
+        FrameKind.REPLY,
+        api_key=request.api_key,
+        api_version=request.version,
+        correlation_id=request.correlation_id,
+        header=msgspec.msgpack.encode(reply),
+        attachment_length=len(attachment),
+    )
+    return head + attachment
+
+
+def always(reply: object, attachment: bytes = b"") -> Answer:
+    """Return an answer that is the same for every request."""
+    return lambda request: frame_of(request, reply, attachment)
+
+
+def metadata_of(
+    request: MetadataRequest, *partitions: PartitionMetadata, brokers: bool = True
+) -> MetadataReply:
+    """Return metadata in which every topic has these partitions."""
+    found = [TopicMetadata(name, TOPIC_ID, [*partitions]) for name in request.topics or ()]
+    known = [BrokerAddress(NODE_ID, *ADDRESS)] if brokers else []
+    return MetadataReply("cluster", known, found, NODE_ID)
+
+
+def _metadata(request: Request) -> bytes:
+    message = cast("MetadataRequest", request.message)
+    return frame_of(request, metadata_of(message, PartitionMetadata(0, NODE_ID, 1)))
+
+
+@final
+class HostileBroker:
+    """One node with one partition of each topic."""
+
+    def __init__(self) -> None:
+        self.answers: dict[AnyApi, Answer] = {
+            cast("AnyApi", api.HELLO): always(HELLO),
+            cast("AnyApi", api.METADATA): _metadata,
+            cast("AnyApi", api.LIST_OFFSETS): always(ListOffsetsReply([PartitionOffsets(0, 0, 0)])),
+        }
+        """Answers by API; a test replaces them. Requests of other APIs stay unanswered."""
+        self.asked: list[Any] = []
+        """APIs of the requests, in order."""
+        self._streams: list[MemoryStream] = []
+
+    def answer(self, served: Any, answer: Answer) -> None:  # noqa: ANN401  (any API)
+        """Answer requests of an API like this from now on."""
+        self.answers[served] = answer
+
+    def count(self, served: Any) -> int:  # noqa: ANN401  (any API)
+        """Return the number of requests of an API."""
+        return self.asked.count(served)
+
+    def break_connections(self) -> None:
+        """Break all connections; new ones can be opened."""
+        streams, self._streams = self._streams, []
+        for stream in streams:
+            stream.reset()
+
+    async def serve(self, stream: MemoryStream) -> None:
+        """Answer the requests of one connection."""
+        self._streams.append(stream)
+        core = ServerConnection(ALL, max_frame_bytes=1 << 24)
+        try:
+            while True:
+                received = stream.receive_nowait(core.decoder.get_buffer())
+                if received is None:
+                    await stream.wait_readable()
+                    continue
+                if received == 0:
+                    break
+                core.decoder.bytes_received(received)
+                while isinstance(request := core.next_request(), Request):
+                    served = _BY_KEY[request.api_key]
+                    self.asked.append(served)
+                    answer = self.answers.get(served)
+                    frame = None if answer is None else answer(request)
+                    if frame:
+                        await trio.sleep(0.001)  # Otherwise a busy client would stop the clock.
+                        stream.send_nowait([frame])
+        except ConnectionLostError:
+            pass
+        stream.close()
+
+
+@asynccontextmanager
+async def deceived_client(
+    time: MockClock, **settings: Unpack[ClientSettings]
+) -> AsyncGenerator[tuple[Client, HostileBroker, World]]:
+    """Run a hostile broker, and a client of it, while the block runs."""
+    world, broker = World(time), HostileBroker()
+    listener = await world.network.listen(*ADDRESS)
+
+    async def accept(nursery: trio.Nursery) -> None:
+        while True:
+            nursery.start_soon(broker.serve, await listener.accept())
+
+    with trio.fail_after(_LIMIT_S):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(accept, nursery)
+            settings.setdefault("request_timeout", 10.0)
+            async with connect("{}:{}".format(*ADDRESS), env=world.env, **settings) as client:
+                yield client, broker, world
+            nursery.cancel_scope.cancel()
