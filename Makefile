@@ -156,6 +156,10 @@ versions: $(VENV)/installed-dev ## Upgrade three brokers, go back, and raise the
 scenarios: $(VENV)/installed-dev ## Repeat scenarios in which other brokers lost records: make scenarios ARGS="--only 2"
 	@$(BIN)/python -m tests.system.scenarios $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(VENV)/installed-dev ## Attack brokers and clients with hostile peers for ten minutes: make fuzz ARGS="--seconds 60 --seed 2"
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
 netns: $(VENV)/installed-dev ## Inject faults into brokers in network namespaces, as root: make netns MINUTES=10 ARGS="--brokers 5"
 	@$(BIN)/python -m tests.system.netns --minutes $(MINUTES) $(ARGS)
 

@@ -12,6 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 _UNITS: Final = {
     "tests that start brokers": (
+        "tests/fuzz/",
         "tests/system/histories/",
         "tests/system/integration/",
         "tests/system/netns/",

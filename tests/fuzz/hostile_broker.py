@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 import tidelog
-from tests.fuzz.inputs import Inputs
+from tests.fuzz.inputs import Inputs, Targets
 from tidelog.coordinator.raft.membership import Identity
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.handshake import ApiVersions, HelloReply
@@ -31,7 +31,7 @@ _HONEST_SHARE: Final = 0.5
 async def deceive_clients(seed: int, seconds: float) -> list[str]:
     """Let clients work with a hostile broker for a time; return what went wrong."""
     random, problems = Random(seed), list[str]()
-    inputs = Inputs(random, known={}, nodes=[Identity(1, b"a"), Identity(2, b"b")])
+    inputs = Inputs(random, Targets(Identity(1, b"a"), [Identity(2, b"b")]))
     count = 0
     with trio.move_on_after(seconds):
         while True:

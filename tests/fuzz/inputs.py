@@ -4,14 +4,16 @@ Pure: draws from the `Random` that it is given.
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from random import Random
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, TypeGuard, final
 
 import msgspec
 from crc32c import crc32c
 
 from tests.coordinator.raft.test_messages import MESSAGES
+from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from tests.wire.samples import EXCHANGES, Exchange
 from tidelog.coordinator.controller.log_entries import decode_entry
 from tidelog.coordinator.raft.membership import Identity
@@ -22,7 +24,10 @@ from tidelog.coordinator.raft.messages import (
     decode,
     encode,
 )
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import Columns, encode_batch, stamp_replica
 from tidelog.wire.errors import WireFormatError
+from tidelog.wire.messages.cluster import RaftRequest
 from tidelog.wire.messages.handshake import HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.frame import PREFIX_SIZE, FrameKind, encode_frame
@@ -34,37 +39,61 @@ _NUMBERS: Final = (
 )
 _TEXTS: Final = ("", ".", "-rf", "a/b", "x" * 250, "\x00", "\x1b[2J", "\U0001f600", "orders")
 _BYTES: Final = (b"", b"\x00", b"\xff" * 16, b"\xc1", b"\x91" * 100, b"x" * 300)
-_LENGTH_MAX: Final = 200_000
+_CLUSTER_ID: Final = "5f3a9c1e7b2d4f60a8c1e3d5"
+"""The cluster of the samples."""
+_LENGTH_MAX: Final = 20_000
+_SAME_KIND: Final = 0.8
+"""Probability that a value is replaced by one of its type: others end at the decoder."""
+_BATCH_BYTES: Final = 145
+"""The length of batches in the samples."""
+_BATCH_CRC: Final = (struct.Struct("<I"), 20, 32)
+"""The checksum of a batch, its place, and the first byte that it covers."""
+_OF_BATCHES: Final = frozenset({api.PRODUCE.key, api.SEND.key, api.STAGE.key})
+_HARMLESS: Final = frozenset(
+    {
+        *(api.PRODUCE.key, api.FETCH.key, api.LIST_OFFSETS.key),
+        *(api.REPLICA_FETCH.key, api.REPLICA_DURABLE.key, api.REPLICA_READ.key),
+    }
+)
+"""APIs that lose no records of a topic, whatever they ask for."""
+
+
+class Targets(NamedTuple):
+    """The cluster under attack, in place of the cluster of the samples."""
+
+    hostile: Identity
+    """The node that sends messages of Raft."""
+    nodes: Sequence[Identity]
+    cluster_id: str = _CLUSTER_ID
+    victims: Sequence[bytes] = (TOPIC_ID,)
+    """Ids of topics and queues that nothing else uses: clients may delete their records."""
+    honest: Sequence[bytes] = (TOPIC_ID,)
+    """Ids of topics whose records must stay."""
 
 
 @final
 class Inputs:
     """An endless sequence of hostile frames."""
 
-    def __init__(
-        self, random: Random, *, known: Mapping[object, object], nodes: Sequence[Identity]
-    ) -> None:
-        """Draw from `random`.
-
-        Args:
-            random: Decides everything.
-            known: Values of the samples, with those of the cluster in their place.
-            nodes: The hostile node, and then those of the cluster.
-        """
+    def __init__(self, random: Random, targets: Targets) -> None:
+        """Draw everything from `random`."""
         self._random = random
-        self._known = dict(known)
-        self._sender, *self._targets = nodes
+        self._targets = targets
+        self._batches = [*_batches(random)]
         self._ways: Sequence[Callable[[], bytes]] = (
-            *((self._strange_request,) * 6),
-            *((self._damaged_request,) * 3),
-            self._any_bytes,
+            *((self._strange_request,) * 80),
+            *((self._damaged_message,) * 19),
             self._long_list,
-            self._wrong_prefix,
         )
 
     def frame(self) -> bytes:
-        """Return the bytes of one request, or of none."""
+        """Return a request that breaks no frame: the connection goes on."""
         return self._random.choice(self._ways)()
+
+    def last_bytes(self) -> bytes:
+        """Return bytes after which nothing on the connection need be understood."""
+        ways = (self._damaged_frame, self._any_bytes, self._wrong_prefix)
+        return self._random.choice(ways)()
 
     def reply_to(self, api_key: int, version: int, correlation_id: int) -> bytes:
         """Return a hostile reply to a request."""
@@ -87,49 +116,56 @@ class Inputs:
         """Return a good frame with a message that has wrong values."""
         exchange = self._exchange()
         request = exchange.request
-        if exchange.api.key == api.RAFT.key:
+        if isinstance(request, RaftRequest):
             request = msgspec.structs.replace(
-                request,  # type: ignore[type-var]  # of the API RAFT
+                request,
                 messages=[self._raft_message() for _ in range(self._random.randrange(4))],
             )
-        header = _encoded(self._mutated(self._adapted(_plain(request))))
-        attachment = self._random.randbytes(self._random.choice((0, 0, 5, 5000)))
-        return (
-            encode_frame(
-                FrameKind.REQUEST,
-                api_key=exchange.api.key,
-                api_version=self._version(exchange),
-                correlation_id=self._random.randrange(1 << 32),
-                header=header,
-                attachment_length=len(attachment),
-            )
-            + attachment
-        )
+        plain = self._adapted(_plain(request), self._topic_id(exchange))
+        if exchange.api.key not in _OF_BATCHES or self._random.random() < 0.5:
+            attachment = self._random.randbytes(self._random.choice((0, 0, 5, 5000)))
+            return self._request(exchange, _encoded(self._mutated(plain)), attachment)
+        batch = self._random.choice(self._batches)
+        plain = _replaced(plain, _BATCH_BYTES, len(batch))
+        if self._random.random() < 0.5:
+            plain = self._mutated(plain)
+        return self._request(exchange, _encoded(plain), batch)
 
-    def _damaged_request(self) -> bytes:
+    def _damaged_message(self) -> bytes:
+        """Return a good frame around bytes that were a message."""
+        exchange = self._exchange()
+        plain = self._adapted(_plain(exchange.request), self._topic_id(exchange))
+        return self._request(exchange, self._damaged(_encoded(plain)))
+
+    def _request(self, exchange: Exchange, header: bytes, attachment: bytes = b"") -> bytes:
+        frame = encode_frame(
+            FrameKind.REQUEST,
+            api_key=exchange.api.key,
+            api_version=self._version(exchange),
+            correlation_id=self._random.getrandbits(32),
+            header=header,
+            attachment_length=len(attachment),
+        )
+        return frame + attachment
+
+    def _damaged_frame(self) -> bytes:
         exchange = self._exchange()
         frame = exchange.api.encode_request(exchange.request, version=1, correlation_id=1)
-        return self._damaged(frame)
+        frame = self._damaged(frame)
+        return _resealed(frame) if self._random.random() < 0.8 else frame
 
     def _any_bytes(self) -> bytes:
         return self._random.randbytes(self._random.choice((1, 23, 24, 100, 10_000)))
 
     def _long_list(self) -> bytes:
-        """Return a good frame whose longest list has very many items."""
+        """Return a good frame one of whose lists has very many items."""
         exchange = self._exchange()
-        plain = _plain(exchange.request)
-        lists = [place for place, each in enumerate(plain) if isinstance(each, list) and each]
+        plain = self._adapted(_plain(exchange.request), self._topic_id(exchange))
+        lists = [place for place, each in enumerate(plain) if _is_list(each) and each]
         if lists:
             place = self._random.choice(lists)
-            count = self._random.choice((999, 1001, 5000, _LENGTH_MAX // 10))
-            plain[place] = plain[place][:1] * count
-        return encode_frame(
-            FrameKind.REQUEST,
-            api_key=exchange.api.key,
-            api_version=self._version(exchange),
-            correlation_id=1,
-            header=_encoded(plain),
-        )
+            plain[place] = plain[place][:1] * self._random.choice((999, 1001, 5000, _LENGTH_MAX))
+        return self._request(exchange, _encoded(plain))
 
     def _wrong_prefix(self) -> bytes:
         """Return a frame that announces more than it has."""
@@ -138,25 +174,33 @@ class Inputs:
         header = self._random.randbytes(10)
         return prefix + struct.pack("<I", crc32c(header, crc32c(prefix))) + header
 
-    def _adapted(self, value: Any) -> Any:  # noqa: ANN401  (any value of msgpack)
-        """Return a value of a sample with the ids of the cluster."""
-        if isinstance(value, list):
-            return [self._adapted(each) for each in value]
-        return self._known.get(value, value) if isinstance(value, (bytes, str)) else value
+    def _topic_id(self, exchange: Exchange) -> bytes:
+        targets = self._targets
+        is_harmless = exchange.api.key in _HARMLESS and self._random.random() < 0.5
+        return self._random.choice(targets.honest if is_harmless else targets.victims)
+
+    def _adapted(self, value: Any, topic_id: bytes) -> Any:  # noqa: ANN401  (any value of msgpack)
+        """Return a value of a sample with ids of the cluster."""
+        if _is_list(value):
+            return [self._adapted(each, topic_id) for each in value]
+        if value in (TOPIC_ID, OTHER_TOPIC_ID):
+            return topic_id
+        return self._targets.cluster_id if value == _CLUSTER_ID else value
 
     def _raft_message(self) -> bytes:
         """Return a message of Raft that no leader of the cluster could have sent."""
         message = msgspec.structs.replace(
             self._random.choice(MESSAGES),
-            sender=self._sender,
-            target=self._random.choice(self._targets),
+            sender=self._targets.hostile,
+            target=self._random.choice(self._targets.nodes),
         )
         mutated = _encoded(self._mutated(msgspec.msgpack.decode(encode(message))))
         return b"" if _is_of_a_leader(mutated) else mutated
 
     def _version(self, exchange: Exchange) -> int:
-        versions = range(exchange.api.min_version, exchange.api.max_version + 1)
-        return self._random.choice((*versions, *versions, 0, 99))
+        if self._random.random() < 0.1:
+            return self._random.choice((0, 99))
+        return self._random.randint(exchange.api.min_version, exchange.api.max_version)
 
     def _damaged(self, data: bytes) -> bytes:
         result = bytearray(data)
@@ -169,26 +213,58 @@ class Inputs:
                     result[at:at] = self._random.randbytes(self._random.randint(1, 8))
                 case _:
                     del result[at : at + self._random.randint(1, 30)]
-        return _resealed(bytes(result)) if self._random.random() < 0.8 else bytes(result)
+        return bytes(result)
 
     def _mutated(self, value: Any) -> Any:  # noqa: ANN401  (any value of msgpack)
         """Return a value with some of its parts replaced."""
-        if isinstance(value, list) and value and self._random.random() < 0.9:
+        if _is_list(value) and self._random.random() < 0.05:
+            return [*value, self._mutated(value)]  # As a newer peer sends it.
+        if _is_list(value) and value and self._random.random() < 0.9:
             place = self._random.randrange(len(value))
             changed = [*value]
             changed[place] = self._mutated(changed[place])
             if self._random.random() < 0.1:
                 del changed[self._random.randrange(len(changed)) :]
             return changed
-        kinds: Sequence[Sequence[Any]] = (_NUMBERS, _TEXTS, _BYTES, (None, True, [], {}, 1.5))
+        kinds: Sequence[Sequence[Any]] = (
+            *(_NUMBERS, _TEXTS, _BYTES),
+            *((False, True), (None, [], {}, 1.5)),
+        )
         same = [kind for kind in kinds if isinstance(value, type(kind[0]))]
-        return self._random.choice(self._random.choice([*same, *same, *kinds]))
+        is_same = bool(same) and self._random.random() < _SAME_KIND
+        return self._random.choice(self._random.choice(same if is_same else kinds))
+
+
+def _batches(random: Random) -> Iterator[bytes]:
+    """Yield good batches, and damaged ones with valid checksums."""
+    seal, at, first = _BATCH_CRC
+    for codec, count in product((Codec.NONE, Codec.LZ4, Codec.ZSTD), (1, 3, 1000)):
+        columns = Columns(count, keys=[b"key"] * count, values=[b"value"] * count)
+        good = encode_batch(columns, first_timestamp_ms=1_700_000_000_000, codec=codec)
+        yield bytes(good)
+        for _ in range(20):
+            batch = bytearray(good)
+            for _ in range(random.randint(1, 3)):
+                batch[random.randrange(first, min(len(batch), 200))] = random.randrange(256)
+            seal.pack_into(batch, at, crc32c(memoryview(batch)[first:]))
+            stamp_replica(memoryview(batch), durable_position=0)
+            yield bytes(batch)
+
+
+def _replaced(value: Any, old: object, new: object) -> Any:  # noqa: ANN401  (any value of msgpack)
+    if _is_list(value):
+        return [_replaced(each, old, new) for each in value]
+    return new if value == old else value
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def _plain(message: object) -> list[Any]:
     """Return a message as the lists and values that are on the wire."""
     plain = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
-    assert isinstance(plain, list)
+    assert _is_list(plain)
     return plain
 
 

@@ -20,7 +20,7 @@ from tests.simulation import __main__ as simulation
 from tests.system.docs.site_pages import blocks_in, site_pages
 from tools.docs_site.links import INCLUDED
 
-MODULES: Final = ("bench", "bench.peers", "tests.simulation", "tests.system.")
+MODULES: Final = ("bench", "bench.peers", "tests.fuzz", "tests.simulation", "tests.system.")
 _PROGRAM: Final = re.compile(r"python -m (\S+)((?: .*)?)$", re.MULTILINE)
 _REMARK: Final = re.compile(r" +# .*$")
 _SHORT: Final = {
