@@ -28,6 +28,8 @@ class Trace:
     ) -> None:
         """Stamp lines with `now`, and show each to `show`; steps of tasks only if told to."""
         self.line_count = 0
+        self.is_aside = False
+        """Whether events are shown only, since they are not part of the run."""
         self._now = now
         self._show = show
         self._show_step = show if shows_steps else None
@@ -37,7 +39,8 @@ class Trace:
     def note(self, subject: str, what: str) -> None:
         """Add an event of a node, a link, or the world."""
         assert " at 0x" not in what, f"an address is different in every process: {what}"
-        line = f"{self._now():.6f} {subject} {what}"
+        aside = "aside " if self.is_aside else ""
+        line = f"{self._now():.6f} {aside}{subject} {what}"
         self._add(line)
         if self._show is not None:
             self._show(line)
@@ -52,7 +55,7 @@ class Trace:
     def step(self, number: int) -> None:
         """See `tests.simulation.machine.scheduler.StepRecorder`."""
         self._add(str(number))
-        if self._show_step is not None:
+        if self._show_step is not None and not self.is_aside:
             self._show_step(f"{self._now():.6f} scheduler step of {number}")
 
     def fingerprint(self) -> str:
@@ -61,6 +64,8 @@ class Trace:
         return self._hash.hexdigest()
 
     def _add(self, line: str) -> None:
+        if self.is_aside:
+            return
         self.line_count += 1
         self._pending.append(line)
         if len(self._pending) >= _LINES_AT_ONCE:

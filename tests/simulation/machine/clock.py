@@ -65,6 +65,7 @@ class SimulatedClock(trio.abc.Clock):
         self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._ticket = 0
         self._stop: Callable[[], None] | None = None
+        self._at_moment_end: list[Callable[[], None]] = []
 
     def call_at(self, time: float, callback: Callable[[], object]) -> None:
         """Call `callback` at a time, outside of all tasks; it must not wait."""
@@ -74,6 +75,10 @@ class SimulatedClock(trio.abc.Clock):
     def call_later(self, delay: float, callback: Callable[[], object]) -> None:
         """Call `callback` after so many seconds, outside of all tasks; it must not wait."""
         self.call_at(self.now + quantised(delay), callback)
+
+    def call_at_moment_end(self, callback: Callable[[], None]) -> None:
+        """Call `callback` before time goes on, when no task can run; it must start nothing."""
+        self._at_moment_end.append(callback)
 
     @contextmanager
     def running(self, stop: Callable[[], None]) -> Generator[None]:
@@ -126,6 +131,8 @@ class SimulatedClock(trio.abc.Clock):
     def _pass_time(self, deadline: float) -> bool:
         """Run the next event; return whether it came before `deadline`."""
         time = min(self._events[0][0], deadline) if self._events else deadline
+        while self._at_moment_end and time > self.now:
+            self._run(self._at_moment_end.pop(0))
         if time == inf:
             error = DeadlockError(
                 "every task waits, and nothing is left that could happen:\n"
@@ -143,11 +150,14 @@ class SimulatedClock(trio.abc.Clock):
         while self._events and self._events[0][0] <= self.now:
             _, _, callback = heapq.heappop(self._events)
             self.count_event()
-            try:
-                callback()
-            except BaseException as error:  # noqa: BLE001  (raised again at the end of the run)
-                self.fail(error)
+            self._run(callback)
         return self.now < deadline
+
+    def _run(self, callback: Callable[[], object]) -> None:
+        try:
+            callback()
+        except BaseException as error:  # noqa: BLE001  (raised again at the end of the run)
+            self.fail(error)
 
 
 @final

@@ -36,6 +36,8 @@ class LinkQuality:
 
 
 LOOPBACK = LinkQuality(delay_min_s=0.00002, delay_mean_s=0.00003)
+INSTANT = LinkQuality(delay_min_s=0.0, delay_mean_s=1e-12)
+"""Less than a tick, which is no time."""
 
 
 class Receiver(Protocol):

@@ -10,7 +10,7 @@ import trio
 
 from tests.simulation.machine.clock import SimulatedClock
 from tests.simulation.machine.keepalive import KeepAlive
-from tests.simulation.machine.link import LOOPBACK, Flow, Link, LinkQuality
+from tests.simulation.machine.link import INSTANT, LOOPBACK, Flow, Link, LinkQuality
 from tests.simulation.machine.random_streams import RandomStreams
 from tests.simulation.machine.tcp import SimulatedListener, SimulatedStream, Wait, connect_ends
 from tests.simulation.trace import Trace
@@ -59,6 +59,11 @@ class SimulatedNetwork:
         self.window_bytes = 64 << 10
         """Maximum unread bytes of a stream; applies to new connections."""
         self.connection_count = 0
+        self.instant_hosts: set[str] = set()
+        """Hosts whose packets take no time, whatever the quality of links is."""
+        self.on_connected: Callable[[str, str, int], Callable[[bytes], None]] | None = None
+        """Callback with source, target and number of each new connection; it returns a callback
+        for all bytes from the source."""
         self._random_streams = streams
         self._hosts: dict[str, Host] = {}
         self._links: dict[tuple[str, str], Link] = {}
@@ -89,6 +94,8 @@ class SimulatedNetwork:
         if key not in self._links:
             random = self._random_streams.stream(f"link {source}>{target}")
             quality = LOOPBACK if source == target else self.quality
+            if not self.instant_hosts.isdisjoint(key):
+                quality = INSTANT
             self._links[key] = Link(self.clock, random, quality, receiver=self._hosts[target])
         return self._links[key]
 
@@ -96,7 +103,7 @@ class SimulatedNetwork:
         """Set the quality of all links between hosts, including existing ones."""
         self.quality = quality
         for (source, target), link in self._links.items():
-            if source != target:
+            if source != target and self.instant_hosts.isdisjoint((source, target)):
                 link.quality = quality
 
     def partition(
@@ -142,6 +149,8 @@ class SimulatedNetwork:
         number = self.connection_count
         near = self._make_end(client, server, number)
         far = self._make_end(server, client, number)
+        if self.on_connected is not None:
+            near.on_sent = self.on_connected(client[0].name, server[0].name, number)
         connect_ends(near, far)
         hosts = frozenset((client[0].name, server[0].name))
         self._connections[hosts] = [*self._open_connections(hosts), (near, far)]

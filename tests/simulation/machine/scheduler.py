@@ -12,10 +12,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from random import Random
-from typing import Any, NoReturn, Protocol, final
+from typing import Any, Final, NoReturn, Protocol, final
 
 import trio
 from trio._core import _run
+
+_ASIDE: Final = -1
+"""The number of tasks that are not part of the run."""
 
 _tasks_of: "ContextVar[ProcessTasks | None]" = ContextVar("_tasks_of", default=None)
 
@@ -72,6 +75,9 @@ class ProcessTasks(trio.abc.Instrument):
 class StepRecorder(Protocol):
     """Records the steps of tasks."""
 
+    is_aside: bool
+    """Whether the steps are not part of the run; see `World.call_aside`."""
+
     def step(self, number: int) -> None:
         """Record a step of task `number`."""
         ...
@@ -95,7 +101,9 @@ class Scheduler(trio.abc.Instrument):
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """See `trio.abc.Instrument`."""
         number = self._numbers.get(task)
-        if number is None:
+        if number is None and self._recorder.is_aside:
+            number = _ASIDE
+        elif number is None:
             number = self._numbers[task] = self._next_number
             self._next_number += 1
             self._recorder.spawned(number, task.name)
@@ -118,6 +126,12 @@ def deterministic_scheduling(random: Random) -> Generator[None]:
     finally:
         _run._ALLOW_DETERMINISTIC_SCHEDULING = switch  # type: ignore[misc]
         _run._r.setstate(dice)
+
+
+def keep_order() -> Callable[[], None]:
+    """Return a function that undoes all decisions of the scheduler from now on."""
+    dice = _run._r.getstate()
+    return lambda: _run._r.setstate(dice)
 
 
 def has_runnable_tasks() -> bool:

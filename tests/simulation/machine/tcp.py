@@ -93,6 +93,8 @@ class SimulatedStream:
         self.other: SimulatedStream
         self.check_alive: Callable[[], None] = _nothing
         """Called before every operation of the application; raises when its process is dead."""
+        self.on_sent: Callable[[bytes], None] | None = None
+        """Callback with all that the application sends."""
         self._link = link
         self._flow = flow
         self._window_bytes = window_bytes
@@ -273,6 +275,8 @@ class SimulatedStream:
 
     def _transmit(self, data: bytes) -> None:
         self._note(f"send {len(data)} {crc32(data):08x}")
+        if self.on_sent is not None:
+            self.on_sent(data)
         quality, random = self._link.quality, self._link.random
         is_reset = quality.reset and random.random() < quality.reset
         if is_reset:

@@ -8,13 +8,17 @@ from typing import TypeVar, final
 import trio
 
 from tests.simulation.machine.blocking_call import Threads
-from tests.simulation.machine.clock import SimulatedClock
+from tests.simulation.machine.clock import TICK_S, SimulatedClock, quantised
 from tests.simulation.machine.guard import Guard
 from tests.simulation.machine.network import SimulatedNetwork
 from tests.simulation.machine.node import Node
 from tests.simulation.machine.process import BuggifySites, Observer, ProcessContext
 from tests.simulation.machine.random_streams import RandomStreams
-from tests.simulation.machine.scheduler import Scheduler, deterministic_scheduling
+from tests.simulation.machine.scheduler import (
+    Scheduler,
+    deterministic_scheduling,
+    keep_order,
+)
 from tests.simulation.trace import Trace
 
 Result = TypeVar("Result")
@@ -44,6 +48,31 @@ class World:
         node = Node(self._context, self._nursery, name, skew_s=skew_s)
         self.nodes[name] = node
         return node
+
+    def call_aside(self, delay: float, act: Callable[[], object]) -> None:
+        """Call `act` between two moments of the run, which goes on as if that had not happened.
+
+        All that `act` causes must happen in the same moment. Then every random stream is as before,
+        and events are neither counted nor part of the fingerprint.
+        """
+
+        def begin() -> None:
+            undo = [self.streams.keep(), keep_order()]
+            event_count, connection_count = self.clock.event_count, self.network.connection_count
+            self.trace.is_aside = True
+
+            def end() -> None:
+                self.trace.is_aside = False
+                self.clock.event_count = event_count
+                self.network.connection_count = connection_count
+                for each in undo:
+                    each()
+
+            self.clock.call_at_moment_end(end)
+            act()
+
+        # Other events happen at whole ticks, or at deadlines.
+        self.clock.call_at(self.clock.now + quantised(delay) + TICK_S / 2, begin)
 
     def observe(self, observer: Observer) -> None:
         """Call `observer` for every event of every process; its exceptions end the run."""
