@@ -194,6 +194,9 @@ class NodeChecker:
     def known_end(self, partition: Partition, end_offset: int) -> None:
         """Handle a reply that all records below an offset are committed."""
 
+    def answered_stranger(self, node_id: int, name: str) -> None:
+        """Handle a good reply to a stranger that sent a request of nodes, or a replayed proof."""
+
     def ended(self, states: Mapping[int, tuple[int, bytes]]) -> None:
         """Handle the final states: each node's id, its applied index and its state."""
 
@@ -365,6 +368,10 @@ class ClusterHistory:
         """See `NodeChecker`; the reply is to a request of a client, as with `told_end`."""
         if asked_at > self._lost_at.get(partition, -1.0):
             self.tell(lambda checker: checker.known_end(partition, end_offset))
+
+    def answered_stranger(self, node_id: int, name: str) -> None:
+        """See `NodeChecker`."""
+        self.tell(lambda checker: checker.answered_stranger(node_id, name))
 
     def told_committed(self, commit: GroupCommit) -> None:
         """See `NodeChecker`."""

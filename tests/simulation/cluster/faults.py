@@ -65,8 +65,10 @@ class FaultInjector:
         sometimes: Sometimes,
         clients: Clients,
         replicas: Replicas,
+        asides: Mapping[str, Callable[[Fault], None]],
     ) -> None:
-        """Attack the machines and the clients."""
+        """Attack the machines and the clients; `asides` schedule the faults of their kinds."""
+        self._asides = asides
         self._world = world
         self._machines = machines
         self._sometimes = sometimes
@@ -164,7 +166,10 @@ class FaultInjector:
         self._world.buggify.site_rate = plan.buggify_rate
         self._world.buggify.fire_rate = 0.25
         for fault in plan.faults:
-            self._world.clock.call_later(fault.at, partial(self._strike, fault))
+            if fault.kind in self._asides:
+                self._asides[fault.kind](fault)
+            else:
+                self._world.clock.call_later(fault.at, partial(self._strike, fault))
 
     def end(self) -> None:
         """Revert all faults."""

@@ -62,6 +62,7 @@ FAULT_GAPS_S: Final = {
     "part_on_return": 8.0,
     "kill_client": 15.0,
     "leave_group": 4.0,
+    "replay_frames": 1.0,
 }
 """Mean seconds between two faults of a kind, in a run that has the kind."""
 
@@ -103,6 +104,7 @@ _HAS_OFTEN = {
     "wipe_disk": 0.5,
     "tail_damage": 0.6,
     "directory_back": 0.4,
+    "replay_frames": 0.5,
 }
 """Kinds with other probabilities."""
 

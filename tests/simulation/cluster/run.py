@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar, final
 import trio
 
 from tests.simulation.broker.keys import Superseded
-from tests.simulation.broker.plans import superseded_of
+from tests.simulation.broker.plans import Fault, superseded_of
 from tests.simulation.broker.readers import BACKOFF_S, values_of
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.checkers.broker_checkers import DamageIsReal
@@ -42,6 +42,7 @@ from tests.simulation.checkers.run_history import (
 )
 from tests.simulation.cluster.actors import Actors, CreateActors, Host
 from tests.simulation.cluster.auditor import audit
+from tests.simulation.cluster.byzantine_peer import ByzantinePeer, StrangersAreRefused
 from tests.simulation.cluster.clients import Clients
 from tests.simulation.cluster.cluster_history import ClusterHistory, NodeChecker, Partition
 from tests.simulation.cluster.consensus_checkers import (
@@ -152,6 +153,12 @@ class _Run:
             rules=self.rules,
         )
         self._clients.growth.listeners.append(self._grown)
+        self._asides: dict[str, Callable[[Fault], None]] = {}
+        if any(fault.kind == "replay_frames" for fault in plan.faults):
+            peer = ByzantinePeer(
+                world, self.machines, self.cluster_history, sometimes=self.sometimes
+            )
+            self._asides["replay_frames"] = peer.schedule
         self.actors: Actors | None = None
         if setting.create_actors is not None:
             host = Host(world, self.machines, self.cluster_history, self.sometimes)
@@ -175,6 +182,7 @@ class _Run:
                 sometimes=self.sometimes,
                 clients=self._clients,
                 replicas=self.replicas,
+                asides=self._asides,
             )
             self._clients.begin(topic_id)
             if self.actors is not None:
@@ -434,6 +442,7 @@ def _node_checkers() -> Sequence[NodeChecker]:
         LossIsAccepted(),
         LatestRises(),
         TooFewIsSaid(),
+        StrangersAreRefused(),
     ]
 
 

@@ -77,6 +77,7 @@ PROBES: Final = {
     "transaction committed": "a transaction was committed among the faults",
     "transaction aborted": "a transaction was aborted and left no records",
     "transaction too old": "a transaction expired before its commit, and was to be staged again",
+    "proof replayed": "a stranger showed a proof of another connection",
     "client died": "a client died in the middle of its work",
 }
 """Name and meaning of every probe."""

@@ -3,10 +3,13 @@
 # A mutation replaces private parts of the code.
 # pyright: reportPrivateUsage=false
 
+import hmac
 from typing import Any, Final
 
 from tests.simulation.mutations.mutation import Mutation
+from tidelog.broker import dispatch
 from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.requests.response import RequestContext
 from tidelog.coordinator.controller.broker_lifecycle import BrokerLifecycle
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership
@@ -32,6 +35,7 @@ from tidelog.coordinator.raft_node.storage import RaftStorage, Vote
 from tidelog.wire.errors import TopicExistsError
 from tidelog.wire.messages.features import SupportedLevels
 from tidelog.wire.messages.groups import GroupHeartbeatRequest
+from tidelog.wire.protocol import node_proof
 
 _save_vote = RaftStorage.save_vote
 
@@ -159,6 +163,23 @@ def _all_is_committed(self: Partition) -> int:
     return self._high_watermark if self.follower is None else self.log.log_end_offset
 
 
+def _proven_or_believed(context: RequestContext) -> int:
+    return context.node_id or 1
+
+
+def _ids_only(asking: tuple[int, bytes], answering: tuple[int, bytes]) -> bytes:
+    return b"%d %d" % (asking[0], answering[0])
+
+
+def _mac_of_any_role(secret: bytes, role: bytes, both: bytes) -> bytes:
+    del role
+    return hmac.digest(secret, both, "sha256")
+
+
+def _pass(*_: object) -> None:
+    """Replace a check that is disabled."""
+
+
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "empty-vote",
@@ -242,6 +263,22 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "members-told-early",
         "heartbeat replies are sent before their assignments are committed",
         (GroupLeadership, "settled", _do_not_wait),
+    ),
+    Mutation(
+        "strangers-served",
+        "requests of nodes are served on connections without a proof",
+        (dispatch, "_proven", _proven_or_believed),
+        (dispatch, "_check_sender", _pass),
+    ),
+    Mutation(
+        "proof-not-bound-to-nonce",
+        "a proof is of the two node ids alone, so that it can be replayed",
+        (node_proof, "_both", _ids_only),
+    ),
+    Mutation(
+        "proof-not-bound-to-role",
+        "the proof of the answering node is valid as that of the asking node",
+        (node_proof, "_mac", _mac_of_any_role),
     ),
 )
 """Mutations that runs of clusters must find."""
