@@ -27,6 +27,7 @@ _RAFT_CHECKERS = (
     "DurableBeforeSent",
     "ElectionSafety",
     "EmptyReadyIsComplete",
+    "ForgeriesAreRefused",
     "HardStateNeverGoesBack",
     "HealthyLeaderStays",
     "IsolatedLeaderStepsDown",

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.simulation.mutations.mutation import Mutation, Patch
 from tests.simulation.raft.checks import Checks
+from tidelog.broker.handlers import raft as handler
 from tidelog.coordinator.raft.core import RaftCore
 from tidelog.coordinator.raft.follower import Follower
 from tidelog.coordinator.raft.hard_state import HardStateGate
@@ -46,6 +47,7 @@ def _say_nothing(*_: object) -> None:
 
 _NO_PROMISE_CHECK: Patch = (Checks, "promise", _say_nothing)
 _NO_CLAIM_CHECK: Patch = (Checks, "claim", _say_nothing)
+_NO_FORGERY_CHECK: Patch = (Checks, "forged", _say_nothing)
 
 
 def _post_at_once(self: HardStateGate, message: Message) -> None:
@@ -344,6 +346,24 @@ MUTATIONS: tuple[Mutation, ...] = (
         "read-unconfirmed",
         "a read is served without a majority",
         (ReadQueue, "take_confirmed", _confirmed_at_once),
+    ),
+    Mutation(
+        "sender-not-checked",
+        "a node may send messages of another node",
+        (handler, "_check_sender", _say_nothing),
+        _NO_FORGERY_CHECK,
+    ),
+    Mutation(
+        "any-leader-obeyed",
+        "a node obeys a second leader of a term",
+        (RaftCore, "_check_sender", _say_nothing),
+        _NO_FORGERY_CHECK,
+    ),
+    Mutation(
+        "any-term-believed",
+        "one message may use up all terms",
+        (RaftCore, "_is_plausible", _always),
+        _NO_FORGERY_CHECK,
     ),
 )
 """All mutations."""

@@ -19,6 +19,12 @@ CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
     ("compacted", 12.0, range(1), ("newest-goes-too",)),
     ("cluster", 10.0, range(6, 9), ("name-given-twice", "commits-alone")),
     ("cluster", 10.0, range(6), ("commit-alone",)),
+    (
+        "cluster",
+        10.0,
+        range(1),
+        ("strangers-served", "proof-not-bound-to-nonce", "proof-not-bound-to-role"),
+    ),
     ("queues", 2.0, range(6, 8), ("count-lost-with-leader",)),
     (
         "raft",
@@ -31,6 +37,7 @@ CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
             "no-pre-vote",
             "no-check-quorum",
             "learner-counts",
+            "any-leader-obeyed",
         ),
     ),
     ("raft", KINDS["raft"].seconds, range(220, 225), ("start-leaves-old-log",)),

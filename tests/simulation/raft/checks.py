@@ -181,6 +181,13 @@ class Checks:
         if known != content:
             raise ViolationError("LogMatching", f"{entry} behind term {previous_term}, not {known}")
 
+    # Forgeries.
+
+    def forged(self, identity: Identity, accepted: str | None) -> None:
+        """Check that a node has taken nothing from a message that no correct node sends."""
+        if accepted is not None:
+            raise ViolationError("ForgeriesAreRefused", f"{identity} takes {accepted}")
+
     # Reads.
 
     def ask(self, context: int) -> None:

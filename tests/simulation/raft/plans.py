@@ -38,6 +38,9 @@ KINDS = (
 )
 """Kinds of faults; `run.py` and `world.py` define each of them."""
 
+BYZANTINE_KINDS = ("forge", "repeat")
+"""Kinds with random numbers of their own, so that plans are the same without them."""
+
 
 class Fault(PlannedFault, frozen=True):
     """One fault of a run."""
@@ -157,6 +160,7 @@ def draw_plan(seed: int, seconds: float = SECONDS) -> Plan:
                 mask=dice.randrange(1 << node_count),
             )
         )
+    faults += _draw_byzantine(seed, duration_ms, node_count)
     faults.sort(key=lambda fault: fault.at)
     return Plan(
         seed=f"life {seed}",
@@ -179,3 +183,18 @@ def draw_plan(seed: int, seconds: float = SECONDS) -> Plan:
         has_return=dice.random() < 0.3,
         faults=faults,
     )
+
+
+def _draw_byzantine(seed: int, duration_ms: int, node_count: int) -> list[Fault]:
+    dice = Random(f"byzantine {seed}")
+    kinds = ("forge", "forge", "forge", "repeat") if dice.random() < 0.2 else ("forge",)
+    return [
+        Fault(
+            at=dice.randrange(500, duration_ms) / 1000,
+            kind=dice.choice(kinds),
+            node=dice.randrange(1, node_count + 1),
+            duration=0.0,
+            mask=dice.randrange(1 << 16),
+        )
+        for _ in range(dice.choice((0, 4, 8)))
+    ]

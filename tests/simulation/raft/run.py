@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from random import Random
 from typing import final
 
 import pytest
@@ -272,6 +273,14 @@ def _remove_leader(world: World, _: Fault) -> None:
         world.change(Remove(node.node_id))
 
 
+def _forge(world: World, fault: Fault) -> None:
+    world.forge(world.nodes[fault.node], Random(f"{world.plan.seed} {fault.at} {fault.mask}"))
+
+
+def _repeat(world: World, _: Fault) -> None:
+    world.repeat()
+
+
 def _remove_two(world: World, fault: Fault) -> None:
     for node_id in world.nodes:
         if fault.mask >> (node_id - 1) & 1:
@@ -296,5 +305,7 @@ _FAULTS: dict[str, Callable[[World, Fault], None]] = {
     "remove": _remove,
     "remove_leader": _remove_leader,
     "remove_two": _remove_two,
+    "forge": _forge,
+    "repeat": _repeat,
 }
 """Faults that strike at their time; the others wait for a moment (`World.is_struck`)."""

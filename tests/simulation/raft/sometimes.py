@@ -17,6 +17,8 @@ PROBES: Final = {
     "AddLearner": "a learner was added",
     "Promote": "a learner became a voter",
     "Remove": "a member was removed",
+    "forge": "a node sent a message that no correct node sends",
+    "repeat": "a node sent old messages again",
     "snapshot sent": "a leader sent a snapshot",
     "snapshot installed": "a follower installed a snapshot",
 }

@@ -9,6 +9,7 @@ their own.
 # pyright: reportPrivateUsage=false
 
 import heapq
+from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import final
@@ -17,8 +18,9 @@ import msgspec
 
 from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.raft.checks import Checks
+from tests.simulation.raft.forger import Forger
 from tests.simulation.raft.node import RaftNode
-from tests.simulation.raft.plans import Fault, Plan
+from tests.simulation.raft.plans import BYZANTINE_KINDS, Fault, Plan
 from tidelog.coordinator.raft.errors import DamagedLogError, ProposalRefusedError
 from tidelog.coordinator.raft.log import RaftLog
 from tidelog.coordinator.raft.membership import Identity, Membership
@@ -28,6 +30,8 @@ from tidelog.coordinator.raft.ready import AddLearner, MembershipChange, Promote
 TICK_MS = 100
 EVENTS_PER_SECOND_MAX = 3000
 _LONELY_MS = 300
+_LATEST = 30
+"""Messages that a node with a defect repeats, or forges others from."""
 
 Event = Callable[[], None]
 
@@ -52,6 +56,10 @@ class World:
         self._blocked: dict[tuple[int, int], float] = {}
         self._armed: list[Fault] = []
         self.is_healed = False
+        self._latest: deque[Message] | None = None
+        """The latest messages, if a fault needs them."""
+        if any(fault.kind in BYZANTINE_KINDS for fault in plan.faults):
+            self._latest = deque(maxlen=_LATEST)
         node_count = plan.voter_count + plan.spare_count
         self.nodes = {node_id: self._make(node_id) for node_id in range(1, node_count + 1)}
         voters = [self.nodes[node_id].identity for node_id in range(1, plan.voter_count + 1)]
@@ -114,6 +122,8 @@ class World:
         """Send a message; it may arrive in any order, once, twice or never."""
         if self._show is not None:
             self.say(f"{message.sender} -> {message.target} {message}")
+        if self._latest is not None:
+            self._latest.append(message)
         plan = self.plan
         if not self.is_healed and self.dice.random() < plan.loss:
             self._report_loss(message)
@@ -145,6 +155,26 @@ class World:
             self.at(node.paused_until_ms + late_ms, lambda: self._deliver(message))
             return
         node.receive(decode(encode(message)) if self.plan.is_encoded else message)
+
+    def forge(self, node: RaftNode, random: Random) -> None:
+        """Send messages of a node that no correct node sends; they must change nothing."""
+        identities = [each.identity for each in self.nodes.values()]
+        for genuine in self._latest or ():
+            target = self.nodes[random.choice([*self.nodes])]
+            if target is node or target.core is None:
+                continue
+            self.count("forge")
+            forger = Forger(random, node.identity, target, core=target.core)
+            accepted = forger.send(genuine, identities)
+            self.checks.forged(target.identity, accepted)
+            if accepted is not None:
+                target.pump()
+
+    def repeat(self) -> None:
+        """Deliver the latest messages again, as a node with a defect would send them."""
+        for message in [*(self._latest or ())]:
+            self.count("repeat")
+            self._deliver(message)
 
     def begin_write(self, node: RaftNode, boot: int, write: Write) -> None:
         """Begin a write; it is synced later, much later on a slow disk."""
