@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from random import Random
+from traceback import format_exception
 from typing import Final
 
 import trio
@@ -48,6 +49,7 @@ async def _one(
 ) -> str:
     """Let one client do one thing; return what went wrong, empty if nothing did."""
     requests = 0
+    problem = ""
 
     async def serve(stream: trio.SocketStream) -> None:
         nonlocal requests
@@ -68,10 +70,8 @@ async def _one(
                     await stream.send_all(honest)
 
     async def serve_safely(stream: trio.SocketStream) -> None:
-        try:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             await serve(stream)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return
 
     has_ended = True
     async with trio.open_nursery() as nursery:
@@ -85,9 +85,13 @@ async def _one(
                     await call(client)
             except* TidelogError:
                 pass
+            except* Exception as errors:  # noqa: BLE001  (a defect of the client)
+                problem = "".join(format_exception(errors)[-4:])
         has_ended = not waiting.cancelled_caught
         nursery.cancel_scope.cancel()
-    return f"{requests} requests" if requests > _REQUESTS_MAX else "" if has_ended else "no end"
+    if requests > _REQUESTS_MAX:
+        return f"{requests} requests"
+    return problem if has_ended else "no end"
 
 
 def _honest(api_key: int, port: int, correlation_id: int) -> bytes | None:

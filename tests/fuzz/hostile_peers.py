@@ -41,6 +41,8 @@ _SEND_S: Final = 0.01
 _COME_BACK_S: Final = 250.0
 _GROWTH_BYTES_MAX: Final = 48 << 20
 """Bytes by which the memory of a broker may grow in a block, after its start."""
+_LINES_MAX: Final = 500
+"""Lines of log of one broker in a block: refusals are counted, and not logged one by one."""
 _SAMPLES_MIN: Final = 1000
 """Sends that a 99th percentile needs."""
 _UNEXPECTED: Final = ("unexpectedly", "Traceback")
@@ -341,7 +343,10 @@ def _note_logs(nodes: Nodes, course: Course) -> None:
         process = nodes.process(node_id)
         if process.has_ended:
             course.problems.append(f"broker {node_id} ended: {process.other_lines[-3:]}")
-        course.log_lines += len(process.other_lines) + len(process.events)
+        line_count = len(process.other_lines) + len(process.events)
+        course.log_lines += line_count
+        if line_count > _LINES_MAX:
+            course.problems.append(f"broker {node_id} logged {line_count} lines in a block")
         for line in (*process.other_lines, *map(str, process.events)):
             if any(word in line for word in _UNEXPECTED):
                 course.problems.append(f"broker {node_id} logged: {line[:2000]}")
