@@ -47,6 +47,7 @@ from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import ResponseHandle
+from tidelog.broker.requests.steps import Steps
 from tidelog.broker.transactions.handlers import StageHandler, TransactionHandler
 from tidelog.broker.transactions.server import TransactionServer
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
@@ -152,13 +153,12 @@ class ApiHandlers:
             fetch_max_bytes=self._config.fetch_max_bytes,
         )
 
-        def describe(message: MetadataRequest, response: ResponseHandle) -> None:
-            local = response.context.local
+        def describe(message: MetadataRequest, response: ResponseHandle) -> Steps | None:
             if metadata.may_be_behind(message):
-                ask = partial(metadata.describe_after_asking, local=local)
+                ask = partial(metadata.describe_after_asking, local=response.context.local)
                 self._nursery.start_soon(run_in_task, ask, message, response)
-            else:
-                response.reply(metadata.describe(message, local=local))
+                return None
+            return metadata.answer(message, response)
 
         return {
             api.METADATA: Deferred(describe),

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import trio
 
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
+from tidelog.broker.requests.steps import Steps
 from tidelog.wire.errors import (
     BrokerNotReadyError,
     NotANodeError,
@@ -63,7 +64,8 @@ class FromNode:
 class Deferred:
     """An API that is answered at once, or as soon as there is data or a result."""
 
-    handler: Callable[[Any, ResponseHandle], None]
+    handler: Callable[[Any, ResponseHandle], Steps | None]
+    """Takes message and response; returns the rest of the work if that is long."""
 
 
 @final
@@ -71,7 +73,8 @@ class Deferred:
 class Appending:
     """An API that appends the attachment, and is answered at once or later."""
 
-    handler: Callable[[Any, memoryview, ResponseHandle], None]
+    handler: Callable[[Any, memoryview, ResponseHandle], Steps | None]
+    """Takes message, attachment and response; returns the rest of the work if that is long."""
 
 
 @final
@@ -84,7 +87,7 @@ class InTask:
 
 Route = Immediate | FromNode | Deferred | Appending | InTask
 Routes = Mapping[Api[Any, Any], Route]
-_Run = Callable[[Request, ResponseHandle], None]
+_Run = Callable[[Request, ResponseHandle], Steps | None]
 
 
 @final
@@ -116,16 +119,21 @@ class Dispatcher:
         """Serve clients from now on, by these routes."""
         self._of_clients = self._runs(routes)
 
-    def handle(self, request: Request, context: RequestContext) -> None:
-        """Carry out one request; it is answered now or later, exactly once."""
+    def handle(self, request: Request, context: RequestContext) -> Steps | None:
+        """Carry out one request; it is answered now or later, exactly once.
+
+        Return the rest of the work if that is long: the attachment is in use until its end.
+        """
         key = request.api_key
         response = ResponseHandle(self._api_of[key], request, context)
         with response:
             try:
-                self._run_for(request.message, key, context)(request, response)
+                steps = self._run_for(request.message, key, context)(request, response)
             except NotANodeError as error:
                 context.note_refused(str(error))
                 raise
+            return None if steps is None else _supervised(steps, response)
+        return None
 
     def _run_for(self, message: object, key: int, context: RequestContext) -> _Run:
         """Return what carries out a request of this connection.
@@ -184,6 +192,11 @@ class Dispatcher:
                 return lambda request, response: start(
                     run_in_task, handler, request.message, response
                 )
+
+
+def _supervised(steps: Steps, response: ResponseHandle) -> Steps:
+    with response:
+        yield from steps
 
 
 async def run_in_task(

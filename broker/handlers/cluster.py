@@ -1,6 +1,9 @@
 """Handlers of cluster administration: description, elections, dynamic config, draining."""
 
+from collections.abc import Sequence
 from typing import Final, final
+
+import trio
 
 from tidelog.broker.config.dynamic_config import check_dynamic
 from tidelog.broker.handlers.events import describe_event
@@ -41,7 +44,7 @@ from tidelog.wire.messages.features import UpdateFeaturesReply, UpdateFeaturesRe
 from tidelog.wire.messages.reassignment import DrainBrokerReply, DrainBrokerRequest
 
 _DECIDE_TIMEOUT_S: Final = 10.0
-_ELECTIONS_MAX: Final = 1000
+_ELECTIONS_MAX: Final = 250
 """Maximum number of elections in one command: more of them would delay all other commands."""
 
 _Place = tuple[bytes, int]
@@ -100,7 +103,7 @@ class ClusterHandler:
         if request.topics is None:
             places = self._due(is_unclean=request.accept_data_loss)
         else:
-            places = [place for topic in request.topics for place in self._places(topic)]
+            places = await self._named(request.topics)
         results: list[LeaderElected] = []
         for some in _in_pieces(places):
             before = [self._cluster.metadata.state.partition(*place) for place in some]
@@ -159,6 +162,18 @@ class ClusterHandler:
             if is_due:
                 due.append(place)
         return due
+
+    async def _named(self, topics: Sequence[TopicToElect]) -> list[_Place]:
+        """Return the partitions of a request, each once."""
+        places: dict[_Place, None] = {}
+        whole: set[str] = set()
+        for topic in topics:
+            if topic.topic not in whole:
+                if topic.partitions is None:
+                    whole.add(topic.topic)
+                places.update(dict.fromkeys(self._places(topic)))
+                await trio.lowlevel.checkpoint()
+        return list(places)
 
     def _places(self, wanted: TopicToElect) -> list[_Place]:
         """Return partitions of a topic, and those of its internal topics."""

@@ -1,5 +1,7 @@
 """Handler of FETCH: available batches go out without a copy, and a fetch waits for missing ones."""
 
+import math
+from collections.abc import Sequence
 from typing import Protocol, final
 
 import msgspec
@@ -9,6 +11,7 @@ from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import ResponseHandle
+from tidelog.broker.requests.steps import Steps, finish
 from tidelog.isr.divergence import find_truncation
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.env.env import BytesLike, Env
@@ -24,6 +27,8 @@ from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
 from tidelog.wire.transport.write_buffer import FileRegion
 
 _MAX_WAIT_MS_MAX = 10 * 60 * 1000
+_PARTITIONS_AT_ONCE = 128
+"""Partitions that are looked up before other tasks run."""
 _COPIED_BYTES_MAX = 256 << 10
 """Maximum bytes copied for a connection that has unsent bytes: a client that does not read costs no
 memory."""
@@ -68,6 +73,26 @@ class FoundBatches(msgspec.Struct):
     is_cut: bool = False
     """Whether the partition has more than `part`, beyond a limit or in the next segment."""
 
+    @property
+    def has_grown(self) -> bool:
+        """Whether consumers can read more of the partition than when this was found."""
+        partition = self.partition
+        return partition is not None and partition.high_watermark > self.high_watermark
+
+
+class _Room(msgspec.Struct):
+    """Room for batches in a reply."""
+
+    remaining: int
+    """Bytes."""
+    is_first: bool = True
+    """Whether there is no batch yet: the first one is sent whole."""
+
+
+def is_long(request: FetchRequest) -> bool:
+    """Return whether a fetch has so many partitions that other tasks run meanwhile."""
+    return len(request.partitions) > _PARTITIONS_AT_ONCE
+
 
 @final
 class DelayedFetch:
@@ -78,12 +103,18 @@ class DelayedFetch:
     """
 
     def __init__(
-        self, handler: "FetchHandler", request: FetchRequest, response: ResponseHandle
+        self,
+        handler: "FetchHandler",
+        request: FetchRequest,
+        response: ResponseHandle,
+        *,
+        deadline: float,
     ) -> None:
-        """Wait for more data than the partitions have now."""
+        """Wait for more data than the partitions have now; `deadline` is in seconds of trio."""
         self._handler = handler
         self._request = request
         self._response = response
+        self._deadline = deadline
         self._partitions: list[Partition] = []
         self._has_ended = False
 
@@ -113,6 +144,11 @@ class DelayedFetch:
         self._response.nothing()
 
     def _retry(self, *, is_last: bool) -> None:
+        if is_long(self._request):
+            self._end()
+            deadline = -math.inf if is_last else self._deadline
+            self._handler.retry_in_task(self._request, self._response, deadline)
+            return
         with self._response:
             found = self._handler.collect(self._request)
             if self._has_ended:
@@ -154,26 +190,85 @@ class FetchHandler:
         self._fetch_max_bytes = fetch_max_bytes
         self._reader = SliceReader(env)
 
-    def handle(self, request: FetchRequest, response: ResponseHandle) -> None:
-        """Reply now if enough data is available, else wait for more."""
-        found = self.collect(request)
-        is_impatient = request.max_wait_ms <= 0 or self._env.buggify("poll without waiting")
-        if is_impatient or self.is_enough(found, request):
-            self.answer(found, response)
-            return
-        wait = DelayedFetch(self, request, response)
-        wait.park([item.partition for item in found if item.partition is not None])
+    def handle(self, request: FetchRequest, response: ResponseHandle) -> Steps | None:
+        """Reply now if enough data is available, else wait for more.
+
+        Return the work as steps if there are many partitions.
+        """
         max_wait_ms = min(request.max_wait_ms, _MAX_WAIT_MS_MAX)
-        self.purgatory.add(wait, trio.current_time() + max_wait_ms / 1000)
+        is_impatient = max_wait_ms <= 0 or self._env.buggify("poll without waiting")
+        deadline = -math.inf if is_impatient else trio.current_time() + max_wait_ms / 1000
+        if is_long(request):
+            return self._answer_in_steps(request, response, deadline)
+        self._answer_or_wait(self.collect(request), request, response, deadline=deadline)
+        return None
+
+    def retry_in_task(
+        self, request: FetchRequest, response: ResponseHandle, deadline: float
+    ) -> None:
+        """Look again at many partitions, from a task; wait again until `deadline` if needed."""
+        self._nursery.start_soon(self._retry, request, response, deadline)
+
+    async def _retry(
+        self, request: FetchRequest, response: ResponseHandle, deadline: float
+    ) -> None:
+        with response:
+            await finish(self._answer_in_steps(request, response, deadline))
+
+    def _answer_in_steps(
+        self, request: FetchRequest, response: ResponseHandle, deadline: float
+    ) -> Steps:
+        found: list[FoundBatches] = []
+        room = self._room(request)
+        for start in range(0, len(request.partitions), _PARTITIONS_AT_ONCE):
+            if start:
+                yield
+            part = request.partitions[start : start + _PARTITIONS_AT_ONCE]
+            self._collect(part, room, found, in_journal=request.from_journals)
+        wait = self._answer_or_wait(found, request, response, deadline=deadline)
+        if wait is not None and any(item.has_grown for item in found):
+            wait.wake()
+
+    def _answer_or_wait(
+        self,
+        found: list[FoundBatches],
+        request: FetchRequest,
+        response: ResponseHandle,
+        *,
+        deadline: float,
+    ) -> DelayedFetch | None:
+        """Answer, or return the wait for more data."""
+        if deadline <= trio.current_time() or self.is_enough(found, request):
+            self.answer(found, response)
+            return None
+        wait = DelayedFetch(self, request, response, deadline=deadline)
+        wait.park([item.partition for item in found if item.partition is not None])
+        self.purgatory.add(wait, deadline)
+        return wait
 
     def collect(self, request: FetchRequest) -> list[FoundBatches]:
         """Look up each partition's batches; once the reply is full, only whether there are more."""
-        remaining = min(request.max_bytes, self._fetch_max_bytes)
-        if self._env.buggify("fetch cut short"):
-            remaining = 1
-        is_first, in_journal = True, request.from_journals
         found: list[FoundBatches] = []
-        for wanted in request.partitions:
+        self._collect(
+            request.partitions, self._room(request), found, in_journal=request.from_journals
+        )
+        return found
+
+    def _room(self, request: FetchRequest) -> _Room:
+        remaining = min(request.max_bytes, self._fetch_max_bytes)
+        return _Room(1 if self._env.buggify("fetch cut short") else remaining)
+
+    def _collect(
+        self,
+        partitions: Sequence[PartitionFetch],
+        room: _Room,
+        found: list[FoundBatches],
+        *,
+        in_journal: bool,
+    ) -> None:
+        """Add the batches of partitions to `found`, as many as there is room for."""
+        remaining, is_first = room.remaining, room.is_first
+        for wanted in partitions:
             is_full = remaining <= 0 and not is_first
             max_bytes = min(wanted.max_bytes, remaining)
             item = self._read_partition(
@@ -187,7 +282,7 @@ class FetchHandler:
                     item.part, item.is_cut = None, True
                     remaining = 0
             found.append(item)
-        return found
+        room.remaining, room.is_first = remaining, is_first
 
     @staticmethod
     def is_enough(found: list[FoundBatches], request: FetchRequest) -> bool:

@@ -20,6 +20,7 @@ from tidelog.wire.errors import (
     UnknownTopicError,
     WireFormatError,
 )
+from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.offset_ranges import (
     ListOffsetsReply,
     ListOffsetsRequest,
@@ -30,6 +31,8 @@ from tidelog.wire.messages.offset_ranges import (
 from tidelog.wire.protocol import api
 
 _PEER_TIMEOUT_S: Final = 2.0
+_AT_ONCE: Final = 250
+"""Partitions or topics that are looked up before other tasks run."""
 
 
 class LedPartitions(Protocol):
@@ -91,7 +94,11 @@ class ListOffsetsHandler:
             check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         partitions = self._partitions
         find = partitions.find_journal if request.from_journals else partitions.find
-        asked = [await self.offsets_of(query, find) for query in request.partitions]
+        asked: list[PartitionOffsets] = []
+        for query in request.partitions:
+            asked.append(await self.offsets_of(query, find))
+            if len(asked) % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
         topics = [] if request.topics == [] else await self._topic_offsets(request)
         return ListOffsetsReply(asked, topics)
 
@@ -107,18 +114,21 @@ class ListOffsetsHandler:
 
     async def _topic_offsets(self, request: ListOffsetsRequest) -> list[TopicOffsets]:
         with_sizes = request.with_sizes
-        topics = [
-            _TopicColumns(
+        topics: list[_TopicColumns] = []
+        for topic in self._topics(request.topics, from_journals=request.from_journals):
+            columns = _TopicColumns(
                 topic,
                 self._leaders(topic),
                 with_sizes=with_sizes,
                 with_epochs=request.with_leader_epochs,
             )
-            for topic in self._topics(request.topics, from_journals=request.from_journals)
-        ]
+            topics.append(columns)
+            if len(topics) % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
         if self._partitions.may_lead:
             for each in topics:
                 self._measure(each)
+                await trio.lowlevel.checkpoint()
         if request.cluster_id is None:
             await self._ask_leaders(topics, request)
         return [each.reply() for each in topics]
@@ -128,7 +138,7 @@ class ListOffsetsHandler:
         if names is None:
             return catalog.journals if from_journals else catalog.record_topics
         found: list[Topic] = []
-        for name in names:
+        for name in dict.fromkeys(names):
             with suppress(UnknownTopicError, UnknownQueueError):
                 found.append(catalog.journal(name) if from_journals else catalog.topic(name))
         return found
@@ -162,23 +172,24 @@ class ListOffsetsHandler:
     async def _ask_leader(
         self, node_id: int, topics: "Sequence[_TopicColumns]", request: ListOffsetsRequest
     ) -> None:
-        asked = ListOffsetsRequest(
-            [],
-            topics=[each.name for each in topics],
-            with_sizes=request.with_sizes,
-            from_journals=request.from_journals,
-            cluster_id=self._node.cluster_id,
-            with_leader_epochs=request.with_leader_epochs,
-        )
         # The reply has the other leaders' offsets even if one leader does not answer.
         with suppress(BrokerError, ConnectionLostError, WireFormatError):
-            reply = await self._peers.ask(
-                node_id, api.LIST_OFFSETS, asked, timeout_s=_PEER_TIMEOUT_S
-            )
-            answers = {topic.topic_id: topic for topic in reply.topics}
-            for each in topics:
-                if each.topic_id in answers:
-                    each.take(node_id, answers[each.topic_id])
+            for part in divided(topics):
+                asked = ListOffsetsRequest(
+                    [],
+                    topics=[each.name for each in part],
+                    with_sizes=request.with_sizes,
+                    from_journals=request.from_journals,
+                    cluster_id=self._node.cluster_id,
+                    with_leader_epochs=request.with_leader_epochs,
+                )
+                reply = await self._peers.ask(
+                    node_id, api.LIST_OFFSETS, asked, timeout_s=_PEER_TIMEOUT_S
+                )
+                answers = {topic.topic_id: topic for topic in reply.topics}
+                for each in part:
+                    if each.topic_id in answers:
+                        each.take(node_id, answers[each.topic_id])
 
 
 class ReadableOffsets(NamedTuple):

@@ -1,17 +1,21 @@
 """Handlers of METADATA and INIT_PRODUCER: leaders of partitions, and producer ids."""
 
+from collections.abc import Iterable
 from typing import Final, final
 
 import msgspec
 
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.requests.response import ResponseHandle
+from tidelog.broker.requests.steps import Steps, finish
 from tidelog.coordinator.metadata.catalog import (
     Catalog,
     Topic,
     queue_of_journal,
     topic_of_staging,
 )
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.errors import (
     BrokerError,
@@ -32,6 +36,10 @@ from tidelog.wire.messages.metadata import (
 from tidelog.wire.protocol import api
 
 _ASK_TIMEOUT_S: Final = 1.0
+_COST_AT_ONCE: Final = 500
+"""Partitions that are described before other tasks run."""
+_TOPIC_COST: Final = 5
+"""Cost of a topic without partitions, or of one that does not exist."""
 
 
 @final
@@ -46,13 +54,39 @@ class MetadataHandler:
         self._cluster = cluster
         self._partitions = partitions
 
-    def describe(self, request: MetadataRequest, *, local: tuple[str, int]) -> MetadataReply:
-        """Describe topics; `local` is the address at which the client reached this broker."""
+    def answer(self, request: MetadataRequest, response: ResponseHandle) -> Steps:
+        """Describe topics, in steps."""
+        topics: list[TopicMetadata] = []
+        yield from self._describe_all(request, topics)
+        response.reply(self._reply(topics, response.context.local))
+
+    def _describe_all(self, request: MetadataRequest, topics: list[TopicMetadata]) -> Steps:
+        """Add the descriptions of the requested topics to `topics`."""
         catalog = self._cluster.metadata.state.catalog
         if request.topics is None:
-            topics = [self._describe(topic) for topic in catalog.record_topics]
+            wanted: Iterable[Topic | TopicMetadata] = catalog.record_topics
         else:
-            topics = [self._find(name) for name in request.topics]
+            wanted = map(self._found, dict.fromkeys(request.topics))
+        cost = 0
+        for each in wanted:
+            cost += _TOPIC_COST
+            if isinstance(each, TopicMetadata):
+                topics.append(each)
+            else:
+                partitions: list[PartitionMetadata] = []
+                known = self._cluster.metadata.state.partitions(each.topic_id)
+                for number, partition in enumerate(known):
+                    partitions.append(self._describe(each, number, partition))
+                    cost += 1
+                    if cost >= _COST_AT_ONCE:
+                        yield
+                        cost = 0
+                topics.append(TopicMetadata(each.name, each.topic_id, partitions))
+            if cost >= _COST_AT_ONCE:
+                yield
+                cost = 0
+
+    def _reply(self, topics: list[TopicMetadata], local: tuple[str, int]) -> MetadataReply:
         raft = self._cluster.raft
         return MetadataReply(raft.cluster_id, self._brokers(local), topics, raft.leader_id)
 
@@ -89,8 +123,10 @@ class MetadataHandler:
         If that node does not answer, unknown topics get a retriable error: they may exist.
         """
         raft = self._cluster.raft
-        reply = self.describe(request, local=local)
-        unknown = [topic.name for topic in reply.topics if topic.error is not None]
+        described: list[TopicMetadata] = []
+        await finish(self._describe_all(request, described))
+        reply = self._reply(described, local)
+        unknown = [topic.name for topic in described if topic.error is not None]
         if not unknown:
             return reply
         found: dict[str, TopicMetadata] = {}
@@ -110,25 +146,23 @@ class MetadataHandler:
         ]
         return msgspec.structs.replace(reply, topics=topics)
 
-    def _find(self, name: str) -> TopicMetadata:
+    def _found(self, name: str) -> Topic | TopicMetadata:
         try:
-            catalog = self._cluster.metadata.state.catalog
-            return self._describe(_found(catalog, name))
+            return _found(self._cluster.metadata.state.catalog, name)
         except (UnknownTopicError, UnknownQueueError) as error:
             detail: ErrorDetail = error.to_wire()
             return TopicMetadata(name, b"", [], detail)
 
-    def _describe(self, topic: Topic) -> TopicMetadata:
-        partitions: list[PartitionMetadata] = []
-        for number, known in enumerate(self._cluster.metadata.state.partitions(topic.topic_id)):
-            leader = known.leader
-            if leader == self._config.node_id:
-                replica = self._partitions.replica(topic.topic_id, number)
-                if replica is None or replica.leader is None:
-                    leader = None  # The log is being opened; clients must not connect before that.
-            in_sync = list(known.in_sync_replicas)
-            partitions.append(PartitionMetadata(number, leader, known.leader_epoch, in_sync))
-        return TopicMetadata(topic.name, topic.topic_id, partitions)
+    def _describe(
+        self, topic: Topic, number: int, known: PartitionRegistration
+    ) -> PartitionMetadata:
+        leader = known.leader
+        if leader == self._config.node_id:
+            replica = self._partitions.replica(topic.topic_id, number)
+            if replica is None or replica.leader is None:
+                leader = None  # The log is being opened; clients must not connect before that.
+        in_sync = list(known.in_sync_replicas)
+        return PartitionMetadata(number, leader, known.leader_epoch, in_sync)
 
 
 def _found(catalog: Catalog, name: str) -> Topic:

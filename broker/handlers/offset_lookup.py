@@ -21,6 +21,7 @@ from tidelog.wire.errors import (
     ConnectionLostError,
     LeaderNotAvailableError,
 )
+from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.offset_ranges import (
     ListOffsetsRequest,
     OffsetQuery,
@@ -135,15 +136,20 @@ class OffsetLookup:
             one.at_offset is not None or one.at_timestamp_ms is not None for one in questions
         )
         timeout_s = _SEARCH_TIMEOUT_S if is_search else _TIMEOUT_S
-        request = ListOffsetsRequest(list(questions), cluster_id=self._node.cluster_id)
+        found: list[PartitionOffsets] = []
         try:
-            reply = await self._peers.ask(node_id, api.LIST_OFFSETS, request, timeout_s=timeout_s)
+            for part in divided(questions):
+                request = ListOffsetsRequest(part, cluster_id=self._node.cluster_id)
+                reply = await self._peers.ask(
+                    node_id, api.LIST_OFFSETS, request, timeout_s=timeout_s
+                )
+                found += reply.partitions
         except (BrokerError, ConnectionLostError) as error:
             reason = str(error)
         else:
-            if len(reply.partitions) == len(questions):
-                return reply.partitions
-            reason = f"it has {len(reply.partitions)} answers to {len(questions)} questions"
+            if len(found) == len(questions):
+                return found
+            reason = f"it has {len(found)} answers to {len(questions)} questions"
         failure = LeaderNotAvailableError(f"node {node_id} cannot be asked: {reason}")
         return [_failed(failure)] * len(questions)
 

@@ -1,6 +1,7 @@
 """Handler of PRODUCE: appends batches, and waits until they may be acknowledged.
 
-The hot path of a broker: it has no task, no await and no loop over records.
+The hot path of a broker: it has no task, no await and no loop over records. A request with very
+many batches is carried out in steps.
 """
 
 from typing import Protocol, final
@@ -11,6 +12,7 @@ from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import ResponseHandle
+from tidelog.broker.requests.steps import Steps
 from tidelog.isr.durability import ack_level
 from tidelog.logstore.log import Appended
 from tidelog.wire.batch.record_batch import check_produced
@@ -27,6 +29,8 @@ from tidelog.wire.messages.produce import (
 
 _ACKS = {int(acks): acks for acks in Acks}
 _TIMEOUT_MS_MAX = 10 * 60 * 1000
+_BATCHES_AT_ONCE = 64
+"""Batches that are appended before other tasks run."""
 
 
 class Finder(Protocol):
@@ -125,8 +129,8 @@ class ProduceHandler:
 
     def handle(
         self, request: ProduceRequest, attachment: memoryview, response: ResponseHandle
-    ) -> None:
-        """Append the batches, and reply now or later.
+    ) -> Steps | None:
+        """Append the batches, and reply now or later; return the rest of many batches as steps.
 
         Raises:
             InvalidRequestError: The request as a whole is malformed; nothing was appended.
@@ -135,10 +139,28 @@ class ProduceHandler:
         batches = request.batches
         if acks is None or sum(entry.batch_bytes for entry in batches) != len(attachment):
             raise _why_invalid(request, len(attachment))
+        steps = self._append_all(request, attachment, acks, response=response)
+        if len(batches) > _BATCHES_AT_ONCE:
+            return steps
+        for _ in steps:
+            pass
+        return None
+
+    def _append_all(
+        self,
+        request: ProduceRequest,
+        attachment: memoryview,
+        acks: Acks,
+        *,
+        response: ResponseHandle,
+    ) -> Steps:
+        batches = request.batches
         pending = DelayedProduce(response, self._purgatory, len(batches))
         position = 0
         now_ms = self._env.clock.now_ms()
         for index, entry in enumerate(batches):
+            if index and index % _BATCHES_AT_ONCE == 0:
+                yield
             end = position + entry.batch_bytes
             self._append(
                 entry, attachment[position:end], acks, pending=pending, index=index, now_ms=now_ms

@@ -14,6 +14,7 @@ from tidelog.logstore.compaction.cleaner_run import LogToClean
 from tidelog.logstore.retention.ingest_rate import ingest_rate_of
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
+from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.topic_usage import (
     PartitionUsage,
     TopicUsage,
@@ -23,6 +24,8 @@ from tidelog.wire.messages.topic_usage import (
 from tidelog.wire.protocol import api
 
 _PEER_TIMEOUT_S: Final = 2.0
+_PARTITIONS_AT_ONCE: Final = 50
+"""Partitions that are measured before other tasks run."""
 
 
 @final
@@ -48,13 +51,18 @@ class TopicUsageHandler:
         if request.topics is None:
             topics = catalog.record_topics
         else:
-            topics = [catalog.topic(name) for name in request.topics]
+            topics = [catalog.topic(name) for name in dict.fromkeys(request.topics)]
         found: dict[tuple[bytes, int], PartitionUsage] = {}
         for topic in topics:
             await self._measure(topic, found)
+            await trio.lowlevel.checkpoint()
         if not request.is_local:
             await self._ask_leaders(topics, found)
-        return TopicUsageReply([self._usage(topic, found) for topic in topics])
+        usages: list[TopicUsage] = []
+        for topic in topics:
+            usages.append(self._usage(topic, found))
+            await trio.lowlevel.checkpoint()
+        return TopicUsageReply(usages)
 
     def _usage(self, topic: Topic, found: dict[tuple[bytes, int], PartitionUsage]) -> TopicUsage:
         known = self._cluster.metadata.state.partitions(topic.topic_id)
@@ -73,6 +81,8 @@ class TopicUsageHandler:
             partition = self._partitions.replica(topic.topic_id, number)
             if partition is not None and partition.leader is not None and not partition.is_held:
                 found[topic.topic_id, number] = await self._usage_of(partition)
+            if number % _PARTITIONS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
 
     async def _usage_of(self, partition: Partition) -> PartitionUsage:
         log = partition.log
@@ -109,15 +119,16 @@ class TopicUsageHandler:
         async def ask(node_id: int, names: list[str]) -> None:
             # The reply has the usage of the other leaders even if one leader does not answer.
             with suppress(BrokerError, ConnectionLostError, WireFormatError):
-                reply = await self._cluster.peers.ask(
-                    node_id,
-                    api.TOPIC_USAGE,
-                    TopicUsageRequest(names, is_local=True),
-                    timeout_s=_PEER_TIMEOUT_S,
-                )
-                for topic in reply.topics:
-                    for each in topic.partitions:
-                        found[topic.topic_id, each.partition] = each
+                for part in divided(names):
+                    reply = await self._cluster.peers.ask(
+                        node_id,
+                        api.TOPIC_USAGE,
+                        TopicUsageRequest(part, is_local=True),
+                        timeout_s=_PEER_TIMEOUT_S,
+                    )
+                    for topic in reply.topics:
+                        for each in topic.partitions:
+                            found[topic.topic_id, each.partition] = each
 
         async with trio.open_nursery() as nursery:
             for node_id, names in wanted.items():

@@ -42,6 +42,7 @@ from tidelog.wire.errors import (
     WireFormatError,
 )
 from tidelog.wire.messages.cluster_admin import EventDescription
+from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.topics import (
     AddPartitionsReply,
     AddPartitionsRequest,
@@ -63,6 +64,10 @@ from tidelog.wire.protocol import api
 
 _DECIDE_TIMEOUT_S: Final = 10.0
 _DESCRIBE_TIMEOUT_S: Final = 2.0
+_COST_AT_ONCE: Final = 250
+"""Partitions that are described before other tasks run."""
+_TOPIC_COST: Final = 10
+"""Cost of a topic without its partitions."""
 _UNKNOWN: Final = "unknown"
 """Status of a partition whose leader did not answer."""
 
@@ -135,41 +140,31 @@ class TopicsHandler:
         if request.topics is None:
             topics = self._catalog.record_topics
         else:
-            topics = [self._catalog.topic(name) for name in request.topics]
+            topics = [self._catalog.topic(name) for name in dict.fromkeys(request.topics)]
         events = self._cluster.metadata.state.events.by_topic()
-        described = [self._describe(topic, events) for topic in topics]
+        described: list[TopicDescription] = []
+        cost = 0
+        for topic in topics:
+            described.append(self._describe(topic, events))
+            cost += _TOPIC_COST + topic.partition_count
+            if cost >= _COST_AT_ONCE:
+                await trio.lowlevel.checkpoint()
+                cost = 0
         if request.is_local:
             return DescribeTopicsReply(described)
         return DescribeTopicsReply(await self._complete(described))
 
     async def _complete(self, described: list[TopicDescription]) -> list[TopicDescription]:
         """Add the descriptions of the leaders of other partitions, as far as they answer."""
-        wanted: dict[int, list[str]] = {}
+        wanted: dict[int, dict[str, None]] = {}
         for topic in described:
             for partition in topic.partitions:
                 if partition.leader_id not in (None, self._config.node_id):
-                    names = wanted.setdefault(partition.leader_id, [])
-                    if not names or names[-1] != topic.name:
-                        names.append(topic.name)
+                    wanted.setdefault(partition.leader_id, {})[topic.name] = None
         answers: dict[tuple[bytes, int], PartitionDescription] = {}
-
-        async def ask(node_id: int, names: list[str]) -> None:
-            # The reply has the other leaders' partitions even if one leader does not answer.
-            with suppress(BrokerError, ConnectionLostError, WireFormatError):
-                reply = await self._cluster.peers.ask(
-                    node_id,
-                    api.DESCRIBE_TOPICS,
-                    DescribeTopicsRequest(names, is_local=True),
-                    timeout_s=_DESCRIBE_TIMEOUT_S,
-                )
-                for topic in reply.topics:
-                    for partition in topic.partitions:
-                        if partition.leader_id == node_id:
-                            answers[topic.topic_id, partition.partition] = partition
-
         async with trio.open_nursery() as nursery:
             for node_id, names in wanted.items():
-                nursery.start_soon(ask, node_id, names)
+                nursery.start_soon(self._ask_leader, node_id, list(names), answers)
         return [
             msgspec.structs.replace(
                 topic,
@@ -180,6 +175,27 @@ class TopicsHandler:
             )
             for topic in described
         ]
+
+    async def _ask_leader(
+        self,
+        node_id: int,
+        names: Sequence[str],
+        answers: dict[tuple[bytes, int], PartitionDescription],
+    ) -> None:
+        """Add the descriptions of the partitions that a node leads to `answers`."""
+        # The reply has the other leaders' partitions even if one leader does not answer.
+        with suppress(BrokerError, ConnectionLostError, WireFormatError):
+            for part in divided(names):
+                reply = await self._cluster.peers.ask(
+                    node_id,
+                    api.DESCRIBE_TOPICS,
+                    DescribeTopicsRequest(part, is_local=True),
+                    timeout_s=_DESCRIBE_TIMEOUT_S,
+                )
+                for topic in reply.topics:
+                    for partition in topic.partitions:
+                        if partition.leader_id == node_id:
+                            answers[topic.topic_id, partition.partition] = partition
 
     async def alter(self, request: AlterTopicRequest) -> AlterTopicReply:
         """Change settings of a topic."""

@@ -13,6 +13,7 @@ from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.network.refusals import Refusals
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.broker.requests.response import DelayedRequest
+from tidelog.broker.requests.steps import Steps, finish
 from tidelog.wire.env.env import Env, Stream
 from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
@@ -32,6 +33,9 @@ _SLOW_BYTES_PER_S = 16 << 10
 _SHORT_GRACE_S = 2.0
 _SHORT_BYTES_PER_S = 64 << 10
 """The same while other connections wait for memory."""
+
+_REQUESTS_AT_ONCE = 64
+"""Requests of one connection that are handled before other tasks run."""
 
 _FEW_BYTES = 7
 """Fewer bytes than any part of a frame has."""
@@ -64,7 +68,9 @@ class Connection:
         self._memory = memory
         self._refusals = refusals
         self._core = ServerConnection(
-            dispatcher.apis, max_frame_bytes=config.socket_request_max_bytes
+            dispatcher.apis,
+            max_frame_bytes=config.socket_request_max_bytes,
+            is_of_node=lambda: self.node_id is not None,
         )
         self.write_buffer = WriteBuffer(stream)
         self.delayed: dict[DelayedRequest, None] = {}
@@ -83,6 +89,8 @@ class Connection:
         self._is_waiting = False
         """Whether this connection waits for memory."""
         self._is_new_frame = False
+        self._steps: Steps | None = None
+        """The rest of the last request, if that is long."""
         self._quiet_since = trio.current_time()
         """Time at which the receive buffer was last empty, in seconds of trio's clock."""
         self._frame_since = trio.current_time()
@@ -201,6 +209,7 @@ class Connection:
                 return
             decoder.bytes_received(received)
             while self._handle_received():
+                await self._take_steps()
                 await self._wait_for_room()
             if self._is_new_frame:
                 self._begin_frame()
@@ -219,8 +228,12 @@ class Connection:
             self._give_back()
 
     def _handle_received(self) -> bool:
-        """Handle complete requests; return whether more may follow once there is room."""
+        """Handle complete requests; return whether more may follow once there is room.
+
+        Stop after some of them, or if the last one is long, so that other tasks can run.
+        """
         self._is_handling = True
+        handled_count = 0
         try:
             while self._has_room():
                 request = self._core.next_request()
@@ -229,13 +242,23 @@ class Connection:
                 self._is_new_frame = True
                 self._open_count += 1
                 if isinstance(request, Request):
-                    self._dispatcher.handle(request, self)
+                    self._steps = self._dispatcher.handle(request, self)
                 else:
                     self._refuse(request)
+                handled_count += 1
+                if self._steps is not None or handled_count == _REQUESTS_AT_ONCE:
+                    break
             return True
         finally:
             self._is_handling = False
             self.write_buffer.flush()
+
+    async def _take_steps(self) -> None:
+        """Carry out the rest of a long request; let other tasks run before each step."""
+        steps, self._steps = self._steps, None
+        await trio.lowlevel.checkpoint()
+        if steps is not None:
+            await finish(steps)
 
     def _refuse(self, refused: RefusedRequest) -> None:
         self.note_refused(str(refused.error))

@@ -11,6 +11,7 @@ from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import ResponseHandle
+from tidelog.broker.requests.steps import Steps
 from tidelog.broker.transactions.server import TransactionServer
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import TOPIC_ID_SIZE
@@ -67,7 +68,7 @@ class StageHandler:
 
     def handle(
         self, request: StageRequest, attachment: memoryview, response: ResponseHandle
-    ) -> None:
+    ) -> Steps | None:
         """Append, and reply when all records are committed to the staging log.
 
         Raises:
@@ -78,7 +79,7 @@ class StageHandler:
             self._env, _Finder(find), self._group_commit, purgatory=self._purgatory
         )
         as_produced = ProduceRequest(int(Acks.ALL), request.timeout_ms, request.batches)
-        produce.handle(as_produced, attachment, response)
+        return produce.handle(as_produced, attachment, response)
 
 
 @final

@@ -24,6 +24,7 @@ from tidelog.wire.errors import BrokerError, NotControllerError, UnknownTopicIdE
 from tidelog.wire.messages.groups import (
     DeleteGroupReply,
     DeleteGroupRequest,
+    DescribedGroup,
     DescribeGroupsReply,
     DescribeGroupsRequest,
     ListGroupsReply,
@@ -38,6 +39,10 @@ from tidelog.wire.messages.groups import (
 from tidelog.wire.messages.offset_ranges import OffsetQuery, PartitionOffsets
 
 _EXPIRY_LOOK_S: Final = 600.0
+_RESETS_AT_ONCE: Final = 500
+"""Partitions to be reset that are looked up before other tasks run."""
+_GROUPS_AT_ONCE: Final = 100
+"""Groups that are described before other tasks run."""
 
 
 class LogQuestions(Protocol):
@@ -98,12 +103,14 @@ class GroupAdministration:
             if log.error is None:
                 logs.setdefault(group_id, {})[partition] = _log(log)
         wall_ms = self._env.clock.now_ms()
-        return DescribeGroupsReply(
-            [
+        described: list[DescribedGroup] = []
+        for group_id in request.group_ids:
+            described.append(
                 describe_group(groups, group_id, logs.get(group_id, {}), now_ms=wall_ms)
-                for group_id in request.group_ids
-            ]
-        )
+            )
+            if len(described) % _GROUPS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+        return DescribeGroupsReply(described)
 
     async def reset_offsets(self, request: ResetOffsetsRequest) -> ResetOffsetsReply:
         """Reset a group to other offsets, in all named partitions or in none.
@@ -153,7 +160,7 @@ class GroupAdministration:
     ) -> dict[Partition, ResetLog | BrokerError]:
         logs: dict[Partition, ResetLog | BrokerError] = {}
         questions: list[OffsetQuery] = []
-        for reset in resets:
+        for place, reset in enumerate(resets, 1):
             partition = (reset.topic_id, reset.partition)
             if self._metadata.state.partition(*partition) is not None:
                 at_ms = reset.value if reset.to == ResetTo.TIMESTAMP else None
@@ -162,6 +169,8 @@ class GroupAdministration:
                 logs[partition] = UnknownTopicIdError(
                     f"partition {reset.partition} of this topic id is not known here"
                 )
+            if place % _RESETS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
         found = await self._logs.ask(questions)
         for question, log in zip(questions, found, strict=True):
             logs[question.topic_id, question.partition] = (

@@ -33,11 +33,14 @@ from tidelog.wire.messages.groups import (
     FetchOffsetsRequest,
     GroupHeartbeatReply,
     GroupHeartbeatRequest,
+    PartitionCommittedOffset,
 )
 
 _LOOK_S: Final = 0.1
 """Interval between checks whether its term has begun, and whether it can decide again."""
 _EXPIRY_LOOK_S: Final = 600.0
+_OFFSETS_AT_ONCE: Final = 200
+"""Committed offsets that are looked up before other tasks run."""
 _ANYWHERE: Final = OffsetRange(0, 2**63 - 1)
 
 Found = Callable[[Mapping[Partition, OffsetRange]], None]
@@ -205,7 +208,12 @@ class GroupCoordinator:
         """
         require_moderate(request.partitions or ())
         groups = await self._leadership.current_groups()
-        return fetch_offsets(groups.get(request.group_id), request.partitions)
+        offsets: list[PartitionCommittedOffset] = []
+        for found in fetch_offsets(groups.get(request.group_id), request.partitions):
+            offsets.append(found)
+            if len(offsets) % _OFFSETS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+        return FetchOffsetsReply(offsets)
 
     def _exists(self, partition: Partition) -> bool:
         return self._metadata.state.partition(*partition) is not None

@@ -3,16 +3,15 @@
 Pure functions over the committed state: no clock, no I/O.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidelog.coordinator.groups.group import Group, Member
 from tidelog.coordinator.groups.lag import LogBounds, partition_lag
-from tidelog.coordinator.groups.partitions import Partition, pack, unpack
+from tidelog.coordinator.groups.partitions import Partition, pack
 from tidelog.wire.errors import UnknownGroupError
 from tidelog.wire.messages.groups import (
     DescribedGroup,
     DescribedMember,
-    FetchOffsetsReply,
     GroupListing,
     ListGroupsReply,
     PartitionCommittedOffset,
@@ -70,18 +69,22 @@ def partitions_of(group: Group) -> list[Partition]:
 
 def fetch_offsets(
     group: Group | None, partitions: Sequence[TopicPartitions] | None
-) -> FetchOffsetsReply:
-    """Return the committed offsets of a group; an unknown group has none.
+) -> Iterator[PartitionCommittedOffset]:
+    """Yield the committed offsets of a group; an unknown group has none.
 
     Args:
         group: The group; `None` without one.
         partitions: The partitions; `None` for all with a committed offset.
     """
-    if partitions is None:
-        wanted = [] if group is None else partitions_of(group)
-        found = [_committed_offset(group, one) for one in wanted]
-        return FetchOffsetsReply([one for one in found if one.offset is not None])
-    return FetchOffsetsReply([_committed_offset(group, one) for one in unpack(partitions)])
+    if partitions is not None:
+        for topic in partitions:
+            for number in topic.partitions:
+                yield _committed_offset(group, (topic.topic_id, number))
+    elif group is not None:
+        for partition in partitions_of(group):
+            found = _committed_offset(group, partition)
+            if found.offset is not None:
+                yield found
 
 
 def _assignor(group: Group) -> str:

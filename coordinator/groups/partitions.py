@@ -4,13 +4,16 @@ Pure: no clock, no I/O.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from tidelog.wire.errors import InvalidRequestError
-from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
 from tidelog.wire.messages.groups import TopicPartitions
 
 Partition = tuple[bytes, int]
 """Topic id and number."""
+
+NAMED_MAX: Final = 20_000
+"""Maximum partitions in one request of a group."""
 
 
 def pack(partitions: Iterable[Partition]) -> list[TopicPartitions]:
@@ -33,7 +36,7 @@ def require_moderate(packed: Iterable[TopicPartitions]) -> None:
         InvalidRequestError: The request names too many.
     """
     count = sum(len(topic.partitions) for topic in packed)
-    if count > LIST_LENGTH_MAX:
+    if count > NAMED_MAX:
         raise InvalidRequestError(
-            f"a request names at most {LIST_LENGTH_MAX:,} partitions in all, not {count:,}"
+            f"a request names at most {NAMED_MAX:,} partitions in all, not {count:,}"
         )

@@ -24,9 +24,9 @@ from tidelog.wire.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from tidelog.wire.messages.field_types import PARTITION_COUNT_MAX
 from tidelog.wire.messages.transactions import STAGING_PREFIX
 
-PARTITION_COUNT_MAX = 10_000
 TOPIC_ID_SIZE = 16
 PRODUCER_ID_BLOCK = 1000
 """Size of a block of producer ids; most ids are given out without a write."""

@@ -24,6 +24,7 @@ from tidelog.wire.messages.groups import (
     DeleteGroupRequest,
     DescribeGroupsReply,
     DescribeGroupsRequest,
+    FetchOffsetsReply,
     FetchOffsetsRequest,
     GroupHeartbeatRequest,
     ListGroupsRequest,
@@ -67,7 +68,7 @@ class GroupService:
     def committed(self, partition: int, group_id: str = "billing") -> int | None:
         """Return the committed offset of a partition of the only topic."""
         group = self.groups.groups.get(group_id)
-        found = fetch_offsets(group, None).offsets
+        found = fetch_offsets(group, None)
         return next((each.offset for each in found if each.partition == partition), None)
 
     def owners(self, group_id: str = "billing") -> dict[str, list[int]]:
@@ -119,7 +120,7 @@ class GroupService:
                 return self._commit(message, ranges)
             case FetchOffsetsRequest():
                 group = self.groups.groups.get(message.group_id)
-                return fetch_offsets(group, message.partitions)
+                return FetchOffsetsReply(list(fetch_offsets(group, message.partitions)))
             case _:
                 return await self._answer_administrator(message, ranges)
 

@@ -6,6 +6,7 @@ Pure: declarations.
 import msgspec
 
 from tidelog.wire.errors import ErrorDetail
+from tidelog.wire.messages.field_types import Listed, LongListed, Settings
 
 
 class DescribeClusterRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -179,14 +180,14 @@ class TopicToElect(msgspec.Struct, frozen=True, array_like=True):
     """Partitions of one topic."""
 
     topic: str
-    partitions: list[int] | None = None
+    partitions: LongListed[int] | None = None
     """`None` for all."""
 
 
 class ElectLeadersRequest(msgspec.Struct, frozen=True, array_like=True):
     """Elect the preferred leaders, or any eligible replica. The request is idempotent."""
 
-    topics: list[TopicToElect] | None
+    topics: Listed[TopicToElect] | None
     """`None` for all partitions of the cluster that need an election."""
     accept_data_loss: bool = False
     """Whether unclean elections are allowed: if no replica with all committed records is left,
@@ -217,9 +218,9 @@ class ElectLeadersReply(msgspec.Struct, frozen=True, array_like=True):
 class AlterClusterConfigRequest(msgspec.Struct, frozen=True, array_like=True):
     """Change settings of the cluster; durable and in force when the reply comes."""
 
-    set_config: dict[str, str]
+    set_config: Settings
     """Settings to set: `NAME` for the cluster, `NAME@NODE` for one broker."""
-    reset_config: list[str]
+    reset_config: Listed[str]
     """Settings to reset to their defaults."""
 
 
@@ -274,7 +275,7 @@ class UnregisterBrokerReply(msgspec.Struct, frozen=True, array_like=True):
 class AcknowledgeEventsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Acknowledge events of the cluster. The request is idempotent."""
 
-    event_ids: list[int]
+    event_ids: Listed[int]
     up_to_id: int | None = None
     """All events up to this one (inclusive) are acknowledged as well; `None` for none."""
 

@@ -6,7 +6,7 @@ Pure: declarations.
 import msgspec
 
 from tidelog.wire.errors import ErrorDetail
-from tidelog.wire.messages.field_types import ByteCount, Listed, Milliseconds
+from tidelog.wire.messages.field_types import ByteCount, LongListed, Milliseconds
 
 
 class PartitionFetch(msgspec.Struct, frozen=True, array_like=True):
@@ -34,7 +34,7 @@ class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
     """Bytes that let the broker answer at once; an error of a partition does so too."""
     max_bytes: ByteCount
     """Approximate limit of all partitions; at least one batch is returned if there is one."""
-    partitions: Listed[PartitionFetch]
+    partitions: LongListed[PartitionFetch]
     """Read in this order; rotate the partitions from request to request for fairness."""
     from_journals: bool = False
     """Whether to read the journals of queue partitions instead of the topic's records. Only leaders

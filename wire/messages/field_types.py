@@ -41,11 +41,26 @@ ProducerId = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A length of time."""
 
-LIST_LENGTH_MAX = 100_000
-"""Maximum items of a list in one request. It exceeds the topics and partitions of one broker, and
-the broker processes so many without delaying other requests."""
+PARTITION_COUNT_MAX = 10_000
+"""Maximum partitions of a topic."""
+
+LIST_LENGTH_MAX = 1_000
+"""Maximum items of a list in one request: a broker processes so many without delaying others."""
+
+LONG_LIST_LENGTH_MAX = PARTITION_COUNT_MAX
+"""The same for lists that a broker processes in steps, and for those of numbers."""
 
 _Item = TypeVar("_Item")
 
 Listed = Annotated[list[_Item], msgspec.Meta(max_length=LIST_LENGTH_MAX)]
 """A list in a request."""
+
+LongListed = Annotated[list[_Item], msgspec.Meta(max_length=LONG_LIST_LENGTH_MAX)]
+"""A list in a request that may name all partitions of a topic."""
+
+StoredList = Annotated[list[_Item], msgspec.Meta(max_length=100_000)]
+"""A list in a request that records of the metadata have too: earlier versions stored so many
+items, and stored records stay readable. The handler of the request checks the length."""
+
+Settings = Annotated[dict[str, str], msgspec.Meta(max_length=LIST_LENGTH_MAX)]
+"""Names and values of settings in a request."""

@@ -8,7 +8,7 @@ from enum import IntEnum
 import msgspec
 
 from tidelog.wire.errors import ErrorDetail
-from tidelog.wire.messages.field_types import Listed, Milliseconds
+from tidelog.wire.messages.field_types import Listed, LongListed, Milliseconds, StoredList
 
 JOIN_EPOCH = 0
 """Member epoch of a heartbeat that joins."""
@@ -25,7 +25,7 @@ class TopicPartitions(msgspec.Struct, frozen=True, array_like=True):
     """Some partitions of one topic."""
 
     topic_id: bytes
-    partitions: Listed[int]
+    partitions: StoredList[int]
     """Numbers, ascending."""
 
 
@@ -42,7 +42,7 @@ class AssignedTopic(msgspec.Struct, frozen=True, array_like=True):
 class Subscription(msgspec.Struct, frozen=True, array_like=True):
     """A member's subscription: names of topics, or a pattern for names."""
 
-    topics: Listed[str] = []
+    topics: StoredList[str] = []
     """Names; topics that do not exist yet are read as soon as they do."""
     pattern: str | None = None
     """Globs with commas: topics whose whole name matches one; see `docs/groups.md`.
@@ -150,7 +150,7 @@ class FetchOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask for the committed offsets of a group."""
 
     group_id: str
-    partitions: Listed[TopicPartitions] | None = None
+    partitions: LongListed[TopicPartitions] | None = None
     """`None` asks for all partitions with a committed offset."""
 
 
@@ -297,7 +297,7 @@ class ResetOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Reset the committed offsets of a group that does not read these topics now."""
 
     group_id: str
-    partitions: Listed[PartitionReset]
+    partitions: LongListed[PartitionReset]
     validate_only: bool = False
     """Whether to return the result without a change."""
 

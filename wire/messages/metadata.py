@@ -6,13 +6,13 @@ Pure: declarations.
 import msgspec
 
 from tidelog.wire.errors import ErrorDetail
-from tidelog.wire.messages.field_types import Listed
+from tidelog.wire.messages.field_types import LongListed
 
 
 class MetadataRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask for topics and the leaders of their partitions."""
 
-    topics: Listed[str] | None
+    topics: LongListed[str] | None
     """Names; `None` asks for all topics."""
 
 

@@ -7,7 +7,7 @@ topics. Topics are answered in columns: a reader of many partitions asks several
 import msgspec
 
 from tidelog.wire.errors import ErrorDetail
-from tidelog.wire.messages.field_types import Listed
+from tidelog.wire.messages.field_types import LongListed
 
 
 class OffsetQuery(msgspec.Struct, frozen=True, array_like=True):
@@ -25,9 +25,9 @@ class OffsetQuery(msgspec.Struct, frozen=True, array_like=True):
 class ListOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask for the offsets of partitions."""
 
-    partitions: Listed[OffsetQuery]
+    partitions: LongListed[OffsetQuery]
     """Partitions that the asked broker leads."""
-    topics: Listed[str] | None = []
+    topics: LongListed[str] | None = []
     """Names of whole topics, for which any broker answers; `None` asks for all topics."""
     with_sizes: bool = False
     """Whether to return the sizes of `topics` on disk, which takes longer."""

@@ -11,7 +11,7 @@ import msgspec
 from tidelog.wire.errors import ErrorDetail
 from tidelog.wire.messages.field_types import (
     ByteCount,
-    Listed,
+    LongListed,
     Milliseconds,
     ProducerEpoch,
     ProducerId,
@@ -83,7 +83,7 @@ class ProduceRequest(msgspec.Struct, frozen=True, array_like=True):
     """An `Acks`."""
     timeout_ms: Milliseconds
     """Maximum wait for `acks` before the broker answers `REQUEST_TIMED_OUT`."""
-    batches: Listed[PartitionBatch]
+    batches: LongListed[PartitionBatch]
     """At most one for each partition."""
 
 

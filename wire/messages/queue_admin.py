@@ -5,7 +5,7 @@ Pure: declarations.
 
 import msgspec
 
-from tidelog.wire.messages.field_types import Listed
+from tidelog.wire.messages.field_types import Listed, LongListed, Settings
 
 
 class CreateQueueRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -21,12 +21,12 @@ class CreateQueueRequest(msgspec.Struct, frozen=True, array_like=True):
     """The topic whose records are the messages."""
     topic_id: bytes | None
     """The topic of `start_offsets`; nil if no topic has this name."""
-    start_offsets: Listed[int]
+    start_offsets: LongListed[int]
     """First offset of the queue in each partition; empty without a topic."""
     is_fifo: bool
-    config: dict[str, str]
+    config: Settings
     """Settings that differ from the defaults, by name; see `docs/configuration.md`."""
-    topic_config: dict[str, str]
+    topic_config: Settings
     """Settings of the topic if the request creates it."""
     partition_count: int | None = None
     """Partitions of the topic; nil for its present count, or 1. With nil, the request creates a
@@ -92,7 +92,7 @@ class AlterQueueRequest(msgspec.Struct, frozen=True, array_like=True):
     """Change settings of one queue; durable when the reply comes."""
 
     name: str
-    set_config: dict[str, str]
+    set_config: Settings
     """Settings to set."""
     reset_config: Listed[str]
     """Settings to reset to their defaults."""

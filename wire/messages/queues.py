@@ -12,7 +12,7 @@ from enum import IntEnum
 import msgspec
 
 from tidelog.wire.errors import ErrorDetail
-from tidelog.wire.messages.field_types import ByteCount, Listed, Milliseconds
+from tidelog.wire.messages.field_types import ByteCount, Listed, LongListed, Milliseconds
 
 Run = tuple[int, int]
 """The first of consecutive offsets, and their count."""
@@ -89,7 +89,7 @@ class ReceiveRequest(msgspec.Struct, frozen=True, array_like=True):
     """Receive messages: they are in flight until a settlement or the visibility timeout."""
 
     queue_id: bytes
-    partitions: Listed[int]
+    partitions: LongListed[int]
     """Partitions that the broker leads, read in this order; rotate them between requests."""
     max_messages: int
     """1 to `RECEIVE_COUNT_MAX`, over all partitions."""
@@ -162,7 +162,7 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
 
     partition: int
     receipt: bytes
-    runs: Listed[Run]
+    runs: LongListed[Run]
     action: int
     """A `SettleAction`."""
     delay_ms: Milliseconds | None = None
@@ -171,7 +171,10 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SettleRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Settle messages, at most `LIST_LENGTH_MAX` runs; each settlement succeeds or fails alone."""
+    """Settle messages, at most `LONG_LIST_LENGTH_MAX` runs.
+
+    Each settlement succeeds or fails alone.
+    """
 
     queue_id: bytes
     settlements: Listed[Settlement]
@@ -270,7 +273,7 @@ class CountMessagesRequest(msgspec.Struct, frozen=True, array_like=True):
     """Count the messages of partitions that this broker leads."""
 
     queue_id: bytes
-    partitions: Listed[int]
+    partitions: LongListed[int]
 
 
 class CountMessagesReply(msgspec.Struct, frozen=True, array_like=True):
@@ -283,7 +286,7 @@ class PurgeRequest(msgspec.Struct, frozen=True, array_like=True):
     """Purge all present messages: visible, in flight, delayed or dead."""
 
     queue_id: bytes
-    partitions: Listed[int]
+    partitions: LongListed[int]
 
 
 class GetPurgeOffsetRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -305,7 +308,7 @@ class CancelScheduledRequest(msgspec.Struct, frozen=True, array_like=True):
 
     queue_id: bytes
     partition: int
-    runs: Listed[Run]
+    runs: LongListed[Run]
 
 
 class CancelScheduledReply(msgspec.Struct, frozen=True, array_like=True):
@@ -327,7 +330,7 @@ class RedriveRequest(msgspec.Struct, frozen=True, array_like=True):
 
     queue_id: bytes
     """Id of the dead-letter queue."""
-    partitions: Listed[int]
+    partitions: LongListed[int]
     destination: bytes | None = None
     """Topic id; `None` for each message's source."""
     messages_per_s: int | None = None

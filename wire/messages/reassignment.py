@@ -14,7 +14,7 @@ class PartitionMove(msgspec.Struct, frozen=True, array_like=True):
 
     topic: str
     partition: int
-    replicas: list[int] | None
+    replicas: Listed[int] | None
     """Node ids, the preferred leader first; `None` cancels a running reassignment."""
 
 
@@ -23,7 +23,7 @@ class ReassignRequest(msgspec.Struct, frozen=True, array_like=True):
 
     moves: Listed[PartitionMove]
     """The moves; empty to let the cluster plan moves that balance the brokers' load."""
-    leaving: list[int]
+    leaving: Listed[int]
     """Nodes from which planned moves remove all replicas."""
     max_replicas: int = 100
     """Maximum replicas in planned moves: each is copied completely."""

@@ -8,7 +8,7 @@ from enum import IntEnum
 import msgspec
 
 from tidelog.wire.errors import ErrorDetail
-from tidelog.wire.messages.field_types import Listed
+from tidelog.wire.messages.field_types import LongListed
 
 
 class RedriveStatus(IntEnum):
@@ -27,7 +27,7 @@ class DescribeRedriveRequest(msgspec.Struct, frozen=True, array_like=True):
 
     queue_id: bytes
     """Id of the dead-letter queue."""
-    partitions: Listed[int]
+    partitions: LongListed[int]
 
 
 class RedriveDescription(msgspec.Struct, frozen=True, array_like=True):

@@ -6,7 +6,7 @@ Pure: declarations.
 import msgspec
 
 from tidelog.wire.messages.cluster_admin import EventDescription
-from tidelog.wire.messages.field_types import Listed
+from tidelog.wire.messages.field_types import Listed, Settings
 
 
 class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -15,7 +15,7 @@ class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
     name: str
     """1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'; the first is not '.' or '-'."""
     partition_count: int
-    config: dict[str, str]
+    config: Settings
     """Settings that differ from the broker's defaults, by name; see `docs/configuration.md`."""
     validate_only: bool = False
     """Whether to return the result without a change."""
@@ -111,9 +111,9 @@ class AlterTopicRequest(msgspec.Struct, frozen=True, array_like=True):
     """Change settings of one topic; durable and in force when the reply comes."""
 
     name: str
-    set_config: dict[str, str]
+    set_config: Settings
     """Settings to set."""
-    reset_config: list[str]
+    reset_config: Listed[str]
     """Settings to reset to the broker's default."""
 
 

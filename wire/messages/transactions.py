@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.wire.messages.field_types import Milliseconds, ProducerId
+from tidelog.wire.messages.field_types import Listed, LongListed, Milliseconds, ProducerId
 from tidelog.wire.messages.produce import PartitionBatch
 
 STAGING_PREFIX: Final = "staged@"
@@ -36,7 +36,7 @@ class BeginTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
     """1 to 200 characters; a name has one open transaction at a time."""
     transaction_id: int
     """Not below 0. A transaction with a higher id ends the open transaction."""
-    topics: list[str]
+    topics: Listed[str]
     """Topics of the staged records; their staging logs exist when the reply comes."""
     timeout_ms: Milliseconds
     """The transaction is aborted after so long without a keep-alive; 1 s to 24 h."""
@@ -64,7 +64,7 @@ class StageRequest(msgspec.Struct, frozen=True, array_like=True):
     """Number of the transaction."""
     timeout_ms: Milliseconds
     """Maximum wait before the broker answers `REQUEST_TIMED_OUT`."""
-    batches: list[PartitionBatch]
+    batches: LongListed[PartitionBatch]
     """At most one for each partition; topic ids are those of staging logs."""
 
 
@@ -127,7 +127,7 @@ class AbortTransactionReply(msgspec.Struct, frozen=True, array_like=True):
 class ListTransactionsRequest(msgspec.Struct, frozen=True, array_like=True):
     """List the transaction names that the cluster knows."""
 
-    names: list[str] | None
+    names: Listed[str] | None
     """`None` asks for all."""
 
 

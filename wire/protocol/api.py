@@ -35,6 +35,9 @@ from tidelog.wire.messages import (
 )
 from tidelog.wire.protocol.frame import FrameKind, encode_frame
 
+HEADER_BYTES_MAX: Final = 256 << 10
+"""Maximum bytes of a request's header from a client: decoding it takes a few milliseconds."""
+
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 Message = TypeVar("Message")
@@ -121,9 +124,14 @@ class Api(Generic[Request, Reply]):
         *,
         min_version: int = 1,
         max_version: int = 1,
+        header_bytes_max: int = HEADER_BYTES_MAX,
     ) -> None:
-        """Support the versions from `min_version` to `max_version`, both inclusive."""
+        """Support the versions from `min_version` to `max_version`, both inclusive.
+
+        A client's request has a header of at most `header_bytes_max` bytes.
+        """
         self.key = key
+        self.header_bytes_max = header_bytes_max
         self.min_version = min_version
         self.max_version = max_version
         self._request_decoder = msgspec.msgpack.Decoder(request_type)
@@ -328,6 +336,7 @@ COMMIT_TRANSACTION = Api(
     ApiKey.COMMIT_TRANSACTION,
     transactions.CommitTransactionRequest,
     transactions.CommitTransactionReply,
+    header_bytes_max=1 << 20,  # A commit cannot be divided, and names up to 50,000 pieces.
 )
 ABORT_TRANSACTION = Api(
     ApiKey.ABORT_TRANSACTION,

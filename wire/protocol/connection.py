@@ -22,7 +22,7 @@ HelloRequest(client_id='example', client_version='1.0')
 'a cluster'
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar, cast, final
 
 import msgspec
@@ -41,6 +41,9 @@ from tidelog.wire.protocol.frame import Frame, FrameDecoder, FrameKind
 
 HELLO_BYTES_MAX = 8 << 10
 """Maximum bytes of a frame before the hello, the hello included: it fits into the first buffer."""
+
+HELLOS_MAX = 8
+"""Maximum requests until a hello is valid; then the connection ends."""
 
 _RequestType = TypeVar("_RequestType")
 _ReplyType = TypeVar("_ReplyType")
@@ -70,15 +73,24 @@ class ServerConnection:
     The first request must be a hello. This rejects peers whose bytes look like a frame by accident.
     """
 
-    def __init__(self, apis: Sequence[api.AnyApi], *, max_frame_bytes: int) -> None:
+    def __init__(
+        self,
+        apis: Sequence[api.AnyApi],
+        *,
+        max_frame_bytes: int,
+        is_of_node: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Serve `apis`; longer frames than `max_frame_bytes` end the connection.
 
-        Before the hello, frames above `HELLO_BYTES_MAX` do.
+        Before the hello, frames above `HELLO_BYTES_MAX` do. A request with a header above the limit
+        of its API is refused, unless `is_of_node` returns that a node is at the other end.
         """
+        self._is_of_node = is_of_node
         self.decoder = FrameDecoder(max_frame_bytes=min(max_frame_bytes, HELLO_BYTES_MAX))
         self._max_frame_bytes = max_frame_bytes
         self._apis = {int(served.key): served for served in apis}
         self._is_introduced = False
+        self._hello_count = 0
 
     @property
     def is_introduced(self) -> bool:
@@ -91,9 +103,12 @@ class ServerConnection:
         Raises:
             WireFormatError: The bytes are not this protocol; close the connection.
         """
+        if self._hello_count >= HELLOS_MAX and not self._is_introduced:
+            raise WireFormatError(f"no valid hello among {HELLOS_MAX} requests")
         frame = self.decoder.next_frame()
         if frame is None:
             return None
+        self._hello_count += not self._is_introduced
         if frame.kind is not FrameKind.REQUEST:
             raise WireFormatError(f"a client sent a {frame.kind.name.lower()} frame")
         if not self._is_introduced and frame.api_key != ApiKey.HELLO:
@@ -107,6 +122,8 @@ class ServerConnection:
             )
         if not served.min_version <= frame.api_version <= served.max_version:
             return _refuse(frame, _unsupported_version(served, frame.api_version))
+        if len(frame.header) > served.header_bytes_max and not self._is_of_node():
+            return _refuse(frame, _too_long(served, len(frame.header)))
         try:
             message = served.decode_request(frame.header)
         except WireFormatError as error:
@@ -125,6 +142,13 @@ def _unsupported_version(served: api.AnyApi, version: int) -> UnsupportedVersion
         f" this broker supports versions {served.min_version} to {served.max_version}",
         min_version=served.min_version,
         max_version=served.max_version,
+    )
+
+
+def _too_long(served: api.AnyApi, header_bytes: int) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{served.key.name}: the message has {header_bytes:,} bytes, the limit is"
+        f" {served.header_bytes_max:,}; divide it into requests with fewer items"
     )
 
 

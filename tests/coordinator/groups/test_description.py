@@ -77,8 +77,8 @@ def test_an_unknown_group_is_described_by_an_error() -> None:
 def test_committed_offsets_are_found_for_all_or_for_some() -> None:
     talk = working_group()
 
-    everything = fetch_offsets(talk.group, None).offsets
-    some = fetch_offsets(talk.group, [TopicPartitions(ORDERS, [2, 1])]).offsets
+    everything = list(fetch_offsets(talk.group, None))
+    some = list(fetch_offsets(talk.group, [TopicPartitions(ORDERS, [2, 1])]))
 
     assert [(one.partition, one.offset) for one in everything] == [(0, 40), (1, 100)]
     assert [(one.partition, one.offset) for one in some] == [(2, None), (1, 100)]
@@ -87,8 +87,8 @@ def test_committed_offsets_are_found_for_all_or_for_some() -> None:
 def test_an_unknown_group_has_no_committed_offsets() -> None:
     asked = [TopicPartitions(ORDERS, [0])]
 
-    assert fetch_offsets(None, None).offsets == []
-    assert [one.offset for one in fetch_offsets(None, asked).offsets] == [None]
+    assert list(fetch_offsets(None, None)) == []
+    assert [one.offset for one in fetch_offsets(None, asked)] == [None]
 
 
 def test_partitions_are_those_that_are_read_or_were_committed() -> None:

@@ -11,10 +11,9 @@ from tests.coordinator.groups.conversation import GROUP, ORDERS, Conversation
 from tests.golden.group_records import FILE, RECORDS, line
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group
-from tidelog.coordinator.groups.partitions import pack, require_moderate, unpack
+from tidelog.coordinator.groups.partitions import NAMED_MAX, pack, require_moderate, unpack
 from tidelog.coordinator.groups.records import GroupRecord
 from tidelog.wire.errors import ConfigError, InvalidRequestError
-from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
 from tidelog.wire.messages.groups import TopicPartitions
 
 
@@ -115,10 +114,10 @@ def test_each_topic_is_packed_once(found: set[tuple[bytes, int]]) -> None:
 
 
 def test_a_request_with_too_many_partitions_is_refused() -> None:
-    half = TopicPartitions(b"t", list(range(LIST_LENGTH_MAX // 2)))
+    half = TopicPartitions(b"t", list(range(NAMED_MAX // 2)))
 
     require_moderate([half, half])
-    with pytest.raises(InvalidRequestError, match="at most 100,000 partitions in all, not 150,000"):
+    with pytest.raises(InvalidRequestError, match="at most 20,000 partitions in all, not 30,000"):
         require_moderate([half] * 3)
 
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.coordinator.metadata.catalog import (
-    PARTITION_COUNT_MAX,
     PRODUCER_ID_BLOCK,
     AlterTopic,
     Catalog,
@@ -33,6 +32,7 @@ from tidelog.wire.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from tidelog.wire.messages.field_types import PARTITION_COUNT_MAX
 
 ID = b"0123456789abcdef"
 OTHER_ID = b"fedcba9876543210"

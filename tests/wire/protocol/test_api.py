@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 import msgpack
 import msgspec
@@ -13,13 +13,14 @@ from tests.wire.replication_samples import DURABLE, FETCH, IDENTITY
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION, Exchange
 from tidelog.wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
 from tidelog.wire.messages import groups, queue_admin, queues, redrives
-from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
+from tidelog.wire.messages.field_types import LIST_LENGTH_MAX, LONG_LIST_LENGTH_MAX
 from tidelog.wire.messages.handshake import ApiVersions
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.replication import ReplicaFetchRequest
+from tidelog.wire.messages.topics import DescribeTopicsRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.api import ApiKey, choose_version, decode_error, encode_error
-from tidelog.wire.protocol.frame import Frame, FrameDecoder, FrameKind
+from tidelog.wire.protocol.api import Api, ApiKey, choose_version, decode_error, encode_error
+from tidelog.wire.protocol.frame import PREFIX_SIZE, Frame, FrameDecoder, FrameKind
 
 each_exchange = pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchange: exchange.name)
 
@@ -277,18 +278,24 @@ def test_an_api_without_an_offered_version_is_unsupported() -> None:
         choose_version(api.FETCH, [ApiVersions(ApiKey.HELLO, 1, 1)])
 
 
-def test_lists_in_requests_are_bounded() -> None:
-    most = api.METADATA.encode_request(
-        MetadataRequest(["t"] * LIST_LENGTH_MAX), version=1, correlation_id=1
+@pytest.mark.parametrize(
+    ("bounded", "request_of", "most"),
+    [
+        (api.DESCRIBE_TOPICS, DescribeTopicsRequest, LIST_LENGTH_MAX),
+        (api.METADATA, MetadataRequest, LONG_LIST_LENGTH_MAX),
+    ],
+)
+def test_lists_in_requests_are_bounded(
+    bounded: Api[Any, Any], request_of: Callable[[list[str]], object], most: int
+) -> None:
+    longest, longer = (
+        bounded.encode_request(request_of(["t"] * count), version=1, correlation_id=1)
+        for count in (most, most + 1)
     )
-    more = api.METADATA.encode_request(
-        MetadataRequest(["t"] * (LIST_LENGTH_MAX + 1)), version=1, correlation_id=1
-    )
-    begin = most.index(b"\x91")
 
-    api.METADATA.decode_request(memoryview(most)[begin:])
-    with pytest.raises(WireFormatError, match=f"array` of length <= {LIST_LENGTH_MAX}"):
-        api.METADATA.decode_request(memoryview(more)[begin:])
+    bounded.decode_request(memoryview(longest)[PREFIX_SIZE:])
+    with pytest.raises(WireFormatError, match=f"array` of length <= {most}"):
+        bounded.decode_request(memoryview(longer)[PREFIX_SIZE:])
 
 
 def _unbounded_lists(of: mi.Type, path: str, within: frozenset[type]) -> Iterator[str]:
