@@ -4,6 +4,7 @@ Shell: limits the number of reads from the disk under way.
 """
 
 import errno
+from collections.abc import Callable
 from typing import Final, final
 
 import trio
@@ -50,6 +51,11 @@ class SliceReader:
             raise
         except OSError as error:
             raise partition.reading_failed(error) from error
+
+    async def run(self, work: Callable[[], None]) -> None:
+        """Do other work on batches in a thread; its errors are raised here."""
+        async with self._cold_reads:
+            await self._env.run_in_thread(work)
 
     def piece(self, partition: Partition, part: LogSlice, room_bytes: int) -> bytes | FileRegion:
         """Return the piece to send for a slice that is not cold: its bytes if they are few.

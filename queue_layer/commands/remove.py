@@ -27,10 +27,10 @@ from tidelog.wire.messages.queue_journal import (
 )
 from tidelog.wire.messages.queues import MessageState, Refused, Run
 
-PIECES_AT_ONCE: Final = 2_000
-"""Maximum runs of different messages in one step, each of which costs something: that is some tens
-of milliseconds."""
-MESSAGES_AT_ONCE: Final = 10_000
+PIECES_AT_ONCE: Final = 500
+"""Maximum runs of different messages in one step, each of which costs something: that is some
+milliseconds."""
+MESSAGES_AT_ONCE: Final = 1_000
 """Maximum messages in one step where each message costs something."""
 
 

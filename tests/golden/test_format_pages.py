@@ -91,7 +91,8 @@ def test_numbers_on_the_pages_are_those_of_the_code() -> None:
 
     assert f"`sync_marker` is {record_batch.SYNC_MARKER:#010x}" in batch
     assert f"`format_version` is {record_batch.FORMAT_VERSION}." in batch
-    assert f"most {record_batch.RECORD_COUNT_MAX:,} (2^24)" in batch
+    assert f"most {record_batch.PRODUCED_COUNT_MAX:,} (2^16)" in batch
+    assert f"up to {record_batch.RECORD_COUNT_MAX:,} (2^24)" in batch
     assert record_batch.TIMESTAMP_END_MS == 2**62
     assert record_batch.SEQUENCE_END == 2**63
     assert (

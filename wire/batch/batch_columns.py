@@ -9,11 +9,13 @@ from typing import Annotated, Any, Final, NamedTuple, final
 
 import msgspec
 
+from tidelog.wire.batch.column_steps import check_object_count
 from tidelog.wire.batch.compression import decompress
 from tidelog.wire.batch.record_batch import (
     FORMAT_VERSION,
     HEADER_SIZE,
     KNOWN_FLAGS,
+    PRODUCED_LENGTH_MAX,
     TIMESTAMP_END_MS,
     BatchHeader,
     Columns,
@@ -21,6 +23,13 @@ from tidelog.wire.batch.record_batch import (
 )
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import WireFormatError
+
+DECODED_COUNT_MAX: Final = 1 << 20
+"""Maximum records of a batch that is decoded: objects take a hundred times the memory of a record
+without key and value. Leaders of earlier versions accepted batches with more."""
+
+_OBJECTS_MAX: Final = 8 * DECODED_COUNT_MAX
+"""Maximum objects of a large payload."""
 
 _TimestampDelta = Annotated[int, msgspec.Meta(gt=-TIMESTAMP_END_MS, lt=TIMESTAMP_END_MS)]
 _Skipped = msgspec.Raw
@@ -63,7 +72,7 @@ class ColumnDecoder:
             WireFormatError: The payload is not what the header says, or larger than
                 `uncompressed_length_max`.
         """
-        plain = _unpack(header, batch, uncompressed_length_max)
+        plain = unpack(header, batch, uncompressed_length_max)
         try:
             found = self._decoder.decode(plain)
         except (ValueError, RecursionError) as error:
@@ -102,7 +111,7 @@ def decode_timestamp_deltas(
     Raises:
         WireFormatError: As for `ColumnDecoder.decode`, as far as the column is concerned.
     """
-    plain = _unpack(header, batch, uncompressed_length_max)
+    plain = unpack(header, batch, uncompressed_length_max)
     try:
         deltas, *_ = _timestamp_decoder.decode(plain)
     except (ValueError, RecursionError) as error:
@@ -163,7 +172,7 @@ class PackedColumns:
         Raises:
             WireFormatError: As for `ColumnDecoder.decode`.
         """
-        plain = _unpack(header, batch, uncompressed_length_max)
+        plain = unpack(header, batch, uncompressed_length_max)
         try:
             found = _packed_decoder.decode(plain)
         except (ValueError, RecursionError) as error:
@@ -238,19 +247,41 @@ def _elements(column: msgspec.Raw) -> memoryview:
     return view[5:] if view[0] == _ARRAY_32 else view[1:]
 
 
-def _unpack(header: BatchHeader, batch: BytesLike, length_max: int) -> bytes | memoryview:
-    """Check the header's version, flags and length; return the decompressed payload."""
+def unpack(header: BatchHeader, batch: BytesLike, length_max: int) -> bytes | memoryview:
+    """Return the decompressed payload.
+
+    Raises:
+        WireFormatError: `check_limits` fails, or the payload is damaged.
+    """
+    check_limits(header, length_max)
+    payload = memoryview(batch)[HEADER_SIZE:]
+    plain = decompress(header.codec, payload, uncompressed_length=header.uncompressed_length)
+    if len(plain) > PRODUCED_LENGTH_MAX:
+        # No leader accepts it today. The objects could take many times its memory.
+        check_object_count(memoryview(plain), _OBJECTS_MAX)
+    return plain
+
+
+def check_limits(header: BatchHeader, length_max: int) -> None:
+    """Check the version, flags, count and length of a batch, before memory is spent on it.
+
+    Raises:
+        WireFormatError: The batch is of a newer version, has more than `DECODED_COUNT_MAX` records
+            or more records than bytes, or unpacks to more than `length_max` bytes.
+    """
     if header.format_version != FORMAT_VERSION or header.flags & ~KNOWN_FLAGS:
         raise WireFormatError(
             f"a batch of format version {header.format_version} with flags {header.flags:#06x}"
             f" is of a newer version; upgrade this process"
         )
-    if header.uncompressed_length > length_max:
+    count, length = header.record_count, header.uncompressed_length
+    if count > DECODED_COUNT_MAX or count > length:
         raise WireFormatError(
-            f"the batch unpacks to {header.uncompressed_length} bytes, the limit is {length_max}"
+            f"the batch has {count} records in {length} bytes, the limit is {DECODED_COUNT_MAX},"
+            f" and a record takes a byte"
         )
-    payload = memoryview(batch)[HEADER_SIZE:]
-    return decompress(header.codec, payload, uncompressed_length=header.uncompressed_length)
+    if length > length_max:
+        raise WireFormatError(f"the batch unpacks to {length} bytes, the limit is {length_max}")
 
 
 def _check_lengths(

@@ -45,7 +45,7 @@ from crc32c import crc32c
 
 from tidelog.wire.batch.compression import Codec, compress
 from tidelog.wire.env.env import BytesLike
-from tidelog.wire.errors import CorruptBatchError, InvalidBatchError
+from tidelog.wire.errors import CorruptBatchError, InvalidBatchError, RecordTooLargeError
 from tidelog.wire.messages.produce import STAGED_PRODUCER_ID
 from tidelog.wire.messages.queues import CHUNK_HEADER, HEADER_PREFIX
 
@@ -88,7 +88,11 @@ _BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL | FLAG_
 """Set by brokers only."""
 
 RECORD_COUNT_MAX = 1 << 24
-"""Maximum records in one batch."""
+"""Maximum records in one batch of a log. Leaders of earlier versions accepted so many."""
+PRODUCED_COUNT_MAX = 1 << 16
+"""Maximum records in one batch that a leader accepts."""
+PRODUCED_LENGTH_MAX = 32 << 20
+"""Maximum bytes that a batch unpacks to, if a leader accepts it."""
 SEQUENCE_END = 1 << 63
 """Exclusive end of sequences; they fit into signed integers everywhere."""
 TIMESTAMP_END_MS = 1 << 62
@@ -407,6 +411,7 @@ def check_produced(batch: memoryview) -> BatchHeader:
 
     Raises:
         InvalidBatchError: The header contradicts itself or the length of `batch`.
+        RecordTooLargeError: The batch has too many records, or unpacks to too many bytes.
         CorruptBatchError: A checksum is wrong: the batch was damaged in transit.
     """
     if len(batch) < HEADER_SIZE:
@@ -421,6 +426,12 @@ def check_produced(batch: memoryview) -> BatchHeader:
             f"the header says {header.size} bytes, the request has {len(batch)}"
         )
     check_header(header)
+    if header.record_count > PRODUCED_COUNT_MAX or header.uncompressed_length > PRODUCED_LENGTH_MAX:
+        raise RecordTooLargeError(
+            f"the batch has {header.record_count:,} records in {header.uncompressed_length:,}"
+            f" bytes, the limits are {PRODUCED_COUNT_MAX:,} and {PRODUCED_LENGTH_MAX:,};"
+            f" divide it into smaller batches"
+        )
     if not has_valid_payload(header, batch):
         raise CorruptBatchError("the payload of the batch does not match its CRC-32C")
     return header

@@ -28,6 +28,8 @@ from tidelog.queue_layer.commands.fifo_send import (
     messages_of,
     places_in,
 )
+from tidelog.wire.batch.batch_columns import unpack
+from tidelog.wire.batch.column_steps import SMALL_BYTES, check_object_count
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
     BatchHeader,
@@ -38,15 +40,23 @@ from tidelog.wire.batch.record_batch import (
 )
 from tidelog.wire.errors import (
     BrokerError,
+    InvalidBatchError,
     InvalidRequestError,
     OutOfOrderSequenceError,
+    RecordTooLargeError,
     RequestTimedOutError,
     ThrottledError,
+    WireFormatError,
 )
+from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
 from tidelog.wire.messages.produce import AckLevel, Acks
 from tidelog.wire.messages.queues import SendReply, SendRequest
 
 _TIMEOUT_MS_MAX: Final = 10 * 60 * 1000
+_LENGTH_MAX: Final = 1 << 20
+"""Bytes to which a compressed batch may unpack."""
+_OBJECTS_MAX: Final = 6_000
+"""Maximum keys, values and headers of a large batch."""
 _CODECS: Final = {int(codec): codec for codec in Codec}
 
 
@@ -64,6 +74,7 @@ class PendingSend:
         self.batch = batch
         self.response = response
         self.header = check_produced(batch)
+        _check_size(self.header, batch)
         self.columns = columns_of(self.header, batch)
         if self.columns.timestamp_deltas is not None:
             raise InvalidRequestError("messages have no times of their own: the broker gives them")
@@ -137,6 +148,26 @@ class PendingSend:
         if self._purgatory is not None:
             self._purgatory.done(self)
         return reply
+
+
+def _check_size(header: BatchHeader, batch: memoryview) -> None:
+    """Check that the messages of a batch can be decoded without delaying other requests.
+
+    Raises:
+        RecordTooLargeError: The batch is too large.
+        InvalidBatchError: The batch has too many headers, or cannot be decoded.
+    """
+    length, length_max = header.uncompressed_length, max(header.payload_length, _LENGTH_MAX)
+    if header.record_count > LIST_LENGTH_MAX or length > length_max:
+        raise RecordTooLargeError(
+            f"a request sends {header.record_count:,} messages in {length:,} bytes, the limits are"
+            f" {LIST_LENGTH_MAX:,} and {length_max:,}; divide it into smaller requests"
+        )
+    if length > SMALL_BYTES:
+        try:
+            check_object_count(memoryview(unpack(header, batch, length_max)), _OBJECTS_MAX)
+        except WireFormatError as error:
+            raise InvalidBatchError(str(error)) from error
 
 
 @final

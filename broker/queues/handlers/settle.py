@@ -15,7 +15,7 @@ from tidelog.wire.errors import (
     RequestTimedOutError,
     UnknownQueueError,
 )
-from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
+from tidelog.wire.messages.field_types import LONG_LIST_LENGTH_MAX
 from tidelog.wire.messages.produce import AckLevel
 from tidelog.wire.messages.queues import (
     SettleAction,
@@ -103,9 +103,10 @@ class SettleHandler:
             UnknownQueueError: The queue does not exist.
         """
         run_count = sum(len(each.runs) for each in request.settlements)
-        if run_count > LIST_LENGTH_MAX:
+        if run_count > LONG_LIST_LENGTH_MAX:
             raise InvalidRequestError(
-                f"a request settles at most {LIST_LENGTH_MAX:,} runs of messages, not {run_count:,}"
+                f"a request settles at most {LONG_LIST_LENGTH_MAX:,} runs of messages,"
+                f" not {run_count:,}"
             )
         found: dict[int, HostedPartition | BrokerError] = {}
         for settlement in request.settlements:

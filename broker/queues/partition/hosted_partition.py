@@ -20,7 +20,12 @@ from tidelog.broker.queues.partition.expiry import Expiry
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.broker.queues.partition.journal_retention import cut_history
 from tidelog.broker.queues.partition.quarantine import Quarantine
-from tidelog.broker.queues.partition.source_records import Gathered, Reading, SourceRecords
+from tidelog.broker.queues.partition.source_records import (
+    Gathered,
+    Reading,
+    SourceRecords,
+    Unpacking,
+)
 from tidelog.broker.queues.queue_view import QueueView
 from tidelog.broker.queues.supervisor import start_supervised
 from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S, CommitWait
@@ -575,7 +580,7 @@ class HostedPartition:
         self,
         waiter: MessageWaiter,
         selection: Reading[Delivery | EmptyReason],
-        cold: LogSlice | None,
+        cold: LogSlice | Unpacking | None,
     ) -> None:
         result: Delivery | EmptyReason | BrokerError
         try:

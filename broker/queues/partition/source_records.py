@@ -5,7 +5,7 @@ sends back the loaded ones. So the same code serves records in memory at once, a
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar, final
 
 import msgspec
@@ -21,7 +21,8 @@ from tidelog.logstore.segments.batch_scanner import walk_headers
 from tidelog.logstore.segments.log_slice import LogSlice, corrupt
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.queue_partition import QueuePartition
-from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.batch_columns import decode_columns, unpack
+from tidelog.wire.batch.column_steps import SMALL_BYTES, columns_in_steps
 from tidelog.wire.batch.record_batch import BatchHeader, Columns, parse_header
 from tidelog.wire.errors import (
     CorruptRecordError,
@@ -41,10 +42,14 @@ from tidelog.wire.transport.write_buffer import FileRegion
 
 Result = TypeVar("Result")
 
-_STEP_BYTES: Final = 256 << 10
+_STEP_BYTES: Final = 128 << 10
 """Bytes of a log that are searched for new records in one go."""
-_STEPS_AT_ONCE: Final = 8
+_STEPS_AT_ONCE: Final = 16
 """Number of steps before other tasks run."""
+_BATCHES_AT_ONCE: Final = 800
+"""Number of batches in these steps before other tasks run."""
+_RECORDS_AT_ONCE: Final = 500
+"""Records that are passed to a queue before other tasks run, if their payload is decoded."""
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 _TIME_MAX_MS: Final = 1 << 62
 _DIGITS_MAX: Final = 20
@@ -54,9 +59,31 @@ _COPIED_BYTES_MAX: Final = 256 << 10
 
 _Walked = tuple[int, BatchHeader]
 """Position and header of a batch in its file."""
-Reading = Generator[LogSlice | None, LogSlice | None, Result]
-"""Yields slices to load, and is sent the loaded ones or thrown the error; or yields `None` when
-other tasks should run first."""
+
+
+@final
+class Unpacking:
+    """Decompression of a payload, for a thread."""
+
+    def __init__(self, header: BatchHeader, data: bytes) -> None:
+        """Take one whole batch."""
+        self._header = header
+        self._data = data
+        self.plain: bytes | memoryview = b""
+        """The payload, when it is decompressed."""
+
+    def run(self) -> None:
+        """Decompress.
+
+        Raises:
+            WireFormatError: The payload is not what the header says.
+        """
+        self.plain = unpack(self._header, self._data, _UNCOMPRESSED_BYTES_MAX)
+
+
+Reading = Generator[LogSlice | Unpacking | None, LogSlice | None, Result]
+"""Yields slices to load, and is sent the loaded ones or thrown the error; or yields a payload to
+decompress, and is thrown its error; or yields `None` when other tasks should run first."""
 
 
 class Gathered(msgspec.Struct):
@@ -143,7 +170,7 @@ class SourceRecords:
         config = core.config
         needs_all = bool(config.priority_weights) or config.fair_delivery
         decodes_all = config.is_fifo or config.fair_delivery
-        steps = 0
+        steps = batch_count = 0
         self.damage = None
         while True:
             partition = self.partition()
@@ -152,7 +179,8 @@ class SourceRecords:
             if first >= high_watermark or (not needs_all and is_enough()):
                 return
             steps += 1
-            if steps % _STEPS_AT_ONCE == 0:
+            if steps == _STEPS_AT_ONCE or batch_count >= _BATCHES_AT_ONCE:
+                steps = batch_count = 0
                 yield None
                 continue
             try:
@@ -163,8 +191,9 @@ class SourceRecords:
                     part = yield from _loaded(part)
                 # Bytes that this process did not write are checked in each read.
                 walked = self._walk(partition, part, is_to_know=was_trusted)
+                batch_count += len(walked)
                 if core.state.records_from == first:
-                    self._feed_batches(
+                    yield from self._feed_batches(
                         core, partition, part.file, walked=walked, decodes_all=decodes_all
                     )
             except CorruptRecordError as error:
@@ -199,11 +228,13 @@ class SourceRecords:
         *,
         walked: list[_Walked],
         decodes_all: bool,
-    ) -> None:
+    ) -> Reading[None]:
+        """Pass the records of batches to a queue; stop early after a batch that took long."""
         delay_ms = core.config.delivery_delay_ms
         high_watermark = partition.high_watermark
         plain_from = core.state.records_from
         offset = plain_from
+        fed_count = 0
         for position, header in walked:
             if header.next_offset <= offset:
                 continue
@@ -216,11 +247,17 @@ class SourceRecords:
                 core.state.on_records(plain_from, offset)
             if offset < first:
                 _skip_missing(core, offset, first)
+            fed_count += end - first
             if header.has_only_chunks or not header.record_count:
-                core.state.on_chunks(first, end)
+                yield from _in_parts(core, first, end, feed=core.state.on_chunks)
             else:
                 data = file.read_at(position, header.size) if has_fields else None
-                _feed_batch(core, header, data, first=first, end=end)
+                yield from _feed_batch(core, header, data, first=first, end=end)
+            is_small = header.uncompressed_length <= SMALL_BYTES and fed_count <= _RECORDS_AT_ONCE
+            if not is_small or core.state.records_from != end:
+                # Other tasks ran, or should: the file may be gone by now.
+                yield None
+                return
             plain_from = offset = end
         if plain_from < offset:
             core.state.on_records(plain_from, offset)
@@ -374,7 +411,7 @@ class SourceRecords:
             return result
         return await self.resume(work, cold)
 
-    async def resume(self, work: Reading[Result], cold: LogSlice | None) -> Result:
+    async def resume(self, work: Reading[Result], cold: LogSlice | Unpacking | None) -> Result:
         """Drive a generator, loading the slices that it yields, beginning with this one.
 
         Raises:
@@ -386,9 +423,13 @@ class SourceRecords:
                     await trio.lowlevel.checkpoint()
                     cold = work.send(None)
                     continue
+                loaded = None
                 try:
-                    loaded = await self._reader.load(self.partition(), cold)
-                except (CorruptRecordError, LogOfflineError) as error:
+                    if isinstance(cold, Unpacking):
+                        await self._reader.run(cold.run)
+                    else:
+                        loaded = await self._reader.load(self.partition(), cold)
+                except (CorruptRecordError, LogOfflineError, WireFormatError) as error:
                     cold = work.throw(error)
                 else:
                     cold = work.send(loaded)
@@ -457,12 +498,54 @@ def _loaded(part: LogSlice) -> Reading[LogSlice]:
 
 def _feed_batch(
     core: QueuePartition, header: BatchHeader, data: bytes | None, *, first: int, end: int
-) -> None:
-    """Pass records of one batch to a queue, with their fields if the batch was read."""
+) -> Reading[None]:
+    """Pass records of one batch to a queue, with their fields if the batch was read.
+
+    Another task may have passed some or all of them meanwhile.
+    """
     delay_ms = core.config.delivery_delay_ms
-    fields = None if data is None else _fields(header, data, first, end=end, delay_ms=delay_ms)
-    deliver_at_ms = header.max_timestamp_ms + delay_ms if delay_ms and not fields else 0
-    core.state.on_records(first, end, fields, deliver_at_ms=deliver_at_ms)
+    columns = None if data is None else (yield from _columns(header, data))
+    if core.state.records_from != first:
+        return
+    places = None
+    if columns is not None and columns.offset_deltas is not None:
+        places = {delta: place for place, delta in enumerate(columns.offset_deltas)}
+
+    def feed(start: int, stop: int) -> None:
+        fields = None
+        if columns is not None:
+            fields = [
+                _fields_at(header, columns, offset, places=places, delay_ms=delay_ms)
+                for offset in range(start, stop)
+            ]
+        deliver_at_ms = header.max_timestamp_ms + delay_ms if delay_ms and not fields else 0
+        core.state.on_records(start, stop, fields, deliver_at_ms=deliver_at_ms)
+
+    yield from _in_parts(core, first, end, feed=feed)
+
+
+def _in_parts(
+    core: QueuePartition, first: int, end: int, *, feed: Callable[[int, int], None]
+) -> Reading[None]:
+    """Pass a range of records to a queue in parts, unless another task passes them meanwhile."""
+    for start in range(first, end, _RECORDS_AT_ONCE):
+        if start > first:
+            yield None
+        if core.state.records_from != start:
+            return
+        feed(start, min(start + _RECORDS_AT_ONCE, end))
+
+
+def _columns(header: BatchHeader, data: bytes) -> Reading[Columns | None]:
+    """Return keys, headers and timestamps of a batch; `None` if it cannot be decoded."""
+    try:
+        if header.uncompressed_length <= SMALL_BYTES:
+            return decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+        unpacking = Unpacking(header, data)
+        yield unpacking
+        return (yield from columns_in_steps(header, memoryview(unpacking.plain)))
+    except WireFormatError:
+        return None
 
 
 def _skip_missing(core: QueuePartition, first: int, end: int) -> None:
@@ -498,28 +581,21 @@ def _batches_in(part: LogSlice, first: int, end: int) -> Iterator[Batch]:
             yield Batch(header.base_offset, header.next_offset, part.file, position, header.size)
 
 
-def _fields(
-    header: BatchHeader, data: bytes, first: int, *, end: int, delay_ms: int
-) -> list[RecordFields] | None:
-    """Return the fields of the records in a range of offsets; `None` if they cannot be decoded."""
-    try:
-        columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
-    except WireFormatError:
-        return None
-    if columns.offset_deltas is not None:
-        places = {delta: place for place, delta in enumerate(columns.offset_deltas)}
-    else:
-        places = None
-    fields: list[RecordFields] = []
-    for offset in range(first, end):
-        delta = offset - header.base_offset
-        place = delta if places is None else places.get(delta)
-        if place is None:
-            # Removed by compaction: like a chunk, it is no message.
-            fields.append(RecordFields(is_chunk=True))
-        else:
-            fields.append(_fields_of(header, columns, place, delay_ms=delay_ms))
-    return fields
+def _fields_at(
+    header: BatchHeader,
+    columns: Columns,
+    offset: int,
+    *,
+    places: Mapping[int, int] | None,
+    delay_ms: int,
+) -> RecordFields:
+    """Return the fields of the record at an offset; `places` has the records of a sparse batch."""
+    delta = offset - header.base_offset
+    place = delta if places is None else places.get(delta)
+    if place is None:
+        # Removed by compaction: like a chunk, it is no message.
+        return RecordFields(is_chunk=True)
+    return _fields_of(header, columns, place, delay_ms=delay_ms)
 
 
 def _fields_of(header: BatchHeader, columns: Columns, place: int, *, delay_ms: int) -> RecordFields:

@@ -21,11 +21,13 @@ from tests.wire.batches import (
     stored_batch,
     with_payload,
 )
-from tidelog.wire.batch import record_batch
-from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch import batch_columns, record_batch
+from tidelog.wire.batch.batch_columns import DECODED_COUNT_MAX, decode_columns
 from tidelog.wire.batch.compression import CODEC_NAMES, Codec
 from tidelog.wire.batch.record_batch import (
     FLAG_CONTROL,
+    PRODUCED_COUNT_MAX,
+    PRODUCED_LENGTH_MAX,
     RECORD_COUNT_MAX,
     SEQUENCE_END,
     TIMESTAMP_END_MS,
@@ -39,7 +41,12 @@ from tidelog.wire.batch.record_batch import (
     stamp_leader,
     stamp_replica,
 )
-from tidelog.wire.errors import CorruptBatchError, InvalidBatchError
+from tidelog.wire.errors import (
+    CorruptBatchError,
+    InvalidBatchError,
+    RecordTooLargeError,
+    WireFormatError,
+)
 
 CODECS = list(CODEC_NAMES.values())
 LIMIT = 1 << 20
@@ -355,9 +362,9 @@ TRUTHS: dict[str, dict[str, int]] = {
     "the first moment": {"first_timestamp_ms": 0},
     "the most records": {
         "flags": Codec.LZ4,
-        "record_count": 2**24,
-        "last_offset_delta": 2**24 - 1,
-        "uncompressed_length": 2**25,
+        "record_count": PRODUCED_COUNT_MAX,
+        "last_offset_delta": PRODUCED_COUNT_MAX - 1,
+        "uncompressed_length": PRODUCED_LENGTH_MAX,
     },
     "the last producer": {"producer_id": 2**64 - 1, "producer_epoch": 2**32 - 1},
     "stamps that the leader overwrites": {"base_offset": 2**64 - 1, "leader_epoch": 2**32 - 1},
@@ -371,6 +378,64 @@ def test_a_header_at_a_limit_is_taken(name: str) -> None:
     header = check_produced(memoryview(honest))
 
     assert {field: getattr(header, field) for field in TRUTHS[name]} == TRUTHS[name]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"record_count": PRODUCED_COUNT_MAX + 1, "last_offset_delta": PRODUCED_COUNT_MAX},
+        {"uncompressed_length": PRODUCED_LENGTH_MAX + 1},
+    ],
+)
+def test_a_leader_refuses_a_batch_that_unpacks_to_too_much(fields: dict[str, int]) -> None:
+    large = lie(
+        sample_batch(), flags=Codec.ZSTD, **{"uncompressed_length": PRODUCED_LENGTH_MAX, **fields}
+    )
+    large[-1] ^= 1  # The header suffices: the payload is not even compared with its checksum.
+
+    with pytest.raises(RecordTooLargeError, match="divide it into smaller batches"):
+        check_produced(memoryview(large))
+
+
+def test_a_reader_refuses_too_many_records_before_it_decompresses_them() -> None:
+    count = DECODED_COUNT_MAX + 1
+    bomb = lie(
+        sample_batch(),
+        flags=Codec.ZSTD,
+        record_count=count,
+        last_offset_delta=count - 1,
+        uncompressed_length=2 * count,
+    )
+    header = parse_header(bomb)
+    assert header is not None
+
+    with pytest.raises(WireFormatError, match="1048577 records in 2097154 bytes, the limit is"):
+        decode_columns(header, bomb, uncompressed_length_max=1 << 30)
+
+
+def test_a_reader_refuses_very_many_headers_before_it_decodes_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_columns, "_OBJECTS_MAX", 10_000)
+    headers = ((("", b""),) * 5_000,) * 1_700
+    batch = encode_batch(
+        Columns(len(headers), headers=headers), first_timestamp_ms=0, codec=Codec.ZSTD
+    )
+    assert len(batch) < 10_000
+    header = parse_header(batch)
+    assert header is not None
+
+    with pytest.raises(WireFormatError, match="more than 10,000 keys and headers"):
+        decode_columns(header, batch, uncompressed_length_max=1 << 28)
+
+
+def test_a_reader_refuses_more_records_than_bytes() -> None:
+    bomb = lie(sample_batch(), record_count=1000, last_offset_delta=999)
+    header = parse_header(bomb)
+    assert header is not None
+
+    with pytest.raises(WireFormatError, match="a record takes a byte"):
+        decode_columns(header, bomb, uncompressed_length_max=LIMIT)
 
 
 def test_the_checksums_are_compared_one_by_one() -> None:

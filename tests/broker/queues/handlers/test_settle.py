@@ -18,7 +18,7 @@ from tests.broker.queues.queue_requests import (
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from tidelog.wire.errors import InvalidRequestError, LeaderNotAvailableError
-from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
+from tidelog.wire.messages.field_types import LONG_LIST_LENGTH_MAX
 from tidelog.wire.messages.queues import (
     GetPurgeOffsetRequest,
     SettleAction,
@@ -155,7 +155,7 @@ async def test_the_number_of_runs_in_a_settle_request_is_limited(mock_clock: Moc
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
-        half = [(offset, 1) for offset in range(0, LIST_LENGTH_MAX, 2)]
+        half = [(offset, 1) for offset in range(0, LONG_LIST_LENGTH_MAX, 2)]
         settlements = [Settlement(0, b"receipt", half, SettleAction.DELETE) for _ in range(3)]
 
         for count in (2, 3):
@@ -164,5 +164,5 @@ async def test_the_number_of_runs_in_a_settle_request_is_limited(mock_clock: Moc
             if count == 2:
                 assert len((await pending.reply()).results) == 2
             else:
-                with pytest.raises(InvalidRequestError, match="at most 100,000 runs"):
+                with pytest.raises(InvalidRequestError, match="at most 10,000 runs"):
                     await pending.reply()

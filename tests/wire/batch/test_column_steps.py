@@ -1,0 +1,119 @@
+"""Decoding of large payloads in steps: the same result as at once, and bounded steps."""
+
+from collections.abc import Generator
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.wire.batches import lie, sample_batch
+from tidelog.wire.batch.batch_columns import decode_columns, unpack
+from tidelog.wire.batch.column_steps import check_object_count, columns_in_steps
+from tidelog.wire.batch.record_batch import BatchHeader, Columns, encode_batch, header_of
+from tidelog.wire.errors import WireFormatError
+
+LIMIT = 1 << 24
+HEADERS = (("name", b"value"), ("other", b""))
+
+
+def stepped(header: BatchHeader, batch: bytearray) -> tuple[Columns, int]:
+    """Return the columns of a batch, and the number of steps."""
+    return _finished(columns_in_steps(header, memoryview(unpack(header, batch, LIMIT))))
+
+
+def _finished(steps: Generator[None, None, Columns]) -> tuple[Columns, int]:
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value, count
+        count += 1
+
+
+def without_values(columns: Columns) -> Columns:
+    return msgspec.structs.replace(columns, values=None)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 1 << 40),
+            st.none() | st.binary(max_size=300),
+            st.lists(st.tuples(st.text(max_size=40), st.binary(max_size=70)), max_size=20),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_the_columns_are_those_that_are_decoded_at_once(
+    records: list[tuple[int, bytes | None, list[tuple[str, bytes]]]],
+) -> None:
+    columns = Columns(
+        len(records),
+        timestamp_deltas=[delta for delta, _, _ in records],
+        keys=[key for _, key, _ in records],
+        values=[key for _, key, _ in records],
+        headers=[tuple(headers) for _, _, headers in records],
+    )
+    batch = encode_batch(columns, first_timestamp_ms=0)
+    header = header_of(batch)
+
+    found, _ = stepped(header, batch)
+
+    expected = decode_columns(header, batch, uncompressed_length_max=LIMIT)
+    assert found == without_values(expected)
+
+
+def test_a_long_batch_takes_many_steps() -> None:
+    count = 60_000
+    batch = encode_batch(
+        Columns(count, keys=[b"k"] * count, headers=[HEADERS] * count), first_timestamp_ms=0
+    )
+
+    found, step_count = stepped(header_of(batch), batch)
+
+    assert found.headers == [HEADERS] * count
+    assert step_count >= 2 * count // 250  # Keys and headers.
+
+
+def test_records_with_very_many_headers_are_refused() -> None:
+    batch = encode_batch(Columns(1, headers=[(("", b""),) * 250_000]), first_timestamp_ms=0)
+
+    with pytest.raises(WireFormatError, match="more than 20,000 keys and headers"):
+        stepped(header_of(batch), batch)
+    with pytest.raises(WireFormatError, match="more than 10,000 keys and headers"):
+        check_object_count(memoryview(unpack(header_of(batch), batch, LIMIT)), 10_000)
+
+
+def test_a_payload_with_few_objects_passes() -> None:
+    batch = encode_batch(Columns(1, values=[bytes(1 << 20)]), first_timestamp_ms=0)
+
+    check_object_count(memoryview(unpack(header_of(batch), batch, LIMIT)), 10)
+
+
+def test_every_damaged_payload_is_refused_or_decoded() -> None:
+    batch = sample_batch()
+    header = header_of(batch)
+    plain = bytes(unpack(header, batch, LIMIT))
+
+    for end in range(len(plain)):
+        with pytest.raises(WireFormatError):
+            _finished(columns_in_steps(header, memoryview(plain[:end])))
+    for place in range(8 * len(plain)):
+        flipped = bytearray(plain)
+        flipped[place // 8] ^= 1 << place % 8
+        try:
+            _finished(columns_in_steps(header, memoryview(flipped)))
+        except WireFormatError:
+            continue
+    with pytest.raises(WireFormatError, match="longer than its five columns"):
+        _finished(columns_in_steps(header, memoryview(plain + b"\xc0")))
+
+
+def test_a_column_of_another_length_than_the_header_says_is_refused() -> None:
+    batch = lie(sample_batch(), record_count=2, last_offset_delta=1)
+
+    with pytest.raises(WireFormatError, match="a column of 3 records under a header of 2"):
+        stepped(header_of(batch), batch)
