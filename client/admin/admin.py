@@ -3,7 +3,7 @@
 Shell: sends requests to brokers, and repeats them while that may help.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, final
 
 import trio
@@ -27,6 +27,7 @@ from tidelog.wire.messages.cluster_admin import (
     EventDescription,
     LeaderElected,
 )
+from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 from tidelog.wire.messages.groups import GroupListing
 from tidelog.wire.messages.queue_admin import CreateQueueReply
@@ -107,9 +108,12 @@ class Admin:
         Raises:
             UnknownTopicError: There is no such topic.
         """
-        request = DescribeTopicsRequest(None if names is None else list(names))
-        reply = await self._cluster.call_any(api.DESCRIBE_TOPICS, request, is_repeatable=True)
-        return reply.topics
+        found: list[TopicDescription] = []
+        for part in _parts(names):
+            request = DescribeTopicsRequest(part)
+            reply = await self._cluster.call_any(api.DESCRIBE_TOPICS, request, is_repeatable=True)
+            found += reply.topics
+        return found
 
     async def alter_topic(
         self,
@@ -171,9 +175,12 @@ class Admin:
         Raises:
             UnknownTopicError: There is no such topic.
         """
-        request = TopicUsageRequest(None if names is None else list(names))
-        reply = await self._cluster.call_any(api.TOPIC_USAGE, request, is_repeatable=True)
-        return reply.topics
+        found: list[TopicUsage] = []
+        for part in _parts(names):
+            request = TopicUsageRequest(part)
+            reply = await self._cluster.call_any(api.TOPIC_USAGE, request, is_repeatable=True)
+            found += reply.topics
+        return found
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all of its records.
@@ -394,9 +401,12 @@ class Admin:
 
         Names that are unknown, or unused for seven days, are left out.
         """
-        request = ListTransactionsRequest(None if names is None else list(names))
-        reply = await self._cluster.call_any(api.LIST_TRANSACTIONS, request, is_repeatable=True)
-        return reply.transactions
+        found: list[TransactionDescription] = []
+        for part in _parts(names if names is None else sorted(names)):
+            request = ListTransactionsRequest(part)
+            reply = await self._cluster.call_any(api.LIST_TRANSACTIONS, request, is_repeatable=True)
+            found += reply.transactions
+        return found
 
     async def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:
         """Return the state of the cluster, as the broker that answers knows it.
@@ -465,8 +475,12 @@ class Admin:
         Raises:
             UnknownTopicError: There is no such topic.
         """
-        request = ReassignRequest(list(moves), [], plan_only=plan_only)
-        return await cluster_admin.reassign(self._cluster, request) if request.moves else []
+        moved: list[PartitionMoved] = []
+        given = list(moves)
+        for part in divided(given) if given else ():
+            request = ReassignRequest(part, [], plan_only=plan_only)
+            moved += await cluster_admin.reassign(self._cluster, request)
+        return moved
 
     async def balance(
         self,
@@ -608,3 +622,11 @@ def _as_text(settings: Mapping[str, Setting]) -> dict[str, str]:
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in settings.items()
     }
+
+
+def _parts(names: Iterable[str] | None) -> Iterator[list[str] | None]:
+    """Yield the names of each request, without repetitions; one `None` for all names."""
+    if names is None:
+        yield None
+    else:
+        yield from divided(list(dict.fromkeys(names)))

@@ -23,6 +23,7 @@ from tidelog.wire.messages.cluster_admin import (
     TopicToElect,
     UnregisterBrokerRequest,
 )
+from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.features import UpdateFeaturesReply, UpdateFeaturesRequest
 from tidelog.wire.messages.reassignment import (
     DrainBrokerRequest,
@@ -159,8 +160,9 @@ async def acknowledge_events(
     cluster: ClusterClient, event_ids: Iterable[int], *, up_to_id: int | None
 ) -> int:
     """See `Admin.acknowledge_events`."""
-    request = AcknowledgeEventsRequest(list(event_ids), up_to_id)
-    reply = await cluster.call_any(api.ACKNOWLEDGE_EVENTS, request, is_repeatable=True)
+    for part in divided(list(event_ids)):
+        request = AcknowledgeEventsRequest(part, up_to_id)
+        reply = await cluster.call_any(api.ACKNOWLEDGE_EVENTS, request, is_repeatable=True)
     return reply.unacknowledged_count
 
 
@@ -185,4 +187,7 @@ def _topics(partitions: PartitionsToElect) -> list[TopicToElect] | None:
         return None
     if isinstance(partitions, str):
         return [TopicToElect(partitions)]
-    return [TopicToElect(topic, [number]) for topic, number in partitions]
+    numbers: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
+    return [TopicToElect(topic, some) for topic, some in numbers.items()]

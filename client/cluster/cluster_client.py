@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar, cast, final
 
+import msgspec
 import trio
 
 from tidelog.client.cluster.address import Address
@@ -36,6 +37,7 @@ from tidelog.wire.errors import (
     UnknownTopicIdError,
     WireFormatError,
 )
+from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest, TopicMetadata
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api, ApiKey
@@ -373,12 +375,18 @@ class ClusterClient:
             raise failure
 
     async def _ask_metadata(self, topics: Iterable[str]) -> MetadataReply:
-        request = MetadataRequest(sorted(topics))
         is_again = trio.current_time() - self._asked_at <= _PATIENCE_S
         self._asked_at = trio.current_time()
-        return await self._ask_several(
-            api.METADATA, request, head_start=_HEAD_START_S, in_turn=is_again
-        )
+        found: list[TopicMetadata] = []
+        for names in divided(sorted(topics)):
+            reply = await self._ask_several(
+                api.METADATA,
+                MetadataRequest(names),
+                head_start=_HEAD_START_S,
+                in_turn=is_again,
+            )
+            found += reply.topics
+        return msgspec.structs.replace(reply, topics=found)
 
     async def _ask_several(
         self,

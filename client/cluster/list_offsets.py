@@ -16,6 +16,7 @@ from tidelog.wire.errors import (
     WireFormatError,
     from_wire,
 )
+from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.offset_ranges import (
     ListOffsetsReply,
     ListOffsetsRequest,
@@ -55,10 +56,11 @@ async def list_offsets(
         found: dict[TopicPartition, PartitionOffset] = {}
         for leader_id, queries in (await _queries_by_leader(cluster, places)).items():
             connection = await cluster.connection_to(leader_id)
-            request = ListOffsetsRequest(list(queries.values()))
-            reply = await cluster.call_once(connection, api.LIST_OFFSETS, request)
-            for at, offsets in zip(queries, checked_offsets(reply, len(queries)), strict=True):
-                found[at] = offset_at(places[at], offsets)
+            for part in divided(list(queries)):
+                request = ListOffsetsRequest([queries[at] for at in part])
+                reply = await cluster.call_once(connection, api.LIST_OFFSETS, request)
+                for at, offsets in zip(part, checked_offsets(reply, len(part)), strict=True):
+                    found[at] = offset_at(places[at], offsets)
         return found
 
     return await cluster.retry(attempt, is_repeatable=True)

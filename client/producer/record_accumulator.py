@@ -25,10 +25,10 @@ from tidelog.client.producer.partition_batches import (
     ProducerIdentity,
 )
 from tidelog.client.producer.partitioner import TopicPartitioner
-from tidelog.client.producer.producer_batch import ProducerBatch
+from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
 from tidelog.client.producer.producer_record import ManyRecords, ProducerRecord
 from tidelog.client.producer.ready_partitions import ReadyPartitions
-from tidelog.wire.batch.record_batch import RECORD_COUNT_MAX
+from tidelog.wire.batch.record_batch import PRODUCED_COUNT_MAX
 from tidelog.wire.errors import (
     DeliveryTimeoutError,
     RecordTooLargeError,
@@ -112,7 +112,7 @@ class RecordAccumulator:
         would drop their records as duplicates."""
         self._unrouted: dict[str, deque[_UnroutedRecord]] = {}
         self._unsettled: dict[int, tuple[PartitionBatches, ProducerBatch]] = {}
-        self._orders = itertools.count(0, RECORD_COUNT_MAX)
+        self._orders = itertools.count(0, PRODUCED_COUNT_MAX)
         self._last_order = -1
         self._is_exhausted = False
         self._is_routing = False
@@ -419,7 +419,7 @@ class RecordAccumulator:
         queue = topic.queues[topic.sticky if partition is None else partition]
         batch = queue.open
         used = batch.held_bytes - batch.room
-        while used and used + size > batch_size:
+        while used and (used + size > batch_size or len(batch.values) >= PRODUCED_COUNT_MAX):
             self._close(queue)
             self.has_full_batch = True
             queue = topic.queues[topic.sticky if partition is None else partition]
@@ -434,7 +434,10 @@ class RecordAccumulator:
             return None
         if not queue.has_open:
             batch = self._open_batch(queue, now)
-        reserved = max(missing, min(max(total_bytes, _RESERVE_STEP), batch_size - used))
+        # Each record takes at least its overhead from the room: so the room bounds their number.
+        most = (PRODUCED_COUNT_MAX - len(batch.values)) * RECORD_OVERHEAD_BYTES - batch.room
+        reserved = min(max(total_bytes, _RESERVE_STEP), batch_size - used, most)
+        reserved = max(missing, reserved)
         reserved = min(int(reserved), free)
         self._hold(batch, batch.held_bytes + reserved)
         batch.room += reserved

@@ -25,6 +25,7 @@ from tidelog.wire.errors import (
     WireFormatError,
     from_wire,
 )
+from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
 from tidelog.wire.messages.produce import (
     AckLevel,
     Acks,
@@ -206,7 +207,9 @@ class Sender:
                 details = {"size_bytes": batch_bytes, "limit_bytes": limit_bytes}
                 self._retry_or_fail_all([drained], RecordTooLargeError(what, **details))
                 continue
-            is_full = group_bytes + batch_bytes > _REQUEST_BYTES_MAX
+            is_full = (
+                group_bytes + batch_bytes > _REQUEST_BYTES_MAX or len(group) == LIST_LENGTH_MAX
+            )
             if group and (is_full or self._cluster.env.buggify("one batch in a request")):
                 self._submit(node_id, group, now)
                 group, group_bytes = [], 0

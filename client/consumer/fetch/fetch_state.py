@@ -33,6 +33,8 @@ from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch, PartitionF
 
 _WAITING_FETCHES_MAX = 2
 _FETCHES_MAX = 3
+_PARTITIONS_MAX = 5_000
+"""Maximum partitions of one fetch: the request must not be too long for the broker."""
 _PARTITION_BYTES_MIN = 64 * 1024
 _LEADER_S = 5.0
 """Seconds for which a partition is fetched from its leader after a follower failed; doubles each
@@ -269,6 +271,7 @@ class FetchState:
             under_way = self._under_way.setdefault(node_id, [])
             if sum(fetch.may_wait for fetch in under_way) >= _WAITING_FETCHES_MAX:
                 states = [state for state in states if state.has_more]  # noqa: PLW2901
+            states = self._first_of(states)  # noqa: PLW2901
             if states and len(under_way) < _FETCHES_MAX:
                 request = self._request(states, followed)
                 fetch = Fetch(node_id, states, request, sent_at=now)
@@ -277,6 +280,15 @@ class FetchState:
         for state in (state for fetch in fetches for state in fetch.partitions):
             state.is_fetching = True
         return fetches
+
+    def _first_of(self, states: list[PartitionFetchState]) -> list[PartitionFetchState]:
+        """Return as many partitions as fit into one fetch; the next one begins with the others."""
+        if len(states) > _PARTITIONS_MAX:
+            states = states[:_PARTITIONS_MAX]
+            for state in states:
+                del self._order[state.at]
+                self._order[state.at] = None
+        return states
 
     def on_complete(
         self,

@@ -12,7 +12,14 @@ from typing import Any, TypeVar, final
 import msgspec
 
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.wire.batch.batch_columns import ALL_COLUMNS, ColumnDecoder, EvenBytes, PackedColumns
+from tidelog.wire.batch.batch_columns import (
+    ALL_COLUMNS,
+    DECODED_COUNT_MAX,
+    ColumnDecoder,
+    EvenBytes,
+    PackedColumns,
+    check_limits,
+)
 from tidelog.wire.batch.large_messages import is_chunk, is_large
 from tidelog.wire.batch.record_batch import BatchHeader, Headers
 from tidelog.wire.env.env import BytesLike
@@ -86,6 +93,9 @@ class RecordBatch:
 
         `decoder` decodes the columns that are likely to be requested, all at once; the first
         access to another column decodes it.
+
+        Raises:
+            CorruptRecordError: The batch has more records than any correct one.
         """
         self.topic = tp.topic
         self.partition = tp.partition
@@ -102,6 +112,9 @@ class RecordBatch:
         self._columns: dict[str, Sequence[Any] | None] = {}
         self._packed: PackedColumns | None = None
         self._own_rows: range | None = None
+        if header.record_count > DECODED_COUNT_MAX:
+            with self._readable():
+                check_limits(header, uncompressed_bytes_max)
 
     def __len__(self) -> int:
         """Return the number of records."""

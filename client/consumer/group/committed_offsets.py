@@ -22,6 +22,7 @@ from tidelog.wire.errors import (
     UnknownMemberError,
     from_wire,
 )
+from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.groups import (
     CommitOffsetsReply,
     CommitOffsetsRequest,
@@ -57,11 +58,13 @@ async def fetch_committed(
 async def _fetch_commits(
     cluster: ClusterClient, group_id: str, wanted: Sequence[GroupPartition]
 ) -> dict[TopicPartition, CommittedPosition]:
-    request = FetchOffsetsRequest(
-        group_id, [TopicPartitions(one.topic_id, [one.partition]) for one in wanted]
-    )
-    reply = await cluster.call_controller(api.FETCH_OFFSETS, request, is_repeatable=True)
-    found = {(each.topic_id, each.partition): each for each in reply.offsets}
+    found: dict[tuple[bytes, int], PartitionCommittedOffset] = {}
+    for part in divided(wanted):
+        request = FetchOffsetsRequest(
+            group_id, [TopicPartitions(one.topic_id, [one.partition]) for one in part]
+        )
+        reply = await cluster.call_controller(api.FETCH_OFFSETS, request, is_repeatable=True)
+        found |= {(each.topic_id, each.partition): each for each in reply.offsets}
     return {_place(one): _committed(found, one.topic_id, one.partition) for one in wanted}
 
 
@@ -137,10 +140,10 @@ class CommittedOffsets:
             if due:
                 await self._send(due)
 
-    def last_request(self) -> CommitOffsetsRequest | None:
-        """Return a commit of all that is due, for callers that cannot wait for the reply."""
+    def last_requests(self) -> list[CommitOffsetsRequest]:
+        """Return commits of all that is due, for callers that cannot wait for the replies."""
         due = self._due(None)
-        return self._request(due) if due else None
+        return [self._request(dict(part)) for part in divided(list(due.items()))] if due else []
 
     def _owned(self) -> dict[TopicPartition, GroupPartition]:
         return {_place(one): one for one in sorted(self._membership.owned)}
@@ -174,6 +177,14 @@ class CommittedOffsets:
         )
 
     async def _send(self, offsets: Mapping[GroupPartition, int]) -> None:
+        failure: TidelogError | None = None
+        for part in divided(list(offsets.items())):
+            failure = failure or await self._send_part(dict(part))
+        if failure is not None:
+            raise failure
+
+    async def _send_part(self, offsets: Mapping[GroupPartition, int]) -> TidelogError | None:
+        """Commit offsets in one request; return the first refusal of a partition."""
         counted = {one: self._fetcher.processed(_place(one)) for one in offsets}
         reply = await self._ask(self._request(offsets))
         failure: TidelogError | None = None
@@ -184,8 +195,7 @@ class CommittedOffsets:
             elif one in self._membership.owned:
                 self._committed[tp] = offset
                 self._counted[tp] = counted[one]
-        if failure is not None:
-            raise failure
+        return failure
 
     async def _ask(self, request: CommitOffsetsRequest) -> CommitOffsetsReply:
         """Send this commit, several times if needed."""

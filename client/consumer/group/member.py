@@ -39,6 +39,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.groups import (
     JOIN_EPOCH,
+    CommitOffsetsRequest,
     GroupHeartbeatReply,
     GroupHeartbeatRequest,
     Subscription,
@@ -194,16 +195,16 @@ class GroupMember:
         self._scope.cancel()
         if self._membership.is_over:
             return
-        commit = None
+        commits: list[CommitOffsetsRequest] = []
         if self._config.enable_auto_commit and not self._has_failed:
             self._fetcher.rewind()
-            commit = self.offsets.last_request()
+            commits = self.offsets.last_requests()
         leave_request = self._membership.abandon()
         node_id = self._cluster.metadata.controller_id
         connection = None if node_id is None else self._cluster.live_connection(node_id)
         if connection is None or leave_request is None:
             return
-        if commit is not None:
+        for commit in commits:
             connection.submit(api.COMMIT_OFFSETS, commit, _ignore)
         connection.submit(api.GROUP_HEARTBEAT, leave_request, _ignore)
 

@@ -57,7 +57,7 @@ _FLIGHTS_MAX: Final = 2
 each would have fewer settlements, and need as many syncs."""
 _SETTLEMENTS_MAX: Final = 500
 """Maximum settlements of one request."""
-_MESSAGES_MAX: Final = 50_000
+_MESSAGES_MAX: Final = 10_000
 """Maximum messages of one request, unless they are of a single receive: brokers accept so many runs
 at most."""
 _REFUSED_BECAUSE_DONE: Final = {

@@ -38,6 +38,19 @@ async def test_a_created_topic_is_described_with_its_settings_and_extent(
     ]
 
 
+async def test_very_many_topics_are_described_in_several_requests(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+
+        (topic,) = await client.admin.describe_topics(["orders"] * 1_001)
+        assert topic.name == "orders"
+        with pytest.raises(UnknownTopicError, match="'t0'"):
+            await client.admin.topic_usage([f"t{number}" for number in range(1_501)])
+
+
 async def test_topics_are_listed_by_name(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:

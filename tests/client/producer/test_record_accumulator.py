@@ -20,6 +20,7 @@ from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES
 from tidelog.client.producer.producer_record import ManyRecords, ProducerRecord
 from tidelog.client.producer.record_accumulator import AppendResult, Limits, RecordAccumulator
 from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import PRODUCED_COUNT_MAX
 from tidelog.wire.errors import (
     ConnectionLostError,
     DeliveryTimeoutError,
@@ -491,3 +492,22 @@ def test_a_sequence_gap_bumps_the_epoch_of_its_partition_only() -> None:
         ProducerIdentity(1, 1),
     )
     assert bench.broker.partitions[1].values == [b"000002"]
+
+
+@pytest.mark.parametrize("is_one_call", [False, True])
+def test_a_batch_has_no_more_records_than_brokers_accept(*, is_one_call: bool) -> None:
+    most = PRODUCED_COUNT_MAX
+    bench = Bench(partition_count=1, batch_size=1 << 30, buffer_memory=1 << 30, linger=10.0)
+    bench.accumulator.set_topic(TOPIC, [True], bench.at)
+    values: list[bytes | None] = [b""] * (most + 10)
+    appended: list[AppendResult | None] = []
+    if is_one_call:
+        records = ManyRecords(values)
+        while records.remaining_count:
+            appended.append(bench.accumulator.append_many(TOPIC, None, records, now=bench.at))
+    else:
+        record = ProducerRecord(TOPIC, b"")
+        appended = [bench.accumulator.append(record, bench.at) for _ in values]
+
+    batches = {each.batch.order: each.batch for each in appended if each is not None}
+    assert [batch.count for batch in batches.values()] == [most, 10]

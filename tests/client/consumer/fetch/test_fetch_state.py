@@ -7,6 +7,7 @@ import pytest
 from tests.client.consumer.fetch.test_fetched_batches import encoded
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.config import ConsumerConfig
+from tidelog.client.consumer.fetch import fetch_state
 from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
@@ -180,3 +181,20 @@ def test_a_recreated_topic_starts_without_a_position() -> None:
 def test_an_unassigned_partition_cannot_be_sought() -> None:
     with pytest.raises(ValueError, match="orders/1 is not assigned"):
         subscription(AT).seek(OTHER, 0)
+
+
+def test_a_fetch_is_not_too_long_and_the_next_one_begins_with_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_state, "_PARTITIONS_MAX", 3)
+    partitions = [TopicPartition("orders", number) for number in range(8)]
+    made = subscription(*partitions)
+    rounds: list[list[int]] = []
+
+    for _ in range(4):
+        (fetch,) = plan(made)
+        rounds.append([each.at.partition for each in fetch.partitions])
+        results = [PartitionFetched(0, 10, 0)] * len(fetch.partitions)
+        made.on_complete(fetch, results, memoryview(b""), now=0.0)
+
+    assert rounds == [[0, 1, 2], [3, 4, 5], [6, 7, 0], [1, 2, 3]]

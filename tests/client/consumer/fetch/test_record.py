@@ -4,10 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.wire.batches import lie, sample_batch
 from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.batch_columns import ALL_COLUMNS, ColumnDecoder
+from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import (
+    FLAG_LOG_APPEND_TIME,
     Columns,
     encode_batch,
     parse_header,
@@ -46,6 +49,25 @@ FULL = Columns(
     headers=[(), HEADERS, ()],
 )
 VALUES_ONLY = Columns(3, values=[b"1", b"2", b"3"])
+
+
+@pytest.mark.parametrize("flags", [Codec.ZSTD, Codec.ZSTD | FLAG_LOG_APPEND_TIME])
+def test_too_many_records_are_refused_before_memory_is_spent_on_them(flags: int) -> None:
+    count = 1 << 24
+    bomb = lie(
+        sample_batch(),
+        flags=flags,
+        record_count=count,
+        last_offset_delta=count - 1,
+        uncompressed_length=count + 10,
+    )
+    header = parse_header(bomb)
+    assert header is not None
+
+    with pytest.raises(CorruptRecordError, match=r"16777216 records .*, the limit is") as why:
+        RecordBatch(AT, header, bomb, high_watermark=99, uncompressed_bytes_max=1 << 28)
+
+    assert why.value.detail("next_offset") == header.next_offset
 
 
 def test_every_record_has_its_offset_timestamp_and_content() -> None:

@@ -245,3 +245,19 @@ async def test_a_cancelled_request_for_a_record_counts_the_last_as_processed(
                 await anext(records)
 
         assert fixture.groups.committed(0) == 1
+
+
+async def test_offsets_of_many_partitions_are_fetched_and_committed_in_several_requests(
+    autojump_clock: MockClock,
+) -> None:
+    count = 1_100
+    async with group_fixture_of(autojump_clock, partition_count=count) as fixture:
+        await fixture.produce(1, partition_count=count)
+        async with consumer_of(fixture.client, enable_auto_commit=False) as consumer:
+            await anext(consumer.records())
+            await consumer.commit({("orders", number): 0 for number in range(count)})
+
+        asked = [each.key for each in fixture.cluster.fronts[1].asked]
+        assert asked.count(api.ApiKey.FETCH_OFFSETS) == 2
+        assert asked.count(api.ApiKey.COMMIT_OFFSETS) == 2
+        assert {fixture.groups.committed(number) for number in range(count)} == {0}
