@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar, final
 
+import msgspec
+
 from tidelog.client.cluster.address import Address
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.metadata import MetadataCache
@@ -27,6 +29,7 @@ from tidelog.wire.errors import (
     WireFormatError,
     from_wire,
 )
+from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.metadata import MetadataRequest, TopicMetadata
 from tidelog.wire.messages.offset_ranges import (
     ListOffsetsRequest,
@@ -157,10 +160,13 @@ class BlockingClusterClient:
         Raises:
             TidelogError: No broker answered.
         """
-        reply, _ = self.any_connection().call(
-            api.METADATA, MetadataRequest(sorted(topics)), timeout_s=self.request_timeout_s
-        )
-        self.metadata.apply(reply)
+        found: list[TopicMetadata] = []
+        for names in divided(sorted(topics)):
+            reply, _ = self.any_connection().call(
+                api.METADATA, MetadataRequest(names), timeout_s=self.request_timeout_s
+            )
+            found += reply.topics
+        self.metadata.apply(msgspec.structs.replace(reply, topics=found))
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -212,21 +218,26 @@ class BlockingClusterClient:
         with_leader_epochs: bool = False,
         from_journals: bool = False,
     ) -> list[TopicOffsets]:
-        """Return the offsets of topics, or all for `None`, in one request; skip unknown topics.
+        """Return the offsets of topics, or all for `None`; skip unknown topics.
+
+        One request takes 1,000 topics.
 
         With `from_journals`, `topics` names queues, and the offsets are those of their journals.
 
         Raises:
             TidelogError: No broker answered.
         """
-        request = ListOffsetsRequest(
-            [],
-            topics=None if topics is None else list(topics),
-            with_sizes=with_sizes,
-            from_journals=from_journals,
-            with_leader_epochs=with_leader_epochs,
-        )
-        return self.call_any(api.LIST_OFFSETS, request).topics
+        found: list[TopicOffsets] = []
+        for names in (None,) if topics is None else divided(topics):
+            request = ListOffsetsRequest(
+                [],
+                topics=names,
+                with_sizes=with_sizes,
+                from_journals=from_journals,
+                with_leader_epochs=with_leader_epochs,
+            )
+            found += self.call_any(api.LIST_OFFSETS, request).topics
+        return found
 
     def list_offsets(
         self, queries: Mapping[TopicPartition, OffsetQuery]
@@ -247,7 +258,8 @@ class BlockingClusterClient:
         for at in queries:
             by_connection.setdefault(self.leader_of(at)[1], []).append(at)
         found: dict[TopicPartition, PartitionOffsets] = {}
-        for connection, partitions in by_connection.items():
+        parts = [(each, part) for each, all_ in by_connection.items() for part in divided(all_)]
+        for connection, partitions in parts:
             request = ListOffsetsRequest(
                 [queries[at] for at in partitions], from_journals=is_journal(partitions[0].topic)
             )

@@ -10,7 +10,13 @@ from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.offset_ranges import StreamOffset
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.errors import from_wire
-from tidelog.wire.messages.groups import NO_MEMBER_EPOCH, CommitOffsetsRequest, PartitionCommit
+from tidelog.wire.messages.division import divided
+from tidelog.wire.messages.groups import (
+    NO_MEMBER_EPOCH,
+    CommitOffsetsRequest,
+    PartitionCommit,
+    PartitionCommitted,
+)
 from tidelog.wire.protocol import api
 
 
@@ -40,9 +46,11 @@ def commit_group(options: ReadOptions, position: StreamOffset) -> None:
         )
         for at, offset in position.offsets.items()
     ]
-    request = CommitOffsetsRequest(group_id, "", NO_MEMBER_EPOCH, 0, commits)
+    results: list[PartitionCommitted] = []
     with borrowed(options.connection) as cluster:
-        reply = cluster.call_controller(api.COMMIT_OFFSETS, request)
-    for result in reply.results:
+        for part in divided(commits):
+            request = CommitOffsetsRequest(group_id, "", NO_MEMBER_EPOCH, 0, part)
+            results += cluster.call_controller(api.COMMIT_OFFSETS, request).results
+    for result in results:
         if result.error is not None:
             raise from_wire(result.error)
