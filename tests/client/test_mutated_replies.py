@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from tests.client.hostile_broker import ALL, Answer, deceived_client
 from tests.fuzz.hostile_broker import CALLS
-from tests.fuzz.inputs import Inputs
+from tests.fuzz.inputs import Inputs, Targets
 from tidelog.client.client import Client
 from tidelog.coordinator.raft.membership import Identity
 from tidelog.wire.errors import TidelogError
@@ -18,7 +18,7 @@ from tidelog.wire.protocol.connection import Request
 
 LIVES = 4
 """Brokers for each call, each with another share of honest replies."""
-NODES = [Identity(1, b"a"), Identity(2, b"b")]
+TARGETS = Targets(Identity(1, b"a"), [Identity(2, b"b")])
 RATE_MAX = 20
 """Requests of one API in a second; each call may send 40 more at once."""
 
@@ -40,7 +40,7 @@ async def test_a_client_of_a_broker_that_mutates_replies_ends_with_an_error_and_
     autojump_clock: MockClock, call: Callable[[Client], Awaitable[None]], seed: int
 ) -> None:
     random = Random(f"{seed} {call.__name__}")
-    inputs = Inputs(random, known={}, nodes=NODES)
+    inputs = Inputs(random, TARGETS)
     share = random.choice((0.3, 0.6, 0.9))
     async with deceived_client(autojump_clock) as (client, broker, _):
         for served in ALL:
