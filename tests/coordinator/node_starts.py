@@ -79,7 +79,11 @@ async def peers(
     memory = MemoryBudget(config.queued_max_request_bytes, largest_bytes=20 << 20)
 
     async def serve(node_id: int, answer: Callable[[], PeerStatusReply]) -> None:
-        served: dict[Api[Any, Any], Answer] = {api.PEER_STATUS: lambda _, __: answer()}
+        def status(message: object, attachment: memoryview) -> PeerStatusReply:
+            del message, attachment
+            return answer()
+
+        served: dict[Api[Any, Any], Answer] = {api.PEER_STATUS: status}
         answerer: Any = Answerer(node_id, served)
         listener = await world.network.listen(f"node{node_id}", PORT)
         while True:

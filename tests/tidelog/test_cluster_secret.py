@@ -27,8 +27,13 @@ def test_brokers_that_start_together_have_the_same_secret(
 ) -> None:
     path = tmp_path / "secret"
     read_cluster_secret(path, Random(1))
-    exists = iter([False])  # The file of another broker appears after this look.
-    monkeypatch.setattr(Path, "exists", lambda _: next(exists))
+
+    def not_yet(file: Path) -> bool:
+        """Look before another broker has created the file."""
+        del file
+        return False
+
+    monkeypatch.setattr(Path, "exists", not_yet)
 
     assert read_cluster_secret(path, Random(2)) == path.read_bytes().strip()
     assert list(tmp_path.iterdir()) == [path]

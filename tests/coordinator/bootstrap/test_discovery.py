@@ -43,7 +43,12 @@ class Fresh:
 
     async def _run(self, process: Process) -> None:
         addresses = {node_id: (f"node{node_id}", PORT) for node_id in self._peer_ids}
-        answers: dict[Api[Any, Any], Answer] = {api.PEER_STATUS: lambda _, __: self.status()}
+
+        def answer(message: object, attachment: memoryview) -> PeerStatusReply:
+            del message, attachment
+            return self.status()
+
+        answers: dict[Api[Any, Any], Answer] = {api.PEER_STATUS: answer}
         answerer = Answerer(self.node_id, answers)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
