@@ -90,8 +90,8 @@ class BrokerConfig:
     need more wait for it. At least twice `socket_request_max_bytes`."""
 
     max_connections: int = _number(10_000, low=1, high=1_000_000)
-    """Maximum number of connections; the broker closes further ones at once. With `peers`, it keeps
-    64 more for other nodes."""
+    """Maximum number of connections. A further one takes the place of one that has sent no HELLO;
+    without such a one the broker closes it. With `peers`, it keeps 64 more for other nodes."""
 
     max_in_flight_requests_per_connection: int = _number(4096, low=1, high=1_000_000)
     """Maximum number of unanswered requests of one connection; the broker reads no more of it
