@@ -17,7 +17,7 @@ from tidelog.logstore.log import LogStatus
 
 _RETRY_S: Final = 0.5
 _AT_ONCE_MAX: Final = 1000
-_EMPTY: Final = -1
+_UNKNOWN: Final = -1
 
 
 @final
@@ -66,6 +66,7 @@ class LogEndReports:
             or not context.is_open(partition)
         ):
             return None
-        last_epoch = _EMPTY if shape.last_epoch is None else shape.last_epoch
+        latest = shape.leader_epochs.latest  # An empty log keeps that of the last deleted record.
+        last_epoch = _UNKNOWN if latest is None else latest
         end = LogEnd(last_epoch, shape.log_end_offset, is_whole=not shape.damage)
         return ReportedLog(*partition.key, known.leader_epoch, end)

@@ -24,7 +24,9 @@ replicas (ISR) and eligible leader replicas (ELR) change. In its order:
 5. A process that ended uncleanly leaves a log whose tail may be damaged, and nothing on that disk
    needs to show it. So such replicas are unverified, and compared: when all eligible replicas have
    reported the ends of their logs, the replica with the greatest (leader epoch, log end) leads. Of
-   two logs of one partition, the greater end has all records of the other. So a replica that left
+   two logs of one partition, the greater end has all records of the other. A log without records
+   may not know the epoch of the last one. All records below its end were committed and deleted, so
+   it is greater than a log that ends below, and less than all others. A replica that left
    a large enough ISR is unverified as well, and may lead: the disks of those that stayed may be
    damaged later. With a single eligible replica, which has no other to be compared with, the
    election waits for it. The controller limits the wait for missing
@@ -34,7 +36,7 @@ replicas (ISR) and eligible leader replicas (ELR) change. In its order:
    change.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -324,12 +326,36 @@ def _elect_by_log_end(
     can_lead = [
         node for node in ends if node not in candidates.offline and _can_lead(node, context)
     ]
-    best = max(
-        can_lead if is_wait_over else ends,
-        key=lambda node: (ends[node], node in relied_on),
+    best = greatest_log_end(can_lead if is_wait_over else ends, ends, relied_on=relied_on)
+    return best if best in can_lead else None
+
+
+def greatest_log_end(
+    nodes: Iterable[int], ends: Mapping[int, LogEnd], *, relied_on: Collection[int]
+) -> int | None:
+    """Return the replica among `nodes` whose log has all records of the others, `None` if empty.
+
+    Args:
+        nodes: Replicas that have reported, in the order of the assignment.
+        ends: All reported log ends.
+        relied_on: Replicas that are preferred to others with an equal end.
+    """
+    deleted_to = _deleted_to(ends.values())
+    return max(
+        nodes,
+        key=lambda node: (ends[node].log_end_offset >= deleted_to, ends[node], node in relied_on),
         default=None,
     )
-    return best if best in can_lead else None
+
+
+def _deleted_to(ends: Iterable[LogEnd]) -> int:
+    """Return the offset below which all records were committed and deleted, as far as is shown.
+
+    Logs without a known epoch show it: they are empty, and deletion stops at the high watermark.
+    """
+    return max(
+        (end.log_end_offset for end in ends if end.is_whole and end.leader_epoch < 0), default=0
+    )
 
 
 def _instead_of(
@@ -361,10 +387,12 @@ def _elect_unclean(
     partition: PartitionRegistration, candidates: _Candidates, context: ElectionContext
 ) -> int | None:
     """Return the live replica that is likely to have most; of equals, the first assigned one."""
+    deleted_to = _deleted_to(end for end in candidates.unverified.values() if end is not None)
 
-    def likely(node: int) -> tuple[bool, LogEnd, bool]:
+    def likely(node: int) -> tuple[bool, bool, LogEnd, bool]:
         end = candidates.unverified.get(node) or _UNKNOWN_END
-        return node not in candidates.wiped, end, node == partition.last_known_leader
+        is_later = end.log_end_offset >= deleted_to
+        return node not in candidates.wiped, is_later, end, node == partition.last_known_leader
 
     live = [
         node

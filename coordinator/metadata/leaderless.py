@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.cluster_config import recovery_election_wait_ms
 from tidelog.coordinator.metadata.election_events import named_brokers
-from tidelog.coordinator.metadata.leader_election import replicas_to_compare
+from tidelog.coordinator.metadata.leader_election import greatest_log_end, replicas_to_compare
 from tidelog.coordinator.metadata.records import BrokerRegistration, PartitionRegistration
 from tidelog.coordinator.metadata.state import ClusterState
 
@@ -114,7 +114,9 @@ def _awaited(
     compared = replicas_to_compare(eligible, [each.node_id for each in unverified])
     missing = [node for node in compared if node not in ends]
     # With all reports the election is complete, unless the replica with most cannot lead now.
-    return missing or [max(ends, key=lambda node: (ends[node], node in eligible))]
+    best = greatest_log_end(ends, ends, relied_on=eligible)
+    assert best is not None, "an eligible replica has reported"
+    return missing or [best]
 
 
 def _waits(

@@ -58,10 +58,10 @@ class BrokerRegistration(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogEnd(NamedTuple):
-    """The end of a replica's log; of two ends of one partition, the greater has more records."""
+    """The end of a replica's log; see `leader_election.greatest_log_end` for the comparison."""
 
     leader_epoch: LogEpoch
-    """Of the last record; -1 for an empty log."""
+    """Of the last record, which the log may have deleted; -1 if the log does not know it."""
     log_end_offset: Offset
     is_whole: bool
     """Whether the log has no known damage."""

@@ -147,6 +147,70 @@ def test_acknowledged_records_survive_a_power_cut_of_all_brokers() -> None:
     live(5, main)
 
 
+async def make_pair(brokers: ThreeBrokers, client: Client) -> tuple[int, int]:
+    """Create the topic with two replicas and 20 records; return the leader and the follower."""
+    await client.admin.create_topic(TOPIC, 1, replication_factor=2)
+    await produce(client, 20)
+    leader = await brokers.leads()
+    await until(lambda: len(brokers.in_sync()) == 2 and brokers.high_watermark() == 20)
+    (follower,) = brokers.in_sync() - {leader}
+    return leader, follower
+
+
+async def delete_all_and_cut_power(brokers: ThreeBrokers, client: Client) -> None:
+    """Delete all records, cut the power of all brokers and start them."""
+    await client.admin.delete_records(TOPIC, 0, None)
+    brokers.cut_power(*brokers.brokers)
+    brokers.start()
+    await brokers.serve()
+
+
+@pytest.mark.invariant("I35")
+def test_offsets_of_deleted_records_are_not_assigned_again_after_a_power_cut() -> None:
+    """A replica that has missed records does not lead, although no other has records any more."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            leader, late = await make_pair(brokers, client)
+            brokers.cut_power(late)
+            await until(lambda: brokers.in_sync() == {leader}, 60)
+            await produce(client, 10, start=20)
+
+            await delete_all_and_cut_power(brokers, client)
+
+            assert [*await produce(client, 1, start=30)] == [30]
+
+        await brokers.with_client(work)
+
+    live(6, main)
+
+
+@pytest.mark.invariant("I35")
+def test_uncommitted_records_do_not_replace_deleted_ones_after_a_power_cut() -> None:
+    """The other replica has deleted its records, and knows that they were of a later epoch."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            deposed, follower = await make_pair(brokers, client)
+            heal = brokers.world.network.partition([host_of(deposed)], [host_of(follower)])
+            async with client.producer(acks=1) as producer:
+                for number in range(15):
+                    await producer.send(TOPIC, b"uncommitted %d" % number, partition=0)
+            assert (brokers.end_of(deposed), brokers.end_of(follower)) == (35, 20)
+            brokers.cut_power(deposed)
+            heal()
+            await brokers.leads(other_than=deposed)
+            await produce(client, 10, start=20)
+
+            await delete_all_and_cut_power(brokers, client)
+
+            assert [*await produce(client, 1, start=30)] == [30]
+
+        await brokers.with_client(work)
+
+    live(7, main)
+
+
 def test_committed_records_can_be_read_after_a_start_although_none_can_be_written() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:

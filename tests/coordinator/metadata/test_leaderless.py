@@ -112,12 +112,13 @@ def test_a_replica_that_is_back_has_yet_to_report() -> None:
     assert why(cluster)[1] == "the election waits for broker 3 to report the end of the log"
 
 
-def test_the_replica_with_most_records_is_awaited_when_it_is_fenced() -> None:
+@pytest.mark.parametrize("epoch", [0, -1], ids=["with records", "all records deleted"])
+def test_the_replica_with_the_greatest_log_end_is_awaited_when_it_is_fenced(epoch: int) -> None:
     cluster = killed()
     cluster.start(2, unclean=True)
     cluster.register(3, unclean=True)
     cluster.report_log_end(2, 0, 585)
-    cluster.report_log_end(3, 0, 600)
+    cluster.report_log_end(3, epoch, 600)
 
     kind, text = why(cluster)
 

@@ -49,6 +49,40 @@ def test_the_last_epoch_counts_before_the_log_end() -> None:
     assert cluster.report_log_end(3, 4, 600).leader == 3
 
 
+def test_a_log_that_ends_before_deleted_records_does_not_lead() -> None:
+    """Broker 2 has deleted all its records, and does not know which epoch wrote the last one."""
+    cluster = killed()
+    for node in (1, 2, 3):
+        cluster.start(node, unclean=True)
+
+    cluster.report_log_end(1, 0, 585)
+    cluster.report_log_end(2, -1, 600)
+
+    assert cluster.report_log_end(3, 4, 599).leader == 2
+
+
+def test_a_log_with_records_leads_before_an_empty_log_at_or_before_its_end() -> None:
+    for end in (600, 601):
+        cluster = killed()
+        for node in (2, 3):
+            cluster.start(node, unclean=True)
+
+        cluster.report_log_end(2, -1, 600)
+
+        assert cluster.report_log_end(3, 0, end).leader == 3
+
+
+def test_the_end_of_a_log_that_has_lost_all_records_proves_nothing() -> None:
+    """Damage up to the base offset of a segment may include records that were never committed."""
+    cluster = killed()
+    for node in (2, 3):
+        cluster.start(node, unclean=True)
+
+    cluster.report_log_end(2, -1, 600, is_whole=False)
+
+    assert cluster.report_log_end(3, 0, 585).leader == 3
+
+
 def test_a_whole_log_leads_before_a_damaged_one_with_the_same_end() -> None:
     cluster = killed()
     for node in (2, 3):
@@ -196,6 +230,20 @@ def test_an_accepted_loss_elects_the_greatest_reported_end() -> None:
 
     partition = cluster.partition()
     assert (partition.leader, partition.data_loss_epoch) == (1, partition.leader_epoch)
+
+
+def test_an_accepted_loss_elects_no_log_that_ends_before_deleted_records() -> None:
+    cluster = killed()
+    for node in (1, 2):
+        cluster.start(node, unclean=True)
+    cluster.fence(3)
+    cluster.report_log_end(1, 0, 585)
+    cluster.report_log_end(2, -1, 600)
+    key = next(iter(cluster.state.index.leaderless))
+
+    cluster.do(ElectLeaders([key], accept_data_loss=True))
+
+    assert cluster.partition().leader == 2
 
 
 def test_a_move_to_another_replica_forgets_the_removed_one() -> None:

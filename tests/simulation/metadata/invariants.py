@@ -1,6 +1,6 @@
 """Invariants of a cluster's metadata, in each state and between two entries."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -19,7 +19,7 @@ from tidelog.coordinator.metadata.commands import (
     RemoveFromIsr,
     ReportLogEnds,
 )
-from tidelog.coordinator.metadata.records import PartitionRegistration
+from tidelog.coordinator.metadata.records import LogEnd, PartitionRegistration
 from tidelog.coordinator.metadata.replica_index import NO_PARTITION, ReplicaIndex
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.wire.messages.features import SupportedLevels
@@ -127,12 +127,23 @@ def _check_unverified(state: ClusterState, partition: PartitionRegistration) -> 
     eligible = partition.eligible_leader_replicas
     awaited = {*eligible} if len(eligible) > 1 else {*eligible, *recovered}
     if eligible and awaited <= ends.keys():
-        greatest = [node for node, end in ends.items() if end == max(ends.values())]
+        greatest = _with_most(ends)
         best = [node for node in greatest if node in eligible] or greatest
         node = best[0]
         assert node in partition.offline_replicas or not state.brokers[node].can_lead, (
             "the replica with the greatest log end could lead"
         )
+
+
+def _with_most(ends: Mapping[int, LogEnd]) -> list[int]:
+    """Return the replicas whose logs have all records of the others."""
+    deleted = [end.log_end_offset for end in ends.values() if end.is_whole and end.leader_epoch < 0]
+    later = {
+        node: end
+        for node, end in ends.items()
+        if all(end.log_end_offset >= offset for offset in deleted)
+    }
+    return [node for node, end in later.items() if end == max(later.values())]
 
 
 def _check_journal(state: ClusterState, journal: Topic, spec: QueueSpec) -> None:
@@ -288,7 +299,7 @@ def _unfounded_comparison(
         return
     relied_on &= {*now.replicas}
     awaited = relied_on if len(relied_on) > 1 else relied_on | ends.keys() & {*now.replicas}
-    if awaited - reported.keys() or reported[now.leader] < max(reported.values()):
+    if awaited - reported.keys() or now.leader not in _with_most(reported):
         yield "another replica may have more committed records"
 
 
