@@ -131,7 +131,8 @@ class Controller:
                     commands.append(ExpireTransactions())
                 for command in commands:
                     nursery.start_soon(self._decide, command)
-                nursery.start_soon(self._set_first_level)
+                if self._metadata.state.is_first_level_open:
+                    nursery.start_soon(self._set_first_level)
                 nursery.start_soon(self._promote)
 
     def _refused(self) -> list[FenceBroker]:

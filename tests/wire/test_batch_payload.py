@@ -85,7 +85,9 @@ def test_few_bytes_cannot_announce_many_records() -> None:
         sample_batch(), payload, record_count=2**32 - 1, last_offset_delta=2**32 - 1
     )
 
-    with pytest.raises(WireFormatError, match="4294967295 records over a payload without columns"):
+    with pytest.raises(
+        WireFormatError, match="4294967295 records in 6 bytes, the limit is 1048576"
+    ):
         decoded(batch)
 
 
@@ -110,7 +112,8 @@ def test_a_batch_that_unpacks_beyond_the_limit_is_refused(codec: Codec) -> None:
 def test_a_compressed_batch_with_a_wrong_length_is_refused(codec: Codec, said: int) -> None:
     batch = sample_batch(codec, columns=Columns(1, values=[bytes(1000)]))
     liar = lie(batch, uncompressed_length=said)
-    header = check_produced(memoryview(liar))
+    header = parse_header(liar)
+    assert header is not None
 
     with pytest.raises(WireFormatError):
         decode_columns(header, liar, uncompressed_length_max=2**32)

@@ -162,8 +162,9 @@ async def test_a_topic_may_be_deleted_while_its_segments_are_removed(
         topic = await create_topic(client, segment_bytes="4KiB", retention_bytes="5KiB")
         for _ in range(4):
             await produce(client, topic, batch_of(bytes(3000)))
+        await world.pass_time(1)  # The new cluster gets its feature level.
         world.work.hold_work()
-        await world.pass_time(6)  # The removal begins and is held.
+        await world.pass_time(5)  # The removal begins and is held.
         held = world.work.set_held_aside()
 
         await delete_topic(client)

@@ -204,7 +204,7 @@ async def test_a_silent_broker_is_left_soon_after_another_one_leads(
         await trio.sleep(5)
         doubt_count = place.doubt_count
         await trio.sleep(2)
-        assert place.doubt_count - doubt_count == 4
+        assert 3 <= place.doubt_count - doubt_count <= 5  # Every half a second.
 
         place.lead(2)
         await trio.sleep(0.6)

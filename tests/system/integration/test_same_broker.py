@@ -76,6 +76,7 @@ def test_both_open_the_broker_by_one_function_with_settings_env_and_disk() -> No
         "config",
         "env",
         "disk",
+        "secret",
         "sources",  # The origin of the settings, for describe_config only.
     ]
 

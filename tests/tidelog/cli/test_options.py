@@ -59,6 +59,7 @@ def test_options_of_a_broker_that_are_not_given_are_none() -> None:
         "node_id": 3,
         "peers": None,
         "broker_rack": None,
+        "cluster_secret_file": None,
         "config_file": None,
         "log_format": None,
         "log_level": None,

@@ -191,10 +191,10 @@ def test_a_fetch_is_not_too_long_and_the_next_one_begins_with_the_others(
     made = subscription(*partitions)
     rounds: list[list[int]] = []
 
-    for _ in range(4):
-        (fetch,) = plan(made)
+    for number in range(4):
+        (fetch,) = plan(made, 10.0 * number)
         rounds.append([each.at.partition for each in fetch.partitions])
         results = [PartitionFetched(0, 10, 0)] * len(fetch.partitions)
-        made.on_complete(fetch, results, memoryview(b""), now=0.0)
+        made.on_complete(fetch, results, memoryview(b""), now=10.0 * number + 5)  # No early reply.
 
     assert rounds == [[0, 1, 2], [3, 4, 5], [6, 7, 0], [1, 2, 3]]
