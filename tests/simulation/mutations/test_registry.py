@@ -23,8 +23,9 @@ CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
         "cluster",
         10.0,
         range(1),
-        ("strangers-served", "proof-not-bound-to-nonce", "proof-not-bound-to-role"),
+        ("strangers-served", "proof-not-bound-to-role"),
     ),
+    ("cluster", 10.0, range(8, 9), ("proof-not-bound-to-nonce",)),
     ("queues", 2.0, range(6, 8), ("count-lost-with-leader",)),
     (
         "raft",
