@@ -251,12 +251,17 @@ async def test_an_offline_log_serves_again_after_a_restart_of_its_broker(tmp_pat
         await assert_has(broker.address, acknowledged)
 
 
+def open_files(pid: int) -> list[Path]:
+    """Return the descriptors of a process."""
+    return list(Path(f"/proc/{pid}/fd").iterdir())
+
+
 async def test_a_higher_limit_of_open_files_opens_a_topic(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         async with tidelog.connect(broker.address, request_timeout=2) as client:
             await client.admin.list_topics()
             # No more than are open now: a broker that starts with few leaves some for files.
-            count = sum(1 for _ in Path(f"/proc/{broker.pid}/fd").iterdir())
+            count = len(open_files(broker.pid))
             resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (count, count))
             said = await error_of(partial(client.admin.create_topic, TOPIC, 200))
         option = part_of(said, r"; raise the broker's limit of open files \(ulimit (-n)\)$")
