@@ -383,7 +383,7 @@ def _changed(value: Any, random: Random) -> Any:  # noqa: ANN401  (any value of 
             place = random.randrange(len(value))
             return [*value[:place], _changed(value[place], random), *value[place + 1 :]]
         case bytes():
-            with suppress(msgspec.MsgspecError):
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
                 return msgspec.msgpack.encode(_changed(msgspec.msgpack.decode(value), random))
             return random.randbytes(len(value))
         case bool():
