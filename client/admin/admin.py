@@ -611,7 +611,8 @@ class Admin:
         Without `node_id`, any broker answers.
 
         Raises:
-            ConnectError: The broker cannot be reached, or no broker has this id.
+            ConnectError: The broker cannot be reached.
+            InvalidRequestError: No node has this id.
         """
         return await cluster_admin.broker_config(self._cluster, node_id)
 

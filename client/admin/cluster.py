@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 import trio
 
 from tidelog.client.cluster.cluster_client import ClusterClient
-from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    InvalidRequestError,
+    WireFormatError,
+)
 from tidelog.wire.messages.cluster_admin import (
     AcknowledgeEventsRequest,
     AlterClusterConfigRequest,
@@ -124,6 +129,11 @@ async def broker_config(cluster: ClusterClient, node_id: int | None) -> Describe
     request = DescribeConfigRequest()
     if node_id is None:
         return await cluster.call_any(api.DESCRIBE_CONFIG, request, is_repeatable=True)
+    nodes = (await describe_cluster(cluster, with_partitions=False)).nodes
+    if all(node.node_id != node_id for node in nodes):
+        raise InvalidRequestError(
+            f"there is no node {node_id}; there are {', '.join(str(n.node_id) for n in nodes)}"
+        )
 
     async def ask() -> DescribeConfigReply:
         connection = await cluster.connection_to(node_id)

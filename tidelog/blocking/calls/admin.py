@@ -538,6 +538,7 @@ class Admin(Forwarding[AsyncAdmin]):
         Without `node_id`, any broker answers.
 
         Raises:
-            ConnectError: The broker cannot be reached, or no broker has this id.
+            ConnectError: The broker cannot be reached.
+            InvalidRequestError: No node has this id.
         """
         return self._thread.call(partial(self._inner.broker_config, node_id))
