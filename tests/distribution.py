@@ -1,4 +1,4 @@
-"""Distribution of tests over processes: `make test` has one more than cores; each takes whole files.
+"""Distribution of tests over processes, one more than cores; each process takes whole files.
 
 The tests of a file share fixtures, so a file stays in one process. Some folders stay together as
 well: tests that start brokers of their own, because they must not compete; and tests of Spark,
