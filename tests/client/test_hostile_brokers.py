@@ -33,6 +33,7 @@ from tidelog.wire.errors import (
     UnsupportedVersionError,
     WireFormatError,
 )
+from tidelog.wire.messages.cluster_admin import DescribeClusterReply, NodeDescription
 from tidelog.wire.messages.fetch import FetchReply, PartitionFetched
 from tidelog.wire.messages.groups import GroupHeartbeatReply
 from tidelog.wire.messages.metadata import BrokerAddress, MetadataRequest, PartitionMetadata
@@ -533,8 +534,11 @@ async def test_the_host_of_a_broker_reaches_the_terminal_printable(
         brokers = [BrokerAddress(9, "\x1b[2J", 1)]
         return frame_of(request, replace(metadata_of(message), brokers=brokers))
 
+    node = NodeDescription(9, "\x1b[2J", 1, "", "voter", "alive", 0, 0)
+    described = DescribeClusterReply("c", 1, 1, 1, [node], 0, 0, 0, 0, 0, 0, [], [])
     async with deceived_client(autojump_clock) as (client, broker, _):
         broker.answer(api.METADATA, strange)
+        broker.answer(api.DESCRIBE_CLUSTER, always(described))
 
         with pytest.raises(ConnectError) as caught:
             await client.admin.broker_config(9)

@@ -172,7 +172,7 @@ def test_a_root_that_may_not_be_written_is_refused() -> None:
         OsDisk("/")
 
 
-TRIES = 50
+TRIES = 1000
 """A question for what is not cached makes the kernel read it, and a fast disk has it before the
 answer is given. So a cold part is not always seen, but it is seen."""
 

@@ -60,7 +60,8 @@ FIRST_SEEDS = {
     "durability-forgotten": 170,
     "journal-holds-up": 200,
     "offline-for-ever": 150,
-    "logs-are-not-compared": 25,
+    "logs-are-not-compared": 46,
+    "transaction-appended-again": 14,
 }
 """First seeds for mutations that few runs find, or only late ones."""
 
