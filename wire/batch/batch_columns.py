@@ -3,14 +3,14 @@
 Pure: no clock, no I/O. The caller has checked both checksums: see `wire.batch.record_batch`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Final, NamedTuple, final
 
 import msgspec
 
-from tidelog.wire.batch.column_steps import check_object_count
 from tidelog.wire.batch.compression import decompress
+from tidelog.wire.batch.object_walk import NIL, array_head, check_object_count, skip
 from tidelog.wire.batch.record_batch import (
     FORMAT_VERSION,
     HEADER_SIZE,
@@ -30,6 +30,12 @@ without key and value. Leaders of earlier versions accepted batches with more.""
 
 _OBJECTS_MAX: Final = 8 * DECODED_COUNT_MAX
 """Maximum objects of a large payload."""
+
+SMALL_BYTES: Final = 64 << 10
+"""Bytes that are decoded in one step: it takes some milliseconds at most."""
+_RECORDS_AT_ONCE: Final = 250
+_OBJECTS_AT_ONCE_MAX: Final = 20_000
+"""Maximum objects of `_RECORDS_AT_ONCE` records."""
 
 _TimestampDelta = Annotated[int, msgspec.Meta(gt=-TIMESTAMP_END_MS, lt=TIMESTAMP_END_MS)]
 _Skipped = msgspec.Raw
@@ -72,7 +78,14 @@ class ColumnDecoder:
             WireFormatError: The payload is not what the header says, or larger than
                 `uncompressed_length_max`.
         """
-        plain = unpack(header, batch, uncompressed_length_max)
+        return self.decode_plain(header, unpack(header, batch, uncompressed_length_max))
+
+    def decode_plain(self, header: BatchHeader, plain: BytesLike) -> Columns:
+        """Return columns of an unpacked payload.
+
+        Raises:
+            WireFormatError: The payload is not what the header says.
+        """
         try:
             found = self._decoder.decode(plain)
         except (ValueError, RecursionError) as error:
@@ -99,6 +112,63 @@ def decode_columns(
         WireFormatError: As for `ColumnDecoder.decode`.
     """
     return ALL_COLUMNS.decode(header, batch, uncompressed_length_max=uncompressed_length_max)
+
+
+def columns_in_steps(header: BatchHeader, plain: memoryview) -> Generator[None, None, Columns]:
+    """Return the columns of an unpacked payload, without the values; yield after each step.
+
+    No step takes longer than some milliseconds.
+
+    Raises:
+        WireFormatError: The payload is not what the header says, or has too many headers.
+    """
+    if not plain or plain[0] != _ARRAY_4 | len(_TYPES):
+        raise WireFormatError("the payload is not five columns")
+    at = 1
+    found: dict[str, list[Any] | None] = {}
+    try:
+        for name in _TYPES:
+            at, found[name] = yield from _column_in_steps(name, header, plain, at=at)
+    except (IndexError, ValueError) as error:  # Cut off, or not of the types of the column.
+        raise WireFormatError(f"the payload is not five columns: {error}") from error
+    if at != len(plain):
+        raise WireFormatError("the payload is longer than its five columns")
+    columns = Columns(header.record_count, **{**found, "values": None})
+    _check_timestamps(header, columns.timestamp_deltas)
+    _check_offsets(header, columns.offset_deltas)
+    return columns
+
+
+def _column_in_steps(
+    name: str, header: BatchHeader, plain: memoryview, *, at: int
+) -> Generator[None, None, tuple[int, list[Any] | None]]:
+    """Return the end of a column, and its elements; those of the values are left out."""
+    if plain[at] == NIL:
+        return at + 1, None
+    count, at = array_head(plain, at)
+    if count != header.record_count:
+        raise WireFormatError(
+            f"a column of {count} records under a header of {header.record_count}"
+        )
+    elements: list[Any] = []
+    for first in range(0, count, _RECORDS_AT_ONCE):
+        some = min(_RECORDS_AT_ONCE, count - first)
+        end = yield from skip(plain, at, some, most=_OBJECTS_AT_ONCE_MAX)
+        if name != "values":
+            part = b"".join((bytes([_ARRAY_32]), some.to_bytes(4, "big"), plain[at:end]))
+            elements += _DECODERS[name].decode(part)
+        at = end
+        yield
+    return at, elements
+
+
+def packed_headers(plain: BytesLike) -> memoryview:
+    """Return the bytes of the headers of all records in an unpacked payload.
+
+    Raises:
+        WireFormatError: The payload is not five columns.
+    """
+    return memoryview(_split(plain)[list(_TYPES).index("headers")])
 
 
 def decode_timestamp_deltas(
@@ -172,11 +242,7 @@ class PackedColumns:
         Raises:
             WireFormatError: As for `ColumnDecoder.decode`.
         """
-        plain = unpack(header, batch, uncompressed_length_max)
-        try:
-            found = _packed_decoder.decode(plain)
-        except (ValueError, RecursionError) as error:
-            raise WireFormatError(f"the payload is not five columns: {error}") from error
+        found = _split(unpack(header, batch, uncompressed_length_max))
         _check_lengths(header, found)
         self._header = header
         self._columns = dict(zip(_TYPES, found, strict=True))
@@ -184,7 +250,7 @@ class PackedColumns:
     def size_of(self, name: str) -> int | None:
         """Return the bytes of a column, by its name in `Columns`; `None` if it is nil."""
         column = memoryview(self._columns[name])
-        return None if column[0] == _NIL else len(column)
+        return None if column[0] == NIL else len(column)
 
     def column(self, name: str) -> Sequence[Any] | None:
         """Return one column as `ColumnDecoder` does; timestamp deltas may be `bytes`.
@@ -229,12 +295,21 @@ class PackedColumns:
         return deltas
 
 
+def _split(plain: BytesLike) -> tuple[msgspec.Raw, ...]:
+    try:
+        return _packed_decoder.decode(plain)
+    except (ValueError, RecursionError) as error:
+        raise WireFormatError(f"the payload is not five columns: {error}") from error
+
+
 _packed_decoder = msgspec.msgpack.Decoder(tuple[_Skipped, _Skipped, _Skipped, _Skipped, _Skipped])
 _DECODERS: Final[Mapping[str, msgspec.msgpack.Decoder[Any]]] = {
     name: msgspec.msgpack.Decoder(kind) for name, kind in _TYPES.items()
 }
 _LENGTH_BYTES: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
 """Bytes of the length field of a byte string, by the first byte of its head."""
+_ARRAY_4: Final = 0x90
+_ARRAY_32: Final = 0xDD
 _SMALL_END: Final = 0x80
 """MessagePack encodes numbers below it as themselves, in one byte; other bytes are above."""
 
@@ -242,9 +317,7 @@ _SMALL_END: Final = 0x80
 def _elements(column: msgspec.Raw) -> memoryview:
     """Return the bytes after the head of a well-formed array; nothing for nil."""
     view = memoryview(column)
-    if view[0] == _ARRAY_16:
-        return view[3:]
-    return view[5:] if view[0] == _ARRAY_32 else view[1:]
+    return view[1:] if view[0] == NIL else view[array_head(view)[1] :]
 
 
 def unpack(header: BatchHeader, batch: BytesLike, length_max: int) -> bytes | memoryview:
@@ -296,12 +369,6 @@ def _check_lengths(
         raise WireFormatError(f"a header of {count} records over a payload without columns")
 
 
-_NIL: Final = 0xC0
-_ARRAY_4: Final = 0x90
-_ARRAY_16: Final = 0xDC
-_ARRAY_32: Final = 0xDD
-
-
 def _length(column: Sequence[object] | msgspec.Raw | None) -> int | None:
     """Return the number of elements of a column, decoded or not; `None` for nil."""
     if column is None:
@@ -309,16 +376,7 @@ def _length(column: Sequence[object] | msgspec.Raw | None) -> int | None:
     if not isinstance(column, msgspec.Raw):
         return len(column)
     view = memoryview(column)
-    first = view[0]
-    if first == _NIL:
-        return None
-    if first & 0xF0 == _ARRAY_4:
-        return first & 0x0F
-    if first == _ARRAY_16:
-        return int.from_bytes(view[1:3], "big")
-    if first == _ARRAY_32:
-        return int.from_bytes(view[1:5], "big")
-    raise WireFormatError(f"a column is neither an array nor nil: it begins with {first:#04x}")
+    return None if view[0] == NIL else array_head(view)[0]
 
 
 _TOO_YOUNG: Final = "a record is younger than the last timestamp of its batch"

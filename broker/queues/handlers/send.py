@@ -15,7 +15,6 @@ from tidelog.broker.queues.handlers.deduplication_windows import (
     DeduplicationWindows,
     PartitionWindow,
     StoredSend,
-    columns_of,
 )
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.purgatory import Purgatory
@@ -28,9 +27,9 @@ from tidelog.queue_layer.commands.fifo_send import (
     messages_of,
     places_in,
 )
-from tidelog.wire.batch.batch_columns import unpack
-from tidelog.wire.batch.column_steps import SMALL_BYTES, check_object_count
+from tidelog.wire.batch.batch_columns import ALL_COLUMNS, SMALL_BYTES, packed_headers, unpack
 from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.object_walk import check_object_count
 from tidelog.wire.batch.record_batch import (
     BatchHeader,
     Columns,
@@ -56,7 +55,7 @@ _TIMEOUT_MS_MAX: Final = 10 * 60 * 1000
 _LENGTH_MAX: Final = 1 << 20
 """Bytes to which a compressed batch may unpack."""
 _OBJECTS_MAX: Final = 6_000
-"""Maximum keys, values and headers of a large batch."""
+"""Maximum headers of a batch and their parts, if they are large."""
 _CODECS: Final = {int(codec): codec for codec in Codec}
 
 
@@ -74,8 +73,7 @@ class PendingSend:
         self.batch = batch
         self.response = response
         self.header = check_produced(batch)
-        _check_size(self.header, batch)
-        self.columns = columns_of(self.header, batch)
+        self.columns = _decode(self.header, batch)
         if self.columns.timestamp_deltas is not None:
             raise InvalidRequestError("messages have no times of their own: the broker gives them")
         self.messages = messages_of(self.columns)
@@ -150,8 +148,8 @@ class PendingSend:
         return reply
 
 
-def _check_size(header: BatchHeader, batch: memoryview) -> None:
-    """Check that the messages of a batch can be decoded without delaying other requests.
+def _decode(header: BatchHeader, batch: memoryview) -> Columns:
+    """Return the messages of a batch, unless their decoding would delay other requests.
 
     Raises:
         RecordTooLargeError: The batch is too large.
@@ -163,11 +161,16 @@ def _check_size(header: BatchHeader, batch: memoryview) -> None:
             f"a request sends {header.record_count:,} messages in {length:,} bytes, the limits are"
             f" {LIST_LENGTH_MAX:,} and {length_max:,}; divide it into smaller requests"
         )
-    if length > SMALL_BYTES:
-        try:
-            check_object_count(memoryview(unpack(header, batch, length_max)), _OBJECTS_MAX)
-        except WireFormatError as error:
-            raise InvalidBatchError(str(error)) from error
+    try:
+        plain = unpack(header, batch, length_max)
+        if length > SMALL_BYTES:
+            # There are as many keys and values as messages; only headers may be many more.
+            headers = packed_headers(plain)
+            if len(headers) > SMALL_BYTES:
+                check_object_count(headers, _OBJECTS_MAX)
+        return ALL_COLUMNS.decode_plain(header, plain)
+    except WireFormatError as error:
+        raise InvalidBatchError(str(error)) from error
 
 
 @final

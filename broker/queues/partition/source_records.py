@@ -21,8 +21,12 @@ from tidelog.logstore.segments.batch_scanner import walk_headers
 from tidelog.logstore.segments.log_slice import LogSlice, corrupt
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.queue_partition import QueuePartition
-from tidelog.wire.batch.batch_columns import decode_columns, unpack
-from tidelog.wire.batch.column_steps import SMALL_BYTES, columns_in_steps
+from tidelog.wire.batch.batch_columns import (
+    SMALL_BYTES,
+    columns_in_steps,
+    decode_columns,
+    unpack,
+)
 from tidelog.wire.batch.record_batch import BatchHeader, Columns, parse_header
 from tidelog.wire.errors import (
     CorruptRecordError,

@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.batches import lie, sample_batch
-from tidelog.wire.batch.batch_columns import decode_columns, unpack
-from tidelog.wire.batch.column_steps import check_object_count, columns_in_steps
+from tidelog.wire.batch.batch_columns import (
+    ColumnDecoder,
+    columns_in_steps,
+    decode_columns,
+    packed_headers,
+    unpack,
+)
+from tidelog.wire.batch.object_walk import check_object_count
 from tidelog.wire.batch.record_batch import BatchHeader, Columns, encode_batch, header_of
 from tidelog.wire.errors import WireFormatError
 
@@ -84,13 +90,35 @@ def test_records_with_very_many_headers_are_refused() -> None:
     with pytest.raises(WireFormatError, match="more than 20,000 keys and headers"):
         stepped(header_of(batch), batch)
     with pytest.raises(WireFormatError, match="more than 10,000 keys and headers"):
-        check_object_count(memoryview(unpack(header_of(batch), batch, LIMIT)), 10_000)
+        check_object_count(packed_headers(unpack(header_of(batch), batch, LIMIT)), 10_000)
 
 
 def test_a_payload_with_few_objects_passes() -> None:
     batch = encode_batch(Columns(1, values=[bytes(1 << 20)]), first_timestamp_ms=0)
 
     check_object_count(memoryview(unpack(header_of(batch), batch, LIMIT)), 10)
+
+
+WITHOUT_VALUES = ColumnDecoder({"timestamp_deltas", "keys", "headers", "offset_deltas"})
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        Columns(2, keys=[b"a", b"b"], timestamp_deltas=[0, 1 << 63]),
+        Columns(2, keys=[b"a", b"b"], offset_deltas=[1, 0]),
+        Columns(2, keys=[b"a", b"b"], offset_deltas=[0, 1 << 40]),
+    ],
+)
+def test_columns_that_contradict_the_header_are_refused(columns: Columns) -> None:
+    """Otherwise a time or an offset that no queue can store would reach it."""
+    header = header_of(encode_batch(Columns(2, keys=[b"a", b"b"]), first_timestamp_ms=0))
+    plain = msgspec.msgpack.encode(
+        (columns.timestamp_deltas, columns.keys, None, None, columns.offset_deltas)
+    )
+
+    with pytest.raises(WireFormatError):
+        _finished(columns_in_steps(header, memoryview(plain)))
 
 
 def test_every_damaged_payload_is_refused_or_decoded() -> None:
@@ -105,9 +133,10 @@ def test_every_damaged_payload_is_refused_or_decoded() -> None:
         flipped = bytearray(plain)
         flipped[place // 8] ^= 1 << place % 8
         try:
-            _finished(columns_in_steps(header, memoryview(flipped)))
+            found, _ = _finished(columns_in_steps(header, memoryview(flipped)))
         except WireFormatError:
             continue
+        assert found == WITHOUT_VALUES.decode_plain(header, flipped)
     with pytest.raises(WireFormatError, match="longer than its five columns"):
         _finished(columns_in_steps(header, memoryview(plain + b"\xc0")))
 
