@@ -15,12 +15,9 @@ from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.coordinator.raft_node.peer_client import PeerClient
 from tidelog.wire.errors import (
     BrokerError,
-    ConnectionLostError,
     UnknownQueueError,
     UnknownTopicError,
-    WireFormatError,
 )
-from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.offset_ranges import (
     ListOffsetsReply,
     ListOffsetsRequest,
@@ -165,31 +162,26 @@ class ListOffsetsHandler:
             for node_id in each.leader_ids:
                 if node_id != self._node.identity.node_id:
                     by_leader.setdefault(node_id, []).append(each)
-        async with trio.open_nursery() as nursery:
-            for node_id, of_leader in by_leader.items():
-                nursery.start_soon(self._ask_leader, node_id, of_leader, request)
+        by_id = {each.topic_id: each for each in topics}
 
-    async def _ask_leader(
-        self, node_id: int, topics: "Sequence[_TopicColumns]", request: ListOffsetsRequest
-    ) -> None:
-        # The reply has the other leaders' offsets even if one leader does not answer.
-        with suppress(BrokerError, ConnectionLostError, WireFormatError):
-            for part in divided(topics):
-                asked = ListOffsetsRequest(
-                    [],
-                    topics=[each.name for each in part],
-                    with_sizes=request.with_sizes,
-                    from_journals=request.from_journals,
-                    cluster_id=self._node.cluster_id,
-                    with_leader_epochs=request.with_leader_epochs,
-                )
-                reply = await self._peers.ask(
-                    node_id, api.LIST_OFFSETS, asked, timeout_s=_PEER_TIMEOUT_S
-                )
-                answers = {topic.topic_id: topic for topic in reply.topics}
-                for each in part:
-                    if each.topic_id in answers:
-                        each.take(node_id, answers[each.topic_id])
+        def request_of(part: "list[_TopicColumns]") -> ListOffsetsRequest:
+            return ListOffsetsRequest(
+                [],
+                topics=[each.name for each in part],
+                with_sizes=request.with_sizes,
+                from_journals=request.from_journals,
+                cluster_id=self._node.cluster_id,
+                with_leader_epochs=request.with_leader_epochs,
+            )
+
+        def take(node_id: int, reply: ListOffsetsReply) -> None:
+            for answer in reply.topics:
+                if answer.topic_id in by_id:
+                    by_id[answer.topic_id].take(node_id, answer)
+
+        await self._peers.ask_each(
+            by_leader, api.LIST_OFFSETS, request_of, take=take, timeout_s=_PEER_TIMEOUT_S
+        )
 
 
 class ReadableOffsets(NamedTuple):

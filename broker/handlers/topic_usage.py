@@ -13,8 +13,7 @@ from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.compaction.cleaner_run import LogToClean
 from tidelog.logstore.retention.ingest_rate import ingest_rate_of
 from tidelog.wire.env.env import Env
-from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
-from tidelog.wire.messages.division import divided
+from tidelog.wire.errors import BrokerError
 from tidelog.wire.messages.topic_usage import (
     PartitionUsage,
     TopicUsage,
@@ -116,20 +115,16 @@ class TopicUsageHandler:
                 if each.leader is not None and each.leader != self._cluster.node_id:
                     wanted.setdefault(each.leader, {})[topic.name] = None
 
-        async def ask(node_id: int, names: list[str]) -> None:
-            # The reply has the usage of the other leaders even if one leader does not answer.
-            with suppress(BrokerError, ConnectionLostError, WireFormatError):
-                for part in divided(names):
-                    reply = await self._cluster.peers.ask(
-                        node_id,
-                        api.TOPIC_USAGE,
-                        TopicUsageRequest(part, is_local=True),
-                        timeout_s=_PEER_TIMEOUT_S,
-                    )
-                    for topic in reply.topics:
-                        for each in topic.partitions:
-                            found[topic.topic_id, each.partition] = each
+        def take(node_id: int, reply: TopicUsageReply) -> None:
+            del node_id
+            for topic in reply.topics:
+                for each in topic.partitions:
+                    found[topic.topic_id, each.partition] = each
 
-        async with trio.open_nursery() as nursery:
-            for node_id, names in wanted.items():
-                nursery.start_soon(ask, node_id, list(names))
+        await self._cluster.peers.ask_each(
+            wanted,
+            api.TOPIC_USAGE,
+            lambda names: TopicUsageRequest(names, is_local=True),
+            take=take,
+            timeout_s=_PEER_TIMEOUT_S,
+        )

@@ -1,7 +1,6 @@
 """Handlers of topic administration: create, describe, alter, delete, and delete old records."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Final, final
 
 import msgspec
@@ -33,16 +32,12 @@ from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.log import LogStatus
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
-    BrokerError,
-    ConnectionLostError,
     DiskFullError,
     InvalidConfigError,
     LogOfflineError,
     UnknownTopicError,
-    WireFormatError,
 )
 from tidelog.wire.messages.cluster_admin import EventDescription
-from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.topics import (
     AddPartitionsReply,
     AddPartitionsRequest,
@@ -162,9 +157,20 @@ class TopicsHandler:
                 if partition.leader_id not in (None, self._config.node_id):
                     wanted.setdefault(partition.leader_id, {})[topic.name] = None
         answers: dict[tuple[bytes, int], PartitionDescription] = {}
-        async with trio.open_nursery() as nursery:
-            for node_id, names in wanted.items():
-                nursery.start_soon(self._ask_leader, node_id, list(names), answers)
+
+        def take(node_id: int, reply: DescribeTopicsReply) -> None:
+            for topic in reply.topics:
+                for partition in topic.partitions:
+                    if partition.leader_id == node_id:
+                        answers[topic.topic_id, partition.partition] = partition
+
+        await self._cluster.peers.ask_each(
+            wanted,
+            api.DESCRIBE_TOPICS,
+            lambda names: DescribeTopicsRequest(names, is_local=True),
+            take=take,
+            timeout_s=_DESCRIBE_TIMEOUT_S,
+        )
         return [
             msgspec.structs.replace(
                 topic,
@@ -175,27 +181,6 @@ class TopicsHandler:
             )
             for topic in described
         ]
-
-    async def _ask_leader(
-        self,
-        node_id: int,
-        names: Sequence[str],
-        answers: dict[tuple[bytes, int], PartitionDescription],
-    ) -> None:
-        """Add the descriptions of the partitions that a node leads to `answers`."""
-        # The reply has the other leaders' partitions even if one leader does not answer.
-        with suppress(BrokerError, ConnectionLostError, WireFormatError):
-            for part in divided(names):
-                reply = await self._cluster.peers.ask(
-                    node_id,
-                    api.DESCRIBE_TOPICS,
-                    DescribeTopicsRequest(part, is_local=True),
-                    timeout_s=_DESCRIBE_TIMEOUT_S,
-                )
-                for topic in reply.topics:
-                    for partition in topic.partitions:
-                        if partition.leader_id == node_id:
-                            answers[topic.topic_id, partition.partition] = partition
 
     async def alter(self, request: AlterTopicRequest) -> AlterTopicReply:
         """Change settings of a topic."""

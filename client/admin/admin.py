@@ -3,7 +3,7 @@
 Shell: sends requests to brokers, and repeats them while that may help.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, final
 
 import trio
@@ -27,7 +27,7 @@ from tidelog.wire.messages.cluster_admin import (
     EventDescription,
     LeaderElected,
 )
-from tidelog.wire.messages.division import divided
+from tidelog.wire.messages.division import divided, divided_names
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 from tidelog.wire.messages.groups import GroupListing
 from tidelog.wire.messages.queue_admin import CreateQueueReply
@@ -103,13 +103,15 @@ class Admin:
         return [topic.name for topic in await self.describe_topics()]
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
-        """Return settings and offsets of topics, in the order given; all, sorted, by default.
+        """Return settings and offsets of topics, each once, in the order given.
+
+        All topics, sorted, by default.
 
         Raises:
             UnknownTopicError: There is no such topic.
         """
         found: list[TopicDescription] = []
-        for part in _parts(names):
+        for part in divided_names(names):
             request = DescribeTopicsRequest(part)
             reply = await self._cluster.call_any(api.DESCRIBE_TOPICS, request, is_repeatable=True)
             found += reply.topics
@@ -169,14 +171,14 @@ class Admin:
     async def topic_usage(self, names: Iterable[str] | None = None) -> list[TopicUsage]:
         """Return the bytes on disk of the partitions of topics, and how fast they grow.
 
-        Topics are in the order given; all topics, sorted, by default. Partitions whose leader does
-        not answer are left out.
+        Each topic once, in the order given; all topics, sorted, by default. Partitions whose leader
+        does not answer are left out.
 
         Raises:
             UnknownTopicError: There is no such topic.
         """
         found: list[TopicUsage] = []
-        for part in _parts(names):
+        for part in divided_names(names):
             request = TopicUsageRequest(part)
             reply = await self._cluster.call_any(api.TOPIC_USAGE, request, is_repeatable=True)
             found += reply.topics
@@ -402,7 +404,7 @@ class Admin:
         Names that are unknown, or unused for seven days, are left out.
         """
         found: list[TransactionDescription] = []
-        for part in _parts(names if names is None else sorted(names)):
+        for part in divided_names(names if names is None else sorted(names)):
             request = ListTransactionsRequest(part)
             reply = await self._cluster.call_any(api.LIST_TRANSACTIONS, request, is_repeatable=True)
             found += reply.transactions
@@ -623,11 +625,3 @@ def _as_text(settings: Mapping[str, Setting]) -> dict[str, str]:
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in settings.items()
     }
-
-
-def _parts(names: Iterable[str] | None) -> Iterator[list[str] | None]:
-    """Yield the names of each request, without repetitions; one `None` for all names."""
-    if names is None:
-        yield None
-    else:
-        yield from divided(list(dict.fromkeys(names)))

@@ -12,7 +12,7 @@ from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetSpec, list_offsets_at
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import InvalidConfigError, TopicExistsError, UnknownTopicError, from_wire
-from tidelog.wire.messages.division import divided
+from tidelog.wire.messages.division import divided_names
 from tidelog.wire.messages.metadata import MetadataRequest, TopicMetadata
 from tidelog.wire.messages.queue_admin import (
     AlterQueueRequest,
@@ -114,7 +114,7 @@ async def describe_queues(
 ) -> list[QueueDescription]:
     """See `Admin.describe_queues`."""
     found: list[QueueDescription] = []
-    for part in (None,) if names is None else divided(list(names)):
+    for part in divided_names(names):
         request = DescribeQueuesRequest(part)
         found += (await cluster.call_any(api.DESCRIBE_QUEUES, request, is_repeatable=True)).queues
     return found

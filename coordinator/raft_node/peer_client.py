@@ -3,19 +3,22 @@
 Shell: owns a connection to each node with a recent request.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeVar, final
 
 import trio
 
 from tidelog.wire.env.env import BytesLike
-from tidelog.wire.errors import ConnectionLostError, WireFormatError
+from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
+from tidelog.wire.messages.division import divided
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.transport.node_rpc import NodeDialer
 from tidelog.wire.transport.rpc import RpcConnection
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
+Item = TypeVar("Item")
 
 CONNECT_TIMEOUT_S: Final = 1.0
 
@@ -66,6 +69,37 @@ class PeerClient:
         # After a partition a new connection works at once, the old one after a long while.
         connection.close()
         raise ConnectionLostError(f"node {node_id} did not answer for {timeout_s:g} s")
+
+    async def ask_each(
+        self,
+        items: Mapping[int, Collection[Item]],
+        api_: Api[Request, Reply],
+        request_of: Callable[[list[Item]], Request],
+        *,
+        take: Callable[[int, Reply], None],
+        timeout_s: float,
+    ) -> None:
+        """Ask several nodes at once about items of theirs, in requests of a legal length.
+
+        A node that refuses or does not answer is asked no more; the others are not affected.
+
+        Args:
+            items: What to ask about, by node id.
+            api_: API.
+            request_of: Returns the request for some items.
+            take: Is called with a node and each of its answers.
+            timeout_s: Seconds to wait for each answer.
+        """
+
+        async def ask(node_id: int, asked: Collection[Item]) -> None:
+            with suppress(BrokerError, ConnectionLostError):
+                for part in divided(list(asked)):
+                    request = request_of(part)
+                    take(node_id, await self.ask(node_id, api_, request, timeout_s=timeout_s))
+
+        async with trio.open_nursery() as nursery:
+            for node_id, asked in items.items():
+                nursery.start_soon(ask, node_id, asked)
 
     async def _connection(self, node_id: int) -> RpcConnection:
         async with self._connecting.setdefault(node_id, trio.Lock()):

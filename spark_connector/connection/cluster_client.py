@@ -29,7 +29,7 @@ from tidelog.wire.errors import (
     WireFormatError,
     from_wire,
 )
-from tidelog.wire.messages.division import divided
+from tidelog.wire.messages.division import divided, divided_names
 from tidelog.wire.messages.metadata import MetadataRequest, TopicMetadata
 from tidelog.wire.messages.offset_ranges import (
     ListOffsetsRequest,
@@ -228,7 +228,7 @@ class BlockingClusterClient:
             TidelogError: No broker answered.
         """
         found: list[TopicOffsets] = []
-        for names in (None,) if topics is None else divided(topics):
+        for names in divided_names(topics):
             request = ListOffsetsRequest(
                 [],
                 topics=names,

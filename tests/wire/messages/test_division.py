@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.wire.messages.division import divided
+from tidelog.wire.messages.division import divided, divided_names
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,9 @@ def test_all_items_are_in_some_request_in_order(count: int, lengths: list[int]) 
 
 def test_a_request_has_as_many_items_as_a_broker_accepts() -> None:
     assert [len(part) for part in divided(range(2_500))] == [1_000, 1_000, 500]
+
+
+def test_a_request_has_each_name_once_and_none_for_all() -> None:
+    assert list(divided_names(["b", "a", "b"])) == [["b", "a"]]
+    assert list(divided_names([])) == [[]]
+    assert list(divided_names(None)) == [None]

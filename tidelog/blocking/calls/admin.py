@@ -79,7 +79,9 @@ class Admin(Forwarding[AsyncAdmin]):
         return self._thread.call(self._inner.list_topics)
 
     def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
-        """Return settings and offsets of topics, in the order given; all, sorted, by default.
+        """Return settings and offsets of topics, each once, in the order given.
+
+        All topics, sorted, by default.
 
         Raises:
             UnknownTopicError: There is no such topic.
@@ -123,8 +125,8 @@ class Admin(Forwarding[AsyncAdmin]):
     def topic_usage(self, names: Iterable[str] | None = None) -> list[TopicUsage]:
         """Return the bytes on disk of the partitions of topics, and how fast they grow.
 
-        Topics are in the order given; all topics, sorted, by default. Partitions whose leader does
-        not answer are left out.
+        Each topic once, in the order given; all topics, sorted, by default. Partitions whose leader
+        does not answer are left out.
 
         Raises:
             UnknownTopicError: There is no such topic.
