@@ -55,7 +55,7 @@ _HARMLESS: Final = frozenset(
         *(api.REPLICA_FETCH.key, api.REPLICA_DURABLE.key, api.REPLICA_READ.key),
     }
 )
-"""APIs that lose no records of a topic, whatever they ask for."""
+"""APIs whose requests delete no records of a topic."""
 
 
 class Targets(NamedTuple):

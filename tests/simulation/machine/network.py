@@ -60,7 +60,7 @@ class SimulatedNetwork:
         """Maximum unread bytes of a stream; applies to new connections."""
         self.connection_count = 0
         self.instant_hosts: set[str] = set()
-        """Hosts whose packets take no time, whatever the quality of links is."""
+        """Hosts whose packets take no time over any link."""
         self.on_connected: Callable[[str, str, int], Callable[[bytes], None]] | None = None
         """Callback with source, target and number of each new connection; it returns a callback
         for all bytes from the source."""
