@@ -7,6 +7,7 @@ changes before the entries are applied.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple, final
 
 from msgspec.structs import replace
@@ -37,6 +38,8 @@ MOVE_BATCH_MAX: Final = 100
 """Maximum dead letters in one batch to their target."""
 EXHAUSTED_MAX: Final = 1000
 """Maximum messages that one receive makes dead letters; the rest waits for the next receive."""
+RUNS_MAX: Final = 100
+"""Maximum runs of messages in one receive: each costs time, and other requests wait meanwhile."""
 HOLDER_LENGTH_MAX: Final = 128
 RECEIVES_WITHOUT_END: Final = 1 << 62
 
@@ -130,7 +133,7 @@ class ReceivePlan:
         if left <= 0 or self._state.order is None:
             return
         exhausted_count, taken = 0, 0
-        for first, end, status in self._offers(left):
+        for first, end, status in islice(self._offers(left), RUNS_MAX):
             if self._is_exhausted(status):
                 self.exhausted.append((first, end - first))
                 exhausted_count += end - first

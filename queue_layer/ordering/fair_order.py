@@ -17,7 +17,7 @@ NOISY_SHARE: Final = 10
 """A group is noisy with more than a tenth of all messages in flight,"""
 NOISY_IN_FLIGHT_MIN: Final = 30
 """and with so many at least."""
-SET_ASIDE_MAX: Final = 2_000
+SET_ASIDE_MAX: Final = 1_000
 """Maximum messages that one receive sets aside, so that it does not take long."""
 _SPARE: Final = 4096
 

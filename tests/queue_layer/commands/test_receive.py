@@ -3,7 +3,8 @@
 import pytest
 
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
-from tidelog.queue_layer.commands.receive import ReceiveCommand, dead_lettered, joined
+from tests.queue_layer.fifo_driver import fifo
+from tidelog.queue_layer.commands.receive import RUNS_MAX, ReceiveCommand, dead_lettered, joined
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import InvalidRequestError
@@ -49,6 +50,14 @@ def test_the_visibility_timeout_of_a_receive_does_not_affect_the_next() -> None:
     driver.wait(7 * SECOND)
 
     assert driver.take().deadline_ms == driver.now_ms + 30 * SECOND
+
+
+def test_a_receive_takes_any_number_of_adjacent_messages_and_few_scattered_ones() -> None:
+    assert Driver(records=1_000).offsets(1_000) == list(range(1_000))
+
+    in_turn = fifo("ab" * RUNS_MAX)
+    assert in_turn.offsets(1_000) == list(range(0, 2 * RUNS_MAX, 2))
+    assert fifo("ab" * (RUNS_MAX + 1)).offsets(1_000) == list(range(0, 2 * RUNS_MAX, 2))
 
 
 @pytest.mark.statement("b50")

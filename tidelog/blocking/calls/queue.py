@@ -69,8 +69,9 @@ class QueueCalls(Forwarding[AsyncQueue]):
     ) -> list[Message]:
         """Receive messages; they are in flight for this caller.
 
-        Waits until there is at least one, and then returns all that are available. An empty list
-        means that all partitions were asked and had none. If cancelled, nothing stays in flight.
+        Waits until there is at least one, and then returns those that are available, of each
+        partition at most 100 runs of adjacent messages. An empty list means that all partitions
+        were asked and had none. If cancelled, nothing stays in flight.
 
         Args:
             max_messages: Maximum number, from 1 to 1,000.
