@@ -92,8 +92,8 @@ class ReceiveRequest(msgspec.Struct, frozen=True, array_like=True):
     partitions: LongListed[int]
     """Partitions that the broker leads, read in this order; rotate them between requests."""
     max_messages: int
-    """1 to `RECEIVE_COUNT_MAX`, over all partitions. A partition offers at most 100 runs of adjacent
-    messages at a time."""
+    """1 to `RECEIVE_COUNT_MAX`, over all partitions. A partition offers at most 100 runs of
+    adjacent messages at a time."""
     max_bytes: ByteCount
     """Approximate limit of record bytes; at least one message is returned if there is one."""
     max_wait_ms: Milliseconds

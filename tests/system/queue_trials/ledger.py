@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, final
 _SLEW: Final = 1 / 200
 """Share by which a broker may count time faster, as docs/queues.md states."""
 _LEADERS_DIFFER_S: Final = 0.05
-"""Allowed difference between the times of two leaders, which learn the agreed time by heartbeats."""
+"""Allowed difference of two leaders, which learn the agreed time by heartbeats."""
 
 
 class Name(NamedTuple):
