@@ -39,7 +39,7 @@ MOVE_BATCH_MAX: Final = 100
 EXHAUSTED_MAX: Final = 1000
 """Maximum messages that one receive makes dead letters; the rest waits for the next receive."""
 RUNS_MAX: Final = 100
-"""Maximum runs of messages in one receive: each costs time, and other requests wait meanwhile."""
+"""Maximum runs of messages in one decision: each costs time, and other requests wait meanwhile."""
 HOLDER_LENGTH_MAX: Final = 128
 RECEIVES_WITHOUT_END: Final = 1 << 62
 

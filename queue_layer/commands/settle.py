@@ -23,7 +23,9 @@ is unreceived, or was skipped since. It may have been received under another los
 from collections.abc import Iterator
 from typing import Final
 
-from tidelog.queue_layer.commands.receive import dead_lettered, joined
+from msgspec.structs import replace
+
+from tidelog.queue_layer.commands.receive import RUNS_MAX, dead_lettered, joined
 from tidelog.queue_layer.commands.unreceived_entries import passed
 from tidelog.queue_layer.receipts import ReceiptContent
 from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus, SnapshotState
@@ -51,6 +53,7 @@ from tidelog.wire.messages.queues import (
     Refused,
     Run,
     SettleAction,
+    Settled,
     Settlement,
 )
 
@@ -106,6 +109,38 @@ def decide(
     return entries, _grouped(refused)
 
 
+def divided(settlement: Settlement) -> Iterator[Settlement]:
+    """Yield a settlement in parts of at most `RUNS_MAX` runs, to be decided one after the other.
+
+    A settlement with an invalid run is not divided, so that it is refused as a whole.
+    """
+    runs = settlement.runs
+    if len(runs) <= RUNS_MAX or not all(map(_is_valid, runs)):
+        yield settlement
+        return
+    for start in range(0, len(runs), RUNS_MAX):
+        yield replace(settlement, runs=runs[start : start + RUNS_MAX])
+
+
+def merged(parts: list[Settled]) -> Settled:
+    """Return the result of a settlement from those of its parts; an error is that of the whole."""
+    if len(parts) == 1:
+        return parts[0]
+    by_error: dict[tuple[int, str], tuple[ErrorDetail, list[Run]]] = {}
+    for part in parts:
+        if part.error is not None:
+            return part
+        for refused in part.refused:
+            error = refused.error
+            by_error.setdefault((error.code, error.message), (error, []))[1].extend(refused.runs)
+    return Settled([Refused(joined(runs), error) for error, runs in by_error.values()])
+
+
+def _is_valid(run: Run) -> bool:
+    first, count = run
+    return first >= 0 and count >= 1
+
+
 def _checked_action(settlement: Settlement) -> SettleAction:
     try:
         action = SettleAction(settlement.action)
@@ -115,7 +150,7 @@ def _checked_action(settlement: Settlement) -> SettleAction:
         raise InvalidRequestError("extending needs delay_ms: for how long from now on")
     if len(settlement.reason) > REASON_LENGTH_MAX:
         raise InvalidRequestError(f"a reason has at most {REASON_LENGTH_MAX} characters")
-    if any(first < 0 or count < 1 for first, count in settlement.runs):
+    if not all(map(_is_valid, settlement.runs)):
         raise InvalidRequestError("a run has a first offset from 0 on and a count from 1 on")
     return action
 

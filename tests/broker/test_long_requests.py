@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from tests.broker.broker_requests import batch_of, create_topic, fetch_all, submit
 from tests.broker.longest_step import longest_step
-from tests.broker.queues.queue_requests import create_queue, receive
+from tests.broker.queues.queue_requests import create_queue, receive, states
 from tests.broker.world import START_MS, World, settle
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import Columns, encode_batch
@@ -19,7 +19,14 @@ from tidelog.wire.messages.handshake import HelloRequest
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
-from tidelog.wire.messages.queues import SendRequest
+from tidelog.wire.messages.queues import (
+    Run,
+    SendRequest,
+    SettleAction,
+    Settled,
+    Settlement,
+    SettleRequest,
+)
 from tidelog.wire.messages.topics import DescribeTopicsRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import HEADER_BYTES_MAX, Api
@@ -307,6 +314,65 @@ async def test_a_fifo_queue_takes_many_records_in_steps(mock_clock: MockClock) -
         assert other.turns - before >= count // 500
         assert longest.seconds < STEP_S
         nursery.cancel_scope.cancel()
+
+
+async def test_many_messages_are_settled_in_steps(mock_clock: MockClock) -> None:
+    count = 2_000
+    keys = [b"%d" % number for number in range(count)]
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client, trio.open_nursery() as nursery:
+        topic = await create_topic(client)
+        queue = await create_queue(broker, is_fifo=True)
+        records = Columns(count, keys=keys, values=[b""] * count)
+        await produce(client, topic, encode_batch(records, first_timestamp_ms=START_MS))
+        settlements: list[Settlement] = []
+        while sum(len(each.runs) for each in settlements) < count:
+            messages = await receive(client, queue, 1_000, max_wait_ms=60_000)
+            runs = [(each.offset, 1) for each in messages]
+            settlements.append(Settlement(0, messages[0].receipt, runs, SettleAction.DELETE))
+        foreign = Settlement(0, settlements[0].receipt, runs, SettleAction.DELETE)
+        other = OtherTask()
+        nursery.start_soon(other.run)
+        await trio.lowlevel.checkpoint()
+        before = other.turns
+
+        request = SettleRequest(queue, [*settlements, foreign])
+        reply = await submit(client, api.SETTLE, request).reply()
+
+        assert other.turns - before >= count // 100
+        assert reply.results[:-1] == [Settled()] * len(settlements)
+        assert [each.runs for each in reply.results[-1].refused] == [[(runs[0][0], len(runs))]]
+        assert await states(client, queue) == (0, 0, 0, 0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_settlement_of_many_runs_has_one_result(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_topic(client)
+        queue = await create_queue(broker)
+        await produce(client, topic, bomb(1_000))
+        (receipt,) = {
+            each.receipt for each in await receive(client, queue, 1_000, max_wait_ms=60_000)
+        }
+        even = [(offset, 1) for offset in range(0, 1_000, 2)]
+        later = [(offset, 1) for offset in range(2_000, 2_300, 2)]
+
+        async def settled(*runs: Run) -> Settled:
+            settlement = Settlement(0, receipt, list(runs), SettleAction.DELETE)
+            return (
+                await submit(client, api.SETTLE, SettleRequest(queue, [settlement])).reply()
+            ).results[0]
+
+        invalid = await settled(*even, (-1, 1))
+        assert invalid.error is not None
+        assert await states(client, queue) == (0, 1_000, 0, 0)
+
+        result = await settled(*even, *later)
+
+        assert result.error is None
+        assert [each.runs for each in result.refused] == [later]
+        assert await states(client, queue) == (0, 500, 0, 0)
 
 
 async def test_a_send_of_too_many_messages_is_refused(mock_clock: MockClock) -> None:

@@ -193,7 +193,8 @@ class Settled(msgspec.Struct, frozen=True, array_like=True):
 
     refused: list[Refused] = []
     error: ErrorDetail | None = None
-    """Error of the whole settlement: no message was settled."""
+    """Error of the whole settlement: no message was settled, or the error is retriable and its
+    outcome unknown."""
 
 
 class SettleReply(msgspec.Struct, frozen=True, array_like=True):

@@ -1,6 +1,6 @@
 """Handler of SETTLE: deletes, extends, releases, rejects or returns messages by their receipts."""
 
-from typing import final
+from typing import Final, final
 
 import trio
 
@@ -9,6 +9,8 @@ from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S, DECISION_TIMEOUT_S, deciding_until
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import ResponseHandle
+from tidelog.broker.requests.steps import Steps, finish
+from tidelog.queue_layer.commands.settle import divided, merged
 from tidelog.wire.errors import (
     BrokerError,
     InvalidRequestError,
@@ -24,6 +26,9 @@ from tidelog.wire.messages.queues import (
     SettleReply,
     SettleRequest,
 )
+
+_MESSAGES_AT_ONCE: Final = 100
+"""Settled messages after which other tasks run, if there are more."""
 
 
 @final
@@ -95,8 +100,8 @@ class SettleHandler:
         self._purgatory = purgatory
         self._nursery = nursery
 
-    def handle(self, request: SettleRequest, response: ResponseHandle) -> None:
-        """Reply when the settlements are committed.
+    def handle(self, request: SettleRequest, response: ResponseHandle) -> Steps | None:
+        """Reply when the settlements are committed; return the rest of many as steps.
 
         Raises:
             InvalidRequestError: The request is too long.
@@ -116,9 +121,12 @@ class SettleHandler:
         if is_in_time and all(
             _is_known(found[each.partition], each) for each in request.settlements
         ):
-            self._settle(request, found, response)
-        else:
-            self._nursery.start_soon(self._catch_up_and_settle, request, found, response)
+            steps = self._settle(request, found, response)
+            for _ in steps:
+                return steps
+            return None
+        self._nursery.start_soon(self._catch_up_and_settle, request, found, response)
+        return None
 
     def _find(self, queue_id: bytes, number: int) -> HostedPartition | BrokerError:
         try:
@@ -143,28 +151,34 @@ class SettleHandler:
                         await _catch_up_for(hosted, settlement)
                 except BrokerError as error:
                     found[settlement.partition] = error
-            self._settle(request, found, response)
+            await finish(self._settle(request, found, response))
 
     def _settle(
         self,
         request: SettleRequest,
         found: dict[int, HostedPartition | BrokerError],
         response: ResponseHandle,
-    ) -> None:
+    ) -> Steps:
         results: list[Settled] = []
         pending = PendingSettle(response, self._purgatory, results)
+        at_once = 0
         for index, settlement in enumerate(request.settlements):
             hosted = found[settlement.partition]
+            parts: list[Settled] = []
             try:
                 if isinstance(hosted, BrokerError):
                     raise hosted
-                hosted.require()
-                results.append(
-                    hosted.decide(hosted.core.settle(settlement, now_ms=hosted.now_ms()))
-                )
+                for part in divided(settlement):
+                    if at_once >= _MESSAGES_AT_ONCE:
+                        yield
+                        at_once = 0
+                    hosted.require()
+                    parts.append(hosted.decide(hosted.core.settle(part, now_ms=hosted.now_ms())))
+                    at_once += sum(count for _, count in part.runs)
             except BrokerError as error:
                 results.append(Settled(error=error.to_wire()))
                 continue
+            results.append(merged(parts))
             if results[index].error is None:
                 pending.expect(hosted, index)
         pending.reply_or_wait()
