@@ -330,6 +330,7 @@ async def test_many_messages_are_settled_in_steps(mock_clock: MockClock) -> None
             messages = await receive(client, queue, 1_000, max_wait_ms=60_000)
             runs = [(each.offset, 1) for each in messages]
             settlements.append(Settlement(0, messages[0].receipt, runs, SettleAction.DELETE))
+        runs = settlements[-1].runs
         foreign = Settlement(0, settlements[0].receipt, runs, SettleAction.DELETE)
         other = OtherTask()
         nursery.start_soon(other.run)
