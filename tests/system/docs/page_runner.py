@@ -100,8 +100,9 @@ class PageRunner:
     async def stop(self) -> None:
         """Kill all processes that the page has started, and wait for their end."""
         for process in self._running:
-            with suppress(ProcessLookupError):  # its group is gone, as those of most commands are
-                os.killpg(process.pid, signal.SIGKILL)
+            for member in _session(process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(member, signal.SIGKILL)
             await process.wait()
         self._running.clear()
 
@@ -185,6 +186,16 @@ class PageRunner:
     def _moved_back(self, text: str) -> str:
         """Return text with the ports of the page."""
         return _PORT.sub(lambda port: str(int(port[0]) + FIRST_PORT - self._first_port), text)
+
+
+def _session(leader: int) -> list[int]:
+    """Return the processes of a session; the workers of a broker have groups of their own."""
+    found: list[int] = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 (numbers, not paths)
+        with suppress(ValueError, ProcessLookupError):
+            if os.getsid(int(name)) == leader:
+                found.append(int(name))
+    return found
 
 
 def _compare(shown: str, output: str, command: str) -> None:
