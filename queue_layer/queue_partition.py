@@ -281,16 +281,22 @@ class QueuePartition:
         next_offset: int,
         *,
         skipped: int = 0,
+        reason: str = "",
         now_ms: int,
     ) -> Outcome[None]:
         """Decide that some candidates go to targets, and that all below an offset were looked at.
 
         They are dead letters then, with pending moves; `skipped` others stay. At its end the
-        redrive ends.
+        redrive ends: it has failed if there was a `reason`.
         """
         now_ms = self.state.advance(now_ms)
-        entries = redrive.progress(self.state, moves, next_offset, skipped=skipped)
+        entries = redrive.progress(self.state, moves, next_offset, skipped=skipped, reason=reason)
         return Outcome(now_ms, entries, None)
+
+    def redrive_lost_destination(self, number: int, reason: str, *, now_ms: int) -> Outcome[None]:
+        """Decide that the redrive with this number fails, because a destination was deleted."""
+        now_ms = self.state.advance(now_ms)
+        return Outcome(now_ms, redrive.lost_destination(self.state, number, reason), None)
 
     def end_redrive(self, status: RedriveStatus, reason: str = "", *, now_ms: int) -> Outcome[None]:
         """Decide that the redrive, if one runs, is cancelled or failed; the rest stays."""

@@ -79,7 +79,7 @@ def report_of(partitions: Sequence[RedriveDescription], now_ms: int) -> RedriveR
         rate=newest.messages_per_s,
         only_from=newest.origin_queue,
         to_topic_id=newest.destination,
-        reason=newest.reason,
+        reason=next((each.reason for each in known if each.status == status and each.reason), ""),
     )
 
 

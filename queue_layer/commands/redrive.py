@@ -87,11 +87,16 @@ def candidates(state: QueueState, max_messages: int) -> tuple[list[Run], int]:
 
 
 def progress(
-    state: QueueState, moves: Sequence[tuple[Target, list[Run]]], next_offset: int, *, skipped: int
+    state: QueueState,
+    moves: Sequence[tuple[Target, list[Run]]],
+    next_offset: int,
+    *,
+    skipped: int,
+    reason: str = "",
 ) -> list[AnyEntry]:
     """Return the entries after all messages below an offset were looked at, with their moves.
 
-    Messages that are not visible any more stay.
+    Messages that are not visible any more stay. With a `reason` the redrive fails at its end.
     """
     redrive = running(state)
     if redrive is None:
@@ -101,9 +106,11 @@ def progress(
     for target, runs in visible:
         entries.extend(Redriven(batch, target) for batch in move_batches(runs))
     if next_offset > redrive.next_offset:
-        entries.append(RedriveProgressed(min(next_offset, redrive.end), skipped))
+        entries.append(RedriveProgressed(min(next_offset, redrive.end), skipped, reason))
     if next_offset >= redrive.end:
-        entries.append(RedriveEnded(RedriveStatus.COMPLETED))
+        reason = redrive.reason or reason
+        status = RedriveStatus.FAILED if reason else RedriveStatus.COMPLETED
+        entries.append(RedriveEnded(status, reason))
     changed = joined([run for _, runs in visible for run in runs])
     return [*passed(state, changed, entries), *entries]
 
@@ -111,6 +118,21 @@ def progress(
 def end(state: QueueState, status: RedriveStatus, reason: str) -> list[AnyEntry]:
     """Return the entries of the end of the redrive; none if none is running."""
     return [] if running(state) is None else [RedriveEnded(status, reason)]
+
+
+def lost_destination(state: QueueState, number: int, reason: str) -> list[AnyEntry]:
+    """Return the entries after the destination of messages of a redrive was found deleted.
+
+    A redrive that runs fails at its end, one that has completed meanwhile fails now.
+    """
+    redrive = state.redrive
+    if redrive is None or redrive.number != number or redrive.reason:
+        return []
+    if redrive.status is RedriveStatus.RUNNING:
+        return [RedriveProgressed(redrive.next_offset, 0, reason)]
+    if redrive.status is RedriveStatus.COMPLETED:
+        return [RedriveEnded(RedriveStatus.FAILED, reason)]
+    return []
 
 
 def _visible(state: QueueState, runs: list[Run]) -> Iterator[Run]:

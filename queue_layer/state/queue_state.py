@@ -594,7 +594,12 @@ class QueueState:
             return
         if isinstance(entry, RedriveProgressed):
             skipped = redrive.skipped + entry.skipped
-            self.redrive = replace(redrive, next_offset=entry.next_offset, skipped=skipped)
+            self.redrive = replace(
+                redrive,
+                next_offset=entry.next_offset,
+                skipped=skipped,
+                reason=redrive.reason or entry.reason,
+            )
         else:
             status = RedriveStatus(entry.status)
             self.redrive = replace(redrive, status=status, reason=entry.reason, ended_ms=now_ms)

@@ -41,12 +41,12 @@ class Redrive:
     origin_queue: str | None = None
     """Only messages from this queue."""
     reason: str = ""
-    """Reason of a failure or cancellation."""
+    """Reason of a failure or cancellation; while it runs, of the failure to come."""
 
     @property
     def left(self) -> int:
         """Number of messages that were not looked at; some may have been received meanwhile."""
-        if self.status is RedriveStatus.COMPLETED:
+        if self.status is RedriveStatus.COMPLETED or self.next_offset >= self.end:
             return 0
         return max(0, self.to_move - self.taken - self.skipped)
 

@@ -35,7 +35,7 @@ ENTRIES: list[queue_journal.AnyEntry] = [
     queue_journal.Purged(1040),
     queue_journal.RedriveStarted(1040, 12, None, 50, "orders"),
     queue_journal.Redriven([(1009, 1)], DEAD),
-    queue_journal.RedriveProgressed(1010, 3),
+    queue_journal.RedriveProgressed(1010, 3, "no topic"),
     queue_journal.RedriveEnded(2, "cancelled"),
     queue_journal.SnapshotStarted(
         1040,

@@ -199,6 +199,8 @@ class RedriveProgressed(JournalEntry, frozen=True, tag=17):
     next_offset: Offset
     skipped: Count = 0
     """Messages that stay: they do not match the filter, or have no target."""
+    reason: str = ""
+    """Reason that the redrive is going to fail: a destination does not exist any more."""
 
 
 @final

@@ -126,6 +126,7 @@ class DeadLetterMover:
             found = await self._producer.progress(batch.target, self._producer_id)
         except UnknownTopicError as error:
             self._fail(batch, batch.count, str(error))
+            self._redrive_fails(batch)
             return
         hosted.require()
         self._known.add(batch.target)
@@ -202,6 +203,8 @@ class DeadLetterMover:
         except (UnknownTopicError, OutOfOrderSequenceError) as error:
             # The topic is deleted, or has lost the earlier sequences: restart in the next epoch.
             self._fail(batch, batch.count, str(error))
+            if isinstance(error, UnknownTopicError):
+                self._redrive_fails(batch)
             return 0
         except (InvalidRequestError, UndecodableRecordsError) as error:
             if len(records) > 1:
@@ -230,6 +233,14 @@ class DeadLetterMover:
         while len(self._refusals) > _REFUSED_KEPT:
             del self._refusals[next(iter(self._refusals))]
         return times
+
+    def _redrive_fails(self, batch: DeadLetterBatch) -> None:
+        """Let a redrive fail whose destination was deleted."""
+        hosted = self._hosted
+        why = "a destination was deleted; the messages that are not moved stay"
+        hosted.decide(
+            hosted.core.redrive_lost_destination(batch.redrive, why, now_ms=hosted.now_ms())
+        )
 
     def _fail(self, batch: DeadLetterBatch, count: int, reason: str, *, delay_ms: int = 0) -> None:
         hosted = self._hosted

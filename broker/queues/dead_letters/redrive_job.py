@@ -4,6 +4,7 @@ Shell: owns one task while a redrive of its partition runs. The journal records 
 job chooses messages and their targets; `broker.queues.dead_letters.mover` moves them.
 """
 
+from collections.abc import Mapping
 from typing import Final, final
 
 import trio
@@ -92,11 +93,20 @@ class RedriveJob:
         await hosted.catch_up()
         if not self._runs(redrive):
             return 0
+        if redrive.destination is not None and self._producer.was_deleted(redrive.destination):
+            hosted.require()
+            why = "the destination was deleted; the messages that are not moved stay"
+            hosted.decide(
+                hosted.core.end_redrive(RedriveStatus.FAILED, why, now_ms=hosted.now_ms())
+            )
+            await hosted.wait_committed()
+            return 0
         at_once = min(_AT_ONCE, redrive.messages_per_s or _AT_ONCE)
         runs, next_offset = hosted.core.redrive_candidates(at_once)
         offsets = [offset for first, count in runs for offset in range(first, first + count)]
         moves: dict[Target, list[Run]] = {}
         count = skipped = 0
+        reason = ""
         records: list[DeadLetterRecord] = []
         try:
             records = await hosted.records.read_records(runs)
@@ -112,6 +122,7 @@ class RedriveJob:
                 count += 1
             else:
                 skipped += 1
+                reason = reason or self._why_missing(record, redrive)
             offsets.remove(record.offset)
         if offsets and offsets[0] < next_offset:
             # The read returned fewer records than wanted: the next step begins there.
@@ -119,17 +130,28 @@ class RedriveJob:
         hosted.require()
         hosted.decide(
             hosted.core.redrive_progressed(
-                list(moves.items()), next_offset, skipped=skipped, now_ms=hosted.now_ms()
+                list(moves.items()),
+                next_offset,
+                skipped=skipped,
+                reason=reason,
+                now_ms=hosted.now_ms(),
             )
         )
         await hosted.wait_committed()
         return count
 
+    def _why_missing(self, record: DeadLetterRecord, redrive: Redrive) -> str:
+        """Return why a message of the redrive has no target; empty if it names none."""
+        headers = dict(record.headers)
+        name = headers.get(ORIGIN_TOPIC_HEADER, b"").decode(errors="replace")
+        if not name or not _is_from(headers, redrive.origin_queue):
+            return ""
+        return f"there is no topic {name!r} any more; its messages stay"
+
     def _target(self, record: DeadLetterRecord, redrive: Redrive) -> Target | None:
         """Return the target of a message, `None` if the message stays."""
         headers = dict(record.headers)
-        origin_queue = headers.get(ORIGIN_QUEUE_HEADER, b"")
-        if redrive.origin_queue is not None and origin_queue != redrive.origin_queue.encode():
+        if not _is_from(headers, redrive.origin_queue):
             return None
         topic = redrive.destination
         if topic is None:
@@ -142,3 +164,8 @@ class RedriveJob:
         is_number = origin.isdigit() and len(origin) <= _DIGITS_MAX
         number = int(origin) if is_number else self._hosted.number
         return topic, number % partition_count
+
+
+def _is_from(headers: Mapping[str, bytes], queue: str | None) -> bool:
+    """Return whether a dead letter is from a queue, or any is wanted."""
+    return queue is None or headers.get(ORIGIN_QUEUE_HEADER, b"") == queue.encode()

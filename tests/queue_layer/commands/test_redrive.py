@@ -186,6 +186,33 @@ def test_a_redrive_does_not_count_moves_of_an_earlier_one() -> None:
     assert (redrive.to_move, redrive.taken, redrive.moved) == (2, 0, 0)
 
 
+@pytest.mark.parametrize("end", [6, 10])
+def test_a_redrive_that_lost_a_destination_has_failed_when_all_was_looked_at(end: int) -> None:
+    driver = Driver(records=10)
+    start(driver)
+    progress(driver, [(ORDERS, [(0, 6)])], end)
+
+    driver.do(driver.queue.redrive_lost_destination(1, "gone", now_ms=driver.now_ms))
+    driver.do(driver.queue.redrive_lost_destination(1, "again", now_ms=driver.now_ms))
+    driver.fail_over()
+    progress(driver, [(BILLS, [(6, 4)])], 10)
+
+    redrive = driver.queue.state.redrive
+    assert redrive is not None
+    assert (redrive.status, redrive.reason) == (RedriveStatus.FAILED, "gone")
+    assert redrive.taken == (6 if end == 10 else 10)
+
+
+def test_a_cancelled_redrive_stays_cancelled_when_its_destination_is_lost() -> None:
+    driver = Driver(records=10)
+    start(driver)
+    driver.do(driver.queue.end_redrive(RedriveStatus.CANCELLED, now_ms=driver.now_ms))
+
+    driver.do(driver.queue.redrive_lost_destination(1, "gone", now_ms=driver.now_ms))
+
+    assert status(driver) == (RedriveStatus.CANCELLED, 0, 10)
+
+
 def test_a_queue_reports_its_background_work() -> None:
     driver = Driver(records=2)
     assert work_of(driver) is BackgroundWork.NOTHING

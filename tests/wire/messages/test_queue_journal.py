@@ -15,6 +15,7 @@ from tidelog.wire.messages.queue_journal import (
     BackgroundWork,
     JournalFrame,
     Received,
+    RedriveProgressed,
     Seeked,
     SnapshotStarted,
     decode,
@@ -95,6 +96,9 @@ def test_a_journal_frame_may_have_a_snapshot_offset() -> None:
 def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:
     assert decode(msgpack.packb([1, [[2, 9, [[3, 4]], 5]]])) == JournalFrame(
         1, [Received(9, [(3, 4)], 5, "", None)]
+    )
+    assert decode(msgpack.packb([1, [[17, 1010, 3]]])) == JournalFrame(
+        1, [RedriveProgressed(1010, 3, "")]
     )
 
 

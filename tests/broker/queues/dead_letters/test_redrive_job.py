@@ -6,6 +6,7 @@ from trio.testing import MockClock
 from tests.broker.broker_requests import (
     batch_of,
     create_topic,
+    delete_topic,
     fetch_all,
     produce,
     raise_if,
@@ -247,5 +248,45 @@ async def test_malformed_origin_headers_do_not_end_a_redrive(
         await let_move(world)
 
         report = await describe(client, dead)
-        assert (report.status, report.skipped, report.moved) == (RedriveStatus.COMPLETED, 1, 1)
+        assert (report.status, report.skipped, report.moved) == (RedriveStatus.FAILED, 1, 1)
         assert [r.value for r in await fetch_all(client, topic_of(broker))] == [b"b"]
+
+
+async def test_a_redrive_fails_when_its_destination_is_deleted(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        other = await create_topic(client, "other")
+        await produce(client, topic_of(broker, "dead"), batch_of(*[b"x"] * 10))
+        await submit(client, api.REDRIVE, RedriveRequest(dead, [0], other, 2)).reply()
+        await let_move(world, 2)
+
+        await delete_topic(client, "other")
+        await let_move(world, 20)
+
+        report = await describe(client, dead)
+        assert report.status == RedriveStatus.FAILED
+        assert 2 <= report.moved < 10
+        assert "destination was deleted; the messages that are not moved stay" in report.reason
+        assert (report.on_the_way, report.ended_ms is not None) == (0, True)
+        assert await states(client, dead) == (10 - report.moved, 0, 0, 0)
+
+
+async def test_a_redrive_fails_after_all_moves_if_one_of_the_sources_was_deleted(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        await create_topic(client, "orders")
+        for number in range(400):
+            origin = b"gone" if number % 2 else b"orders"
+            there = ((ORIGIN_TOPIC_HEADER, origin),)
+            await produce(client, topic_of(broker, "dead"), batch_of(b"a", headers=there))
+
+        await redrive(client, dead)
+        await let_move(world, 20)
+
+        report = await describe(client, dead)
+        assert (report.status, report.moved, report.skipped) == (RedriveStatus.FAILED, 200, 200)
+        assert report.reason == "there is no topic 'gone' any more; its messages stay"
