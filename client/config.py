@@ -129,8 +129,8 @@ class ProducerConfig:
     """Batches of one partition that may be under way at once, at most 5 when idempotent."""
 
     delivery_timeout: float = 120.0
-    """Seconds after which a record that is not acknowledged fails with `DeliveryTimeoutError`. A
-    record in flight at that moment fails when its request ends."""
+    """Seconds after which a record that is not acknowledged fails with `DeliveryTimeoutError`. The
+    message says whether the record may be in the log, as one in flight at that moment may."""
 
     def __post_init__(self) -> None:
         """Check the settings.

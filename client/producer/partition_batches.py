@@ -109,6 +109,8 @@ class PartitionBatches:
 
     Invariant: in order of `ProducerBatch.order` come `sent` and `unsent` (mixed), then `ready`,
     then `open`. At most `in_flight_max` batches are `sent`, and none is sent while a later one is.
+    A sent batch that fails at its deadline stays in `sent` until its outcome is known, which the
+    sequences of later batches depend on.
     """
 
     def __init__(
@@ -224,7 +226,9 @@ class PartitionBatches:
         del self.sent[batch.order]
         if not isinstance(error, _CERTAINLY_NOT_APPENDED):
             batch.is_ambiguous = True
-        if isinstance(error, RecordTooLargeError) and self._may_split(batch):
+        if batch.is_settled:  # It was past its deadline.
+            self._fail(batch, error)
+        elif isinstance(error, RecordTooLargeError) and self._may_split(batch):
             for part in batch.split(self._rules.codec):
                 self._insert_unsent(part)
         elif not self._may_cure(batch, error):
@@ -261,7 +265,14 @@ class PartitionBatches:
             )
 
     def expire(self, now: float) -> None:
-        """Fail the batches that are past their deadline and not in flight."""
+        """Fail the batches that are past their deadline."""
+        for batch in self.sent.values():
+            if batch.deadline > now:
+                break
+            if not batch.is_settled:
+                batch.is_ambiguous = True
+                error = self._timed_out(batch, batch.last_error)
+                self._settle(batch, error, None, ack_level=None)
         while self.unsent and self.unsent[0].deadline <= now:
             batch = self.unsent.popleft()
             self._fail(batch, self._timed_out(batch, batch.last_error))
@@ -292,7 +303,7 @@ class PartitionBatches:
 
         Overdue work waits for another event, such as a reply or a leader.
         """
-        times: list[float] = []
+        times = [batch.deadline for batch in self.sent.values() if not batch.is_settled]
         if self.open is not _CLOSED:
             times += (self.open.linger_until, self.open.deadline, self._mark_time_at)
         if self.ready:
@@ -372,6 +383,8 @@ class PartitionBatches:
         *,
         ack_level: AckLevel | None,
     ) -> None:
+        if batch.is_settled:
+            return
         batch.settle(failure, base_offset, ack_level)
         parent = batch.parent
         if parent is None:

@@ -214,6 +214,27 @@ async def test_records_fail_after_delivery_timeout_while_a_broker_is_down(
         assert producer.statistics().buffered_bytes == 0
 
 
+async def test_a_sent_record_fails_after_delivery_timeout_beside_a_silent_broker(
+    autojump_clock: MockClock,
+) -> None:
+    async with (
+        scene(autojump_clock) as (client, stage),
+        client.producer(delivery_timeout=2) as producer,
+    ):
+        await producer.send("orders", b"first")
+        began = trio.current_time()
+        stage.network.silence_all()
+
+        with pytest.raises(DeliveryTimeoutError, match="may or may not be in the log"):
+            await producer.send("orders", b"second")
+
+        assert 2 <= trio.current_time() - began < 2.1
+        assert producer.statistics().buffered_bytes == 0
+        await trio.sleep(60)  # The client has closed the silent connection.
+        await producer.send("orders", b"third")
+        assert await values_of(client) == [b"first", b"second", b"third"]
+
+
 async def test_an_unanswered_call_raises_the_last_error(
     autojump_clock: MockClock,
 ) -> None:

@@ -202,6 +202,33 @@ def test_an_undeliverable_batch_fails_after_delivery_timeout(error: Exception, f
     assert fate in str(batch.failure)
 
 
+@pytest.mark.parametrize("is_appended", [True, False])
+def test_a_batch_in_flight_fails_at_its_deadline_and_keeps_its_place(is_appended: bool) -> None:
+    settled: list[ProducerBatch] = []
+    queue = queue_of(settled)
+    fill(queue, 0, deadline=5.0)
+    fill(queue, 1, deadline=9.0)
+    first, second = start(adopted(queue)), start(queue)
+    assert queue.next_wake(1.0) == 5.0
+
+    queue.expire(5.0)
+
+    assert settled == [first]
+    assert isinstance(first.failure, DeliveryTimeoutError)
+    assert "may or may not be in the log" in str(first.failure)
+    assert list(queue.sent.values()) == [first, second]
+    assert queue.next_wake(5.0) == 9.0
+    if is_appended:
+        queue.acknowledge(first, 0, AckLevel.REPLICATED)
+        queue.acknowledge(second, 1, AckLevel.REPLICATED)
+        assert second.failure is None
+    else:
+        queue.retry_or_fail(first, ConnectionLostError("gone"), 6.0)
+        queue.retry_or_fail(second, ConnectionLostError("gone"), 6.0)
+        assert start(queue, 8.0) is second
+    assert first.failure is settled[0].failure
+
+
 @pytest.mark.invariant("I36")
 @pytest.mark.parametrize(
     ("refusals", "fate"),
