@@ -193,7 +193,11 @@ class Producer:
         )
         self._raise_failure()
         if not self._take(record):
-            raise trio.WouldBlock
+            raise trio.WouldBlock(
+                f"no room for a record of {record.size} bytes: {self._accumulator.free_bytes} of"
+                f" buffer_memory={self.config.buffer_memory} are free; call wait_writable, and send"
+                " again"
+            )
 
     def take_failure(self) -> Exception | None:
         """Return, instead of raising, the first failure of records that no call waited for."""

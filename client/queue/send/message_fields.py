@@ -24,12 +24,15 @@ from tidelog.wire.messages.queues import (
 _PLAIN_BYTES_MAX = 32 << 10
 
 
-@final
-class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """One message for `Queue.send_batch`; only `value` must be given."""
-
+class _Valued(msgspec.Struct, frozen=True):
     value: Source | None
     """Value of up to 1 GiB: bytes, a file open for reading bytes, or an asynchronous iterable."""
+
+
+@final
+class OutgoingMessage(_Valued, frozen=True, kw_only=True):
+    """One message for `Queue.send_batch`; only `value` must be given."""
+
     key: bytes | None = None
     """Key of the record: messages with the same key are in one partition."""
     group: bytes | None = None
