@@ -1,17 +1,19 @@
 """Broker that answers requests as a test says, also with replies that no correct broker sends."""
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Unpack, cast, final
 
 import msgspec
 import trio
 from trio.testing import MockClock
 
-from tests.broker.memory_network import MemoryStream
 from tests.broker.world import ADDRESS, World
+from tidelog.blocking.thread import TrioThread
 from tidelog.client.client import Client, connect
 from tidelog.client.config import ClientSettings
+from tidelog.wire.env.env import Network, Stream
+from tidelog.wire.env.real.tcp import TcpNetwork
 from tidelog.wire.errors import ConnectionLostError
 from tidelog.wire.messages.handshake import ApiVersions, HelloReply
 from tidelog.wire.messages.metadata import (
@@ -58,34 +60,40 @@ def always(reply: object, attachment: bytes = b"") -> Answer:
     return lambda request: frame_of(request, reply, attachment)
 
 
+def in_turn(*answers: Answer) -> Answer:
+    """Return an answer that is each of these once, and then silence."""
+    left = iter(answers)
+
+    def answer(request: Request) -> bytes | None:
+        current = next(left, None)
+        return None if current is None else current(request)
+
+    return answer
+
+
 def metadata_of(
-    request: MetadataRequest, *partitions: PartitionMetadata, brokers: bool = True
+    request: MetadataRequest, *partitions: PartitionMetadata, address: tuple[str, int] = ADDRESS
 ) -> MetadataReply:
     """Return metadata in which every topic has these partitions."""
     found = [TopicMetadata(name, TOPIC_ID, [*partitions]) for name in request.topics or ()]
-    known = [BrokerAddress(NODE_ID, *ADDRESS)] if brokers else []
-    return MetadataReply("cluster", known, found, NODE_ID)
-
-
-def _metadata(request: Request) -> bytes:
-    message = cast("MetadataRequest", request.message)
-    return frame_of(request, metadata_of(message, PartitionMetadata(0, NODE_ID, 1)))
+    return MetadataReply("cluster", [BrokerAddress(NODE_ID, *address)], found, NODE_ID)
 
 
 @final
 class HostileBroker:
     """One node with one partition of each topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.address = address
         self.answers: dict[AnyApi, Answer] = {
             cast("AnyApi", api.HELLO): always(HELLO),
-            cast("AnyApi", api.METADATA): _metadata,
+            cast("AnyApi", api.METADATA): self._metadata,
             cast("AnyApi", api.LIST_OFFSETS): always(ListOffsetsReply([PartitionOffsets(0, 0, 0)])),
         }
         """Answers by API; a test replaces them. Requests of other APIs stay unanswered."""
         self.asked: list[Any] = []
         """APIs of the requests, in order."""
-        self._streams: list[MemoryStream] = []
+        self._streams: list[Stream] = []
 
     def answer(self, served: Any, answer: Answer) -> None:  # noqa: ANN401  (any API)
         """Answer requests of an API like this from now on."""
@@ -99,9 +107,9 @@ class HostileBroker:
         """Break all connections; new ones can be opened."""
         streams, self._streams = self._streams, []
         for stream in streams:
-            stream.reset()
+            stream.close()
 
-    async def serve(self, stream: MemoryStream) -> None:
+    async def serve(self, stream: Stream) -> None:
         """Answer the requests of one connection."""
         self._streams.append(stream)
         core = ServerConnection(ALL, max_frame_bytes=1 << 24)
@@ -121,10 +129,51 @@ class HostileBroker:
                     frame = None if answer is None else answer(request)
                     if frame:
                         await trio.sleep(0.001)  # Otherwise a busy client would stop the clock.
-                        stream.send_nowait([frame])
+                        await _send(stream, frame)
         except ConnectionLostError:
             pass
         stream.close()
+
+    def _metadata(self, request: Request) -> bytes:
+        message = cast("MetadataRequest", request.message)
+        partition = PartitionMetadata(0, NODE_ID, 1)
+        return frame_of(request, metadata_of(message, partition, address=self.address))
+
+
+async def _send(stream: Stream, frame: bytes) -> None:
+    rest = memoryview(frame)[stream.send_nowait([frame]) :]
+    while rest:
+        await stream.wait_writable()
+        rest = rest[stream.send_nowait([rest]) :]
+
+
+@asynccontextmanager
+async def hostile_broker(
+    network: Network, address: tuple[str, int]
+) -> AsyncGenerator[HostileBroker, None]:
+    """Run a hostile broker while the block runs; port 0 takes a free one."""
+    listener = await network.listen(*address)
+    broker = HostileBroker(listener.address)
+
+    async def accept(nursery: trio.Nursery) -> None:
+        while True:
+            nursery.start_soon(broker.serve, await listener.accept())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(accept, nursery)
+        yield broker
+        nursery.cancel_scope.cancel()
+    listener.close()
+
+
+@contextmanager
+def hostile_broker_in_a_thread() -> Generator[HostileBroker, None, None]:
+    """Run a hostile broker that listens on the loopback interface while the block runs."""
+    thread = TrioThread(hostile_broker(TcpNetwork(), ("127.0.0.1", 0)))
+    try:
+        yield thread.resource
+    finally:
+        thread.close()
 
 
 @asynccontextmanager
@@ -132,17 +181,11 @@ async def deceived_client(
     time: MockClock, **settings: Unpack[ClientSettings]
 ) -> AsyncGenerator[tuple[Client, HostileBroker, World]]:
     """Run a hostile broker, and a client of it, while the block runs."""
-    world, broker = World(time), HostileBroker()
-    listener = await world.network.listen(*ADDRESS)
-
-    async def accept(nursery: trio.Nursery) -> None:
-        while True:
-            nursery.start_soon(broker.serve, await listener.accept())
-
+    world = World(time)
+    settings.setdefault("request_timeout", 10.0)
     with trio.fail_after(_LIMIT_S):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(accept, nursery)
-            settings.setdefault("request_timeout", 10.0)
-            async with connect("{}:{}".format(*ADDRESS), env=world.env, **settings) as client:
-                yield client, broker, world
-            nursery.cancel_scope.cancel()
+        async with (
+            hostile_broker(world.network, ADDRESS) as broker,
+            connect("{}:{}".format(*ADDRESS), env=world.env, **settings) as client,
+        ):
+            yield client, broker, world
