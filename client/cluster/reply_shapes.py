@@ -17,6 +17,7 @@ from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest
 from tidelog.wire.messages.queue_admin import DescribeQueuesRequest
 from tidelog.wire.messages.topics import DescribeTopicsRequest
+from tidelog.wire.messages.transactions import StageRequest
 
 _SAME_LENGTH: Final[dict[type, tuple[str, str]]] = {
     CommitOffsetsRequest: ("offsets", "results"),
@@ -27,6 +28,7 @@ _SAME_LENGTH: Final[dict[type, tuple[str, str]]] = {
     ListOffsetsRequest: ("partitions", "partitions"),
     MetadataRequest: ("topics", "topics"),
     ResetOffsetsRequest: ("partitions", "results"),
+    StageRequest: ("batches", "results"),
 }
 """Lists of a request and of its reply that have the same length; a request for all has `None`."""
 

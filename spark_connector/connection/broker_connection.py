@@ -6,10 +6,11 @@ event loop. `wire.protocol.connection` encodes and decodes the bytes, as in all 
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar, cast, final
 
 from tidelog.client.cluster.address import Address
+from tidelog.client.cluster.reply_shapes import mismatch
 from tidelog.spark_connector.options import ConnectionOptions
 from tidelog.wire.env.connect_errors import diagnose
 from tidelog.wire.env.env import BytesLike
@@ -23,8 +24,8 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.api import Api
-from tidelog.wire.protocol.connection import ClientConnection
+from tidelog.wire.protocol.api import Api, ApiKey
+from tidelog.wire.protocol.connection import ClientConnection, wrong_reply
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")
@@ -41,14 +42,26 @@ class BrokerConnection:
     A caller that does not wait for its reply closes the connection, so no other caller gets it.
     """
 
-    def __init__(self, address: Address, options: ConnectionOptions) -> None:
+    def __init__(
+        self,
+        address: Address,
+        options: ConnectionOptions,
+        *,
+        on_wrong_reply: Callable[[Sequence[ApiKey], WireFormatError], None] | None = None,
+    ) -> None:
         """Connect and exchange HELLO.
+
+        `on_wrong_reply` is called when a wrong reply ends the connection, with the APIs that it may
+        have been meant for.
 
         Raises:
             ConnectError: No process listens there, or it is not a broker.
             RetriableError: The broker is not ready.
         """
         self._address = address
+        self._on_wrong_reply = on_wrong_reply
+        self._request: object = None
+        """Request in flight, or the last one."""
         timeout_s = options.connect_timeout_ms / 1000
         try:
             self._socket = socket.create_connection((address.host, address.port), timeout_s)
@@ -97,6 +110,7 @@ class BrokerConnection:
             UnsupportedVersionError: The broker does not know this API.
         """
         self.sent_count += 1
+        self._request = request
         length = sum(len(piece) for piece in attachment)
         _, frame = self._core.send_request(api_, request, attachment_length=length)
         try:
@@ -116,15 +130,14 @@ class BrokerConnection:
             BrokerError: The broker rejected the request.
             ConnectionLostError: The connection broke; the request may have been executed.
             RequestTimedOutError: No reply arrived in time; the connection is closed.
-            WireFormatError: The reply cannot be decoded; the connection is closed.
+            WireFormatError: The reply is wrong; the connection is closed.
         """
         deadline = time.monotonic() + timeout_s
         try:
             while (reply := self._core.next_reply()) is None:
                 self._receive_some(deadline)
-        except WireFormatError:
-            self.close()
-            raise
+        except WireFormatError as error:
+            raise self._reject(self._core.suspects, error) from error
         except TimeoutError as error:
             self.close()
             raise RequestTimedOutError(
@@ -134,6 +147,9 @@ class BrokerConnection:
             raise self._lost(error) from error
         if isinstance(reply.message, BrokerError):
             raise reply.message
+        problem = mismatch(self._request, reply.message)
+        if problem is not None:
+            raise self.reject(api_, problem)
         return cast("ReplyType", reply.message), reply.attachment
 
     def call(
@@ -148,6 +164,17 @@ class BrokerConnection:
         assert self._core.in_flight_count == 0, "the reply of another request is due first"
         self.send(api_, request, attachment)
         return self.receive(api_, timeout_s=timeout_s)
+
+    def reject(self, api_: Api[RequestType, ReplyType], why: object) -> WireFormatError:
+        """Close the connection because of a wrong reply to `api_`; return the error to raise."""
+        return self._reject([api_.key], why)
+
+    def _reject(self, suspects: Sequence[ApiKey], why: object) -> WireFormatError:
+        self.close()
+        error = wrong_reply(self._address, suspects, why)
+        if self._on_wrong_reply is not None:
+            self._on_wrong_reply(suspects, error)
+        return error
 
     def _receive_some(self, deadline: float) -> None:
         left_s = deadline - time.monotonic()

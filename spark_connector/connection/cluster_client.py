@@ -4,16 +4,19 @@ Shell: owns connections. It serves one caller at a time; `spark_connector.connec
 each caller its own client.
 """
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar, final
+from functools import partial
+from typing import Final, TypeVar, final
 
 import msgspec
 
 from tidelog.client.cluster.address import Address
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.metadata import MetadataCache
+from tidelog.client.cluster.wrong_replies import WrongReplies
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.broker_connection import BrokerConnection
 from tidelog.spark_connector.connection.journals import is_journal
@@ -38,14 +41,17 @@ from tidelog.wire.messages.offset_ranges import (
     TopicOffsets,
 )
 from tidelog.wire.protocol import api
-from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.api import Api, ApiKey
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")
 Result = TypeVar("Result")
 
+RETRIED_ERRORS: Final = (RetriableError, ConnectionLostError, WireFormatError)
+"""Errors that may pass when an idempotent request is repeated."""
 _BACKOFF_S = 0.05
 _BACKOFF_MAX_S = 1.0
+_log = logging.getLogger(__name__)
 
 
 @final
@@ -58,6 +64,7 @@ class BlockingClusterClient:
         self.metadata = MetadataCache()
         self._connections: dict[int, BrokerConnection] = {}
         self._backoff = Backoff(_BACKOFF_S, _BACKOFF_MAX_S, random.Random())
+        self._wrong_replies = WrongReplies(self._backoff)
 
     @property
     def is_idle(self) -> bool:
@@ -100,7 +107,7 @@ class BlockingClusterClient:
         return self._connect(Address(known.host, known.port))
 
     def any_connection(self) -> BrokerConnection:
-        """Return a connection to any broker.
+        """Return a connection to any broker; brokers that sent wrong replies lately come last.
 
         Raises:
             ConnectError: No broker can be reached; one line.
@@ -111,7 +118,8 @@ class BlockingClusterClient:
                 return connection
         announced = [Address(each.host, each.port) for each in self.metadata.brokers.values()]
         failures: list[TidelogError] = []
-        for address in dict.fromkeys((*announced, *self.options.addresses)):
+        known = dict.fromkeys((*announced, *self.options.addresses))
+        for address in sorted(known, key=self._wrong_replies.retry_at):
             try:
                 return self._connect(address)
             except (ConnectError, RetriableError) as error:
@@ -170,12 +178,12 @@ class BlockingClusterClient:
 
     # -- requests -------------------------------------------------------------------------------
 
-    def pause(self) -> None:
-        """Wait for the first backoff delay before a retry."""
-        time.sleep(self._backoff.delay(1))
+    def pause(self, failure_count: int) -> None:
+        """Wait for the backoff delay before a retry, after so many failures in a row."""
+        time.sleep(self._backoff.delay(failure_count))
 
     def retry(self, attempt: Callable[[], Result]) -> Result:
-        """Return the result of `attempt`; retry retriable errors until the request timeout.
+        """Return the result of `attempt`; retry errors that may pass until the request timeout.
 
         Raises:
             TidelogError: The last failure.
@@ -185,7 +193,7 @@ class BlockingClusterClient:
         while True:
             try:
                 return attempt()
-            except (RetriableError, ConnectionLostError):
+            except RETRIED_ERRORS:
                 failure_count += 1
                 delay_s = self._backoff.delay(failure_count)
                 if time.monotonic() + delay_s >= deadline:
@@ -264,8 +272,6 @@ class BlockingClusterClient:
                 [queries[at] for at in partitions], from_journals=is_journal(partitions[0].topic)
             )
             offsets = self._ask(connection, api.LIST_OFFSETS, request).partitions
-            if len(offsets) != len(partitions):
-                raise WireFormatError(f"{len(offsets)} offsets for {len(partitions)} questions")
             found.update(zip(partitions, offsets, strict=True))
         for at in queries:
             error = found[at].error
@@ -284,16 +290,26 @@ class BlockingClusterClient:
         names = self.metadata.topic_names
         try:
             self.refresh(names)
-        except (RetriableError, ConnectionLostError):
+        except RETRIED_ERRORS:
             for connection in list(self._connections.values()):
                 if not connection.is_idle:
                     connection.close()  # The next refresh may then choose another broker.
 
     def _connect(self, address: Address) -> BrokerConnection:
-        connection = BrokerConnection(address, self.options)
+        """Return a connection to an address, after the backoff from wrong replies."""
+        time.sleep(max(self._wrong_replies.retry_at(address) - time.monotonic(), 0))
+        note = partial(self._note_wrong_reply, address)
+        connection = BrokerConnection(address, self.options, on_wrong_reply=note)
         known = self._connections.get(connection.hello.node_id)
         if known is not None and not known.is_closed:
             connection.close()
             return known
         self._connections[connection.hello.node_id] = connection
         return connection
+
+    def _note_wrong_reply(
+        self, address: Address, suspects: Sequence[ApiKey], error: WireFormatError
+    ) -> None:
+        count = self._wrong_replies.add(address, suspects, error, now=time.monotonic())
+        if count:
+            _log.warning("%s (%d wrong replies since the last report)", error, count)

@@ -8,28 +8,30 @@ into the reply, valid until the next batch is requested; their checksums are ver
 import logging
 import time
 from collections.abc import Iterator
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.read_epochs import ReadEpochs
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.spark_connector.connection.broker_connection import BrokerConnection
-from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
+from tidelog.spark_connector.connection.cluster_client import (
+    RETRIED_ERRORS,
+    BlockingClusterClient,
+)
 from tidelog.spark_connector.connection.journals import is_journal
 from tidelog.spark_connector.read.data_loss import lost
 from tidelog.spark_connector.read.offset_ranges import Slice
 from tidelog.wire.batch.batch_columns import ALL_COLUMNS, ColumnDecoder
 from tidelog.wire.batch.record_batch import parse_header
 from tidelog.wire.errors import (
-    ConnectionLostError,
     CorruptRecordError,
     LogTruncatedError,
     OffsetOutOfRangeError,
     RequestTimedOutError,
-    RetriableError,
     TidelogError,
     UnknownQueueError,
     UnknownTopicError,
+    WireFormatError,
     from_wire,
 )
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch, PartitionFetched
@@ -44,6 +46,14 @@ _TRIES_MAX: Final = 3
 """Attempts to fetch a batch, which the network may have damaged, and to find a topic, which may be
 so new that some brokers do not know it yet."""
 _log = logging.getLogger(__name__)
+
+
+class _Fetch(NamedTuple):
+    """Fetch in flight."""
+
+    connection: BrokerConnection
+    offset: int
+    sent_at: float
 
 
 @final
@@ -68,11 +78,15 @@ class RangeFetcher:
         self._epochs = ReadEpochs()
         self._epochs.restart(wanted.start, wanted.leader_epoch)
         self._was_truncated = False
-        self._asked: tuple[BrokerConnection, int] | None = None
-        """Connection and offset of the fetch in flight, if any."""
+        self._asked: _Fetch | None = None
+        """Fetch in flight, if any."""
         self._bytes_per_offset = 0.0
         self._damaged_count = 0
         self._missing_count = 0
+        self._failure: TidelogError | None = None
+        """Error of the last fetch, if a later one may succeed."""
+        self._failure_count = 0
+        """Fetches since the last progress that failed, or were answered empty too early."""
         self._deadline = 0.0
         self._decoder = ALL_COLUMNS
 
@@ -85,6 +99,7 @@ class RangeFetcher:
         Raises:
             DataLossError: Some records are gone, and `failOnDataLoss` is true.
             CorruptRecordError: A batch is damaged.
+            WireFormatError: The replies of a broker were wrong for `timeout_ms`.
             TidelogError: No broker answered for `timeout_ms`; the last failure.
         """
         self._decoder = decoder
@@ -102,47 +117,59 @@ class RangeFetcher:
                 self._damaged_count += 1
                 if self._damaged_count >= _TRIES_MAX:
                     raise
-            except (RetriableError, ConnectionLostError) as error:
-                self._wait_for_better(error)
+            except RETRIED_ERRORS as error:
+                self._failure = error
+                self._wait_for_better()
             if self._position < self._wanted.end and time.monotonic() >= self._deadline:
-                if self._was_truncated:
-                    self._give_up()
-                    return
-                raise RequestTimedOutError(
-                    f"{self._wanted}: no record at offset {self._position} came in"
-                    f" {self._timeout_s:.0f} s (fetch.timeout.ms)"
-                )
+                self._give_up()
 
     def close(self) -> None:
         """Stop without waiting for the fetch in flight."""
         if self._asked is not None:
-            self._asked[0].close()
+            self._asked.connection.close()
             self._asked = None
 
     # -- one fetch ------------------------------------------------------------------------------
 
     def _fetch(self) -> Iterator[RecordBatch]:
         """Yield the batches of one reply while the next fetch is in flight."""
-        if self._asked is None or self._asked[1] != self._position:
+        if self._asked is None or self._asked.offset != self._position:
             self.close()
             self._epochs.cut(self._position)
             self._ask(self._leader(), self._position)
         assert self._asked is not None
-        connection, _ = self._asked
-        self._asked = None
-        reply, view = connection.receive(api.FETCH, timeout_s=self._cluster.request_timeout_s)
-        (fetched,) = reply.results
-        if fetched.error is not None:
-            raise from_wire(fetched.error)
-        self._check_start(fetched, view)
-        chunk = FetchedBatches(self._wanted.at, view, fetched.high_watermark)
+        fetch, self._asked = self._asked, None
+        chunk = self._received(fetch.connection)
         next_offset = chunk.next_offset()
-        if next_offset is not None and next_offset > self._position:
+        problem = None if next_offset is None else chunk.mismatch(self._position, next_offset)
+        if problem is not None:
+            raise self._wrong(fetch.connection, problem)
+        self._failure = None
+        if not chunk.size and time.monotonic() < fetch.sent_at + _MAX_WAIT_MS / 2000:
+            self._pause()  # A broker that always answers so would be asked as fast as it can.
+        if next_offset is not None:
             self._epochs.read(chunk.leader_epochs, next_offset)
-            self._bytes_per_offset = len(view) / (next_offset - self._position)
+            self._bytes_per_offset = chunk.size / (next_offset - self._position)
             if next_offset < self._wanted.end:
-                self._ask(connection, next_offset)
+                self._ask(fetch.connection, next_offset)
         yield from self._taken(chunk)
+
+    def _received(self, connection: BrokerConnection) -> FetchedBatches:
+        """Return the batches of the reply to the fetch in flight."""
+        try:
+            reply, view = connection.receive(api.FETCH, timeout_s=self._cluster.request_timeout_s)
+            (fetched,) = reply.results
+            if fetched.error is not None:
+                raise from_wire(fetched.error)
+        except LogTruncatedError as error:
+            if self._epochs.before(self._position) is None:  # Going back would never end.
+                raise self._wrong(connection, f"{error}, for a fetch without an epoch") from error
+            raise
+        if fetched.batch_bytes != len(view):
+            why = f"{fetched.batch_bytes} bytes of batches in {len(view)} bytes"
+            raise self._wrong(connection, why)
+        self._check_start(fetched, view)
+        return FetchedBatches(self._wanted.at, view, fetched.high_watermark)
 
     def _leader(self) -> BrokerConnection:
         topic_id, connection = self._cluster.leader_of(self._wanted.at)
@@ -176,7 +203,7 @@ class RangeFetcher:
 
     def _moved(self) -> None:
         self._deadline = time.monotonic() + self._timeout_s
-        self._damaged_count = self._missing_count = 0
+        self._damaged_count = self._missing_count = self._failure_count = 0
 
     def _ask(self, connection: BrokerConnection, offset: int) -> None:
         wanted = self._wanted
@@ -194,9 +221,13 @@ class RangeFetcher:
             _MAX_WAIT_MS, 1, max_bytes, [asked], from_journals=self._from_journals
         )
         connection.send(api.FETCH, request)
-        self._asked = connection, offset
+        self._asked = _Fetch(connection, offset, time.monotonic())
 
     # -- errors ---------------------------------------------------------------------------------
+
+    def _wrong(self, connection: BrokerConnection, why: str) -> WireFormatError:
+        at = self._wanted.at
+        return connection.reject(api.FETCH, f"{at.topic}/{at.partition}: {why}")
 
     def _check_start(self, fetched: PartitionFetched, view: memoryview) -> None:
         """Raise `OffsetOutOfRangeError` if the log has deleted the first requested records."""
@@ -236,8 +267,15 @@ class RangeFetcher:
         self._moved()
 
     def _give_up(self) -> None:
-        """Stop before the end of the slice, which was known before the log was truncated."""
+        """Raise, or stop before the end of the slice if it was known before a truncation."""
         wanted = self._wanted
+        if self._failure is not None:
+            raise self._failure
+        if not self._was_truncated:
+            raise RequestTimedOutError(
+                f"{wanted}: no record at offset {self._position} came in"
+                f" {self._timeout_s:.0f} s (fetch.timeout.ms)"
+            )
         _log.warning("%s: offsets [%d, %d) are lost", wanted, self._position, wanted.end)
         self._position = wanted.end
 
@@ -246,16 +284,20 @@ class RangeFetcher:
         self.close()
         self._missing_count += 1
         if self._missing_count < _TRIES_MAX:
-            self._cluster.pause()
+            self._cluster.pause(self._missing_count)
             return
         if self._fail_on_data_loss:
             raise lost(f"{self._wanted}: {error}") from error
         self._position = self._wanted.end
 
-    def _wait_for_better(self, error: TidelogError) -> None:
+    def _wait_for_better(self) -> None:
         """Wait and refresh the metadata on another connection: the leader may have changed."""
         self.close()
-        if time.monotonic() >= self._deadline:
-            raise error
-        self._cluster.pause()
-        self._cluster.retry(lambda: self._cluster.refresh([self._wanted.topic]))
+        if time.monotonic() < self._deadline:
+            self._pause()
+            self._cluster.retry(lambda: self._cluster.refresh([self._wanted.topic]))
+
+    def _pause(self) -> None:
+        """Wait before the next fetch, longer after each one without progress."""
+        self._failure_count += 1
+        self._cluster.pause(self._failure_count)

@@ -19,17 +19,17 @@ from tidelog.client.transactions.staged_places import (
     require_same_transaction,
 )
 from tidelog.spark_connector.connection.broker_connection import BrokerConnection
-from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
+from tidelog.spark_connector.connection.cluster_client import (
+    RETRIED_ERRORS,
+    BlockingClusterClient,
+)
 from tidelog.spark_connector.write.rows import RowBatch
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import encode_batch
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
     BrokerError,
-    ConnectionLostError,
-    RetriableError,
     TidelogError,
-    WireFormatError,
     from_wire,
 )
 from tidelog.wire.messages.produce import InitProducerRequest, PartitionBatch, ProduceReply
@@ -236,7 +236,7 @@ class StagingTask:
             self._under_way = _Round(under_way.left, [], [])
             failures = self._answered(under_way)
             for error in failures:
-                if not isinstance(error, (RetriableError, ConnectionLostError)):
+                if not isinstance(error, RETRIED_ERRORS):
                     raise error
             for error in failures:
                 raise error
@@ -285,8 +285,6 @@ class StagingTask:
         partitions: Sequence[TopicPartition],
         left: dict[TopicPartition, _Batch],
     ) -> list[BrokerError]:
-        if len(reply.results) != len(partitions):
-            raise WireFormatError(f"{len(reply.results)} results for {len(partitions)} batches")
         failures: list[BrokerError] = []
         for at, result in zip(partitions, reply.results, strict=True):
             if result.error is not None:

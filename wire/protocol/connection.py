@@ -162,6 +162,15 @@ def _refuse(frame: Frame, error: BrokerError) -> RefusedRequest:
     return RefusedRequest(reply, error)
 
 
+def wrong_reply(peer: object, suspects: Sequence[ApiKey], why: object) -> WireFormatError:
+    """Return the error for a reply of `peer` that is wrong, to a request of one of these APIs."""
+    asked = " or ".join(each.name for each in suspects) or "no request"
+    return WireFormatError(
+        f"{peer} sent a wrong reply to {asked}: {why}; check that a broker of a supported version"
+        f" has this address"
+    )
+
+
 class Reply(msgspec.Struct, frozen=True, gc=False):
     """A received reply. The attachment is valid until the next `get_buffer`."""
 

@@ -15,7 +15,7 @@ from tidelog.wire.errors import BrokerError, ConnectError, ConnectionLostError, 
 from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api, ApiKey
-from tidelog.wire.protocol.connection import ClientConnection
+from tidelog.wire.protocol.connection import ClientConnection, wrong_reply
 from tidelog.wire.transport.write_buffer import WriteBuffer
 
 RequestType = TypeVar("RequestType")
@@ -202,11 +202,7 @@ class RpcConnection:
         return self._reject([api_.key], why)
 
     def _reject(self, suspects: Sequence[ApiKey], why: object) -> WireFormatError:
-        asked = " or ".join(each.name for each in suspects) or "no request"
-        error = WireFormatError(
-            f"{self._stream.peer} sent a wrong reply to {asked}: {why}; check that a broker of a"
-            f" supported version has this address"
-        )
+        error = wrong_reply(self._stream.peer, suspects, why)
         if self._failure is None:
             self.suspects = suspects
         self._fail(error)

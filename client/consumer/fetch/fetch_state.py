@@ -456,10 +456,8 @@ class FetchState:
         what: str | None = None
         if next_offset is None:
             state.has_failed = True  # Taking the chunk will raise the error.
-        elif not chunk.is_ascending:
-            what = f"batches up to offset {next_offset} are not in the order of their offsets"
-        elif next_offset <= state.fetch_offset:
-            what = f"records before {next_offset} were sent for offset {state.fetch_offset}"
+        else:
+            what = chunk.mismatch(state.fetch_offset, next_offset)
         if what is not None:
             self._refused(state, WireFormatError(what), now)
             return f"{state.at.topic}/{state.at.partition}: {what}"

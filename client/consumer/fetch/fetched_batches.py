@@ -56,6 +56,19 @@ class FetchedBatches:
                 self.leader_epochs.append((leader_epoch, header.base_offset))
         return next_offset if position else None
 
+    def mismatch(self, fetch_offset: int, next_offset: int) -> str | None:
+        """Return in which way the batches do not belong to a fetch, `None` if they do.
+
+        Args:
+            fetch_offset: Offset of the fetch.
+            next_offset: Result of `next_offset`.
+        """
+        if not self.is_ascending:
+            return f"batches up to offset {next_offset} are not in the order of their offsets"
+        if next_offset <= fetch_offset:
+            return f"records before {next_offset} were sent for offset {fetch_offset}"
+        return None
+
     def take(
         self,
         position: int,

@@ -55,6 +55,24 @@ def test_the_next_offset_of_a_chunk_is_known_before_it_is_read() -> None:
     assert chunk_of(FIRST + SECOND[:-1]).next_offset() is None
 
 
+@pytest.mark.parametrize(
+    ("content", "fetch_offset", "problem"),
+    [
+        (FIRST + SECOND, 13, None),
+        (FIRST + SECOND, 14, "records before 14 were sent for offset 14"),
+        (SECOND + FIRST, 0, "batches up to offset 12 are not in the order of their offsets"),
+    ],
+)
+def test_batches_of_other_offsets_do_not_match(
+    content: bytes, fetch_offset: int, problem: str | None
+) -> None:
+    chunk = chunk_of(content)
+    next_offset = chunk.next_offset()
+    assert next_offset is not None
+
+    assert chunk.mismatch(fetch_offset, next_offset) == problem
+
+
 @pytest.mark.parametrize("at", range(8, HEADER_SIZE))
 def test_a_flipped_bit_in_a_header_is_detected_with_the_next_offset(at: int) -> None:
     content = bytearray(FIRST + SECOND)
