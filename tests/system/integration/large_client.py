@@ -3,20 +3,15 @@
 python -m tests.system.integration.large_client send|chunks|worker|join MIB ADDRESS
 """
 
-import resource
 import sys
 from collections.abc import AsyncIterator
 
 import trio
 
 import tidelog
+from tests.system.integration.peak_memory import peak_memory_mib
 
 MiB = 1024 * 1024
-
-
-def grown_to() -> float:
-    """Return the peak memory of this process, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 async def pieces(count: int) -> AsyncIterator[bytes]:
@@ -49,7 +44,7 @@ async def do(what: str, mib: int, address: str) -> float:
     """Execute the operation, and return the growth of this process's memory in MiB."""
     async with tidelog.connect(address) as client:
         queue = client.queue("large")
-        before = grown_to()
+        before = peak_memory_mib()
         length = mib * MiB
         if what == "send":
             await queue.send(pieces(mib))
@@ -61,7 +56,7 @@ async def do(what: str, mib: int, address: str) -> float:
             length = await counted(message) if what == "chunks" else len(message.value or b"")
             await message.release(0)
         assert length == mib * MiB
-        return grown_to() - before
+        return peak_memory_mib() - before
 
 
 if __name__ == "__main__":

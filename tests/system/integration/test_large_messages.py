@@ -7,6 +7,7 @@ import trio
 
 import tidelog
 from tests.paths import ROOT
+from tests.system.integration.peak_memory import peak_memory_mib
 from tests.system.integration.processes import environment, serving
 
 MIB = 200
@@ -28,21 +29,14 @@ async def growth(what: str, address: str) -> float:
     return float(result.stdout)
 
 
-def most_memory(pid: int) -> float:
-    """Return the peak memory of a process, in MiB."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith("VmHWM:"))
-    return int(line.split()[1]) / 1024
-
-
 async def test_a_client_of_a_large_message_needs_memory_for_a_few_chunks(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
         async with tidelog.connect(broker.address) as client:
             await client.admin.create_queue("large", partitions=1)
-        before = most_memory(broker.pid)
+        before = peak_memory_mib(broker.pid)
 
         assert await growth("send", broker.address) < FEW_MIB
         assert await growth("chunks", broker.address) < FEW_MIB
         assert await growth("join", broker.address) < MIB + FEW_MIB
         assert await growth("worker", broker.address) < FEW_MIB
-        assert most_memory(broker.pid) - before < FEW_MIB
+        assert peak_memory_mib(broker.pid) - before < FEW_MIB
