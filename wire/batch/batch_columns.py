@@ -15,7 +15,6 @@ from tidelog.wire.batch.record_batch import (
     FORMAT_VERSION,
     HEADER_SIZE,
     KNOWN_FLAGS,
-    PRODUCED_LENGTH_MAX,
     TIMESTAMP_END_MS,
     BatchHeader,
     Columns,
@@ -28,8 +27,9 @@ DECODED_COUNT_MAX: Final = 1 << 20
 """Maximum records of a batch that is decoded: objects take a hundred times the memory of a record
 without key and value. Leaders of earlier versions accepted batches with more."""
 
-_OBJECTS_MAX: Final = 8 * DECODED_COUNT_MAX
-"""Maximum objects of a large payload."""
+_OBJECTS_MAX: Final = 4 * DECODED_COUNT_MAX
+"""Maximum objects of the decoded columns: elements, and arrays and strings of headers. An object
+takes about 60 bytes, and a byte of the payload at least."""
 
 SMALL_BYTES: Final = 64 << 10
 """Bytes that are decoded in one step: it takes some milliseconds at most."""
@@ -86,6 +86,8 @@ class ColumnDecoder:
         Raises:
             WireFormatError: The payload is not what the header says.
         """
+        if len(plain) > _OBJECTS_MAX:
+            self._check_object_count(header, plain)
         try:
             found = self._decoder.decode(plain)
         except (ValueError, RecursionError) as error:
@@ -98,6 +100,15 @@ class ColumnDecoder:
         _check_timestamps(header, columns.timestamp_deltas)
         _check_offsets(header, columns.offset_deltas)
         return columns
+
+    def _check_object_count(self, header: BatchHeader, plain: BytesLike) -> None:
+        packed = dict(zip(_TYPES, _split(plain), strict=True))
+        wanted = {name: packed[name] for name in self.columns}
+        _check_lengths(header, [*wanted.values()])
+        headers = wanted.pop("headers", None)
+        if headers is not None:  # The elements of other columns hold no objects.
+            count = sum(_length(column) or 0 for column in wanted.values())
+            _check_headers(headers, counted=count)
 
 
 ALL_COLUMNS: Final = ColumnDecoder(_TYPES)
@@ -261,6 +272,8 @@ class PackedColumns:
         packed = self._columns[name]
         if name == "timestamp_deltas" and (small := self._small_deltas(packed)) is not None:
             return small
+        if name == "headers":
+            _check_headers(packed)
         try:
             column: Sequence[Any] | None = _DECODERS[name].decode(packed)
         except (ValueError, RecursionError) as error:
@@ -328,11 +341,7 @@ def unpack(header: BatchHeader, batch: BytesLike, length_max: int) -> bytes | me
     """
     check_limits(header, length_max)
     payload = memoryview(batch)[HEADER_SIZE:]
-    plain = decompress(header.codec, payload, uncompressed_length=header.uncompressed_length)
-    if len(plain) > PRODUCED_LENGTH_MAX:
-        # No leader accepts it today. The objects could take many times its memory.
-        check_object_count(memoryview(plain), _OBJECTS_MAX)
-    return plain
+    return decompress(header.codec, payload, uncompressed_length=header.uncompressed_length)
 
 
 def check_limits(header: BatchHeader, length_max: int) -> None:
@@ -367,6 +376,13 @@ def _check_lengths(
     if count and not lengths:
         # Otherwise six bytes could announce millions of records.
         raise WireFormatError(f"a header of {count} records over a payload without columns")
+
+
+def _check_headers(packed: msgspec.Raw, *, counted: int = 0) -> None:
+    """Check that a batch has few objects: its headers, and those `counted` in other columns."""
+    headers = memoryview(packed)
+    if headers[0] != NIL and counted + len(headers) > _OBJECTS_MAX:
+        check_object_count(headers, _OBJECTS_MAX, counted=counted)
 
 
 def _length(column: Sequence[object] | msgspec.Raw | None) -> int | None:

@@ -26,14 +26,16 @@ _LENGTH_BYTES: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
 """Bytes of the length of a string, by its first byte."""
 
 
-def check_object_count(values: memoryview, most: int) -> None:
+def check_object_count(values: memoryview, most: int, *, counted: int = 0) -> None:
     """Check that one value holds at most so many objects: arrays and their parts.
+
+    `counted` objects count as well, of other values.
 
     Raises:
         WireFormatError: It has more, or is cut off.
     """
     try:
-        for _ in skip(values, 0, 1, most=most):
+        for _ in skip(values, 0, 1, most=most, counted=counted):
             pass
     except IndexError as error:
         raise WireFormatError("the payload is cut off") from error
@@ -55,14 +57,17 @@ def array_head(values: memoryview, at: int = 0) -> tuple[int, int]:
     return int.from_bytes(values[at + 1 : at + 1 + size], "big"), at + 1 + size
 
 
-def skip(values: memoryview, at: int, count: int, *, most: int) -> Generator[None, None, int]:
+def skip(
+    values: memoryview, at: int, count: int, *, most: int, counted: int = 0
+) -> Generator[None, None, int]:
     """Return the position behind `count` values, which may contain arrays; yield after each step.
 
     Raises:
-        WireFormatError: They contain more than `most` objects, or a map.
+        WireFormatError: They contain more than `most` objects, with those `counted` before, or a
+            map.
         IndexError: The bytes end before.
     """
-    object_count = 0
+    object_count = counted
     while count:
         count -= 1
         object_count += 1

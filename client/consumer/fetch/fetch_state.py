@@ -22,6 +22,7 @@ from tidelog.client.consumer.fetch.offset_reset import is_fetch_retriable, no_po
 from tidelog.client.consumer.fetch.read_epochs import ReadEpochs
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.record_batch import PRODUCED_COUNT_MAX
 from tidelog.wire.errors import (
     BrokerError,
     CorruptRecordError,
@@ -40,6 +41,9 @@ _LEADER_S = 5.0
 """Seconds for which a partition is fetched from its leader after a follower failed; doubles each
 time that happens again."""
 _LEADER_DOUBLINGS_MAX = 4
+_RECORDS_MAX = PRODUCED_COUNT_MAX
+"""Maximum records to hand out at once: a `Record` with its numbers takes 150 bytes. A batch with
+more, of a leader of an earlier version, is handed out in parts."""
 
 Until = Mapping[TopicPartition, int]
 """Where to stop in each partition (exclusive end); other partitions are not read."""
@@ -388,6 +392,11 @@ class FetchState:
     def _hand_out(
         self, state: PartitionFetchState, batch: RecordBatch, end_offset: float
     ) -> RecordBatch:
+        try:
+            end_offset = min(end_offset, batch.first(_RECORDS_MAX).next_offset)
+        except CorruptRecordError:
+            self._waiting.appendleft(_Waiting(state, batch))
+            raise
         if batch.next_offset > end_offset:
             rest = batch.between(int(end_offset), None)
             self._waiting.appendleft(_Waiting(state, rest))

@@ -238,6 +238,18 @@ class RecordBatch:
         part.next_offset = max(base_offset, next_offset)
         return part
 
+    def first(self, count: int) -> "RecordBatch":
+        """Return the part with the first `count` records, at least 1; all if there are fewer.
+
+        Raises:
+            CorruptRecordError: The batch has more records, and its offsets cannot be decoded.
+        """
+        if self._header.record_count <= count or len(self) <= count:
+            return self
+        row, deltas = self._rows()[count], self._offset_deltas()
+        delta = row if deltas is None else deltas[row]
+        return self.between(self.base_offset, self._header.base_offset + delta)
+
     def _rows(self) -> range:
         """Return the rows of the columns that belong to this part."""
         if self._own_rows is None:

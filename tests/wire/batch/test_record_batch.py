@@ -22,7 +22,7 @@ from tests.wire.batches import (
     with_payload,
 )
 from tidelog.wire.batch import batch_columns, record_batch
-from tidelog.wire.batch.batch_columns import DECODED_COUNT_MAX, decode_columns
+from tidelog.wire.batch.batch_columns import DECODED_COUNT_MAX, PackedColumns, decode_columns
 from tidelog.wire.batch.compression import CODEC_NAMES, Codec
 from tidelog.wire.batch.record_batch import (
     FLAG_CONTROL,
@@ -427,6 +427,25 @@ def test_a_reader_refuses_very_many_headers_before_it_decodes_them(
 
     with pytest.raises(WireFormatError, match="more than 10,000 keys and headers"):
         decode_columns(header, batch, uncompressed_length_max=1 << 28)
+
+
+def test_objects_of_all_columns_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 1_000
+    columns = Columns(count, keys=[b"k"] * count, values=[b"v"] * count, headers=[()] * count)
+    batch = encode_batch(columns, first_timestamp_ms=0)
+    header = parse_header(batch)
+    assert header is not None
+
+    monkeypatch.setattr(batch_columns, "_OBJECTS_MAX", 3 * count + 1)  # The array of all headers.
+    assert decode_columns(header, batch, uncompressed_length_max=LIMIT) == columns
+    monkeypatch.setattr(batch_columns, "_OBJECTS_MAX", 3 * count)
+    with pytest.raises(WireFormatError, match="more than 3,000 keys and headers"):
+        decode_columns(header, batch, uncompressed_length_max=LIMIT)
+    packed = PackedColumns(header, batch, uncompressed_length_max=LIMIT)
+    monkeypatch.setattr(batch_columns, "_OBJECTS_MAX", count)
+    with pytest.raises(WireFormatError, match="more than 1,000 keys and headers"):
+        packed.column("headers")
+    assert packed.column("keys") == columns.keys
 
 
 def test_a_reader_refuses_more_records_than_bytes() -> None:

@@ -10,8 +10,15 @@ from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch import fetch_state
 from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.record_batch import (
+    Columns,
+    encode_batch,
+    stamp_leader,
+    stamp_replica,
+)
 from tidelog.wire.errors import (
     ConnectionLostError,
+    CorruptRecordError,
     NoPositionError,
     OffsetOutOfRangeError,
     WireFormatError,
@@ -38,6 +45,47 @@ def plan(made: FetchState, now: float = 0.0) -> list[Fetch]:
 def land(made: FetchState, fetch: Fetch, content: bytes, *, high_watermark: int = 99) -> None:
     result = PartitionFetched(len(content), high_watermark, 0)
     made.on_complete(fetch, [result], memoryview(content), now=0.0)
+
+
+def long_batch(columns: Columns, base_offset: int = 10) -> bytes:
+    batch = encode_batch(columns, first_timestamp_ms=1)
+    stamp_leader(memoryview(batch), base_offset=base_offset, leader_epoch=0)
+    stamp_replica(memoryview(batch), durable_position=0)
+    return bytes(batch)
+
+
+@pytest.mark.parametrize("distance", [1, 1000])
+def test_a_batch_of_very_many_records_is_handed_out_in_parts(
+    monkeypatch: pytest.MonkeyPatch, distance: int
+) -> None:
+    monkeypatch.setattr(fetch_state, "_RECORDS_MAX", 4)
+    made = subscription(AT)
+    (fetch,) = plan(made)
+    deltas = [distance * number for number in range(9)]
+    land(made, fetch, long_batch(Columns(9, values=[b"v"] * 9, offset_deltas=deltas)))
+
+    parts = [made.take(None, 0.0) for _ in range(4)]
+
+    assert [None if part is None else len(part) for part in parts] == [4, 4, 1, None]
+    offsets = [offset for part in parts if part is not None for offset in part.offsets]
+    assert offsets == [10 + delta for delta in deltas]
+    assert made.position(AT) == 11 + deltas[-1]
+
+
+def test_a_batch_of_very_many_records_with_wrong_offsets_is_an_error_until_it_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_state, "_RECORDS_MAX", 2)
+    made = subscription(AT)
+    (fetch,) = plan(made)
+    land(made, fetch, long_batch(Columns(3, values=[b"v"] * 3, offset_deltas=[0, 5, 5])))
+
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match="do not grow; to skip it, seek to 16"):
+            made.take(None, 0.0)
+        assert made.position(AT) == 10
+    made.seek(AT, 16)
+    assert made.take(None, 0.0) is None
 
 
 def test_a_partition_without_a_position_raises_no_position_error() -> None:
