@@ -19,6 +19,7 @@ from tidelog.wire.batch.record_batch import (
     BatchHeader,
     Columns,
     Headers,
+    is_too_long,
 )
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import WireFormatError
@@ -28,8 +29,8 @@ DECODED_COUNT_MAX: Final = 1 << 20
 without key and value. Leaders of earlier versions accepted batches with more."""
 
 _OBJECTS_MAX: Final = 4 * DECODED_COUNT_MAX
-"""Maximum objects of the decoded columns: elements, and arrays and strings of headers. An object
-takes about 60 bytes, and a byte of the payload at least."""
+"""Maximum objects of the decoded columns of a batch that no leader accepts today: elements, and
+arrays and strings of headers. An object takes about 60 bytes, and at least one of the payload."""
 
 SMALL_BYTES: Final = 64 << 10
 """Bytes that are decoded in one step: it takes some milliseconds at most."""
@@ -86,7 +87,7 @@ class ColumnDecoder:
         Raises:
             WireFormatError: The payload is not what the header says.
         """
-        if len(plain) > _OBJECTS_MAX:
+        if is_too_long(header):
             self._check_object_count(header, plain)
         try:
             found = self._decoder.decode(plain)
@@ -272,7 +273,7 @@ class PackedColumns:
         packed = self._columns[name]
         if name == "timestamp_deltas" and (small := self._small_deltas(packed)) is not None:
             return small
-        if name == "headers":
+        if name == "headers" and is_too_long(self._header):
             _check_headers(packed)
         try:
             column: Sequence[Any] | None = _DECODERS[name].decode(packed)

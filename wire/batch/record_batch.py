@@ -403,6 +403,13 @@ def has_valid_payload(header: BatchHeader, batch: BytesLike) -> bool:
     return crc32c(memoryview(batch)[_BATCH_CRC_FROM:]) == header.batch_crc
 
 
+def is_too_long(header: BatchHeader) -> bool:
+    """Return whether leaders refuse a batch; those of earlier versions accepted it."""
+    return (
+        header.record_count > PRODUCED_COUNT_MAX or header.uncompressed_length > PRODUCED_LENGTH_MAX
+    )
+
+
 def check_produced(batch: memoryview) -> BatchHeader:
     """Check one batch from a producer, and return its header.
 
@@ -426,7 +433,7 @@ def check_produced(batch: memoryview) -> BatchHeader:
             f"the header says {header.size} bytes, the request has {len(batch)}"
         )
     check_header(header)
-    if header.record_count > PRODUCED_COUNT_MAX or header.uncompressed_length > PRODUCED_LENGTH_MAX:
+    if is_too_long(header):
         raise RecordTooLargeError(
             f"the batch has {header.record_count:,} records in {header.uncompressed_length:,}"
             f" bytes, the limits are {PRODUCED_COUNT_MAX:,} and {PRODUCED_LENGTH_MAX:,};"

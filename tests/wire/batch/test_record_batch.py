@@ -417,6 +417,7 @@ def test_a_reader_refuses_very_many_headers_before_it_decodes_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(batch_columns, "_OBJECTS_MAX", 10_000)
+    monkeypatch.setattr(record_batch, "PRODUCED_COUNT_MAX", 1_000)
     headers = ((("", b""),) * 5_000,) * 1_700
     batch = encode_batch(
         Columns(len(headers), headers=headers), first_timestamp_ms=0, codec=Codec.ZSTD
@@ -429,13 +430,16 @@ def test_a_reader_refuses_very_many_headers_before_it_decodes_them(
         decode_columns(header, batch, uncompressed_length_max=1 << 28)
 
 
-def test_objects_of_all_columns_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_count_in_batches_that_no_leader_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 1_000
     columns = Columns(count, keys=[b"k"] * count, values=[b"v"] * count, headers=[()] * count)
     batch = encode_batch(columns, first_timestamp_ms=0)
     header = parse_header(batch)
     assert header is not None
 
+    monkeypatch.setattr(batch_columns, "_OBJECTS_MAX", 1)
+    assert decode_columns(header, batch, uncompressed_length_max=LIMIT) == columns
+    monkeypatch.setattr(record_batch, "PRODUCED_COUNT_MAX", count - 1)
     monkeypatch.setattr(batch_columns, "_OBJECTS_MAX", 3 * count + 1)  # The array of all headers.
     assert decode_columns(header, batch, uncompressed_length_max=LIMIT) == columns
     monkeypatch.setattr(batch_columns, "_OBJECTS_MAX", 3 * count)
