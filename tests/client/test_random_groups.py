@@ -19,7 +19,7 @@ from tidelog.client.consumer.group.membership_protocol import MembershipProtocol
 from tidelog.coordinator.groups.config import GroupConfig
 
 PARTITION_COUNT = 5
-RUN_S = 120.0
+RUN_S = 50.0
 PATIENCE_S = 600.0
 """The slowest worker takes 0.2 s for a record, and may get a partition late."""
 FAREWELL_S = 8.0

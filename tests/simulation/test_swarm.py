@@ -22,8 +22,8 @@ from tests.simulation.swarm import (
     run_seeds,
 )
 
-SECONDS = 15.0
-RUN_COUNT = 24
+SECONDS = 8.0
+RUN_COUNT = 12
 _VARIADIC = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 _POSITIONAL = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
 MUTATION_COUNT = 245

@@ -238,7 +238,7 @@ def test_random_faults_apply_each_command_once(seed: int) -> None:
             for host in group:
                 nursery.start_soon(be_a_broker, cluster, host)
             nursery.start_soon(create_topics)
-            await FaultInjector(cluster.world, group, random).run(15)
+            await FaultInjector(cluster.world, group, random).run(8)
             await trio.sleep(5)
             nursery.cancel_scope.cancel()
         leader, _ = await cluster.leader_and_another()

@@ -442,7 +442,7 @@ def test_random_faults_lose_and_repeat_no_decision(
             await with_brokers(group)
             nursery.start_soon(create_topics)
             nursery.start_soon(take_ids)
-            await FaultInjector(world, group, random).run(25)
+            await FaultInjector(world, group, random).run(12)
             await trio.sleep(5)
             nursery.cancel_scope.cancel()
         await decided(group, create(5000))

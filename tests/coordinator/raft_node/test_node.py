@@ -372,7 +372,7 @@ def test_raft_nodes_agree_under_random_faults(seed: int, monkeypatch: pytest.Mon
         async with trio.open_nursery() as nursery:
             for client in clients:
                 nursery.start_soon(client.run)
-            await FaultInjector(world, group, random).run(40)
+            await FaultInjector(world, group, random).run(20)
             leader = await commit(group, b"the last")
             nursery.cancel_scope.cancel()
         await until(lambda: all(values_of(host) == values_of(leader) for host in group))

@@ -7,9 +7,9 @@ from tests.simulation.broker.plans import Fault
 from tests.simulation.cluster.plans import ClusterPlan, draw_plan
 from tests.simulation.cluster.run import run
 
-SECONDS = 4.0
+SECONDS = 2.0
 VISITS = [
-    Fault(at=0.3 * number, kind="replay_frames", duration=0.0, dice=0.5) for number in range(14)
+    Fault(at=0.15 * number, kind="replay_frames", duration=0.0, dice=0.5) for number in range(14)
 ]
 
 
@@ -29,7 +29,7 @@ def events(plan: ClusterPlan) -> tuple[list[str], int]:
     return [line for line in own if "_refused_again" not in line], len(lines) - len(own)
 
 
-@pytest.mark.parametrize("seed", [1, 5, 12])
+@pytest.mark.parametrize("seed", [5, 12])
 def test_a_cluster_lives_with_a_byzantine_peer_as_without_it(seed: int) -> None:
     """All events are the same, so the disks, logs, metadata and offsets of all nodes are."""
     alone, no_visits = events(with_visits(seed, []))

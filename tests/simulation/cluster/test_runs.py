@@ -10,7 +10,7 @@ from tests.simulation.cluster.run import run
 from tests.simulation.cluster.sometimes import PROBES
 from tests.simulation.kinds import CLUSTER
 
-SECONDS = 6.0
+SECONDS = 3.0
 RUN_COUNT = 3
 KEPT = sorted(CLUSTER.kept_plans.glob("*.json"))
 
@@ -32,7 +32,7 @@ def test_no_run_of_a_cluster_breaks_a_promise(seed: int) -> None:
 
 
 def test_a_plan_gives_the_same_run_after_other_runs_in_the_process() -> None:
-    plan = draw_plan(7, 4.0)
+    plan = draw_plan(7, 1.0)
 
     reports = [run(plan), run(msgspec.structs.replace(plan, seed="other")), run(plan)]
 
@@ -42,7 +42,7 @@ def test_a_plan_gives_the_same_run_after_other_runs_in_the_process() -> None:
 
 def test_showing_a_run_does_not_change_it() -> None:
     lines: list[str] = []
-    plan = draw_plan(8, 2.0)
+    plan = draw_plan(8, 0.5)
 
     assert run(plan, show=lines.append, shows_steps=True) == run(plan)
     assert lines

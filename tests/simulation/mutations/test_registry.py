@@ -60,8 +60,9 @@ FIRST_SEEDS = {
     "durability-forgotten": 170,
     "journal-holds-up": 200,
     "offline-for-ever": 150,
-    "logs-are-not-compared": 46,
-    "transaction-appended-again": 14,
+    "acknowledged-by-the-leader-alone": 5,
+    "logs-are-not-compared": 55,
+    "transaction-appended-again": 27,
 }
 """First seeds for mutations that few runs find, or only late ones."""
 

@@ -18,7 +18,7 @@ from tests.simulation.queues.sometimes import PROBES
 from tests.simulation.queues.users import SendTimes
 from tidelog.client.queue.queue import Queue
 
-SECONDS = 2.0
+SECONDS = 1.0
 RUN_COUNT = 2
 KEPT = sorted(QUEUES.kept_plans.glob("*.json"))
 
@@ -36,7 +36,7 @@ def test_no_run_with_queues_breaks_a_promise(seed: int) -> None:
 
 
 def test_a_plan_gives_the_same_run_after_other_runs_in_the_process() -> None:
-    plan = draw_plan(7, 2.0)
+    plan = draw_plan(7, 0.5)
 
     assert run(plan) == run(plan)
 

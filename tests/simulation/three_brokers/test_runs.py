@@ -9,9 +9,9 @@ import pytest
 
 from tests.simulation.three_brokers.runs import run_three_brokers
 
-SEED_COUNT = 3
-SEEDS = range(3, 28)
-"""Each run reaches random states, and runs stop when all are reached: at seed 5."""
+SEED_COUNT = 2
+SEEDS = range(12, 37)
+"""Each run reaches random states, and runs stop when all are reached: at seed 13."""
 
 
 @pytest.mark.invariant("I2", "I35")
