@@ -12,6 +12,11 @@ POWER_CUTS = range(6)
 """Seeds of power failures: enough for every outcome of unsynced changes."""
 
 
+def power_cuts(number: int) -> range:
+    """Return two of the seeds, so that three consecutive numbers have all of them."""
+    return range(number % 3 * 2, number % 3 * 2 + 2)
+
+
 _READING_OPERATIONS = {
     "open", "size", "read_at", "is_cached", "exists", "list_directory", "free_bytes", "close",
 }  # fmt: skip

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.logstore.crashes import POWER_CUTS, Story, crash, crashes
+from tests.logstore.crashes import POWER_CUTS, Story, crash, crashes, power_cuts
 from tests.logstore.logs import (
     CHECKPOINT,
     DIRECTORY,
@@ -104,8 +104,8 @@ def test_a_killed_process_loses_no_acknowledged_record(tell: Callable[[Story], N
 @pytest.mark.invariant("I14")
 @pytest.mark.parametrize("tell", STORIES)
 def test_a_power_failure_loses_no_durable_record(tell: Callable[[Story], None]) -> None:
-    for story in crashes(tell):
-        for seed in POWER_CUTS:
+    for number, story in enumerate(crashes(tell)):
+        for seed in power_cuts(number):
             story.check(story.opened.cut_power(seed))
 
 
@@ -195,7 +195,8 @@ def test_an_interrupted_recovery_reaches_the_same_state(kind: str) -> None:
         dying = disk.kill()
         if crash(dying, number, partial(reopen, dying)) is None:
             break
-        for successor in (dying.kill(), *(dying.power_cut(Random(seed)) for seed in POWER_CUTS)):
+        cuts = (dying.power_cut(Random(seed)) for seed in power_cuts(number))
+        for successor in (dying.kill(), *cuts):
             after = reopen(successor)
 
             assert after.log.log_start_offset == wanted.log.log_start_offset

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.logstore.crashes import POWER_CUTS, Story, crashes
+from tests.logstore.crashes import POWER_CUTS, Story, crashes, power_cuts
 from tests.logstore.logs import NOW_MS, SMALL, Opened, expected, new_log, read_all
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.flush import FlushJob
@@ -271,9 +271,9 @@ def truncate_what_was_deferred(story: Story) -> None:
 def test_a_crash_with_a_deferred_checkpoint_loses_no_durable_record(
     tell: Callable[[Story], None],
 ) -> None:
-    for story in crashes(tell):
+    for number, story in enumerate(crashes(tell)):
         story.check(story.opened.kill())
-        for seed in POWER_CUTS:
+        for seed in power_cuts(number):
             story.check(story.opened.cut_power(seed))
 
 

@@ -115,7 +115,7 @@ def test_lost_files_are_repaired(
 @pytest.mark.parametrize("at_once", [3, COUNT])
 @pytest.mark.parametrize("base", BASES)
 def test_every_lost_end_of_a_file_is_repaired(source: Opened, base: int, at_once: int) -> None:
-    for size in range(0, len(image_of(source.disk)[name_of(base)]), 37):
+    for size in range(0, len(image_of(source.disk)[name_of(base)]), 101):
         opened = spoiled(source, cut(base, size))
 
         repair_all(opened.log, source.log, at_once=at_once)
@@ -459,7 +459,7 @@ def test_damage_below_a_truncation_is_repaired_after_new_appends(
     """No append goes right after missing batches: they would have no room (seed 7400052)."""
     next_base = BASES[BASES.index(base) + 1]
 
-    for size in range(0, len(image_of(source.disk)[name_of(base)]), 37):
+    for size in range(0, len(image_of(source.disk)[name_of(base)]), 101):
 
         def spoil(image: Image, size: int = size) -> None:
             cut(base, size)(image)

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from tests.logstore.crashes import POWER_CUTS, crash
+from tests.logstore.crashes import POWER_CUTS, crash, power_cuts
 from tests.logstore.logs import Image, Opened, disk_of, image_of, read_all, reopen
 from tests.logstore.replica_pair import (
     COUNT,
@@ -93,8 +93,8 @@ def test_a_killed_process_leaves_a_log_that_can_be_repaired(what: str, at_once: 
 @pytest.mark.parametrize("what", SPOILS)
 def test_a_power_failure_leaves_a_log_that_can_be_repaired(what: str) -> None:
     damage = damaged(SPOILS[what]).log.damage
-    for place, opened in crashes(SPOILS[what], at_once=24):
-        for seed in POWER_CUTS:
+    for number, (place, opened) in enumerate(crashes(SPOILS[what], at_once=24)):
+        for seed in power_cuts(number):
             check(place, damage, opened.cut_power(seed))
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.logstore.crashes import POWER_CUTS, crash
+from tests.logstore.crashes import crash, power_cuts
 from tests.logstore.keyed_logs import Records, begin, compact, keyed_log, rows_of, swap_ready
 from tests.logstore.logs import DIRECTORY, Opened, reopen
 from tests.simulation.machine.faulty_disk import FaultyDisk
@@ -78,8 +78,8 @@ def test_a_killed_process_leaves_the_old_or_the_new_segments() -> None:
 
 @pytest.mark.invariant("I14")
 def test_a_power_failure_leaves_the_old_or_the_new_segments() -> None:
-    for place, opened in crashes(COUNT):
-        for seed in POWER_CUTS:
+    for number, (place, opened) in enumerate(crashes(COUNT)):
+        for seed in power_cuts(number):
             check(place, opened.cut_power(seed, are_names_in_order=seed % 2 == 0))
 
 
@@ -93,7 +93,7 @@ def test_a_power_failure_during_the_recovery_of_a_swap_loses_nothing(count: int)
         while True:
             disk = opened.disk.kill()
             cut = crash(disk, number, partial(reopen_and_read, disk))
-            for seed in POWER_CUTS:
+            for seed in power_cuts(number):
                 after = reopen(disk.power_cut(Random(seed), are_names_in_order=False))
                 assert not after.report.damage, (place, cut)
                 assert rows_of(after.log) in small_states, (place, cut)
