@@ -4,7 +4,6 @@ The subject of a sentence is a component, so no pronoun stands for one; words th
 term for are refused; a module is introduced by a noun phrase.
 """
 
-import ast
 import re
 import subprocess
 from collections.abc import Iterator
@@ -51,6 +50,9 @@ CLAUSES = {
 }  # fmt: skip
 """First words of a line that is a clause and no noun phrase."""
 
+_DOCSTRING = re.compile(r'(?:\s|#.*\n)*r?"""\s*(?P<word>[A-Za-z\']*)(?P<rest>.*)')
+"""First line of the docstring at the start of a module."""
+
 
 def tracked() -> Iterator[tuple[str, str]]:
     """Return path and text of each file that people wrote."""
@@ -80,12 +82,9 @@ def found(rule: re.Pattern[str], name: str, text: str) -> Iterator[str]:
 
 def clause_instead_of_noun(name: str, text: str) -> Iterator[str]:
     """Return the first line of a module's docstring if it is no noun phrase."""
-    docstring = ast.get_docstring(ast.parse(text))
-    if docstring:
-        first = docstring.splitlines()[0]
-        word = re.match(r"[A-Za-z']*", first)
-        if word is not None and word[0].lower() in CLAUSES:
-            yield f"{name}:1: no noun phrase: {first}"
+    docstring = _DOCSTRING.match(text)
+    if docstring is not None and docstring["word"].lower() in CLAUSES:
+        yield f"{name}:1: no noun phrase: {docstring['word']}{docstring['rest']}"
 
 
 def test_no_pronoun_stands_for_a_component() -> None:

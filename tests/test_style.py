@@ -327,7 +327,7 @@ def _does_something(function: Function) -> bool:
 
 
 @pytest.fixture(scope="module")
-def our_sources() -> list[Source]:
+def our_sources() -> Iterator[list[Source]]:
     folders = [
         path
         for path in ROOT.iterdir()
@@ -337,12 +337,15 @@ def our_sources() -> list[Source]:
     assert paths, "nothing to check was found"
     gc.disable()  # A million nodes and no garbage: looking for it takes most of the time.
     try:
-        return [
+        sources = [
             Source.parse(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
             for path in paths
         ]
     finally:
+        gc.freeze()
         gc.enable()
+    yield sources
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

@@ -17,7 +17,7 @@ RARE = {"old-replies-believed", "log-ends-without-epochs"}
 CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
     ("broker", 10.0, range(8), ("flush-does-nothing", "no-dedup")),
     ("compacted", 12.0, range(1), ("newest-goes-too",)),
-    ("cluster", 10.0, range(6, 9), ("name-given-twice", "commits-alone")),
+    ("cluster", 3.0, range(7, 10), ("name-given-twice", "commits-alone")),
     ("cluster", 10.0, range(6), ("commit-alone",)),
     (
         "cluster",
@@ -26,7 +26,7 @@ CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
         ("strangers-served", "proof-not-bound-to-role"),
     ),
     ("cluster", 10.0, range(8, 9), ("proof-not-bound-to-nonce",)),
-    ("queues", 2.0, range(6, 8), ("count-lost-with-leader",)),
+    ("queues", 2.0, range(5, 8), ("count-lost-with-leader",)),
     (
         "raft",
         KINDS["raft"].seconds,
@@ -58,7 +58,12 @@ FIRST_SEEDS = {
     "join-with-a-stale-broker-epoch": 10,
     "high-watermark-before-truncation": 8,
     "durability-forgotten": 170,
-    "journal-holds-up": 200,
+    "journal-holds-up": 213,
+    "given-up-stays-eligible": 32,
+    "commit-of-an-old-epoch": 8,
+    "released-by-a-heartbeat-from-before": 8,
+    "repair-without-comparing": 12,
+    "letting-go-forgotten-beside-a-subscription": 5,
     "offline-for-ever": 150,
     "acknowledged-by-the-leader-alone": 5,
     "logs-are-not-compared": 55,
