@@ -166,6 +166,8 @@ class AimedPartition(ReplicatedPartition):
                 self.now_ms += LAG_MAX_MS // 4
                 self._all_act(acts, random)
         self._all_act([self.flush, self.fetch] * 2 + [self.flush], random)
+        # Before a reassignment was complete, there may have been too few replicas for it.
+        self._try(AlterTopic(TOPIC, {"min_insync_replicas": "2"}, []))
 
     def _ask_in_vain(self, random: Random) -> list[tuple[int, AlterPartitions]]:
         """Send proposals without a reply; return the joining replicas and the commands."""
