@@ -3,8 +3,10 @@
 Pure: no clock, no I/O.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from tidelog.queue_layer.commands.receive import joined
@@ -64,11 +66,9 @@ def cancel(state: QueueState, runs: list[Run]) -> tuple[list[AnyEntry], Cancelle
     for first, end, found_in in found:
         if first < reached and found_in is not MessageState.DELAYED:
             refused.setdefault(found_in, []).append((first, min(end, reached) - first))
-    rest = [
-        (max(first, reached), first + count - max(first, reached))
-        for first, count in runs
-        if first + count > reached
-    ]
+    begun = bisect_right(runs, reached, key=itemgetter(0))  # No loop over all runs at each step.
+    ends = (first + count for first, count in runs[:begun])
+    rest = [(reached, end - reached) for end in ends if end > reached] + runs[begun:]
     errors = [
         Refused(joined(each), _why_not(found_in).to_wire()) for found_in, each in refused.items()
     ]
