@@ -51,6 +51,7 @@ class Client:
             value = b"%d.%d" % (self._number, self._count)
             try:
                 self.done[await host.raft.propose(value)] = value
+                await trio.sleep(0.02)
             except (
                 ProposalRefusedError,
                 LostProposalError,

@@ -22,7 +22,7 @@ from tests.simulation.swarm import (
     run_seeds,
 )
 
-SECONDS = 8.0
+SECONDS = 5.0
 RUN_COUNT = 12
 _VARIADIC = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 _POSITIONAL = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}

@@ -28,7 +28,7 @@ from tidelog.client.client import Client
 from tidelog.wire.errors import BrokerError, NotLeaderError, TidelogError
 from tidelog.wire.messages.queues import SettleAction
 
-MESSAGES = 60
+MESSAGES = 30
 
 
 async def make_queue(brokers: ThreeBrokers, count: int, **settings: str) -> bytes:
@@ -78,7 +78,7 @@ def test_acknowledged_deletes_survive_the_death_of_the_journal_leader(
         await until(lambda: brokers.leader(JOURNAL) not in {None, leader}, 60)
         brokers.start(leader)
         await until(lambda: workers.are_done == MESSAGES, 120)
-        await trio.sleep(60)  # A message that was not deleted is delivered again.
+        await trio.sleep(30)  # A message that was not deleted is delivered again.
         workers.should_stop = True
 
         workers.check()
@@ -190,7 +190,7 @@ def test_dead_letters_are_in_one_queue_when_a_broker_dies_during_the_move(seed: 
         await until(lambda: brokers.leader(JOURNAL) not in {None, leader}, 60)
         brokers.start(leader)
         await until(lambda: workers.are_done == MESSAGES, 120)
-        await trio.sleep(90)
+        await trio.sleep(45)
         workers.should_stop = True
 
         at = brokers.leader("dead")
@@ -303,10 +303,10 @@ def test_a_moved_dead_letter_is_not_sent_again_after_any_time() -> None:
         machine.start(partial(workers.work, action=SettleAction.REJECT))
         await until(lambda: log.log_end_offset == 1)
         log.append = append  # type: ignore[method-assign]
-        await trio.sleep(120)  # Maintenance expires producers.
+        await trio.sleep(30)  # Maintenance expires producers.
         brokers.start(1)
         await until(lambda: brokers.leader(JOURNAL) == 1, 60)
-        await trio.sleep(60)
+        await trio.sleep(30)
         workers.should_stop = True
 
         assert list(brokers.records(2, name="dead").values()) == [b"order 0"]

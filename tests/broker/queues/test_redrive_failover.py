@@ -9,7 +9,7 @@ from tests.broker.replication.three_brokers import ThreeBrokers, live
 from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
 
-MESSAGES = 40
+MESSAGES = 24
 PARTITIONS = 2
 
 

@@ -12,7 +12,7 @@ from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
 from tidelog.client.queue.queue import Queue
 
-IDS = 40
+IDS = 25
 SENDS = 4
 """Number of sends of each id."""
 

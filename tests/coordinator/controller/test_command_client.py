@@ -231,6 +231,7 @@ def test_random_faults_apply_each_command_once(seed: int) -> None:
                     except (RequestTimedOutError, LeaderNotAvailableError):
                         continue
                     created.append(f"topic{number}")
+                await trio.sleep(0.05)
 
         async with trio.open_nursery() as nursery:
             await until(lambda: all(host.raft is not None for host in group))

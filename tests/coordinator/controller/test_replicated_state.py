@@ -431,12 +431,14 @@ def test_random_faults_lose_and_repeat_no_decision(
                 # `decided` may submit twice, for an answer may be lost; the id makes that harmless.
                 await decided(group, create(number))
                 created.append(f"topic{number}")
+                await trio.sleep(0.05)
 
         async def take_ids() -> None:
             while True:
                 reply = await decided(group, TakeProducerIds())
                 assert isinstance(reply, ProducerIds)
                 taken.append(reply.first)
+                await trio.sleep(0.05)
 
         async with trio.open_nursery() as nursery:
             await with_brokers(group)

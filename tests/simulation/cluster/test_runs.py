@@ -32,7 +32,7 @@ def test_no_run_of_a_cluster_breaks_a_promise(seed: int) -> None:
 
 
 def test_a_plan_gives_the_same_run_after_other_runs_in_the_process() -> None:
-    plan = draw_plan(7, 1.0)
+    plan = draw_plan(9, 1.0)
 
     reports = [run(plan), run(msgspec.structs.replace(plan, seed="other")), run(plan)]
 
@@ -42,7 +42,7 @@ def test_a_plan_gives_the_same_run_after_other_runs_in_the_process() -> None:
 
 def test_showing_a_run_does_not_change_it() -> None:
     lines: list[str] = []
-    plan = draw_plan(8, 0.5)
+    plan = draw_plan(9, 0.5)
 
     assert run(plan, show=lines.append, shows_steps=True) == run(plan)
     assert lines

@@ -10,7 +10,7 @@ from tests.simulation.broker.simplifications import CALM
 from tests.simulation.cluster.plans import ClusterPlan, draw_plan
 from tests.simulation.kinds import CLUSTER
 
-_SECONDS: Final = 12.0
+_SECONDS: Final = 7.0
 _WAIT: Final = {"recovery_election_wait_ms": "1h"}
 
 
@@ -41,7 +41,7 @@ def plan_of(*faults: Fault, node_count: int = 3) -> ClusterPlan:
 
 def damages(*dice: float) -> list[Fault]:
     """Return tail damage, twice each."""
-    return [Fault(at, "tail_damage", 0.5, each) for each in dice for at in (1.0, 6.0)]
+    return [Fault(at, "tail_damage", 0.5, each) for each in dice for at in (1.0, 4.0)]
 
 
 BACK: Final = Fault(1.0, "directory_back", 2.0, 0.3)

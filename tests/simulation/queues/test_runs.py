@@ -36,7 +36,7 @@ def test_no_run_with_queues_breaks_a_promise(seed: int) -> None:
 
 
 def test_a_plan_gives_the_same_run_after_other_runs_in_the_process() -> None:
-    plan = draw_plan(7, 0.5)
+    plan = draw_plan(10, 0.5)
 
     assert run(plan) == run(plan)
 

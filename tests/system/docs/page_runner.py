@@ -175,6 +175,7 @@ class PageRunner:
             "PYTHONPATH": str(ROOT),
             "TIDELOG_BROKER": self.address,
             "TIDELOG_LISTEN": self.address,
+            "TIDELOG_GROUP_INITIAL_REBALANCE_DELAY_MS": "100",
         }
 
     def _moved(self, text: str) -> str:

@@ -47,7 +47,9 @@ async def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
             if starts_a_broker(blocks):
                 await run_page(page, wanted, runner)
             else:
-                async with tidelog.open_broker(tmp_path / "data", listen=runner.address):
+                async with tidelog.open_broker(
+                    tmp_path / "data", listen=runner.address, group_initial_rebalance_delay_ms=100
+                ):
                     await run_page(page, wanted, runner)
     finally:
         with trio.CancelScope(shield=True):

@@ -108,7 +108,9 @@ async def examples(tmp_path: Path, place: int, serve: str = "") -> AsyncGenerato
             if serve:
                 await runner.serve(serve)
             else:
-                broker = tidelog.open_broker(tmp_path / "data", listen=runner.address)
+                broker = tidelog.open_broker(
+                    tmp_path / "data", listen=runner.address, group_initial_rebalance_delay_ms=100
+                )
                 await stack.enter_async_context(broker)
             client = await stack.enter_async_context(tidelog.connect(runner.address))
             yield Examples(client, runner, tmp_path / "page")

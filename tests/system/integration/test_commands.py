@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+import tidelog
 from tests.paths import ROOT
 from tests.system.integration.processes import (
     DEADLINE_S,
@@ -29,6 +30,18 @@ async def run_well(broker_address: str, *arguments: str, stdin: bytes = b"") -> 
     result = await run_at(broker_address, *arguments, stdin=stdin)
     assert (result.returncode, result.stderr) == (0, b""), result.stderr.decode()
     return result.stdout.decode()
+
+
+async def create(broker_address: str, topic: str, partitions: int = 1) -> None:
+    """Create a topic without a process: half a second of a processor."""
+    async with tidelog.connect(broker_address) as client:
+        await client.admin.create_topic(topic, partitions)
+
+
+async def produce(broker_address: str, topic: str, lines: bytes, *, partition: int = 0) -> None:
+    """Append a record for each line."""
+    async with tidelog.connect(broker_address) as client, client.producer() as producer:
+        await producer.send_many(topic, lines.splitlines(), partition=partition)
 
 
 @asynccontextmanager
@@ -82,8 +95,8 @@ async def test_a_topic_from_its_creation_to_its_deletion(broker_address: str, to
 
 
 async def test_a_queue_from_its_creation_to_its_deletion(broker_address: str, topic: str) -> None:
-    await run_well(broker_address, "topic", "create", topic, "--partitions", "2")
-    await run_well(broker_address, "produce", topic, "--partition", "1", stdin=b"a\nb\nc\n")
+    await create(broker_address, topic, partitions=2)
+    await produce(broker_address, topic, b"a\nb\nc\n", partition=1)
 
     created = await run_well(
         broker_address, "queue", "create", "q", "--topic", topic, "--start", "latest"
@@ -106,7 +119,7 @@ async def test_a_queue_from_its_creation_to_its_deletion(broker_address: str, to
 
 async def test_lines_are_produced_and_consumed(broker_address: str, topic: str) -> None:
     lines = b"".join(b"key-%d:value %d\n" % (n % 7, n) for n in range(10_000))
-    await run_well(broker_address, "topic", "create", topic, "--partitions", "3")
+    await create(broker_address, topic, partitions=3)
 
     summary = await run_well(broker_address, "produce", topic, "--key-separator", ":", stdin=lines)
     printed = await run_well(
@@ -121,7 +134,7 @@ async def test_a_missing_part_of_a_line_is_missing_again_when_consumed(
     broker_address: str, topic: str
 ) -> None:
     lines = b":no key\nno value:\nsecond:colon: stays\nr\xc3\xa4tsel:\xff\n:the last has no end"
-    await run_well(broker_address, "topic", "create", topic)
+    await create(broker_address, topic)
 
     await run_well(broker_address, "produce", topic, "--key-separator", ":", stdin=lines)
     result = await run_at(
@@ -132,7 +145,7 @@ async def test_a_missing_part_of_a_line_is_missing_again_when_consumed(
 
 
 async def test_json_has_every_field_of_a_record(broker_address: str, topic: str) -> None:
-    await run_well(broker_address, "topic", "create", topic)
+    await create(broker_address, topic)
     await run_well(
         broker_address,
         *("produce", topic, "--key-separator", "=", "--headers", "host=web-1,n=2"),
@@ -158,9 +171,9 @@ async def test_json_has_every_field_of_a_record(broker_address: str, topic: str)
 
 
 async def test_consume_reads_a_part_of_a_partition(broker_address: str, topic: str) -> None:
-    await run_well(broker_address, "topic", "create", topic, "--partitions", "2")
+    await create(broker_address, topic, partitions=2)
     lines = b"".join(b"%d\n" % n for n in range(100))
-    await run_well(broker_address, "produce", topic, "--partition", "1", stdin=lines)
+    await produce(broker_address, topic, lines, partition=1)
 
     printed = await run_well(
         broker_address, *("consume", topic, "--partition", "1", "--offset", "40", "--max", "3")
@@ -170,8 +183,8 @@ async def test_consume_reads_a_part_of_a_partition(broker_address: str, topic: s
 
 
 async def test_records_are_deleted_up_to_an_offset(broker_address: str, topic: str) -> None:
-    await run_well(broker_address, "topic", "create", topic)
-    await run_well(broker_address, "produce", topic, stdin=b"a\nb\nc\n")
+    await create(broker_address, topic)
+    await produce(broker_address, topic, b"a\nb\nc\n")
 
     said = await run_well(
         broker_address,
@@ -189,13 +202,13 @@ async def test_records_are_deleted_up_to_an_offset(broker_address: str, topic: s
 async def test_new_records_are_printed_as_they_arrive_until_ctrl_c(
     broker_address: str, topic: str
 ) -> None:
-    await run_well(broker_address, "topic", "create", topic)
-    await run_well(broker_address, "produce", topic, stdin=b"before\n")
+    await create(broker_address, topic)
+    await produce(broker_address, topic, b"before\n")
 
     async with running(
         broker_address, "consume", topic, "--offset", "1", "--partition", "0"
     ) as reader:
-        await run_well(broker_address, "produce", topic, stdin=b"after\n")
+        await produce(broker_address, topic, b"after\n")
         lines = await read_lines(reader.stdout, 1)
         reader.send_signal(signal.SIGINT)
         status = await reader.wait()
@@ -210,7 +223,7 @@ async def test_new_records_are_printed_as_they_arrive_until_ctrl_c(
 async def test_ctrl_c_delivers_the_lines_read_and_prints_their_number(
     broker_address: str, topic: str
 ) -> None:
-    await run_well(broker_address, "topic", "create", topic)
+    await create(broker_address, topic)
 
     async with (
         running(broker_address, "consume", topic, "--from-beginning") as reader,
@@ -228,8 +241,8 @@ async def test_ctrl_c_delivers_the_lines_read_and_prints_their_number(
 
 
 async def test_a_closed_pipe_ends_a_command_quietly(broker_address: str, topic: str) -> None:
-    await run_well(broker_address, "topic", "create", topic)
-    await run_well(broker_address, "produce", topic, stdin=b"x" * 99 + b"\n" + b"y\n" * 200_000)
+    await create(broker_address, topic)
+    await produce(broker_address, topic, b"x" * 99 + b"\n" + b"y\n" * 200_000)
 
     async with running(broker_address, "consume", topic, "--from-beginning") as reader:
         await read_lines(reader.stdout, 1)
@@ -261,7 +274,7 @@ async def test_a_full_disk_behind_the_output_is_an_error(broker_address: str) ->
 async def test_a_failed_produce_prints_the_acknowledged_count(
     broker_address: str, topic: str
 ) -> None:
-    await run_well(broker_address, "topic", "create", topic)
+    await create(broker_address, topic)
 
     result = await run_at(
         broker_address,
@@ -300,7 +313,8 @@ async def test_a_missing_broker_is_diagnosed_in_one_line() -> None:
 async def test_ctrl_c_sends_the_lines_read_to_a_queue_and_prints_their_number(
     broker_address: str, topic: str
 ) -> None:
-    await run_well(broker_address, "queue", "create", topic)
+    async with tidelog.connect(broker_address) as client:
+        await client.admin.create_queue(topic)
 
     async with (
         running(broker_address, "consume", topic, "--from-beginning") as reader,

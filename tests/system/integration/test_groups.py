@@ -263,7 +263,7 @@ async def test_a_group_continues_when_the_controller_is_killed(tmp_path: Path) -
                     nursery.start_soon(reading.member, nodes.addresses)
                 sent = 0
                 async with client.producer() as producer:
-                    for _ in range(3):
+                    for _ in range(2):
                         for number in range(60):
                             await producer.send(TOPIC, b"x", partition=number % 6)
                         sent += 60

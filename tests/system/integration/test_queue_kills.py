@@ -14,7 +14,7 @@ from tests.system.integration.test_kills import run_mortal_broker
 
 QUEUE = "kills"
 MESSAGES = 2000
-KILLS = 5
+KILLS = 3
 WORKERS = 4
 
 

@@ -29,7 +29,7 @@ def test_acknowledged_records_are_on_every_replica_and_nothing_is_left_behind(
     tmp_path: Path,
 ) -> None:
     result = subprocess.run(
-        [*COMMAND, "0.15"],
+        [*COMMAND, "0.08"],
         cwd=ROOT,
         env=environment(TMPDIR=str(tmp_path)),
         capture_output=True,

@@ -15,7 +15,7 @@ from tests.system.queue_trials.run import QUEUES, Plan, run
 async def test_every_message_is_accounted_for_when_leaders_are_killed_and_stopped(
     tmp_path: Path,
 ) -> None:
-    plan = Plan(seconds=8, random=Random(6), gap_s=1.5, stops_s=(0.3, 1.0), least_faults=3)
+    plan = Plan(seconds=4, random=Random(6), gap_s=1.0, stops_s=(0.3, 1.0), least_faults=3)
 
     with trio.fail_after(DEADLINE_S):
         report = await run(plan, tmp_path)
