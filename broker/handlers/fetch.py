@@ -80,18 +80,13 @@ class FoundBatches(msgspec.Struct):
         return partition is not None and partition.high_watermark > self.high_watermark
 
 
-class _Room(msgspec.Struct):
+class Room(msgspec.Struct):
     """Room for batches in a reply."""
 
-    remaining: int
-    """Bytes."""
+    remaining: int | None = None
+    """Bytes; `None` for the limit of the request."""
     is_first: bool = True
     """Whether there is no batch yet: the first one is sent whole."""
-
-
-def is_long(request: FetchRequest) -> bool:
-    """Return whether a fetch has so many partitions that other tasks run meanwhile."""
-    return len(request.partitions) > _PARTITIONS_AT_ONCE
 
 
 @final
@@ -144,13 +139,13 @@ class DelayedFetch:
         self._response.nothing()
 
     def _retry(self, *, is_last: bool) -> None:
-        if is_long(self._request):
+        if len(self._request.partitions) > _PARTITIONS_AT_ONCE:
             self._end()
             deadline = -math.inf if is_last else self._deadline
             self._handler.retry_in_task(self._request, self._response, deadline)
             return
         with self._response:
-            found = self._handler.collect(self._request)
+            found = self._handler.collect(self._request, self._request.partitions, Room())
             if self._has_ended:
                 return  # Collecting found a failed disk, and woke this very fetch.
             if is_last or self._handler.is_enough(found, self._request):
@@ -198,9 +193,10 @@ class FetchHandler:
         max_wait_ms = min(request.max_wait_ms, _MAX_WAIT_MS_MAX)
         is_impatient = max_wait_ms <= 0 or self._env.buggify("poll without waiting")
         deadline = -math.inf if is_impatient else trio.current_time() + max_wait_ms / 1000
-        if is_long(request):
+        if len(request.partitions) > _PARTITIONS_AT_ONCE:
             return self._answer_in_steps(request, response, deadline)
-        self._answer_or_wait(self.collect(request), request, response, deadline=deadline)
+        found = self.collect(request, request.partitions, Room())
+        self._answer_or_wait(found, request, response, deadline=deadline)
         return None
 
     def retry_in_task(
@@ -219,12 +215,12 @@ class FetchHandler:
         self, request: FetchRequest, response: ResponseHandle, deadline: float
     ) -> Steps:
         found: list[FoundBatches] = []
-        room = self._room(request)
+        room = Room()
         for start in range(0, len(request.partitions), _PARTITIONS_AT_ONCE):
             if start:
                 yield
             part = request.partitions[start : start + _PARTITIONS_AT_ONCE]
-            self._collect(part, room, found, in_journal=request.from_journals)
+            found += self.collect(request, part, room)
         wait = self._answer_or_wait(found, request, response, deadline=deadline)
         if wait is not None and any(item.has_grown for item in found):
             wait.wake()
@@ -246,33 +242,23 @@ class FetchHandler:
         self.purgatory.add(wait, deadline)
         return wait
 
-    def collect(self, request: FetchRequest) -> list[FoundBatches]:
-        """Look up each partition's batches; once the reply is full, only whether there are more."""
+    def collect(
+        self, request: FetchRequest, partitions: Sequence[PartitionFetch], room: Room
+    ) -> list[FoundBatches]:
+        """Look up the batches of these partitions; once the reply is full, only if there are more.
+
+        `room` is the room that the partitions before them have left.
+        """
         found: list[FoundBatches] = []
-        self._collect(
-            request.partitions, self._room(request), found, in_journal=request.from_journals
-        )
-        return found
-
-    def _room(self, request: FetchRequest) -> _Room:
-        remaining = min(request.max_bytes, self._fetch_max_bytes)
-        return _Room(1 if self._env.buggify("fetch cut short") else remaining)
-
-    def _collect(
-        self,
-        partitions: Sequence[PartitionFetch],
-        room: _Room,
-        found: list[FoundBatches],
-        *,
-        in_journal: bool,
-    ) -> None:
-        """Add the batches of partitions to `found`, as many as there is room for."""
         remaining, is_first = room.remaining, room.is_first
+        if remaining is None:
+            limit = min(request.max_bytes, self._fetch_max_bytes)
+            remaining = 1 if self._env.buggify("fetch cut short") else limit
         for wanted in partitions:
             is_full = remaining <= 0 and not is_first
             max_bytes = min(wanted.max_bytes, remaining)
             item = self._read_partition(
-                wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal
+                wanted, max_bytes=max_bytes, is_full=is_full, in_journal=request.from_journals
             )
             if item.part is not None:
                 if is_first or item.part.length <= remaining:
@@ -283,6 +269,7 @@ class FetchHandler:
                     remaining = 0
             found.append(item)
         room.remaining, room.is_first = remaining, is_first
+        return found
 
     @staticmethod
     def is_enough(found: list[FoundBatches], request: FetchRequest) -> bool:

@@ -196,7 +196,7 @@ class Connection:
     async def _receive(self) -> None:
         decoder = self._core.decoder
         while True:
-            if decoder.capacity_wanted > decoder.capacity:
+            if decoder.is_full:
                 await self._borrow(decoder.capacity_wanted)
             buffer = decoder.get_buffer()[: decoder.missing_bytes + READ_AHEAD_BYTES]
             if self._env.buggify("few bytes received"):

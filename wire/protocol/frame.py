@@ -126,14 +126,22 @@ class FrameDecoder:
         It grows with the bytes that have arrived, not with those that a frame announces.
         """
         capacity = len(self._buffer)
-        if self._end - self._start < capacity or self._wanted <= capacity:
-            return capacity
-        return min(self._wanted + READ_AHEAD_BYTES, capacity * _GROWTH)
+        return (
+            capacity
+            if not self.is_full
+            else min(self._wanted + READ_AHEAD_BYTES, capacity * _GROWTH)
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the buffer has no room for the next bytes of the incomplete frame."""
+        capacity = len(self._buffer)
+        return self._end - self._start == capacity < self._wanted
 
     @property
     def missing_bytes(self) -> int:
         """Known number of bytes until the end of the incomplete frame, or of its next part."""
-        return self._wanted - self.buffered_bytes
+        return self._wanted - self._end + self._start
 
     def get_buffer(self) -> memoryview:
         """Return writable space for received bytes, at least one byte; ends all frames' views.
@@ -144,10 +152,10 @@ class FrameDecoder:
         if self._start == self._end:
             self._start = self._end = 0
         capacity = len(self._buffer)
-        if self.capacity_wanted > capacity:
+        unread = self._end - self._start
+        if unread == capacity < self._wanted:
             self._move_to(bytearray(self.capacity_wanted))
         elif capacity - self._start < min(self._wanted, capacity):
-            unread = self._end - self._start
             self._view[:unread] = self._view[self._start : self._end]
             self._start, self._end = 0, unread
         free = self._view[self._end :]
