@@ -114,11 +114,12 @@ async def test_compressed_records_are_read_as_they_were_sent(
 async def test_a_full_buffer_blocks_until_there_is_room(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock, 3) as client:
         async with client.producer(buffer_memory=10_000, batch_size=1000) as producer:
-            sent = 0
+            sent, why = 0, ""
             while sent < 1000:
                 try:
                     producer.send_nowait("orders", b"v" * 100)
-                except trio.WouldBlock:
+                except trio.WouldBlock as error:
+                    why = str(error)
                     break
                 sent += 1
             await producer.wait_writable()
@@ -127,6 +128,8 @@ async def test_a_full_buffer_blocks_until_there_is_room(autojump_clock: MockCloc
             assert producer.statistics().buffered_bytes == 0
 
         assert 10 < sent < 100
+        assert "no room for a record of 140 bytes" in why
+        assert "buffer_memory=10000 are free; call wait_writable" in why
         assert len(await everything(client)) == sent + 1
 
 

@@ -35,7 +35,8 @@ def test_queue_headers_follow_the_headers_of_the_sender() -> None:
 
 
 def test_a_message_without_fields_is_a_plain_record() -> None:
-    assert record_of(OutgoingMessage(value=b"v"), "orders", now_ms=1).headers == ()
+    assert record_of(OutgoingMessage(b"v"), "orders", now_ms=1).headers == ()
+    assert OutgoingMessage(b"v") == OutgoingMessage(value=b"v")
 
 
 @pytest.mark.parametrize(
