@@ -52,8 +52,9 @@ lint: $(VENV)/installed-dev ## Check all rules of Ruff
 	@$(BIN)/ruff check .
 
 types: $(VENV)/installed-dev ## Check types with mypy and pyright, both strict
-	@$(BIN)/python -m mypy .
-	@$(BIN)/python -m pyright --pythonpath $(BIN)/python
+	@$(BIN)/python -m mypy . & mypy=$$!; \
+	$(BIN)/python -m pyright --pythonpath $(BIN)/python; status=$$?; \
+	wait $$mypy && exit $$status # Each takes one core.
 
 contracts: $(VENV)/installed-dev ## Check the import contracts between packages
 	@$(BIN)/lint-imports --no-logo
