@@ -149,6 +149,7 @@ async def test_a_wrong_list_of_peers_is_corrected(tmp_path: Path) -> None:
     async with serving(tmp_path / "1") as first:
         there = f"1={first.address}"
         said = await refusal(tmp_path / "2", "--node-id", "2", "--peers", there)
+        assert said.startswith("error: peers: node 2 itself is missing; ")
         peers = f"{there},{part_of(said, 'add (2=)HOST:PORT to the list')}{second}"
         async with serving(tmp_path / "2", "--node-id", "2", "--peers", peers, listen=second):
             wrong = ("--node-id", "3", "--listen", third, "--peers")
@@ -158,6 +159,8 @@ async def test_a_wrong_list_of_peers_is_corrected(tmp_path: Path) -> None:
             async with serving(tmp_path / "3", *right, listen=third):
                 options = ("--node-id", "4", "--peers", f"{there},4={fourth}")
                 said = await refusal(tmp_path / "4", *options, "--listen", fourth)
+                cluster_id = first.event("broker_started")["cluster_id"]
+                assert f"node 1 belongs to cluster {cluster_id}, not to " in said
                 assert said.endswith(
                     "one cluster with --peers, or give this node an empty --data-dir"
                 )
@@ -292,6 +295,7 @@ async def used_node_id(nodes: Nodes, client: tidelog.Client, tmp_path: Path) -> 
     peers = ",".join(f"{number}={nodes.address(number)}" for number in (1, 2))
     wrong = ("--node-id", "3", "--listen", listen, "--peers", f"{peers},3={listen}")
     said = await refusal(tmp_path / "new", *wrong)
+    assert f"node id 3 belongs to a live broker at {nodes.address(3)}" in said
     assert said.endswith("; choose an unused node id, or stop that broker")
     right = ("--node-id", "4", "--peers", f"{peers},4={listen}")
     async with serving(tmp_path / "4", *right, listen=listen) as fourth:

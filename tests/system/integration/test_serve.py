@@ -164,34 +164,6 @@ async def test_an_invalid_data_directory_is_reported_in_one_line(tmp_path: Path)
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (None, "cannot read the configuration file {file}: No such file or directory"),
-        (b"listen = ", "the configuration file {file} is not TOML: "),
-        (b"\xff\xfe", "cannot read the configuration file {file}: it is not UTF-8 text"),
-        (
-            b"listne = '127.0.0.1:1'",
-            "{file}: there is no setting 'listne'; valid settings are data_dir, ",
-        ),
-        (b"node_id = 'one'", "{file}: node_id is 'one', it must be a whole number"),
-        (b"node_id = 0", "node_id must be at least 1, not 0"),
-        (b"[topic_defaults]\nretention_ms = 'soon'", "topic_defaults: retention_ms is 'soon', it"),
-    ],
-)
-async def test_an_invalid_configuration_is_reported_in_one_line(
-    tmp_path: Path, content: bytes | None, complaint: str
-) -> None:
-    file = tmp_path / "tidelog.toml"
-    if content is not None:
-        file.write_bytes(content)
-
-    result = await run_tidelog("serve", "--config", str(file), TIDELOG_DATA_DIR=str(tmp_path))
-
-    assert result.returncode == 1
-    assert only_line(result).startswith(f"error: {complaint.format(file=file)}")
-
-
 async def test_python_without_assertions_is_refused(tmp_path: Path) -> None:
     result = await run_tidelog("serve", "--data-dir", str(tmp_path), PYTHONOPTIMIZE="1")
 

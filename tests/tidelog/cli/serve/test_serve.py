@@ -117,7 +117,6 @@ def test_a_signal_while_it_starts_ends_it_like_a_crash(
     ("words", "complaint"),
     [
         (["--listen", "a:b"], "listen: 'a:b' is not an address"),
-        (["--config", "/no/such/file"], "cannot read the configuration file /no/such/file"),
         (["--node-id", "0"], "node_id must be at least 1, not 0"),
     ],
 )
@@ -129,6 +128,37 @@ def test_an_invalid_setting_is_one_line(
     said = capsys.readouterr().err
     assert status == 1
     assert said.startswith(f"error: {complaint}")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "cannot read the configuration file {file}: No such file or directory"),
+        (b"listen = ", "the configuration file {file} is not TOML: "),
+        (b"\xff\xfe", "cannot read the configuration file {file}: it is not UTF-8 text"),
+        (
+            b"listne = '127.0.0.1:1'",
+            "{file}: there is no setting 'listne'; valid settings are data_dir, ",
+        ),
+        (b"node_id = 'one'", "{file}: node_id is 'one', it must be a whole number"),
+        (b"node_id = 0", "node_id must be at least 1, not 0"),
+        (b"[topic_defaults]\nretention_ms = 'soon'", "topic_defaults: retention_ms is 'soon', it"),
+    ],
+)
+def test_an_invalid_configuration_file_is_one_line(
+    content: bytes | None, complaint: str, tmp_path: Path, *, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tidelog.toml"
+    if content is not None:
+        file.write_bytes(content)
+
+    status = main.run(["serve", "--config", str(file), "--data-dir", str(tmp_path / "data")])
+
+    said = capsys.readouterr().err
+    assert status == 1
+    assert said.startswith(f"error: {complaint.format(file=file)}")
     assert said.count("\n") == 1
     assert not (tmp_path / "data").exists()
 
