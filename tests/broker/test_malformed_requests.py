@@ -1,6 +1,7 @@
 """Tests of well-formed requests with nonsensical fields: all are answered, none causes a defect."""
 
 from random import Random
+from typing import Any
 
 import pytest
 from trio.testing import MockClock
@@ -18,11 +19,14 @@ from tests.broker.world import World
 from tidelog.wire.errors import (
     BrokerError,
     ErrorCode,
+    InvalidRequestError,
 )
+from tidelog.wire.messages.cluster_admin import ElectLeadersRequest, TopicToElect
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.produce import InitProducerRequest, PartitionBatch, ProduceRequest
+from tidelog.wire.messages.reassignment import PartitionMove, ReassignRequest
 from tidelog.wire.messages.topics import (
     AlterTopicRequest,
     CreateTopicRequest,
@@ -31,6 +35,7 @@ from tidelog.wire.messages.topics import (
     DescribeTopicsRequest,
 )
 from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
 from tidelog.wire.transport.rpc import RpcConnection
 
 NUMBERS = [
@@ -183,3 +188,21 @@ async def test_nonsensical_requests_are_answered_without_a_defect(
         assert (await describe(bystander)).status == "online"
         found = [record.value for record in await fetch_all(bystander, topic, 1)]
         assert found[-1:] == [b"9"]
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 31])
+async def test_a_partition_of_an_election_or_a_move_is_in_range(
+    number: int, *, mock_clock: MockClock
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client)
+        asked: list[tuple[Api[Any, Any], object]] = [
+            (api.ELECT_LEADERS, ElectLeadersRequest([TopicToElect("orders", [number])])),
+            (api.REASSIGN, ReassignRequest([PartitionMove("orders", number, [1])], [])),
+        ]
+        for method, request in asked:
+            with pytest.raises(InvalidRequestError, match="Expected `int`"):
+                await submit(client, method, request).reply()
+
+        assert world.told("a request failed unexpectedly") == []

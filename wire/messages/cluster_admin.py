@@ -6,7 +6,7 @@ Pure: declarations.
 import msgspec
 
 from tidelog.wire.errors import ErrorDetail
-from tidelog.wire.messages.field_types import Listed, LongListed, Settings
+from tidelog.wire.messages.field_types import Listed, LongListed, PartitionNumber, Settings
 
 
 class DescribeClusterRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -180,7 +180,7 @@ class TopicToElect(msgspec.Struct, frozen=True, array_like=True):
     """Partitions of one topic."""
 
     topic: str
-    partitions: LongListed[int] | None = None
+    partitions: LongListed[PartitionNumber] | None = None
     """`None` for all."""
 
 

@@ -6,14 +6,14 @@ Pure: declarations.
 import msgspec
 
 from tidelog.wire.errors import ErrorDetail
-from tidelog.wire.messages.field_types import Listed
+from tidelog.wire.messages.field_types import Listed, PartitionNumber
 
 
 class PartitionMove(msgspec.Struct, frozen=True, array_like=True):
     """The target replicas of one partition."""
 
     topic: str
-    partition: int
+    partition: PartitionNumber
     replicas: Listed[int] | None
     """Node ids, the preferred leader first; `None` cancels a running reassignment."""
 
