@@ -23,7 +23,7 @@ from tidelog.broker.queues.dead_letter_record import (
     fitting,
 )
 from tidelog.broker.queues.dead_letters.chunk_copy import ChunkCopier
-from tidelog.broker.queues.dead_letters.redrive_job import RedriveJob
+from tidelog.broker.queues.dead_letters.redrive_job import LOST_DESTINATION, RedriveJob
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.source_records import UndecodableRecordsError
@@ -237,9 +237,10 @@ class DeadLetterMover:
     def _redrive_fails(self, batch: DeadLetterBatch) -> None:
         """Let a redrive fail whose destination was deleted."""
         hosted = self._hosted
-        why = "a destination was deleted; the messages that are not moved stay"
         hosted.decide(
-            hosted.core.redrive_lost_destination(batch.redrive, why, now_ms=hosted.now_ms())
+            hosted.core.redrive_lost_destination(
+                batch.redrive, LOST_DESTINATION, now_ms=hosted.now_ms()
+            )
         )
 
     def _fail(self, batch: DeadLetterBatch, count: int, reason: str, *, delay_ms: int = 0) -> None:

@@ -4,7 +4,6 @@ Shell: owns one task while a redrive of its partition runs. The journal records 
 job chooses messages and their targets; `broker.queues.dead_letters.mover` moves them.
 """
 
-from collections.abc import Mapping
 from typing import Final, final
 
 import trio
@@ -15,7 +14,7 @@ from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.source_records import UndecodableRecordsError
 from tidelog.broker.queues.supervisor import start_supervised
 from tidelog.queue_layer.state.redrive_state import Redrive
-from tidelog.wire.errors import BrokerError
+from tidelog.wire.errors import BrokerError, UnknownTopicIdError
 from tidelog.wire.messages.queue_journal import Target
 from tidelog.wire.messages.queues import (
     ORIGIN_PARTITION_HEADER,
@@ -25,6 +24,8 @@ from tidelog.wire.messages.queues import (
 )
 from tidelog.wire.messages.redrives import RedriveStatus
 
+LOST_DESTINATION: Final = "a destination was deleted; the messages that are not moved stay"
+"""Reason of a redrive that failed."""
 _AT_ONCE: Final = 100
 _RETRY_S: Final = 1.0
 _DIGITS_MAX: Final = 20
@@ -93,11 +94,12 @@ class RedriveJob:
         await hosted.catch_up()
         if not self._runs(redrive):
             return 0
-        if redrive.destination is not None and self._producer.was_deleted(redrive.destination):
+        if redrive.destination is not None and not self._accepts(redrive.destination):
             hosted.require()
-            why = "the destination was deleted; the messages that are not moved stay"
             hosted.decide(
-                hosted.core.end_redrive(RedriveStatus.FAILED, why, now_ms=hosted.now_ms())
+                hosted.core.end_redrive(
+                    RedriveStatus.FAILED, LOST_DESTINATION, now_ms=hosted.now_ms()
+                )
             )
             await hosted.wait_committed()
             return 0
@@ -117,12 +119,12 @@ class RedriveJob:
             return 0
         for record in records:
             target = self._target(record, redrive)
-            if target is not None:
+            if isinstance(target, str):
+                skipped += 1
+                reason = reason or target
+            else:
                 moves.setdefault(target, []).append((record.offset, 1))
                 count += 1
-            else:
-                skipped += 1
-                reason = reason or self._why_missing(record, redrive)
             offsets.remove(record.offset)
         if offsets and offsets[0] < next_offset:
             # The read returned fewer records than wanted: the next step begins there.
@@ -140,32 +142,34 @@ class RedriveJob:
         await hosted.wait_committed()
         return count
 
-    def _why_missing(self, record: DeadLetterRecord, redrive: Redrive) -> str:
-        """Return why a message of the redrive has no target; empty if it names none."""
-        headers = dict(record.headers)
-        name = headers.get(ORIGIN_TOPIC_HEADER, b"").decode(errors="replace")
-        if not name or not _is_from(headers, redrive.origin_queue):
-            return ""
-        return f"there is no topic {name!r} any more; its messages stay"
+    def _accepts(self, destination: bytes) -> bool:
+        """Return whether a destination takes messages; if not, it is deleted or a journal.
 
-    def _target(self, record: DeadLetterRecord, redrive: Redrive) -> Target | None:
-        """Return the target of a message, `None` if the message stays."""
+        Raises:
+            UnknownTopicIdError: The destination is not known here.
+        """
+        if not self._producer.knows(destination):
+            raise UnknownTopicIdError(
+                f"no topic has the id {destination.hex()} here, maybe not yet; the redrive waits"
+            )
+        return self._producer.partition_count(destination) > 0
+
+    def _target(self, record: DeadLetterRecord, redrive: Redrive) -> Target | str:
+        """Return the target of a message, or why it has none; empty if it is to stay."""
         headers = dict(record.headers)
-        if not _is_from(headers, redrive.origin_queue):
-            return None
+        origin_queue = headers.get(ORIGIN_QUEUE_HEADER, b"")
+        if redrive.origin_queue is not None and origin_queue != redrive.origin_queue.encode():
+            return ""
         topic = redrive.destination
         if topic is None:
-            name = headers.get(ORIGIN_TOPIC_HEADER, b"")
-            topic = self._producer.topic_id(name.decode(errors="replace"))
-        partition_count = 0 if topic is None else self._producer.partition_count(topic)
-        if topic is None or not partition_count:
-            return None
+            name = headers.get(ORIGIN_TOPIC_HEADER, b"").decode(errors="replace")
+            topic = self._producer.topic_id(name)
+            if topic is None:
+                return f"there is no topic {name!r}; its messages stay" if name else ""
+        partition_count = self._producer.partition_count(topic)
+        if not partition_count:
+            return LOST_DESTINATION
         origin = headers.get(ORIGIN_PARTITION_HEADER, b"")
         is_number = origin.isdigit() and len(origin) <= _DIGITS_MAX
         number = int(origin) if is_number else self._hosted.number
         return topic, number % partition_count
-
-
-def _is_from(headers: Mapping[str, bytes], queue: str | None) -> bool:
-    """Return whether a dead letter is from a queue, or any is wanted."""
-    return queue is None or headers.get(ORIGIN_QUEUE_HEADER, b"") == queue.encode()

@@ -44,9 +44,9 @@ class TopicProducer:
         topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
         return 0 if topic is None or topic.queue is not None else topic.partition_count
 
-    def was_deleted(self, topic_id: bytes) -> bool:
-        """Return whether a topic was deleted; not of one that is not known yet."""
-        return self._cluster.metadata.state.catalog.was_deleted(topic_id)
+    def knows(self, topic_id: bytes) -> bool:
+        """Return whether a topic exists or was deleted; others may not be known here yet."""
+        return self._cluster.metadata.state.catalog.knows(topic_id)
 
     async def produce(self, target: Target, batch: BytesLike) -> int:
         """Append one batch and return its first offset; it is committed when this returns.
@@ -86,7 +86,7 @@ class TopicProducer:
 
     def _leader(self, target: Target) -> int:
         state = self._cluster.metadata.state
-        if self.was_deleted(target[0]):
+        if state.catalog.was_deleted(target[0]):
             raise UnknownTopicError("the topic was deleted")
         partition = state.partition(*target)
         if partition is None or partition.leader is None:

@@ -267,9 +267,44 @@ async def test_a_redrive_fails_when_its_destination_is_deleted(mock_clock: MockC
         report = await describe(client, dead)
         assert report.status == RedriveStatus.FAILED
         assert 2 <= report.moved < 10
-        assert "destination was deleted; the messages that are not moved stay" in report.reason
+        assert report.reason == "a destination was deleted; the messages that are not moved stay"
         assert (report.on_the_way, report.ended_ms is not None) == (0, True)
         assert await states(client, dead) == (10 - report.moved, 0, 0, 0)
+
+
+async def test_a_redrive_waits_for_a_destination_that_is_not_known_yet(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        origin = ((ORIGIN_TOPIC_HEADER, b"gone"),)
+        await produce(client, topic_of(broker, "dead"), batch_of(b"a", headers=origin))
+        await submit(client, api.REDRIVE, RedriveRequest(dead, [0], b"?" * 16)).reply()
+        await let_move(world)
+
+        report = await describe(client, dead)
+        assert (report.status, report.skipped, report.reason) == (RedriveStatus.RUNNING, 0, "")
+        assert "maybe not yet" in str(world.told("redrive_waits")[0]["reason"])
+
+        await redrive(client, dead, is_cancelled=True)
+        await let_move(world)
+        assert (await describe(client, dead)).status == RedriveStatus.CANCELLED
+        assert await states(client, dead) == (1, 0, 0, 0)
+
+
+async def test_a_redrive_fails_when_its_destination_takes_no_messages(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        await produce(client, topic_of(broker, "dead"), batch_of(b"a"))
+        await submit(client, api.REDRIVE, RedriveRequest(dead, [0], dead)).reply()
+        await let_move(world)
+
+        assert (await describe(client, dead)).status == RedriveStatus.FAILED
+        assert await states(client, dead) == (1, 0, 0, 0)
 
 
 async def test_a_redrive_fails_after_all_moves_if_one_of_the_sources_was_deleted(
@@ -289,4 +324,4 @@ async def test_a_redrive_fails_after_all_moves_if_one_of_the_sources_was_deleted
 
         report = await describe(client, dead)
         assert (report.status, report.moved, report.skipped) == (RedriveStatus.FAILED, 200, 200)
-        assert report.reason == "there is no topic 'gone' any more; its messages stay"
+        assert report.reason == "there is no topic 'gone'; its messages stay"
