@@ -6,6 +6,7 @@ from typing import Any, Unpack, cast, final
 
 import msgspec
 import trio
+from msgspec.structs import replace
 from trio.testing import MockClock
 
 from tests.broker.world import ADDRESS, World
@@ -15,6 +16,7 @@ from tidelog.client.config import ClientSettings
 from tidelog.wire.env.env import Network, Stream
 from tidelog.wire.env.real.tcp import TcpNetwork
 from tidelog.wire.errors import ConnectionLostError
+from tidelog.wire.messages.fetch import FetchReply, PartitionFetched
 from tidelog.wire.messages.handshake import ApiVersions, HelloReply
 from tidelog.wire.messages.metadata import (
     BrokerAddress,
@@ -37,6 +39,8 @@ TOPIC_ID = b"i" * 16
 NODE_ID = 1
 VERSIONS = [ApiVersions(each.key, each.min_version, each.max_version) for each in ALL]
 HELLO = HelloReply("1", "cluster", NODE_ID, VERSIONS, 1 << 24, 100)
+EMPTY = FetchReply([PartitionFetched(0, 0, 0)])
+"""Reply to a fetch of one partition without records."""
 
 Answer = Callable[[Request], bytes | None]
 """Returns the bytes of a reply, `None` to stay silent."""
@@ -58,6 +62,21 @@ def frame_of(request: Request, reply: object, attachment: bytes = b"") -> bytes:
 def always(reply: object, attachment: bytes = b"") -> Answer:
     """Return an answer that is the same for every request."""
     return lambda request: frame_of(request, reply, attachment)
+
+
+def wrong_id(request: Request) -> bytes:
+    """Answer another request than the one that was sent."""
+    return frame_of(replace(request, correlation_id=request.correlation_id + 7), EMPTY)
+
+
+def other_api(request: Request) -> bytes:
+    """Answer a request of another API."""
+    return frame_of(replace(request, api_key=api.METADATA.key), EMPTY)
+
+
+def http(_: Request) -> bytes:
+    """Answer as a server of another protocol."""
+    return b"HTTP/1.1 400 Bad Request\r\n\r\n"
 
 
 def in_turn(*answers: Answer) -> Answer:

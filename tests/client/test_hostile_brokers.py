@@ -11,6 +11,7 @@ from trio.testing import MockClock
 
 from tests.client.consumer.fetch.test_fetched_batches import encoded
 from tests.client.hostile_broker import (
+    EMPTY,
     HELLO,
     TOPIC_ID,
     VERSIONS,
@@ -19,7 +20,10 @@ from tests.client.hostile_broker import (
     always,
     deceived_client,
     frame_of,
+    http,
     metadata_of,
+    other_api,
+    wrong_id,
 )
 from tidelog.client.client import Client
 from tidelog.client.queue.receive.message import Message
@@ -64,19 +68,6 @@ QUEUE_ID = b"q" * 16
 SETTINGS = {"visibility_timeout_ms": "30s", "receive_message_wait_time_ms": "20s"}
 LIMITED = {**SETTINGS, "send_rate": "5"}
 """Settings with which the broker inspects messages: they are sent by SEND."""
-EMPTY = FetchReply([PartitionFetched(0, 0, 0)])
-
-
-def wrong_id(request: Request) -> bytes:
-    return frame_of(replace(request, correlation_id=request.correlation_id + 7), EMPTY)
-
-
-def other_api(request: Request) -> bytes:
-    return frame_of(replace(request, api_key=api.METADATA.key), EMPTY)
-
-
-def http(_: Request) -> bytes:
-    return b"HTTP/1.1 400 Bad Request\r\n\r\n"
 
 
 async def consume(client: Client) -> None:

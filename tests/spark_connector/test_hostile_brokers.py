@@ -8,17 +8,19 @@ from contextlib import closing
 from time import perf_counter
 
 import pytest
-from msgspec.structs import replace
 
 from tests.client.consumer.fetch.test_fetched_batches import encoded
 from tests.client.hostile_broker import (
+    EMPTY,
     TOPIC_ID,
     Answer,
     HostileBroker,
     always,
-    frame_of,
     hostile_broker_in_a_thread,
+    http,
     in_turn,
+    other_api,
+    wrong_id,
 )
 from tidelog.client.cluster.address import Address
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
@@ -37,14 +39,12 @@ from tidelog.wire.messages.fetch import FetchReply, PartitionFetched
 from tidelog.wire.messages.offset_ranges import ListOffsetsReply
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import AnyApi
-from tidelog.wire.protocol.connection import Request
 
 TIMEOUT_MS = 1000
 LATE_S = 5
 """Seconds that a task with this timeout needs at most: it may wait for two backoffs in between."""
 FEW = 12
 """Requests that are few in this time."""
-EMPTY = FetchReply([PartitionFetched(0, 0, 0)])
 LOST = ErrorDetail(int(ErrorCode.LOG_TRUNCATED), "lost", {"truncated_to": 0, "fetch_offset": 20})
 
 
@@ -73,18 +73,6 @@ def read(cluster: BlockingClusterClient, start: int, end: int) -> list[int]:
 
 def fetched(batches: bytes) -> Answer:
     return always(FetchReply([PartitionFetched(len(batches), 99, 0)]), batches)
-
-
-def wrong_id(request: Request) -> bytes:
-    return frame_of(replace(request, correlation_id=request.correlation_id + 7), EMPTY)
-
-
-def other_api(request: Request) -> bytes:
-    return frame_of(replace(request, api_key=api.METADATA.key), EMPTY)
-
-
-def http(_: Request) -> bytes:
-    return b"HTTP/1.1 400 Bad Request\r\n\r\n"
 
 
 @pytest.mark.parametrize(
