@@ -6,7 +6,7 @@ from tests.fuzz.hostile_broker import deceive_clients
 from tests.fuzz.hostile_peers import Pace, attack
 
 INPUTS_MIN = 1_000
-"""A free machine sends ten times as many."""
+"""A free machine sends a hundred times as many."""
 
 
 async def test_brokers_survive_hostile_peers_and_come_back_after_them(tmp_path: Path) -> None:

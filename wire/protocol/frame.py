@@ -126,11 +126,9 @@ class FrameDecoder:
         It grows with the bytes that have arrived, not with those that a frame announces.
         """
         capacity = len(self._buffer)
-        return (
-            capacity
-            if not self.is_full
-            else min(self._wanted + READ_AHEAD_BYTES, capacity * _GROWTH)
-        )
+        if self.is_full:
+            return min(self._wanted + READ_AHEAD_BYTES, capacity * _GROWTH)
+        return capacity
 
     @property
     def is_full(self) -> bool:
