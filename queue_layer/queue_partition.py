@@ -15,7 +15,8 @@ How a shell uses it, on the broker that leads the journal:
    `receive_acks` is `leader`). No other command may come between the first three steps. If
    appending fails or the leadership is lost, discard the whole object.
 5. Call `state.advance(now_ms)` no later than `state.next_deadline_ms`: then messages become
-   visible again. After that, and after every applied frame and stretch of records, a waiting
+   visible again. If some are `state.exhausted` then, `dead_letter_exhausted`, before a `plan`.
+   After that, and after every applied frame and stretch of records, a waiting
    receive may find messages: make a `plan`.
 6. Move the dead letters for `state.moves.targets()`, see `DeadLetterBatch`.
 
@@ -27,7 +28,7 @@ from collections.abc import Iterable, Sequence
 from typing import final
 
 from tidelog.queue_layer.collections.queue_clock import QueueClock
-from tidelog.queue_layer.commands import peek, receive, redrive, remove, settle
+from tidelog.queue_layer.commands import dead_letter, peek, receive, redrive, remove, settle
 from tidelog.queue_layer.commands.receive import GrantedLease, ReceiveCommand, ReceivePlan
 from tidelog.queue_layer.commands.redrive import RedriveCommand
 from tidelog.queue_layer.commands.remove import Cancelled
@@ -35,6 +36,7 @@ from tidelog.queue_layer.ordering.delivery_order import MakeOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.receipts import Receipts
+from tidelog.queue_layer.state.message_runs import WITHOUT_LIMIT
 from tidelog.queue_layer.state.pending_dead_letters import DeadLetterBatch
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.config.queue_config import QueueConfig
@@ -77,7 +79,7 @@ class QueuePartition:
         """
         self.config = config
         self._receipts = receipts
-        self.state = QueueState(make_order)
+        self.state = QueueState(make_order, max_deliveries=config.max_deliveries or WITHOUT_LIMIT)
         self._clock = QueueClock()
 
     def time(self, now_ms: int) -> int:
@@ -97,11 +99,16 @@ class QueuePartition:
     def configure(self, config: QueueConfig) -> None:
         """Replace the settings; they apply from the next command on, also to existing messages.
 
-        Priorities and fairness depend on the order: a change of them needs a new partition with
-        another `make_order`, loaded from the journal.
+        Priorities and fairness depend on the order, and the state counts deliveries up to their
+        limit: a change of these (see `can_configure`) needs a new partition, loaded from the
+        journal.
         """
-        assert config.is_fifo == self.config.is_fifo, "a queue stays FIFO or standard"
+        assert self.can_configure(config), "these settings need a new partition"
         self.config = config
+
+    def can_configure(self, config: QueueConfig) -> bool:
+        """Return whether `configure` takes these settings."""
+        return _parts_of_state(config) == _parts_of_state(self.config)
 
     # -- receiving and settling -----------------------------------------------------------------
 
@@ -116,8 +123,7 @@ class QueuePartition:
         """Decide on the delivery of messages.
 
         The reply has the taken messages that may be delivered (see `ReceivePlan`); the shell fills
-        in `batch_bytes`. Without runs there were none; there may be entries nevertheless, about
-        messages that are dead letters now.
+        in `batch_bytes`. Without runs there were none.
 
         Args:
             plan: The newest plan.
@@ -207,6 +213,14 @@ class QueuePartition:
 
     # -- dead letters ---------------------------------------------------------------------------
 
+    def dead_letter_exhausted(self, *, now_ms: int) -> Outcome[None]:
+        """Decide that messages that are visible after their last delivery are dead letters.
+
+        Of very many only a part: repeat it while `state.exhausted` has some.
+        """
+        now_ms = self.state.advance(now_ms)
+        return Outcome(now_ms, dead_letter.exhausted(self.state, self.config), None)
+
     def moved(self, batch: DeadLetterBatch, count: int, *, now_ms: int) -> Outcome[None]:
         """Decide that the first messages of a batch are at their target, durably, and gone here."""
         now_ms = self.state.advance(now_ms)
@@ -219,8 +233,8 @@ class QueuePartition:
         """Decide that the first messages of a batch cannot be moved: they are visible again.
 
         Only when it is certain that they are not at the target, and never will be: the target was
-        deleted, or refused this record for its content. Unless the settings change, the next
-        receive that meets them makes them dead letters again; so let that take a while.
+        deleted, or refused this record for its content. Messages that had all their deliveries
+        are dead letters again when they become visible; so let that take a while.
         """
         now_ms = self.state.advance(now_ms)
         visible_at_ms = now_ms + delay_ms if delay_ms else 0
@@ -324,3 +338,13 @@ class QueuePartition:
         """
         self.state.advance(now_ms)
         return self.state.snapshot()
+
+
+def _parts_of_state(config: QueueConfig) -> tuple[object, ...]:
+    """Return the settings on which the state depends."""
+    return (
+        config.is_fifo,
+        config.priority_weights,
+        config.fair_delivery,
+        config.max_deliveries,
+    )

@@ -237,7 +237,7 @@ class QueueServer:
             for number in range(count):
                 partition = self.partitions.replica(topic_id, number)
                 if partition is not None:
-                    self.resumer.check_soon(partition)
+                    self.resumer.check_soon(partition, has_new_settings=True)
 
     async def run(self) -> None:
         """Serve events, until cancelled."""
@@ -269,6 +269,7 @@ class QueueServer:
         touched, self._touched = self._touched, {}
         for hosted in touched:
             with supervising(hosted):
+                hosted.dead_letter_exhausted()
                 hosted.serve_waiters()
         # Serving one partition may have made decisions at another.
         touched |= self._touched

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, final
 from msgspec.structs import replace
 
 from tidelog.queue_layer.commands.unreceived_entries import passed
+from tidelog.queue_layer.state.message_runs import WITHOUT_LIMIT
 from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.queue_layer.state.receive_attempts import ATTEMPT_ID_SIZE_MAX
@@ -21,10 +22,8 @@ from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     Attempt,
-    DeadLettered,
     Received,
     ReceiveRepeated,
-    Target,
 )
 from tidelog.wire.messages.queues import (
     RECEIVE_COUNT_MAX,
@@ -34,14 +33,9 @@ from tidelog.wire.messages.queues import (
     Run,
 )
 
-MOVE_BATCH_MAX: Final = 100
-"""Maximum dead letters in one batch to their target."""
-EXHAUSTED_MAX: Final = 1000
-"""Maximum messages that one receive makes dead letters; the rest waits for the next receive."""
 RUNS_MAX: Final = 100
 """Maximum runs of messages in one decision: each costs time, and other requests wait meanwhile."""
 HOLDER_LENGTH_MAX: Final = 128
-RECEIVES_WITHOUT_END: Final = 1 << 62
 
 
 @final
@@ -107,8 +101,6 @@ class ReceivePlan:
         """Receive that this one repeats."""
         if config.is_fifo and command.attempt_id is not None:
             self.attempt = state.attempts.find(command.attempt_id, now_ms=now_ms)
-        self.exhausted: list[Run] = []
-        """Messages met so far that have reached the maximum deliveries."""
         self._state = state
         self._config = config
         self._now_ms = now_ms
@@ -124,7 +116,6 @@ class ReceivePlan:
 
     def __iter__(self) -> Iterator[ReceivedRun]:
         """Yield runs of messages with equal receive counts, no more than are wanted."""
-        self.exhausted = []
         if self.attempt is not None:
             yield from self._again(self.attempt)
             return
@@ -132,14 +123,10 @@ class ReceivePlan:
         left = min(self.command.max_messages, room)
         if left <= 0 or self._state.order is None:
             return
-        exhausted_count, taken = 0, 0
+        taken = 0
         for first, end, status in islice(self._offers(left), RUNS_MAX):
-            if self._is_exhausted(status):
-                self.exhausted.append((first, end - first))
-                exhausted_count += end - first
-                if exhausted_count >= EXHAUSTED_MAX:
-                    return
-                continue
+            if self._state.runs.is_exhausted(status):
+                continue  # It is a dead letter soon.
             count = min(end - first, left)
             is_last_chance = self._is_last_chance(status)
             if is_last_chance and taken:
@@ -175,10 +162,6 @@ class ReceivePlan:
             if end > cursor:
                 yield max(first, cursor), end, SKIPPED
 
-    def _is_exhausted(self, status: MessageStatus) -> bool:
-        max_deliveries = self._config.max_deliveries
-        return max_deliveries is not None and status.receive_count >= max_deliveries
-
     def _is_last_chance(self, status: MessageStatus) -> bool:
         max_deliveries = self._config.max_deliveries
         return (
@@ -197,11 +180,8 @@ def decide(
         timeout_ms = config.visibility_timeout_ms
     if plan.attempt is not None:
         return _repeated(plan, plan.attempt, now_ms + timeout_ms)
-    entries: list[AnyEntry] = []
-    if config.dead_letter_target is not None and plan.is_current:
-        entries.extend(dead_lettered(plan.exhausted, config.dead_letter_target, ""))
     runs: list[ReceivedRun] = []
-    max_deliveries = config.max_deliveries or RECEIVES_WITHOUT_END
+    max_deliveries = config.max_deliveries or WITHOUT_LIMIT
     if plan.is_current or not config.is_fifo:
         for first, count in sorted(taken):
             found = _still_visible(state, first, first + count, now_ms=now_ms)
@@ -210,11 +190,11 @@ def decide(
         runs = _cut(runs, config.max_in_flight - state.runs.counts[MessageState.IN_FLIGHT])
     lease = GrantedLease(state.next_lease_id, runs, _lease_end(state, now_ms, timeout_ms))
     if not runs:
-        return entries, lease
+        return [], lease
     offsets = lease.offsets
     holder, attempt_id = plan.command.holder, plan.command.attempt_id if config.is_fifo else None
     received = Received(lease.lease_id, offsets, lease.deadline_ms, holder, attempt_id)
-    return [*entries, *passed(state, offsets, [*entries, received]), received], lease
+    return [*passed(state, offsets, [received]), received], lease
 
 
 def _lease_end(state: QueueState, now_ms: int, timeout_ms: int) -> int:
@@ -233,29 +213,6 @@ def _repeated(
     deadline_ms = min(deadline_ms, attempt.received_ms + VISIBILITY_TIMEOUT_MS_MAX)
     entry = ReceiveRepeated(attempt.attempt_id, deadline_ms)
     return [entry], GrantedLease(attempt.lease_id, list(plan), deadline_ms)
-
-
-def dead_lettered(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:
-    """Yield the entries that make messages dead letters."""
-    return (DeadLettered(batch, target, reason) for batch in move_batches(runs))
-
-
-def move_batches(runs: list[Run]) -> Iterator[list[Run]]:
-    """Yield messages in batches for one target, ascending, as large as they may be."""
-    batch: list[Run] = []
-    room = MOVE_BATCH_MAX
-    for first, count in joined(runs):
-        start, end = first, first + count
-        while start < end:
-            used = min(room, end - start)
-            batch.append((start, used))
-            start += used
-            room -= used
-            if not room:
-                yield batch
-                batch, room = [], MOVE_BATCH_MAX
-    if batch:
-        yield batch
 
 
 def joined(runs: list[Run]) -> list[Run]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from tidelog.queue_layer.commands.dead_letter import move_batches
 from tidelog.queue_layer.commands.peek import peek
-from tidelog.queue_layer.commands.receive import joined, move_batches
+from tidelog.queue_layer.commands.receive import joined
 from tidelog.queue_layer.commands.unreceived_entries import passed
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.queue_layer.state.redrive_state import Redrive

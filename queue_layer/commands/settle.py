@@ -8,10 +8,13 @@ Pure: no clock, no I/O. Rights of a receipt by the state of the message (`lease`
 | was; not received since | yes, FIFO: expired | yes, FIFO: expired | as these | as these |
 | was released under it | yes, FIFO: expired | yes, FIFO: expired | as these | expired |
 | was received again | yes, fenced: expired | expired | expired | expired |
-| is a dead letter | gone | gone | yes, if under it | gone |
+| is a dead letter | gone | yes, if under it | yes, if under it | gone |
 | is done | yes | gone | gone | gone |
 | was received before a seek | expired | expired | expired | expired |
 | does not know that lease | yes, fenced: expired | expired | expired | expired |
+
+A release after the last delivery makes a message a dead letter, regardless of the delay: no
+further delivery follows.
 
 A receipt that has released a message does not extend it: that would be the retry of an earlier
 extension whose reply was lost, and would hide the message once more.
@@ -25,7 +28,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tidelog.queue_layer.commands.receive import RUNS_MAX, dead_lettered, joined
+from tidelog.queue_layer.commands.dead_letter import dead_lettered
+from tidelog.queue_layer.commands.receive import RUNS_MAX, joined
 from tidelog.queue_layer.commands.unreceived_entries import passed
 from tidelog.queue_layer.receipts import ReceiptContent
 from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus, SnapshotState
@@ -60,6 +64,8 @@ from tidelog.wire.messages.queues import (
 REASON_LENGTH_MAX: Final = 8192
 _OF_HOLDERS: Final = (SettleAction.EXTEND, SettleAction.RETURN)
 """Actions that need a lease that was not released."""
+_TO_DEAD_LETTERS: Final = (SettleAction.RELEASE, SettleAction.REJECT)
+"""Actions that may make dead letters, and have no effect when repeated."""
 
 _Piece = tuple[int, int, MessageStatus | None]
 """First offset, end and status; `None` if the messages are done."""
@@ -103,7 +109,9 @@ def decide(
     if action is SettleAction.EXTEND:
         entries = _extended(state, receipt, accepted, until_ms=now_ms + (settlement.delay_ms or 0))
     else:
-        entries = _entries(config, settlement, receipt, pieces=accepted, now_ms=now_ms)
+        entries = _entries(
+            state, config, settlement, lease_id=receipt.lease_id, pieces=accepted, now_ms=now_ms
+        )
     if action is SettleAction.DELETE and entries:
         entries = [*passed(state, _runs_of(accepted), entries), *entries]
     return entries, _grouped(refused)
@@ -204,7 +212,7 @@ def _refusal(
             return None
         return MessageGoneError("the message is not there any more")
     if status.stored is SnapshotState.DEAD:
-        if action is SettleAction.REJECT and status.lease_id == lease_id:
+        if action in _TO_DEAD_LETTERS and status.lease_id == lease_id:
             return None
         return MessageGoneError("the message is a dead letter")
     return _refusal_of_open(state, config, status, action=action, lease_id=lease_id)
@@ -246,10 +254,11 @@ def _too_long(status: MessageStatus | None, until_ms: int) -> BrokerError | None
 
 
 def _entries(
+    state: QueueState,
     config: QueueConfig,
     settlement: Settlement,
-    receipt: ReceiptContent,
     *,
+    lease_id: int,
     pieces: list[_Open],
     now_ms: int,
 ) -> list[AnyEntry]:
@@ -265,7 +274,9 @@ def _entries(
         case SettleAction.RETURN:
             return [Returned(runs, now_ms)]
         case _:
-            return _released(config, settlement, receipt.lease_id, pieces=pieces, now_ms=now_ms)
+            return _released(
+                state, config, settlement, lease_id=lease_id, pieces=pieces, now_ms=now_ms
+            )
 
 
 def _extended(
@@ -292,16 +303,26 @@ def _runs_of(pieces: list[_Open]) -> list[Run]:
 
 
 def _released(
+    state: QueueState,
     config: QueueConfig,
     settlement: Settlement,
-    lease_id: int,
     *,
+    lease_id: int,
     pieces: list[_Open],
     now_ms: int,
 ) -> list[AnyEntry]:
-    """Return one entry for each time at which messages become visible again."""
+    """Return one entry for each time at which messages become visible again.
+
+    Messages that had all their deliveries become dead letters.
+    """
     by_delay: dict[int, list[Run]] = {}
+    exhausted: list[Run] = []
     for first, end, status in pieces:
+        if status.stored is SnapshotState.DEAD:
+            continue
+        if config.dead_letter_target is not None and state.runs.is_exhausted(status):
+            exhausted.append((first, end - first))
+            continue
         if settlement.delay_ms is not None:
             by_delay.setdefault(settlement.delay_ms, []).append((first, end - first))
             continue
@@ -310,10 +331,13 @@ def _released(
         for offset in range(first, end, step):
             delay_ms = backoff.delay_ms(status.receive_count, lease_id=lease_id, offset=offset)
             by_delay.setdefault(delay_ms, []).append((offset, step))
-    return [
+    entries: list[AnyEntry] = [
         Released(joined(runs), now_ms + delay_ms, settlement.reason)
         for delay_ms, runs in sorted(by_delay.items())
     ]
+    if config.dead_letter_target is not None:
+        entries.extend(dead_lettered(exhausted, config.dead_letter_target, settlement.reason))
+    return entries
 
 
 def _grouped(refused: list[tuple[Run, BrokerError]]) -> list[Refused]:

@@ -4,7 +4,7 @@ Pure: no clock, no I/O. Time passes only by `advance`: until then an ended lease
 """
 
 from collections.abc import Iterator, Sequence
-from typing import final
+from typing import Final, final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
 from tidelog.queue_layer.collections.visibility_timers import VisibilityTimers
@@ -14,16 +14,23 @@ from tidelog.wire.messages.queues import MessageState
 Piece = tuple[int, int, MessageStatus]
 """First offset, end, and the status of all messages in between."""
 
+WITHOUT_LIMIT: Final = 1 << 62
+"""Number of deliveries that no message reaches."""
+
 
 @final
 class MessageRuns:
     """All messages that are neither unreceived nor deleted.
 
-    Invariant: `counts` is the result of a walk over all runs at `time_ms`, and costs no walk.
+    Invariant: `counts` and `exhausted_count` are the results of a walk over all runs at `time_ms`,
+    and cost no walk.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_deliveries: int = WITHOUT_LIMIT) -> None:
         self.time_ms = 0
+        self.exhausted_count = 0
+        """Messages that were received `max_deliveries` times, and are no dead letters."""
+        self._max_deliveries = max_deliveries
         self.counts = [0, 0, 0, 0]
         """Messages by `MessageState`, which is never `BLOCKED` here."""
         self._runs: RangeMap[MessageStatus] = RangeMap()
@@ -63,18 +70,27 @@ class MessageRuns:
         begins = self._runs.put(first, end, status)
         state = self.state(status)
         self.counts[state] += end - first
+        if self.is_exhausted(status):
+            self.exhausted_count += end - first
         if state in (MessageState.IN_FLIGHT, MessageState.DELAYED):
             self._timers.add(status.visible_at_ms, begins)
         return state
 
+    def is_exhausted(self, status: MessageStatus) -> bool:
+        """Return whether messages with a status had all their deliveries, and are not dead."""
+        is_open = status.stored is not SnapshotState.DEAD
+        return status.receive_count >= self._max_deliveries and is_open
+
     def fill(self, pieces: Sequence[Piece]) -> None:
         """Replace all messages, by ascending ones; time stays."""
         self._runs.fill(pieces)
-        self.counts = [0, 0, 0, 0]
+        self.counts, self.exhausted_count = [0, 0, 0, 0], 0
         deadlines: list[tuple[int, int]] = []
         for first, end, status in pieces:
             state = self.state(status)
             self.counts[state] += end - first
+            if self.is_exhausted(status):
+                self.exhausted_count += end - first
             if state in (MessageState.IN_FLIGHT, MessageState.DELAYED):
                 deadlines.append((status.visible_at_ms, first))
         self._timers.fill(deadlines)
@@ -84,6 +100,8 @@ class MessageRuns:
         pieces = self._runs.cut(first, end)
         for piece_first, piece_end, status in pieces:
             self.counts[self.state(status)] -= piece_end - piece_first
+            if self.is_exhausted(status):
+                self.exhausted_count -= piece_end - piece_first
         rest = self._runs.starting_at(end)
         if rest is not None and self._is_current(rest[1].visible_at_ms, end):
             self._timers.add(rest[1].visible_at_ms, end)
@@ -121,7 +139,7 @@ class MessageRuns:
         """Remove all; time stays."""
         self._runs.clear()
         self._timers.clear()
-        self.counts = [0, 0, 0, 0]
+        self.counts, self.exhausted_count = [0, 0, 0, 0], 0
 
     def _is_current(self, time_ms: int, first: int) -> bool:
         found = self._runs.starting_at(first)

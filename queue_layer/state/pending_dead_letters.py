@@ -175,6 +175,18 @@ class PendingDeadLetters:
         batch = chain.batches[0]
         return DeadLetterBatch(target, chain.epoch, chain.sequence, list(batch.runs), batch.redrive)
 
+    def end_of(self, target: Target) -> tuple[int, int]:
+        """Return the epoch of a chain, and the sequence after its last message."""
+        chain = self._chains.get(target)
+        if chain is None:
+            return 0, 0
+        return chain.epoch, chain.sequence + sum(batch.count for batch in chain.batches)
+
+    def has_reached(self, target: Target, end: tuple[int, int]) -> bool:
+        """Return whether the messages below an earlier `end_of` are moved, or cannot be moved."""
+        chain = self._chains.get(target)
+        return chain is None or (chain.epoch, chain.sequence) >= end
+
     def count_of(self, redrive: int) -> int:
         """Return the number of pending messages of a redrive."""
         return sum(

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, final
 from msgspec.structs import replace as replace_field
 
 from tidelog.queue_layer.ordering.delivery_order import DeliveryOrder, MakeOrder, RecordFields
-from tidelog.queue_layer.state.message_runs import MessageRuns
+from tidelog.queue_layer.state.message_runs import WITHOUT_LIMIT, MessageRuns
 from tidelog.queue_layer.state.message_state import (
     SKIPPED,
     MessageStatus,
@@ -95,7 +95,8 @@ class QueueState:
     they grow with it.
     """
 
-    def __init__(self, make_order: MakeOrder) -> None:
+    def __init__(self, make_order: MakeOrder, *, max_deliveries: int = WITHOUT_LIMIT) -> None:
+        """Start empty; messages received `max_deliveries` times become `exhausted`."""
         self.cursor = 0
         """First offset that was neither received nor skipped."""
         self.applied_lease_end = 1
@@ -104,7 +105,10 @@ class QueueState:
         """Receipts of older leases are void, after a seek."""
         self.purged_below = 0
         """End of the last purge: messages below it have no duplicates."""
-        self.runs = MessageRuns()
+        self.runs = MessageRuns(max_deliveries=max_deliveries)
+        self.exhausted: list[Run] = []
+        """Messages that became visible after their last delivery, and are to be dead letters; some
+        of them may have changed since. Empty until `start`."""
         self.moves = PendingDeadLetters()
         self.attempts = ReceiveAttempts()
         self.redrive: Redrive | None = None
@@ -166,6 +170,8 @@ class QueueState:
         redrive = self.redrive
         if redrive is not None and redrive.status is RedriveStatus.RUNNING:
             return BackgroundWork.MOVES
+        if self.runs.exhausted_count:
+            return max(BackgroundWork.LAST_DELIVERIES, self.moves.background_work)
         return self.moves.background_work
 
     @property
@@ -252,6 +258,7 @@ class QueueState:
             self._tell_visible(first, end, deliver_at_ms)
         for first, end, status in self.runs.advance(now_ms):
             self._tell_visible(first, end, status.visible_at_ms)
+            self._note_exhausted(first, end, status)
         return self.runs.time_ms
 
     def advance_in_part(self, now_ms: int) -> bool:
@@ -281,6 +288,11 @@ class QueueState:
             order = self._make_order(start)
         self.order = order
         self.unreceived = UnreceivedRecords(start, self.time_ms)
+        self.exhausted.clear()
+        if self.runs.exhausted_count:
+            for first, end, status in self.runs:
+                if self.runs.state(status) is MessageState.VISIBLE:
+                    self._note_exhausted(first, end, status)
         if order.needs_all_records:
             return
         for first, end, status in self.runs:
@@ -662,6 +674,8 @@ class QueueState:
         before = self.runs.state(old)
         state = self.runs.put(first, end, new)
         validate_transition(before, state)
+        if state is MessageState.VISIBLE:
+            self._note_exhausted(first, end, new)
         if order is None:
             return
         if state is MessageState.DEAD:
@@ -674,6 +688,11 @@ class QueueState:
             if before is MessageState.VISIBLE:
                 order.on_invisible(first, stop, is_in_flight=True)
             order.on_visible(first, stop, new.visible_at_ms)
+
+    def _note_exhausted(self, first: int, end: int, status: MessageStatus) -> None:
+        """Remember messages that became visible and have had all their deliveries."""
+        if self.order is not None and self.runs.is_exhausted(status):
+            self.exhausted.append((first, end - first))
 
     def _tell_visible(self, first: int, end: int, since_ms: int) -> None:
         self.version += 1

@@ -80,10 +80,17 @@ class Driver:
         self.queue.state.on_chunks(first, first + count)
 
     def do(self, outcome: Outcome[Reply]) -> Reply:
-        """Append the entries of an outcome, and apply them."""
+        """Append the entries of an outcome, and apply them; then those of exhausted messages."""
         for frame in outcome.frames:
             self.append(frame)
+        self.dead_letter_exhausted()
         return outcome.reply
+
+    def dead_letter_exhausted(self) -> None:
+        """Make messages dead letters that had all their deliveries, in as many steps as needed."""
+        while self.queue.state.exhausted:
+            for frame in self.queue.dead_letter_exhausted(now_ms=self.now_ms).frames:
+                self.append(frame)
 
     def append(self, frame: JournalFrame) -> None:
         data = encode(frame)
@@ -95,6 +102,7 @@ class Driver:
         """Let time pass."""
         self.now_ms += ms
         self.queue.state.advance(self.now_ms)
+        self.dead_letter_exhausted()
 
     def take(
         self, max_messages: int = 10, *, timeout_ms: int | None = None, holder: str = ""
@@ -164,6 +172,7 @@ class Driver:
             self.queue.state.apply(decode(data))
         self.leader_epoch += 1
         self.queue.start(self.now_ms, leader_epoch=self.leader_epoch)
+        self.dead_letter_exhausted()
         if is_told:
             self.tell_again()
 

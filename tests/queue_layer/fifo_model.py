@@ -101,7 +101,7 @@ class FifoModel:
         refused: list[int] = []
         for offset in offsets:
             message = self.messages[offset]
-            is_repeated = message.is_dead and action is SettleAction.REJECT
+            is_repeated = message.is_dead and action in (SettleAction.RELEASE, SettleAction.REJECT)
             if message.is_done and action is SettleAction.DELETE:
                 continue
             if is_repeated and message.lease_id == lease_id:

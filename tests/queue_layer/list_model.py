@@ -99,6 +99,7 @@ class ListModel:
                 self._receive(message, self.now_ms + timeout_ms)
                 assert run.receive_count == message.receive_count
                 assert run.first_received_ms == message.first_received_ms
+        self.die_exhausted()
 
     def _receive(self, message: Message, visible_at_ms: int) -> None:
         message.receive_count += 1
@@ -116,6 +117,10 @@ class ListModel:
             message.reason = reason or message.reason
             self.moving.setdefault(target, []).append(offset)
 
+    def die_exhausted(self) -> None:
+        """Make messages dead letters that are visible after their last delivery."""
+        self.die([o for o in self.offsets(MessageState.VISIBLE) if self.is_exhausted(o)])
+
     def refusal(self, offset: int, action: SettleAction, lease_id: int) -> ErrorCode | None:
         """Return the error of a settlement, `None` if it is allowed."""
         message = self.messages[offset]
@@ -127,7 +132,8 @@ class ListModel:
         if message.is_done:
             return None if is_delete else ErrorCode.MESSAGE_GONE
         if message.is_dead:
-            return None if is_own and action is SettleAction.REJECT else ErrorCode.MESSAGE_GONE
+            kills = action in (SettleAction.RELEASE, SettleAction.REJECT)
+            return None if is_own and kills else ErrorCode.MESSAGE_GONE
         if is_own:
             is_over = self.config.is_fifo and not is_current
             holds = action in (SettleAction.EXTEND, SettleAction.RETURN)
@@ -150,6 +156,8 @@ class ListModel:
             if self.now_ms + delay_ms > message.last_received_ms + VISIBILITY_TIMEOUT_MS_MAX:
                 return ErrorCode.INVALID_REQUEST
             message.is_in_flight, message.visible_at_ms = True, self.now_ms + delay_ms
+        elif action is SettleAction.RELEASE and self.is_exhausted(offset):
+            self.die([offset])
         elif action is SettleAction.RELEASE:
             message.is_in_flight, message.visible_at_ms = False, self.now_ms + delay_ms
         elif action is SettleAction.REJECT:

@@ -159,6 +159,8 @@ class QueueScenario:
     def _do_wait(self, seconds: str) -> None:
         self._now_ms += int(seconds) * _S
         self._core.state.advance(self._now_ms)
+        while self._core.state.exhausted:
+            self._decide(self._core.dead_letter_exhausted(now_ms=self._now_ms))
 
     # -- messages ---------------------------------------------------------------------------------
 

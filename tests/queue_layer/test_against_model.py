@@ -67,6 +67,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
         self.driver.now_ms = now_ms
         self.model.now_ms = max(self.model.now_ms, now_ms)
         self.driver.queue.state.advance(now_ms)
+        self.driver.dead_letter_exhausted()
+        self.model.die_exhausted()
 
     @rule(waits=st.lists(delays, min_size=1, max_size=8))
     def records_come(self, waits: list[int]) -> None:
@@ -107,7 +109,6 @@ class QueueAgainstModel(RuleBasedStateMachine):
         command = ReceiveCommand(max_messages=max_messages, visibility_timeout_ms=timeout_ms)
         plan = self.driver.queue.plan(command, now_ms=self.driver.now_ms)
         offered = [(run.first_offset, run.count) for run in plan]
-        exhausted = offsets_of(plan.exhausted)
         cut = int(sum(count for _, count in offered) * (1 if part > 0.4 else part))
         taken: list[Run] = []
         for first, count in offered:
@@ -121,10 +122,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
         room = self.model.config.max_in_flight - len(self.model.offsets(MessageState.IN_FLIGHT))
 
         # I12: a receive gets a message if any is available.
-        assert offered or not before or room <= 0 or len(exhausted) == before
-        assert all(self.model.is_exhausted(offset) for offset in exhausted)
+        assert offered or not before or room <= 0
         self.model.received(reply, max_messages, timeout_ms)
-        self.model.die(sorted(exhausted))
         if reply.runs:
             self.receipts.append(reply)
 
@@ -138,13 +137,9 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule()
     def records_were_read(self) -> None:
         plan, taken = self.plans.pop()
-        is_current = plan.is_current
-        exhausted = offsets_of(plan.exhausted)
         reply = self.driver.do(self.driver.queue.receive(plan, taken, now_ms=self.driver.now_ms))
         timeout_ms = self.model.config.visibility_timeout_ms
         self.model.received(reply, plan.command.max_messages, timeout_ms)
-        if is_current:
-            self.model.die(sorted(exhausted))
         if reply.runs:
             self.receipts.append(reply)
 
@@ -170,6 +165,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
             for offset in wanted
             if (code := self.model.settle(offset, action, delay_ms, lease_id=lease_id)) is not None
         }
+        self.model.die_exhausted()
         assert settled.error is None
         assert expected == {
             offset: ErrorCode(refused.error.code)
@@ -199,6 +195,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
                     message = self.model.messages[offset]
                     message.is_dead = message.is_in_flight = False
                     message.visible_at_ms = self.model.now_ms
+                self.model.die_exhausted()
             else:
                 self.driver.do(self.driver.queue.moved(batch, count, now_ms=now_ms))
                 self.model.finish(moved)

@@ -173,7 +173,7 @@ def test_an_emptied_group_works_again() -> None:
 
 @pytest.mark.statement("b30")
 def test_a_dead_letter_at_the_head_does_not_block_its_group() -> None:
-    """Statement 30: in the very receive that finds it exhausted."""
+    """Statement 30: as soon as its last delivery is released."""
     driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
     driver.settle(driver.take(1), SettleAction.RELEASE)
 
@@ -201,7 +201,8 @@ def test_a_dead_letter_that_cannot_be_moved_returns_to_its_place() -> None:
     driver.settle(driver.take(1), SettleAction.REJECT)
     batch = driver.queue.state.moves.next_batch(TARGET)
     assert batch is not None
-    driver.queue.configure(FIFO)
+    driver.config = FIFO
+    driver.fail_over()
 
     driver.do(driver.queue.move_failed(batch, 1, "no such topic", now_ms=driver.now_ms))
 

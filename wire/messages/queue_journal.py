@@ -33,6 +33,9 @@ class BackgroundWork(IntEnum):
     """Dead letters have no target: the work begins as soon as there is one."""
     MOVES = 2
     """Moves of messages are pending, or a redrive runs."""
+    LAST_DELIVERIES = 3
+    """Messages in flight or delayed have had all their deliveries: they become dead letters when
+    they become visible. Moves may be pending, too."""
 
 
 class JournalEntry(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):

@@ -47,6 +47,8 @@ _REFUSED_MIN_MS: Final = 60_000
 """Initial backoff in milliseconds for a dead letter that its target rejected; doubles per
 attempt."""
 _REFUSED_MAX_MS: Final = 15 * 60_000
+_DELETED_MS: Final = 1_000
+"""Delay in milliseconds of dead letters whose target was deleted: the queue gets another one."""
 _REFUSED_KEPT: Final = 10_000
 """Maximum number of dead letters whose number of rejections is remembered."""
 
@@ -125,8 +127,7 @@ class DeadLetterMover:
         try:
             found = await self._producer.progress(batch.target, self._producer_id)
         except UnknownTopicError as error:
-            self._fail(batch, batch.count, str(error))
-            self._redrive_fails(batch)
+            self._refused_by_topic(batch, error)
             return
         hosted.require()
         self._known.add(batch.target)
@@ -202,9 +203,7 @@ class DeadLetterMover:
             return 1
         except (UnknownTopicError, OutOfOrderSequenceError) as error:
             # The topic is deleted, or has lost the earlier sequences: restart in the next epoch.
-            self._fail(batch, batch.count, str(error))
-            if isinstance(error, UnknownTopicError):
-                self._redrive_fails(batch)
+            self._refused_by_topic(batch, error)
             return 0
         except (InvalidRequestError, UndecodableRecordsError) as error:
             if len(records) > 1:
@@ -216,7 +215,7 @@ class DeadLetterMover:
     def _on_refused(self, batch: DeadLetterBatch, count: int, error: Exception) -> None:
         """Return messages to the queue whose contents prevent the move.
 
-        Dead letters are dead again in the next receive that meets them, with a growing delay.
+        After a delay, which grows, those that had all their deliveries are dead letters again.
         """
         if batch.redrive:
             self._fail(batch, count, str(error))
@@ -234,14 +233,14 @@ class DeadLetterMover:
             del self._refusals[next(iter(self._refusals))]
         return times
 
-    def _redrive_fails(self, batch: DeadLetterBatch) -> None:
-        """Let a redrive fail whose destination was deleted."""
-        hosted = self._hosted
-        hosted.decide(
-            hosted.core.redrive_lost_destination(
-                batch.redrive, LOST_DESTINATION, now_ms=hosted.now_ms()
-            )
-        )
+    def _refused_by_topic(self, batch: DeadLetterBatch, error: BrokerError) -> None:
+        """Return messages to the queue whose target is deleted, or has lost earlier ones."""
+        hosted, is_deleted = self._hosted, isinstance(error, UnknownTopicError)
+        delay_ms = _DELETED_MS if is_deleted and not batch.redrive else 0
+        self._fail(batch, batch.count, str(error), delay_ms=delay_ms)
+        if is_deleted:
+            lost = hosted.core.redrive_lost_destination
+            hosted.decide(lost(batch.redrive, LOST_DESTINATION, now_ms=hosted.now_ms()))
 
     def _fail(self, batch: DeadLetterBatch, count: int, reason: str, *, delay_ms: int = 0) -> None:
         hosted = self._hosted

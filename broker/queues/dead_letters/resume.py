@@ -71,6 +71,8 @@ class Resumer:
         """Start without partitions; `run` must run in a task."""
         self._queues = queues
         self._due: dict[Partition, None] = {}
+        self._altered: set[Partition] = set()
+        """Due partitions of queues with new settings, which may make dead letters."""
         self._later: dict[Partition, float] = {}
         """Partitions whose check failed, with the time of the next one; seconds of trio's clock,
         ascending."""
@@ -81,9 +83,11 @@ class Resumer:
         """Whether no check is due or scheduled."""
         return not (self._due or self._later)
 
-    def check_soon(self, partition: Partition) -> None:
+    def check_soon(self, partition: Partition, *, has_new_settings: bool = False) -> None:
         """Schedule a check for work, if the partition is the journal of a queue."""
         if partition.queue_name:
+            if has_new_settings:
+                self._altered.add(partition)
             self._due[partition] = None
             self._has_changed.set()
 
@@ -111,11 +115,14 @@ class Resumer:
             partition = next(iter(self._due))
             del self._due[partition]
             if partition.leader is None:
+                self._altered.discard(partition)
                 continue
             is_looked_at = False
             with surviving(f"checking queue {partition.queue_name!r} for background work"):
                 is_looked_at = await self._try_resume(partition)
-            if not is_looked_at:
+            if is_looked_at:
+                self._altered.discard(partition)
+            else:
                 self.retry_later(partition)
 
     async def _try_resume(self, partition: Partition) -> bool:
@@ -142,7 +149,10 @@ class Resumer:
         """
         queues = self._queues
         hosted = queues.loaded(*partition.key)
-        if hosted is None:
+        if hosted is not None:
+            await self._require(hosted)
+        if hosted is None or hosted.error is not None:
+            # New settings may have unloaded it.
             journal = Journal(queues.env, queues.group_commit, partition)
             try:
                 last = await journal.read_last(queues.reader)
@@ -150,12 +160,20 @@ class Resumer:
                 if journal.is_led:
                     raise
                 return  # Another broker leads the journal now, and checks it.
-            work = BackgroundWork.NOTHING if last is None else last.background_work
-            has_place = queues.view(partition.topic_id).dead_letters is not None
-            if work == BackgroundWork.NOTHING or (work == BackgroundWork.KEPT and not has_place):
+            if last is None or not self._has_work(partition, last.background_work):
                 return
-            hosted = queues.find(*partition.key)
+            await self._require(queues.find(*partition.key))
+
+    async def _require(self, hosted: HostedPartition) -> None:
+        """Have a partition load and apply new settings."""
         with trio.move_on_after(_LOADING_S), suppress(BrokerError):
             # A failed load removes the partition, which schedules another check.
             await hosted.wait_loaded()
             hosted.require()
+
+    def _has_work(self, partition: Partition, work: int | None) -> bool:
+        """Return whether a partition is to be loaded, by the work that its last frame names."""
+        has_place = self._queues.view(partition.topic_id).dead_letters is not None
+        if has_place and partition in self._altered:
+            return True  # Messages may have had all their deliveries under the new limit.
+        return work != BackgroundWork.NOTHING and (has_place or work != BackgroundWork.KEPT)

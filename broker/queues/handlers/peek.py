@@ -51,6 +51,7 @@ class PeekHandler:
             hosted = self._server.find(request.queue_id, request.partition)
             with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
                 await hosted.catch_up()
+            await hosted.wait_moved()
             states = [_STATES[state] for state in request.states]
             runs, next_offset = hosted.core.peek(
                 states, max(request.from_offset, 0), request.max_messages

@@ -69,7 +69,8 @@ class PendingReceive:
         self._pieces: dict[int, list[bytes | FileRegion]] = {}
         """Pieces of the reply, by the index of the result."""
         self._open: set[int] = set()
-        """Results that are not committed."""
+        """Results that are not committed; of a receive without messages, the inverted places of
+        partitions whose new dead letters are not moved."""
         self._is_immediate = request.max_wait_ms <= 0
         self._whole = self._command(request.max_messages)
 
@@ -178,7 +179,8 @@ class PendingReceive:
         """See `broker.partitions.partition.AckWaiter`."""
         if index in self._open:
             self._open.discard(index)
-            self._fail(index, error)
+            if index >= 0:
+                self._fail(index, error)
             self._reply_if_complete()
 
     def expire(self) -> None:
@@ -189,8 +191,9 @@ class PendingReceive:
                 return
             self._end()  # A defect raised an error, which was sent as the reply.
         elif self._open:
-            for index in list(self._open):
-                self._fail(index, RequestTimedOutError("not committed in time"))
+            for index in self._open:
+                if index >= 0:
+                    self._fail(index, RequestTimedOutError("not committed in time"))
             self._open.clear()
             self._reply_if_complete()
 
@@ -215,6 +218,8 @@ class PendingReceive:
     def _give_back(self) -> None:
         by_number = {hosted.number: hosted for hosted in self._hosted}
         for index in self._open:
+            if index < 0:
+                continue
             received = self._results[index]
             hosted = by_number[received.partition]
             runs = [(run.first_offset, run.count) for run in received.runs]
@@ -255,6 +260,11 @@ class PendingReceive:
             hosted.waiters.pop(self, None)
             hosted.immediate_waiters.pop(self, None)
         self._purgatory.done(self)
+        if not self._results:
+            for place, hosted in enumerate(self._hosted):
+                if hosted.has_fresh_letters:
+                    self._open.add(~place)
+                    hosted.when_moved(self, ~place)
         if self._open:
             self._purgatory.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
         else:

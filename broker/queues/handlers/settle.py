@@ -27,6 +27,7 @@ from tidelog.wire.messages.queues import (
     SettleRequest,
 )
 
+_TO_DEAD_LETTERS: Final = (SettleAction.RELEASE, SettleAction.REJECT)
 _MESSAGES_AT_ONCE: Final = 100
 """Settled messages after which other tasks run, if there are more."""
 
@@ -43,12 +44,17 @@ class PendingSettle:
         self._purgatory = purgatory
         self._results = results
         self._open: set[int] = set()
+        """Indexes of results that are not committed; inverted, of those with dead letters that are
+        not moved."""
         self._is_parked = False
 
-    def expect(self, hosted: HostedPartition, index: int) -> None:
-        """Wait until the decisions at a partition are committed."""
+    def expect(self, hosted: HostedPartition, index: int, action: int) -> None:
+        """Wait until the decisions at a partition are committed, and new dead letters moved."""
         self._open.add(index)
         hosted.journal.when_committed(self, index)
+        if action in _TO_DEAD_LETTERS and hosted.has_fresh_letters:
+            self._open.add(~index)
+            hosted.when_moved(self, ~index)
 
     def reply_or_wait(self) -> None:
         """Reply when all decisions are committed."""
@@ -68,14 +74,15 @@ class PendingSettle:
         """See `broker.partitions.partition.AckWaiter`."""
         if index in self._open:
             self._results[index] = Settled(error=error.to_wire())
-            self._open.discard(index)
+            self._open -= {index, ~index}
             self._reply_if_complete()
 
     def expire(self) -> None:
         """Answer that the outcome of uncommitted settlements is unknown."""
         error = RequestTimedOutError("not committed in time; it may be settled or not")
         for index in self._open:
-            self._results[index] = Settled(error=error.to_wire())
+            if index >= 0:
+                self._results[index] = Settled(error=error.to_wire())
         self._open.clear()
         self._reply_if_complete()
 
@@ -180,7 +187,7 @@ class SettleHandler:
                 continue
             results.append(merged(parts))
             if results[index].error is None:
-                pending.expect(hosted, index)
+                pending.expect(hosted, index, settlement.action)
         pending.reply_or_wait()
 
 

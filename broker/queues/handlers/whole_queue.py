@@ -67,6 +67,7 @@ class WholeQueueHandler:
                 hosted = self._server.find(request.queue_id, number)
                 with deciding_until(deadline):
                     await hosted.catch_up()
+                await hosted.wait_moved()
                 counts.append(await self._count(hosted))
                 if not was_here:
                     self._server.unload_soon(hosted)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.offset_search import OffsetSearch
-from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.partition import AckWaiter, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.partition.batch_cache import EmptyCache
 from tidelog.broker.queues.partition.expiry import Expiry
@@ -43,11 +43,16 @@ from tidelog.wire.errors import (
     UnexpectedServerError,
     WireFormatError,
 )
+from tidelog.wire.messages.produce import AckLevel
 from tidelog.wire.messages.queues import PartitionReceived
 from tidelog.wire.transport.write_buffer import FileRegion
 
 Reply = TypeVar("Reply")
 
+_LETTERS_S: Final = 1.0
+"""Maximum age in seconds of a dead letter for which answers wait until it is at its target."""
+_RETRY_MS: Final = 1_000
+"""Time in milliseconds until dead letters are decided again that could not be written."""
 _MORE_RECORDS: Final = 20_000
 """Number of records read further when the known ones hold no message to deliver."""
 
@@ -168,6 +173,14 @@ class HostedPartition:
         """Whether a read from the disk is under way for this partition; one at a time."""
         self._is_cutting = False
         """Whether a task is determining how much of the journal can be deleted."""
+        self._letters_at = -_LETTERS_S
+        """When messages became dead letters last, in seconds of trio's clock."""
+        self._letters_end = (0, 0)
+        """End of the dead letters that the queue has to move."""
+        self._has_moved: trio.Event | None = None
+        """Set at the next decision, if an answer waits for dead letters."""
+        self._letters_due_ms = 0
+        """Time before which dead letters are not decided, after a failure."""
         self._has_changed = trio.Event()
         self._has_loaded = trio.Event()
         journal.watchers[self] = None
@@ -234,11 +247,44 @@ class HostedPartition:
                 f"the messages of partition {self.number} of the queue are not all known here yet"
             )
         await self.advance_to_now()
+        while self._dead_letter_part():
+            await trio.lowlevel.checkpoint()
 
     async def advance_to_now(self) -> None:
         """Advance time to now, however many leases have ended; other tasks run meanwhile."""
         while not self.core.state.advance_in_part(self.now_ms()):
             await trio.lowlevel.checkpoint()
+
+    @property
+    def has_fresh_letters(self) -> bool:
+        """Whether messages became dead letters just now, and are not at their target yet."""
+        is_fresh = trio.current_time() < self._letters_at + _LETTERS_S
+        return is_fresh and not self._are_letters_moved(self._letters_end)
+
+    async def wait_moved(self) -> None:
+        """Wait until the dead letters so far are at their target, unless that takes too long.
+
+        So a poll of the dead-letter queue that starts after an answer of this queue finds what the
+        answer found dead.
+        """
+        end = self._letters_end
+        with trio.move_on_at(self._letters_at + _LETTERS_S):
+            while self.error is None and not self._are_letters_moved(end):
+                if self._has_moved is None:
+                    self._has_moved = trio.Event()
+                await self._has_moved.wait()
+
+    def when_moved(self, waiter: AckWaiter, index: int) -> None:
+        """Call `waiter` after `wait_moved`."""
+        start_supervised(self._context.nursery, self, self._tell_moved, waiter, index)
+
+    async def _tell_moved(self, waiter: AckWaiter, index: int) -> None:
+        await self.wait_moved()
+        waiter.acknowledged(index, AckLevel.DURABLE)
+
+    def _are_letters_moved(self, end: tuple[int, int]) -> bool:
+        target = self.core.config.dead_letter_target
+        return target is None or self.core.state.moves.has_reached(target, end)
 
     async def wait_committed(self) -> None:
         """Wait until all decisions so far are committed.
@@ -314,12 +360,9 @@ class HostedPartition:
 
     def _configure(self, view: QueueView) -> None:
         """Apply new settings."""
-        before, config = self.core.config, view.config(self.number)
-        if (before.priority_weights, before.fair_delivery) != (
-            config.priority_weights,
-            config.fair_delivery,
-        ):
-            # The order of delivery has changed, and is rebuilt from the journal.
+        config = view.config(self.number)
+        if not self.core.can_configure(config):
+            # The state depends on them, and is rebuilt from the journal.
             self.drop(LeaderNotAvailableError("the queue has other settings; ask again"))
             assert self.error is not None
             raise self.error
@@ -338,8 +381,45 @@ class HostedPartition:
                 self.drop(UnexpectedServerError("this partition of the queue must be loaded again"))
                 raise
             self.journal.enqueue(frame, self.core.state.background_work)
+        self._note_letters()
         self.schedule()
         return outcome.reply
+
+    def _note_letters(self) -> None:
+        target = self.core.config.dead_letter_target
+        if target is None:
+            return
+        end = self.core.state.moves.end_of(target)
+        if end != self._letters_end:
+            if end > self._letters_end:
+                self._letters_at = trio.current_time()
+            self._letters_end = end
+        if self._has_moved is not None:
+            self._has_moved.set()
+            self._has_moved = None
+
+    def dead_letter_exhausted(self) -> None:
+        """Make messages dead letters whose last delivery has ended; of very many only a part."""
+        state, now_ms = self.core.state, self.now_ms()
+        is_due = state.runs.exhausted_count and now_ms >= self._letters_due_ms
+        if not is_due or not self.is_loaded or self.error is not None or self._is_reading:
+            return
+        state.advance_in_part(now_ms)
+        try:
+            self._dead_letter_part()
+        except BrokerError:  # Requests that need the journal get the error.
+            self._letters_due_ms = now_ms + _RETRY_MS
+
+    def _dead_letter_part(self) -> bool:
+        """Decide about some messages that had all their deliveries; return whether some are left.
+
+        Raises:
+            BrokerError: The decision cannot be written.
+        """
+        if self.core.state.exhausted:
+            self.require()
+            self.decide(self.core.dead_letter_exhausted(now_ms=self.now_ms()))
+        return bool(self.core.state.exhausted)
 
     def serve_waiters(self) -> None:
         """Serve waiting receives, as many as there are messages for."""
@@ -395,10 +475,14 @@ class HostedPartition:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """Next deadline that may give messages to waiters (Unix ms); `None` in a read."""
-        if not self.waiters or not self.is_loaded or self.error is not None or self._is_reading:
+        """Next time with messages for waiters, or dead letters (Unix ms); `None` in a read."""
+        if not self.is_loaded or self.error is not None or self._is_reading:
             return None
-        return self.core.state.next_deadline_ms
+        state = self.core.state
+        if state.exhausted:
+            return self._letters_due_ms
+        is_awaited = self.waiters or state.runs.exhausted_count
+        return state.next_deadline_ms if is_awaited else None
 
     def probe(self, event: str, *, severity: str, **fields: object) -> None:
         """Report an event to the operator."""
@@ -487,7 +571,7 @@ class HostedPartition:
             is_worth_it = core.state.counts().visible or command.attempt_id is not None
             plan = core.plan(command, now_ms=now_ms) if is_worth_it else None
             offers = [] if plan is None else list(plan)
-            if plan is None or not (offers or plan.exhausted):
+            if plan is None or not offers:
                 source = self.records.partition()
                 self._require_undamaged()
                 if core.state.records_from < source.high_watermark:
@@ -509,8 +593,14 @@ class HostedPartition:
                 return delivery
 
     def _advance_in_parts(self) -> Reading[int]:
-        """End all leases and delays that are over, in parts; return the time."""
+        """End all leases and delays that are over, in parts; return the time.
+
+        Raises:
+            BrokerError: The end of last deliveries cannot be written.
+        """
         while not self.core.state.advance_in_part(now_ms := self.now_ms()):
+            yield None
+        while self._dead_letter_part():
             yield None
         return now_ms
 

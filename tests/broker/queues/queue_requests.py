@@ -3,7 +3,11 @@
 # Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
-from typing import Any, NamedTuple
+import math
+from typing import Any, NamedTuple, TypeVar
+
+import trio
+from trio.testing import MockClock
 
 from tests.broker.broker_requests import Pending, raise_if, submit
 from tests.broker.world import START_MS
@@ -38,6 +42,8 @@ from tidelog.wire.messages.queues import (
 )
 from tidelog.wire.protocol import api
 from tidelog.wire.transport.rpc import RpcConnection
+
+Reply_co = TypeVar("Reply_co", covariant=True)
 
 
 class Message(NamedTuple):
@@ -88,6 +94,16 @@ def topic_of(broker: Broker, name: str = "orders") -> bytes:
     return broker._cluster.metadata.state.catalog.topic(name).topic_id
 
 
+async def _answered(pending: Pending[Reply_co]) -> tuple[Reply_co, bytes]:
+    """Return an answer, which may wait for a second for the move of dead letters."""
+    await let_happen()
+    clock = trio.lowlevel.current_clock()
+    is_still = isinstance(clock, MockClock) and clock.autojump_threshold == math.inf
+    if isinstance(clock, MockClock) and is_still and not pending.is_answered:
+        clock.jump(1)
+    return await pending.reply_and_attachment()
+
+
 class PendingMessages(NamedTuple):
     """A receive whose reply may not have arrived yet."""
 
@@ -117,7 +133,7 @@ def submit_receive(
 
 async def received(pending: PendingMessages) -> list[Message]:
     """Wait for messages; raise the error of any partition."""
-    reply, attachment = await pending.reply.reply_and_attachment()
+    reply, attachment = await _answered(pending.reply)
     messages: list[Message] = []
     position = 0
     for result in reply.results:
@@ -186,9 +202,8 @@ async def settle(
     delay_ms: int | None = None,
 ) -> None:
     """Settle messages; raise the error of any message."""
-    reply = await submit_settle(
-        client, queue_id, messages, action=action, delay_ms=delay_ms
-    ).reply()
+    pending = submit_settle(client, queue_id, messages, action=action, delay_ms=delay_ms)
+    reply, _ = await _answered(pending)
     for result in reply.results:
         raise_if(result.error)
         for refused in result.refused:
@@ -201,9 +216,8 @@ def refused(results: list[Settled]) -> list[Run]:
 
 
 async def count(client: RpcConnection, queue_id: bytes, partition: int = 0) -> QueueCounts:
-    reply = await submit(
-        client, api.COUNT_MESSAGES, CountMessagesRequest(queue_id, [partition])
-    ).reply()
+    pending = submit(client, api.COUNT_MESSAGES, CountMessagesRequest(queue_id, [partition]))
+    reply, _ = await _answered(pending)
     raise_if(reply.counts[0].error)
     return reply.counts[0]
 
@@ -233,7 +247,7 @@ async def peek(
 ) -> PeekReply:
     """Peek at the messages of partition 0."""
     request = PeekRequest(queue_id, 0, list(map(int, states)), 0, 1000, max_bytes)
-    return await submit(client, api.PEEK, request).reply()
+    return (await _answered(submit(client, api.PEEK, request)))[0]
 
 
 def outgoing(

@@ -1,14 +1,17 @@
 """Receive: visibility, counts, limits and last deliveries."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from tests.queue_layer.fifo_driver import fifo
-from tidelog.queue_layer.commands.receive import RUNS_MAX, ReceiveCommand, dead_lettered, joined
+from tidelog.queue_layer.commands.receive import RUNS_MAX, ReceiveCommand, joined
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.wire.config.queue_config import QueueConfig
+from tidelog.wire.config.retry_backoff import parse_backoff
 from tidelog.wire.errors import InvalidRequestError
-from tidelog.wire.messages.queue_journal import DeadLettered, Delayed, Received
+from tidelog.wire.messages.queue_journal import Delayed, Received
 from tidelog.wire.messages.queues import ReceivedRun, SettleAction
 
 DYING = QueueConfig(max_receive_count=2, dead_letter_target=TARGET)
@@ -73,14 +76,15 @@ def test_the_receive_count_grows_by_one_with_each_delivery() -> None:
 
 @pytest.mark.statement("b51", "b52")
 def test_a_message_is_a_dead_letter_after_max_receive_count_deliveries() -> None:
-    """Statement 51."""
+    """Statement 51: when the lease of its last delivery ends, without another receive."""
     driver = Driver(DYING, records=1)
-    for _ in range(2):
-        assert driver.offsets() == [0]
-        assert driver.counts() == {"in_flight": 1}
-        driver.wait(30 * SECOND)
+    assert driver.offsets() == [0]
+    driver.wait(30 * SECOND)
+    assert driver.offsets() == [0]
 
-    assert driver.offsets() == []
+    driver.wait(30 * SECOND - 1)
+    assert driver.counts() == {"in_flight": 1}
+    driver.wait(1)
 
     assert driver.counts() == {"dead": 1}
     driver.wait(3600 * SECOND)
@@ -88,14 +92,33 @@ def test_a_message_is_a_dead_letter_after_max_receive_count_deliveries() -> None
 
 
 @pytest.mark.statement("b57")
-def test_an_exhausted_message_stays_visible_until_the_next_receive() -> None:
-    """Statement 57: the limit is checked when a message would be delivered again."""
-    driver = Driver(DYING, records=1)
-    for _ in range(2):
-        driver.offsets()
-        driver.wait(30 * SECOND)
+@pytest.mark.parametrize("delay_ms", [None, 0, 3600 * SECOND])
+def test_a_release_of_the_last_delivery_makes_a_dead_letter_at_once(delay_ms: int | None) -> None:
+    """Statement 57: no delay of a retry, which does not come."""
+    config = replace(DYING, retry_backoff=parse_backoff("retry_backoff", "1min"))
+    driver = Driver(config, records=3)
+    driver.settle(driver.take(), SettleAction.RELEASE, delay_ms=0)
+    received = driver.take(1)
 
-    assert driver.counts() == {"visible": 1}
+    driver.settle(received, SettleAction.RELEASE, delay_ms=delay_ms, reason="no luck")
+
+    assert driver.counts() == {"visible": 2, "dead": 1}
+    repeated = driver.settle(received, SettleAction.RELEASE, delay_ms=delay_ms)
+    assert repeated.refused == []
+    batch = driver.queue.state.moves.next_batch(TARGET)
+    assert batch is not None
+    (letter,) = driver.queue.state.dead_letters(batch)
+    assert (letter.receive_count, letter.reason) == (2, "no luck")
+
+
+@pytest.mark.statement("b57")
+def test_a_visibility_timeout_of_0_after_the_last_delivery_makes_a_dead_letter() -> None:
+    driver = Driver(DYING, records=1)
+    driver.settle(driver.take(), SettleAction.RELEASE, delay_ms=0)
+
+    driver.settle(driver.take(), SettleAction.EXTEND, delay_ms=0)
+
+    assert driver.counts() == {"dead": 1}
 
 
 @pytest.mark.statement("b56")
@@ -106,9 +129,9 @@ def test_a_lower_max_receive_count_applies_to_existing_messages() -> None:
         driver.offsets()
         driver.wait(30 * SECOND)
 
-    driver.queue.configure(DYING)
+    driver.config = DYING
+    driver.fail_over()
 
-    assert driver.offsets() == []
     assert driver.counts() == {"dead": 1}
 
 
@@ -322,16 +345,6 @@ def test_a_receive_with_the_longest_timeout_ends_after_twelve_hours() -> None:
     received = driver.take(timeout_ms=43_200_000)
 
     assert received.deadline_ms == START_MS + 43_200_000
-
-
-def test_dead_letters_are_cut_into_batches() -> None:
-    entries = list(dead_lettered([(0, 150), (200, 70)], TARGET, "why"))
-
-    assert entries == [
-        DeadLettered([(0, 100)], TARGET, "why"),
-        DeadLettered([(100, 50), (200, 50)], TARGET, "why"),
-        DeadLettered([(250, 20)], TARGET, "why"),
-    ]
 
 
 def test_adjacent_runs_are_joined() -> None:
