@@ -42,7 +42,7 @@ from tidelog.broker.queues.handlers.send import SendHandler
 from tidelog.broker.queues.handlers.settle import SettleHandler
 from tidelog.broker.queues.handlers.whole_queue import WholeQueueHandler
 from tidelog.broker.queues.queue_server import QueueServer
-from tidelog.broker.queues.retention_warning import RetentionWarning
+from tidelog.broker.queues.retention_watch import RetentionWatch
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.purgatory import Purgatory
@@ -254,7 +254,7 @@ class ApiHandlers:
             deletion_ms=self._cluster.clock.deletion_ms,
         )
         windows = DeduplicationWindows(server)
-        for run in (server.run, RetentionWarning(server).run):
+        for run in (server.run, RetentionWatch(server).run):
             nursery.start_soon(run)
         whole_queue = WholeQueueHandler(server, windows)
         send = SendHandler(server, windows, self._group_commit, purgatory=purgatory)

@@ -192,15 +192,19 @@ class QueuePartition:
         now_ms = self.state.advance(now_ms)
         return Outcome(now_ms, remove.trim(self.state, log_start_offset), None)
 
-    def expire(self, before: int, *, now_ms: int) -> Outcome[None]:
-        """Decide that messages below an offset are gone, because `retention_ms` has passed.
+    def expire(self, before: int, *, first: int = 0, now_ms: int) -> Outcome[int | None]:
+        """Decide that messages between two offsets are gone, because `retention_ms` has passed.
 
         Dead letters stay, and so do messages delayed by their sender until their own time is over;
-        repeat it when the low-water mark is below messages that are too old.
+        the reply is when the first of these is to expire, `None` if there is none.
         """
         now_ms = self.state.advance(now_ms)
-        entries = remove.expire(self.state, before, self.config.retention_ms)
-        return Outcome(now_ms, entries, None)
+        if self.config.retention_ms is None:
+            return Outcome(now_ms, [], None)
+        entries, kept_until_ms = remove.expire(
+            self.state, first, before, retention_ms=self.config.retention_ms
+        )
+        return Outcome(now_ms, entries, kept_until_ms)
 
     def cancel(self, runs: list[Run], *, now_ms: int) -> Outcome[Cancelled]:
         """Decide that delayed messages are done; the reply has those that are not delayed.

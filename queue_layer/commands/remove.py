@@ -133,28 +133,37 @@ def _why_not(found_in: MessageState | None) -> BrokerError:
             )
 
 
-def expire(state: QueueState, before: int, retention_ms: int | None) -> list[AnyEntry]:
-    """Return the entries for messages below an offset, all of which are too old.
+def expire(
+    state: QueueState, first: int, before: int, *, retention_ms: int
+) -> tuple[list[AnyEntry], int | None]:
+    """Return the entries for messages between two offsets, all of which are too old.
 
     A message with its own delivery time that was never received is kept for as long from that time
-    on. Dead letters stay: they are being moved.
+    on. Dead letters stay: they are being moved. Also return when the first of the kept messages
+    expires, in Unix milliseconds; `None` if there is none.
     """
-    if retention_ms is None:
-        return []
     expired: list[Run] = []
-    for first, end, status in state.runs.pieces(state.low_water_mark, min(before, state.cursor)):
-        if status.stored is not SnapshotState.DEAD and not _has_time(state, status, retention_ms):
-            expired.append((first, end - first))
-    at, before = state.cursor, min(before, state.unreceived.end)
-    for first, end, time_ms in state.unreceived.timed(at, before):
+    kept_until_ms: list[int] = []
+    start = max(first, state.low_water_mark)
+    for at, end, status in state.runs.pieces(start, min(before, state.cursor)):
+        if status.stored is SnapshotState.DEAD:
+            continue
+        if _has_time(state, status, retention_ms):
+            kept_until_ms.append(status.visible_at_ms + retention_ms)
+        else:
+            expired.append((at, end - at))
+    at, before = max(start, state.cursor), min(before, state.unreceived.end)
+    for run_first, end, time_ms in state.unreceived.timed(at, before):
         if time_ms + retention_ms <= state.time_ms:
             continue
-        if at < first:
-            expired.append((at, first - at))
+        kept_until_ms.append(time_ms + retention_ms)
+        if at < run_first:
+            expired.append((at, run_first - at))
         at = end
     if at < before:
         expired.append((at, before - at))
-    return removed(state, joined(expired), Expired)
+    entries = removed(state, joined(expired), Expired)
+    return entries, min(kept_until_ms, default=None)
 
 
 def trim(state: QueueState, log_start_offset: int) -> list[AnyEntry]:

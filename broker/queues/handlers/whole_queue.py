@@ -165,7 +165,7 @@ class WholeQueueHandler:
                     log_start_offset=start,
                     log_end_offset=end,
                 )
-            hosted.decide(hosted.core.seek(request.offset, now_ms=hosted.now_ms()))
+            hosted.seek(request.offset)
             await hosted.catch_up()
             return sum(hosted.core.state.counts())
 

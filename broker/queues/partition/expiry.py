@@ -4,6 +4,7 @@ Shell without tasks: determines these messages.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final, final
 
 from tidelog.broker.partitions.offset_search import OffsetSearch
@@ -13,7 +14,12 @@ from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.wire.errors import CorruptRecordError
 
-_EXPIRE_EVERY_MS: Final = 60_000
+_PAUSE_MS: Final = 1_000
+"""Minimum time in milliseconds between two checks for old messages."""
+_STEP_MS: Final = 100
+"""The same for each step of the last check: so checks take a few percent of the time."""
+_LOOK_MS: Final = 60_000
+"""Maximum time in milliseconds until the next check: senders may set the times of records."""
 
 
 @final
@@ -31,7 +37,8 @@ class Expiry:
         self._core = core
         self._records = records
         self._search = search
-        self._expire_at_ms = 0
+        self.due_ms = 0
+        """Time of the next check for old messages; Unix milliseconds of the broker's clock."""
         self._trimmed = (0, 0, 0)
         """At the last check: the log start offset, the low water mark, and the number of dead
         messages. Dead messages that are to be moved are kept, but they may come back."""
@@ -40,12 +47,31 @@ class Expiry:
         self._dead_before = 0
         """Number of dead messages when that trim began."""
 
-    def is_expiry_due(self, now_ms: int) -> bool:
-        """Return whether a check for old messages is due; after that none is due for a while."""
-        if now_ms < self._expire_at_ms:
-            return False
-        self._expire_at_ms = now_ms + _EXPIRE_EVERY_MS
-        return True
+    def postpone(self, now_ms: int) -> None:
+        """Check later: there is no time that decides, or an error."""
+        self.due_ms = now_ms + _LOOK_MS
+
+    async def wait_ms(
+        self, before: int | None, *, kept_until_ms: int | None, steps: int, now_ms: int
+    ) -> int:
+        """Return the time from a check, which removed messages below `before`, until the next.
+
+        Args:
+            before: Exclusive end of the messages that were too old.
+            kept_until_ms: When the first delayed message below expires; Unix milliseconds.
+            steps: Number of decisions of the check.
+            now_ms: Its time, by the clock that decides about deletion.
+        """
+        retention_ms = self._core.config.retention_ms
+        if retention_ms is None:
+            return _LOOK_MS
+        offset = max(before or 0, self._core.state.low_water_mark)
+        due_ms = now_ms + min(retention_ms, _LOOK_MS)
+        with suppress(CorruptRecordError):  # The time of a damaged record is unknown.
+            sent_ms = await self._search.time_at(self._records.partition(), offset)
+            due_ms = due_ms if sent_ms is None else min(due_ms, sent_ms + retention_ms)
+        due_ms = due_ms if kept_until_ms is None else min(due_ms, kept_until_ms)
+        return max(due_ms - now_ms, _PAUSE_MS, _STEP_MS * steps)
 
     async def too_old_below(self, now_ms: int) -> int | None:
         """Return the offset below which all messages are too old, as far as the log can tell.
@@ -76,12 +102,13 @@ class Expiry:
         )
         return before
 
-    def slices(self, before: int | None) -> Iterator[int]:
-        """Yield the offsets below which to expire messages in steps, up to the last."""
+    def slices(self, before: int | None) -> Iterator[tuple[int, int]]:
+        """Yield first offsets and ends between which to expire messages in steps."""
         offset = self._core.state.low_water_mark
         while before is not None and offset < before:
-            offset = expiry_end(self._core.state, offset, before)
-            yield offset
+            end = expiry_end(self._core.state, offset, before)
+            yield offset, end
+            offset = end
 
     @property
     def is_trimming(self) -> bool:

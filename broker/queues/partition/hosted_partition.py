@@ -165,6 +165,7 @@ class HostedPartition:
         )
         self._context = context
         self._expiry = Expiry(self.core, self.records, search=context.search)
+        self._expiring = trio.Lock()
         self._quarantine = Quarantine(self.core, view.name, context.env.probe)
         self._empty_cache = EmptyCache()
         self._watched: Partition | None = None
@@ -236,6 +237,7 @@ class HostedPartition:
         """
         await self.wait_loaded()
         try:
+            await self.expire_due()
             await self.trim_all()
             await self.records.drive(self.records.feed(self.core, lambda: False))
         except BrokerError as error:
@@ -368,6 +370,7 @@ class HostedPartition:
             raise self.error
         self.view = view
         self.core.configure(config)
+        self._expiry.due_ms = 0
         self._empty_cache.invalidate()
         self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
 
@@ -488,6 +491,11 @@ class HostedPartition:
         """Report an event to the operator."""
         self._context.env.probe(event, severity=severity, **fields)
 
+    def seek(self, offset: int) -> None:
+        """Decide that messages from an offset on are visible again."""
+        self.decide(self.core.seek(offset, now_ms=self.now_ms()))
+        self._expiry.due_ms = 0
+
     def trim(self) -> None:
         """Remove messages whose records the log has deleted; of very many only a part."""
         outcome = self._expiry.trim(self.now_ms())
@@ -521,7 +529,7 @@ class HostedPartition:
             raise self.error
         if not self.is_loaded or self._is_reading:
             return EmptyReason.NOT_KNOWN_YET
-        if self._expiry.is_expiry_due(self.now_ms()):
+        if self._expiry.due_ms <= self._context.env.clock.now_ms():
             self._is_reading = True
             start_supervised(self._context.nursery, self, self._expire)
             return EmptyReason.NOT_KNOWN_YET
@@ -710,20 +718,47 @@ class HostedPartition:
             self.require()
 
     async def _expire(self) -> None:
-        """Expire messages that are too old, as far as the log can tell."""
+        """Expire messages that are too old, before a delivery."""
         try:
-            await self.trim_all()
-            deletion_ms = self._context.deletion_ms()
-            if deletion_ms is None:
-                return
-            before = await self._expiry.too_old_below(deletion_ms)
-            for end in self._expiry.slices(before):
-                self.require()
-                self.decide(self.core.expire(end, now_ms=self.now_ms()))
-                await trio.lowlevel.checkpoint()
+            await self.expire_due()
         except BrokerError as error:
             # The messages stay visible for a while longer.
             self.probe("messages_not_expired", severity="warning", reason=str(error))
         finally:
             self._is_reading = False
             self.schedule()
+
+    async def expire_due(self) -> int:
+        """Expire messages that are too old, as far as the log can tell, if a check is due.
+
+        Returns:
+            The time of the next check, in Unix milliseconds of the broker's clock.
+
+        Raises:
+            BrokerError: The log cannot be read, or the decision cannot be written.
+        """
+        expiry, now_ms = self._expiry, self._context.env.clock.now_ms()
+        async with self._expiring:
+            if now_ms < expiry.due_ms:
+                return expiry.due_ms
+            expiry.postpone(now_ms)
+            deletion_ms = self._context.deletion_ms()
+            if deletion_ms is None:
+                return expiry.due_ms
+            await self.trim_all()
+            before = await expiry.too_old_below(deletion_ms)
+            kept_until_ms: list[int] = []
+            steps = 0
+            for first, end in expiry.slices(before):
+                self.require()
+                kept = self.decide(self.core.expire(end, first=first, now_ms=self.now_ms()))
+                kept_until_ms += [] if kept is None else [kept]
+                steps += 1
+                await trio.lowlevel.checkpoint()
+            expiry.due_ms = now_ms + await expiry.wait_ms(
+                before,
+                kept_until_ms=min(kept_until_ms, default=None),
+                steps=steps,
+                now_ms=deletion_ms,
+            )
+            return expiry.due_ms

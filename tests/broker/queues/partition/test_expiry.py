@@ -10,13 +10,26 @@ import pytest
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import batch_of, delete_records, produce
-from tests.broker.queues.queue_requests import create_queue, receive, settle, states, topic_of
+from tests.broker.queues.queue_requests import (
+    count,
+    create_queue,
+    peek,
+    receive,
+    settle,
+    states,
+    topic_of,
+)
 from tests.broker.world import START_MS, World
 from tests.queue_layer.driver import TARGET, Driver
+from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.partition import expiry
+from tidelog.broker.server import Broker
 from tidelog.queue_layer.commands import remove
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import parse_header
 from tidelog.wire.config.queue_config import QueueConfig
-from tidelog.wire.messages.queues import SettleAction
+from tidelog.wire.messages.queue_journal import Expired, decode
+from tidelog.wire.messages.queues import Run, SettleAction
 
 
 async def test_messages_whose_records_are_deleted_are_not_delivered(mock_clock: MockClock) -> None:
@@ -34,17 +47,122 @@ async def test_messages_whose_records_are_deleted_are_not_delivered(mock_clock: 
         assert await states(client, queue) == (0, 1, 0, 0)
 
 
-async def test_expired_messages_are_removed_once_a_minute(mock_clock: MockClock) -> None:
+def journal_of(broker: Broker, queue: bytes) -> Partition:
+    assert broker._partitions is not None
+    found = broker._partitions.replica(queue, 0)
+    assert found is not None
+    return found
+
+
+def expired_at(broker: Broker, queue: bytes) -> list[tuple[int, list[Run]]]:
+    """Return when messages expired, by the journal; seconds after the start."""
+    log = journal_of(broker, queue).log
+    part = log.read(0, max_bytes=1 << 20, high_watermark=log.log_end_offset)
+    assert part is not None
+    data, found = part.file.read_at(part.position, part.length), []
+    while (header := parse_header(data)) is not None:
+        columns = decode_columns(header, data[: header.size], uncompressed_length_max=1 << 20)
+        for value in columns.values or []:
+            frame = decode(value or b"")
+            second = (frame.now_ms - START_MS) // 1000
+            found += [(second, each.runs) for each in frame.entries if isinstance(each, Expired)]
+        data = data[header.size :]
+    return found
+
+
+async def unload(world: World) -> None:
+    """Let an unused queue be unloaded."""
+    for _ in range(11):
+        await world.pass_time(60)
+
+
+@pytest.mark.statement("b13")
+@pytest.mark.parametrize("is_loaded", [True, False])
+async def test_expired_messages_go_by_time_without_a_request(
+    mock_clock: MockClock, *, is_loaded: bool
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="1h")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", at_ms=START_MS))
+        await produce(client, topic_of(broker), batch_of(b"c", at_ms=START_MS + 60_000))
+        await receive(client, queue, 1, visibility_timeout_ms=5_000_000)
+        if not is_loaded:
+            await settle(client, queue, await receive(client, queue, 1))
+            await unload(world)
+        await world.pass_time(START_MS / 1000 + 3_600 - world.clock.now_ms() / 1000 - 1)
+        assert expired_at(broker, queue) == []
+
+        await world.pass_time(2)
+
+        expired = [(0, 2)] if is_loaded else [(0, 1)]
+        assert expired_at(broker, queue) == [(3_601, expired)]
+        await world.pass_time(60)
+        assert expired_at(broker, queue)[1:] == [(3_661, [(2, 1)])]
+        assert await states(client, queue) == (0, 0, 0, 0)
+
+
+@pytest.mark.statement("b13")
+async def test_counts_ages_and_peeks_have_no_expired_messages(mock_clock: MockClock) -> None:
+    """At the time of the answer, and regardless of receives."""
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, retention_ms="1min")
-        await produce(client, topic_of(broker), batch_of(b"old", at_ms=START_MS - 30_000))
-        await produce(client, topic_of(broker), batch_of(b"new", at_ms=START_MS + 60_000))
-        await receive(client, queue, 1, visibility_timeout_ms=1000)
+        topic = topic_of(broker)
+        for second in range(5):
+            await produce(client, topic, batch_of(b"m", at_ms=START_MS + second * 10_000))
+        found: list[tuple[int, int | None, int]] = []
 
-        await world.pass_time(61)
+        await world.pass_time(START_MS / 1000 + 60 - world.clock.now_ms() / 1000 + 1)
+        for _ in range(5):
+            counts = await count(client, queue)
+            runs = (await peek(client, queue)).runs
+            found.append((counts.visible, counts.oldest_age_ms, sum(run.count for run in runs)))
+            await world.pass_time(10)
 
-        assert [each.value for each in await receive(client, queue)] == [b"new"]
+        assert [(visible, seen) for visible, _, seen in found] == [
+            (4, 4), (3, 3), (2, 2), (1, 1), (0, 0)
+        ]  # fmt: skip
+        assert all(age is None or age < 61_000 for _, age, _ in found)
+        assert found[-1][1] is None
+
+
+@pytest.mark.statement("b14")
+async def test_a_delayed_message_expires_by_time_from_its_delivery_on(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="1min", delivery_delay_ms="90s")
+        topic = topic_of(broker)
+        await produce(client, topic, batch_of(b"a", at_ms=START_MS))
+
+        for _ in range(149):
+            await world.pass_time(1)
+        assert expired_at(broker, queue) == []
+        for _ in range(3):
+            await world.pass_time(1)
+
+        assert [runs for _, runs in expired_at(broker, queue)] == [[(0, 1)]]
+        assert 150 <= expired_at(broker, queue)[0][0] <= 151
+
+
+async def test_messages_that_expire_one_by_one_are_removed_at_most_once_a_second(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="1min")
+        topic = topic_of(broker)
+        for number in range(100):
+            await produce(client, topic, batch_of(b"m", at_ms=START_MS + number * 100))
+        await world.pass_time(59)
+
+        for _ in range(120):
+            await world.pass_time(0.1)
+
+        assert await states(client, queue) == (0, 0, 0, 0)
+        assert 9 <= len(expired_at(broker, queue)) <= 12
 
 
 @pytest.mark.parametrize(
