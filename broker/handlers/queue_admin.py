@@ -14,6 +14,7 @@ from tidelog.coordinator.metadata.commands import (
     QueueCommand,
 )
 from tidelog.coordinator.metadata.dead_letter_graph import dead_letter_source_queues
+from tidelog.coordinator.metadata.queue_commands import retained_for_queue
 from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.config.queue_config import effective_queue_settings
@@ -61,7 +62,10 @@ class QueueAdminHandler:
             RequestTimedOutError: The voters have no majority.
             BrokerError: The name or a setting is not legal, or the topic cannot be created.
         """
-        topic_overrides = {**self._config.topic_defaults, **request.topic_config}
+        defaults = self._config.topic_defaults
+        if "retention_ms" in request.config:
+            defaults = retained_for_queue(defaults, request.config)
+        topic_overrides = {**defaults, **request.topic_config}
         self._check_batch_limit(topic_overrides)
         random = self._env.random
         command = CreateQueue(
@@ -159,6 +163,7 @@ class QueueAdminHandler:
         spec, source = journal.queue, self._catalog.topic_by_id(journal.source_id)
         assert spec is not None, "only journals are described"
         assert source is not None, "a topic with queues is not deleted"
+        log = topic_config(source.overrides).log
         return QueueDescription(
             journal.queue_name,
             journal.topic_id,
@@ -180,6 +185,8 @@ class QueueAdminHandler:
                 )
                 for number, partition in enumerate(state.partitions(journal.topic_id))
             ],
+            log.retention_ms,
+            log.retention_bytes,
         )
 
     @property

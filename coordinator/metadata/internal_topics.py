@@ -6,10 +6,11 @@ those of its source topic.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.catalog import QueueSpec, Topic
 from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.coordinator.metadata.topic_config import topic_config
+from tidelog.coordinator.metadata.topic_config import SETTINGS, topic_config
+from tidelog.wire.config.queue_config import effective_queue_settings, queue_config
 from tidelog.wire.errors import InvalidConfigError, LeaderNotAvailableError
 
 _SHARED_WITH_SOURCE = ("durability", "min_insync_replicas")
@@ -57,6 +58,40 @@ def check_compaction(topic: str, overrides: Mapping[str, str], *, queues: Sequen
             " compaction would remove messages that they have not delivered yet; leave its"
             " cleanup_policy at delete, or put the queues on another topic"
         )
+
+
+def check_retention(
+    topic: str, overrides: Mapping[str, str], queues: Iterable[tuple[str, QueueSpec]]
+) -> None:
+    """Check that a topic keeps records until its queues have delivered them, as they promise.
+
+    A queue without a retention of its own keeps messages no longer than its topic.
+
+    Args:
+        topic: Name of the topic.
+        overrides: Settings of the topic.
+        queues: Names and settings of its queues.
+
+    Raises:
+        InvalidConfigError: A queue promises more; the text has both figures.
+    """
+    kept_ms = topic_config(overrides).log.retention_ms
+    if kept_ms is None:
+        return
+    for name, spec in queues:
+        config = queue_config(spec.settings, is_fifo=spec.is_fifo)
+        own_ms = config.retention_ms if "retention_ms" in spec.overrides else None
+        delay_ms = config.delivery_delay_ms
+        if (own_ms or 0) + delay_ms + (own_ms is None and delay_ms > 0) > kept_ms:
+            texts = effective_queue_settings(spec.settings, is_fifo=spec.is_fifo)
+            delay = f"delivery_delay_ms {texts['delivery_delay_ms']}" if delay_ms else ""
+            own = f"retention_ms {texts['retention_ms']}" if own_ms is not None else ""
+            kept = overrides.get("retention_ms", SETTINGS["retention_ms"].default)
+            raise InvalidConfigError(
+                f"queue {name!r} has {' and '.join(filter(None, (delay, own)))}, and topic"
+                f" {topic!r} deletes records after retention_ms {kept}: raise that of the topic"
+                f" (tidelog topic alter {topic} --set retention_ms=...), or lower that of the queue"
+            )
 
 
 def listed_queues(journals: Iterable[Topic]) -> str:

@@ -5,7 +5,7 @@ queue is a topic, its journal. It has as many partitions as the topic of its mes
 brokers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -34,6 +34,7 @@ from tidelog.coordinator.metadata.dead_letter_graph import (
 )
 from tidelog.coordinator.metadata.internal_topics import (
     check_compaction,
+    check_retention,
     colocated_partitions,
     journal_overrides,
     listed_queues,
@@ -62,6 +63,7 @@ from tidelog.wire.errors import (
 )
 
 _KIND_NAMES = {"fifo", "is_fifo"}
+_TIMES = ("delivery_delay_ms", "retention_ms")
 
 
 def handle_queue_command(state: ClusterState, command: QueueCommand) -> CommandOutcome:
@@ -109,6 +111,7 @@ def _create(state: ClusterState, command: CreateQueue) -> CommandOutcome:
     _check_dead_letters(state, command.name, spec)
     source_overrides = _source_overrides(state, records, topic_id)
     check_compaction(command.topic, source_overrides, queues=[command.name])
+    check_retention(command.topic, source_overrides, [(command.name, spec)])
     created = TopicCreated(
         journal_name(command.name),
         command.queue_id,
@@ -198,13 +201,27 @@ def _source(
 
 def _topic_overrides(command: CreateQueue) -> dict[str, str]:
     """Return the settings of a topic that is created with a queue, with the queue's retention."""
-    overrides = dict(command.topic_overrides)
-    if "retention_ms" not in overrides:
-        wanted = queue_config(command.overrides, is_fifo=command.is_fifo).retention_ms
-        kept = topic_config({}).log.retention_ms
-        if kept is not None and (wanted is None or wanted > kept):
-            overrides["retention_ms"] = "unlimited" if wanted is None else f"{wanted}ms"
-    return overrides
+    if "retention_ms" in command.topic_overrides:
+        return dict(command.topic_overrides)
+    return retained_for_queue(command.topic_overrides, command.overrides)
+
+
+def retained_for_queue(
+    topic_overrides: Mapping[str, str], queue_overrides: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the settings of a topic, with a retention that suffices for a queue.
+
+    Raises:
+        InvalidConfigError: A value is not legal.
+    """
+    times = {name: queue_overrides[name] for name in _TIMES if name in queue_overrides}
+    config = queue_config(times, is_fifo=False)
+    wanted, kept = config.retention_ms, topic_config(topic_overrides).log.retention_ms
+    if wanted is not None:
+        wanted += config.delivery_delay_ms
+    if kept is None or (wanted is not None and wanted <= kept):
+        return dict(topic_overrides)
+    return {**topic_overrides, "retention_ms": "unlimited" if wanted is None else f"{wanted}ms"}
 
 
 def _check_topic(command: CreateQueue, topic: Topic) -> None:
@@ -266,6 +283,10 @@ def _alter(state: ClusterState, command: AlterQueue) -> CommandOutcome:
         return CommandOutcome([], answer)
     altered = replace(spec, overrides=overrides)
     _check_dead_letters(state, command.name, altered)
+    if any(overrides.get(name) != spec.overrides.get(name) for name in _TIMES):
+        source = state.catalog.topic_by_id(spec.source_topic_id)
+        assert source is not None, "a topic with queues is not deleted"
+        check_retention(source.name, source.overrides, [(command.name, altered)])
     return CommandOutcome([TopicAltered(journal.topic_id, journal.overrides, overrides)], answer)
 
 

@@ -34,6 +34,7 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.metadata.internal_topics import (
     check_compaction,
+    check_retention,
     internal_topic_overrides,
     listed_queues,
 )
@@ -210,10 +211,16 @@ def _alter(state: ClusterState, command: AlterTopic) -> CommandOutcome:
         partition.replication_factor for partition in state.partitions(topic.topic_id)
     )
     records: list[Record] = [*state.catalog.handle(command, replication_factor=replication_factor)]
-    queues = [each.queue_name for each in state.catalog.journals_of(topic.topic_id)]
+    queues = {
+        each.queue_name: each.queue
+        for each in state.catalog.journals_of(topic.topic_id)
+        if each.queue is not None
+    }
     for record in list(records):
         assert isinstance(record, TopicAltered)
-        check_compaction(topic.name, record.overrides, queues=queues)
+        check_compaction(topic.name, record.overrides, queues=list(queues))
+        if record.overrides.get("retention_ms") != topic.overrides.get("retention_ms"):
+            check_retention(topic.name, record.overrides, queues.items())
         records += _altered_companions(state, record)
     changes = PartitionChangeBuilder(state)
     for record in records:

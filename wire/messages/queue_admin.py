@@ -80,6 +80,10 @@ class QueueDescription(msgspec.Struct, frozen=True, array_like=True):
     dead_letters_of: list[str]
     """Queues that use this queue as their dead-letter queue, sorted."""
     partitions: list[QueuePartitionDescription]
+    topic_retention_ms: int | None = None
+    """How long the topic keeps records, in milliseconds; `None` without a limit."""
+    topic_retention_bytes: int | None = None
+    """Size in bytes to which the topic limits each partition; `None` without a limit."""
 
 
 class DescribeQueuesReply(msgspec.Struct, frozen=True, array_like=True):

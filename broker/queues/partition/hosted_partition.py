@@ -502,9 +502,10 @@ class HostedPartition:
         if outcome is None:
             return
         core = self.core
-        before, seen_below = sum(core.state.counts()), core.state.records_from
+        before, seen_below = core.state.counts(), core.state.records_from
         self.decide(outcome)
-        count = before - sum(core.state.counts())
+        after = core.state.counts()
+        count = sum(before) - sum(after)
         unseen = max(0, core.state.records_from - seen_below)
         if count > 0 or unseen:
             self.probe(
@@ -512,6 +513,7 @@ class HostedPartition:
                 severity="warning",
                 queue=self.name,
                 count=max(0, count),
+                delayed=max(0, before.delayed - after.delayed),
                 unseen=unseen,
             )
 

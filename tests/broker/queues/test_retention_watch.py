@@ -42,7 +42,7 @@ async def test_an_unloaded_queue_is_reported_before_its_messages_expire(
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         await create_topic(client, retention_ms="10d")
-        await create_queue(broker, retention_ms="20d")
+        await create_queue(broker, retention_ms="unlimited")
         await produce(client, topic_of(broker), batch_of(b"one", at_ms=START_MS))
 
         await world.pass_time(9 * DAY_S - 600)

@@ -84,6 +84,54 @@ def test_a_topic_created_with_a_queue_has_the_retention_of_the_queue() -> None:
     assert catalog.topic("endless").config.log.retention_ms is None
 
 
+def test_a_topic_created_with_a_queue_keeps_records_for_delay_and_retention() -> None:
+    cluster = Cluster(1)
+
+    make(cluster, creation(cluster, "late", retention_ms="4d", delivery_delay_ms="10d"))
+
+    topic = cluster.state.catalog.topic("late")
+    assert topic.config.log.retention_ms == 14 * 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"retention_ms": "3d"}, "has retention_ms 3d, and topic 'orders' .* retention_ms 2d:"),
+        ({"delivery_delay_ms": "2d"}, "has delivery_delay_ms 2d, and .* retention_ms 2d"),
+        (
+            {"delivery_delay_ms": "1d", "retention_ms": "25h"},
+            "has delivery_delay_ms 1d and retention_ms 25h, and topic 'orders' .* 2d",
+        ),
+    ],
+)
+def test_a_queue_cannot_promise_more_than_its_topic_keeps(
+    settings: dict[str, str], text: str
+) -> None:
+    cluster = Cluster(1)
+    cluster.create("orders", [1], overrides={"retention_ms": "2d"})
+    make(cluster, creation(cluster, "billing", "orders"))
+
+    with pytest.raises(InvalidConfigError, match=text):
+        cluster.handle(creation(cluster, "shipping", "orders", **settings))
+    with pytest.raises(InvalidConfigError, match=text):
+        cluster.handle(AlterQueue("billing", settings, []))
+
+    cluster.do(AlterTopic("orders", {"retention_ms": "30d"}, []))
+    cluster.do(AlterQueue("billing", settings, []))
+    with pytest.raises(InvalidConfigError, match=text):
+        cluster.handle(AlterTopic("orders", {"retention_ms": "2d"}, []))
+
+
+@pytest.mark.parametrize("settings", [{}, {"retention_ms": "unlimited"}, {"retention_ms": "2d"}])
+def test_a_queue_without_a_longer_retention_follows_its_topic(settings: dict[str, str]) -> None:
+    cluster = Cluster(1)
+    cluster.create("orders", [1], overrides={"retention_ms": "2d"})
+
+    make(cluster, creation(cluster, "billing", "orders", **settings))
+
+    cluster.do(AlterTopic("orders", {"segment_bytes": "1MiB"}, []))
+
+
 def test_a_topic_with_queues_cannot_be_compacted() -> None:
     cluster = Cluster(1)
     cluster.create("states", [1], overrides={"cleanup_policy": "compact"})

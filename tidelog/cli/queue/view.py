@@ -19,6 +19,7 @@ from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.client.queue.receive.message import Message, Origin
 from tidelog.wire.batch.large_messages import is_large, length_of
 from tidelog.wire.batch.record_batch import Headers
+from tidelog.wire.config.queue_config import QUEUE_SETTINGS
 from tidelog.wire.messages.queue_admin import QueueDescription
 from tidelog.wire.messages.queues import MessageState
 
@@ -42,6 +43,8 @@ def queue_as_json(queue: DescribedQueue) -> dict[str, object]:
         "config": queue.config,
         "config_overrides": queue.config_overrides,
         "dead_letters_of": queue.dead_letters_of,
+        "topic_retention_ms": queue.topic_retention_ms,
+        "topic_retention_bytes": queue.topic_retention_bytes,
         "counts": None
         if counts is None
         else {
@@ -103,6 +106,7 @@ def print_queue(queue: DescribedQueue) -> None:
             "kind": _kind(queue),
             "created": moment_text(queue.created_at_ms),
             "dead letters of": ", ".join(queue.dead_letters_of) or "none",
+            "keeps messages": _retention_text(queue),
         }
     )
     click.echo()
@@ -123,6 +127,22 @@ def print_queue(queue: DescribedQueue) -> None:
         for each in queue.partitions
     ]
     print_table(columns, rows, right=_NUMBERS)
+
+
+def _retention_text(queue: QueueDescription) -> str:
+    """Return how long the queue keeps messages, and by which setting."""
+    setting = QUEUE_SETTINGS["retention_ms"]
+    own_ms = setting.parse(setting.name, queue.config[setting.name])
+    kept_ms, owner = queue.topic_retention_ms, f"topic {queue.topic}"
+    if isinstance(own_ms, int) and (kept_ms is None or own_ms <= kept_ms):
+        kept_ms, owner = own_ms, "the queue"
+    text = "unlimited"
+    if kept_ms is not None:
+        text = f"{age_text(kept_ms)} (retention_ms of {owner})"
+    if queue.topic_retention_bytes is None:
+        return text
+    size = size_text(queue.topic_retention_bytes)
+    return f"{text}, and the last {size} of each partition (retention_bytes of the topic)"
 
 
 def _kind(queue: QueueDescription) -> str:

@@ -37,6 +37,7 @@ QUEUE = DescribedQueue(
     {
         "dead_letter_queue": "dead",
         "max_receive_count": "5",
+        "retention_ms": "4d",
         "visibility_timeout_ms": "1min",
     },
     ["max_receive_count"],
@@ -45,7 +46,8 @@ QUEUE = DescribedQueue(
         QueuePartitionDescription(0, 1, 7, 1000, [1, 2, 3], [1, 2]),
         QueuePartitionDescription(1, None, 8, 0, [2, 3, 1], []),
     ],
-    MessageCounts(1200, 30, 4, 5, SENT_MS, 90 * 60_000),
+    topic_retention_ms=7 * 86_400_000,
+    counts=MessageCounts(1200, 30, 4, 5, SENT_MS, 90 * 60_000),
 )
 UNKNOWN = replace(QUEUE, name="shipping", counts=None)
 EMPTY = replace(QUEUE, name="empty", counts=MessageCounts(0, 0, 0, 0, None))
@@ -119,6 +121,30 @@ def test_a_queue_is_shown_with_settings_and_places(capsys: Printed) -> None:
     assert ["visibility_timeout_ms", "1min", "default"] in lines
     assert ["0", "1", "7", "1,000", "1,2,3", "1,2"] in lines
     assert ["1", "-", "8", "0", "2,3,1"] in lines
+
+
+@pytest.mark.parametrize(
+    ("own", "topic_ms", "topic_bytes", "text"),
+    [
+        ("4d", 7 * 86_400_000, None, "4 d (retention_ms of the queue)"),
+        ("4d", 86_400_000, None, "1 d (retention_ms of topic orders)"),
+        ("unlimited", 86_400_000, None, "1 d (retention_ms of topic orders)"),
+        ("4d", None, None, "4 d (retention_ms of the queue)"),
+        ("unlimited", None, None, "unlimited"),
+        ("unlimited", None, 1 << 30, "unlimited, and the last 1.0 GiB of each partition"),
+    ],
+)
+def test_the_description_names_the_retention_that_rules(
+    capsys: Printed, own: str, topic_ms: int | None, topic_bytes: int | None, *, text: str
+) -> None:
+    config = {**QUEUE.config, "retention_ms": own}
+    print_queue(
+        replace(
+            QUEUE, config=config, topic_retention_ms=topic_ms, topic_retention_bytes=topic_bytes
+        )
+    )
+
+    assert text in " ".join(capsys.readouterr().out.split())
 
 
 ORIGIN = (
