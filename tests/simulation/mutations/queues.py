@@ -51,9 +51,14 @@ def _add_lazily(self: PendingReceive, hosted: HostedPartition, taken: Delivery) 
     hosted.journal.when_appended(self, index)
 
 
-def _expect_appended(self: PendingSettle, hosted: HostedPartition, index: int) -> None:
+def _expect_appended(self: PendingSettle, hosted: HostedPartition, index: int, action: int) -> None:
+    del action
     self._open.add(index)
     hosted.journal.when_appended(self, index)
+
+
+def _wait_for_a_receive(self: HostedPartition) -> None:
+    del self
 
 
 _receive_entry = QueueState._received
@@ -258,6 +263,11 @@ MUTATIONS: Final = (
         "not-woken-by-time",
         "a long poll is not woken by the end of leases and delays",
         (HostedPartition, "next_deadline_ms", property(_never)),
+    ),
+    Mutation(
+        "dead-at-the-next-receive",
+        "a message that had all its deliveries is a dead letter only when a receive meets it",
+        (HostedPartition, "dead_letter_exhausted", _wait_for_a_receive),
     ),
     Mutation(
         "not-woken-by-records",

@@ -60,7 +60,8 @@ class JournalIsKept(QueueChecker):
     """A new leader loads the state that the journal records, from a snapshot or without one.
 
     And the journal has no impossible entry: a delivery of a message that is deleted, dead, or in
-    flight; a delivery beyond the maximum; a time that runs backwards. No message is moved before
+    flight; a delivery beyond the maximum; a time that runs backwards. A message is dead soon after
+    its last delivery. No message is moved before
     the entry for that is committed, and a message whose delete was acknowledged was gone in the
     journal before.
     """
@@ -141,7 +142,8 @@ class JournalIsKept(QueueChecker):
         values = self._values[partition]
         while end < committed_end and end in values:
             epoch = _committed(values[end], epochs, end)
-            model.apply(decode(values[end][epoch]), self._written_at[partition][end, epoch])
+            written_at = self._written_at[partition][end, epoch]
+            model.apply(decode(values[end][epoch]), written_at, epoch=epoch)
             end += 1
         self._models[partition] = model, end
         return model, end

@@ -33,6 +33,11 @@ from tidelog.wire.messages.queue_journal import (
 )
 from tidelog.wire.messages.queues import Run
 
+_SOON_MS = 2_000
+"""Milliseconds after the last delivery until a leader has decided that a message is dead."""
+_LATE_MS = 3_000
+"""Milliseconds of further frames of the same leader before that is a violation."""
+
 
 class State(NamedTuple):
     """State of a message that is neither unreceived nor deleted."""
@@ -87,9 +92,12 @@ class JournalModel:
         self._low_water_mark = 0
         self._fail = fail
         self._max_deliveries = max_deliveries
+        self._late: dict[int, tuple[int, int]] = {}
+        """By offset of a message that should be dead, the leader epoch and time of the first frame
+        after that."""
 
-    def apply(self, frame: JournalFrame, at: float = 0.0) -> None:
-        """Apply the next frame, which was written at `at` (simulated seconds)."""
+    def apply(self, frame: JournalFrame, at: float = 0.0, *, epoch: int = 0) -> None:
+        """Apply the next frame, which a leader wrote at `at` (simulated seconds)."""
         self._at = at
         if frame.now_ms < self._time_ms:
             self._fail("JournalIsKept", f"a frame of {frame.now_ms} after one of {self._time_ms}")
@@ -100,6 +108,23 @@ class JournalModel:
             if mark < self._low_water_mark and not isinstance(entry, Seeked):
                 self._fail("JournalIsKept", f"{entry} lowers it to {mark}")
             self._low_water_mark = mark
+        self._check_last_deliveries(epoch)
+
+    def _check_last_deliveries(self, epoch: int) -> None:
+        """Check that messages are dead soon after their last delivery, if the leader can write."""
+        if self._max_deliveries is None:
+            return
+        late: dict[int, tuple[int, int]] = {}
+        for offset, state in self.open.items():
+            is_exhausted = state.receive_count >= self._max_deliveries
+            if not is_exhausted or state.stored is SnapshotState.DEAD:
+                continue
+            if state.visible_at_ms + _SOON_MS < self._time_ms:
+                first = self._late.get(offset, (epoch, self._time_ms))
+                late[offset] = first if first[0] == epoch else (epoch, self._time_ms)
+                if self._time_ms - late[offset][1] > _LATE_MS:
+                    self._fail("DeadInTime", f"{offset} is {state} at {self._time_ms}")
+        self._late = late
 
     @property
     def pending(self) -> dict[Target, list[int]]:

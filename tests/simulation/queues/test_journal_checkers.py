@@ -142,6 +142,15 @@ WRONG: dict[str, tuple[str, list[tuple[int, AnyEntry]]]] = {
         "CountsAreExact",
         [(1, received(1, 0)), (101, received(2, 0)), (201, received(3, 0, until=300))],
     ),
+    "dead long after the last delivery": (
+        "DeadInTime",
+        [
+            (1, received(1, 0)),
+            (101, received(2, 0, until=200)),
+            (3_000, received(3, 1)),
+            (9_000, Deleted([(1, 1)])),
+        ],
+    ),
     "extended with another lease": (
         "OneHolder",
         [(1, received(1, 0)), (101, received(2, 0, until=200)), (102, Extended(1, [(0, 1)], 300))],
