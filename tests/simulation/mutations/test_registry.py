@@ -1,6 +1,6 @@
 """Tests that runs find mutations quickly; `make mutants` tries all, each in its own process."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -8,7 +8,9 @@ from tests.client.consumer.group.test_membership_protocol import (
     test_a_reply_that_comes_too_late_changes_nothing as a_late_reply,
 )
 from tests.simulation.kinds import KINDS
+from tests.simulation.mutations.by_time import BY_TIME
 from tests.simulation.mutations.measure import is_objection
+from tests.simulation.mutations.mutation import Mutation
 from tests.simulation.mutations.registry import MUTATIONS, find_mutation
 
 RARE = {"old-replies-believed", "log-ends-without-epochs"}
@@ -103,3 +105,19 @@ def test_a_mutation_is_found(
 def test_a_rare_mutation_fails_its_scenario_test() -> None:
     with find_mutation("old-replies-believed").applied(), pytest.raises(AssertionError):
         a_late_reply()
+
+
+@pytest.mark.parametrize(("mutation", "test"), BY_TIME, ids=[each.name for each, _ in BY_TIME])
+def test_a_mutation_fails_its_test_in_virtual_time(
+    mutation: Mutation, test: Callable[[], None]
+) -> None:
+    test()
+
+    failed: BaseException | None = None
+    with mutation.applied():
+        try:
+            test()
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (any failure will do)
+            failed = error
+
+    assert failed is not None
