@@ -404,7 +404,8 @@ class HostedPartition:
     def dead_letter_exhausted(self) -> None:
         """Make messages dead letters whose last delivery has ended; of very many only a part."""
         state, now_ms = self.core.state, self.now_ms()
-        is_due = state.runs.exhausted_count and now_ms >= self._letters_due_ms
+        has_some = state.exhausted or state.runs.exhausted_count
+        is_due = has_some and now_ms >= self._letters_due_ms
         if not is_due or not self.is_loaded or self.error is not None or self._is_reading:
             return
         state.advance_in_part(now_ms)

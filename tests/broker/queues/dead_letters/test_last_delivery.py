@@ -1,5 +1,8 @@
 """Tests of dead letters by time: a message dies when its last delivery ends, without a request."""
 
+# Reads private state of brokers.
+# pyright: reportPrivateUsage=false
+
 import errno
 
 import pytest
@@ -23,9 +26,19 @@ from tests.broker.queues.queue_requests import (
 )
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
+from tidelog.broker.server import Broker
 from tidelog.wire.messages.queue_admin import AlterQueueRequest
 from tidelog.wire.messages.queues import MessageState, SettleAction
 from tidelog.wire.protocol import api
+
+
+def hosted_of(broker: Broker, queue: bytes) -> HostedPartition:
+    assert broker._partitions is not None
+    journal = broker._partitions.replica(queue, 0)
+    assert journal is not None
+    (hosted,) = (each for each in journal.watchers if isinstance(each, HostedPartition))
+    return hosted
 
 
 @pytest.mark.statement("b51", "b57")
@@ -205,3 +218,27 @@ async def test_a_decision_that_cannot_be_written_is_made_later(mock_clock: MockC
         await let_move(world, 30)
 
         assert await values_of(client, topic_of(broker, "dead")) == [b"a"]
+
+
+async def test_messages_that_were_settled_in_time_keep_no_broker_busy(
+    mock_clock: MockClock,
+) -> None:
+    """A message may be noted as exhausted, and deleted before the decision."""
+    async with dead_letter_queue(mock_clock, max_receive_count="1") as (
+        world,
+        broker,
+        client,
+        _,
+        queue,
+    ):
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await settle(client, queue, await receive(client, queue))
+        state = hosted_of(broker, queue).core.state
+        state.exhausted.append((0, 1))
+
+        hosted_of(broker, queue).schedule()
+        await let_happen()
+
+        assert state.exhausted == []
+        assert await values_of(client, topic_of(broker, "dead")) == []
+        assert world.told("dead_letters_wait") == []
