@@ -346,9 +346,4 @@ class QueuePartition:
 
 def _parts_of_state(config: QueueConfig) -> tuple[object, ...]:
     """Return the settings on which the state depends."""
-    return (
-        config.is_fifo,
-        config.priority_weights,
-        config.fair_delivery,
-        config.max_deliveries,
-    )
+    return config.is_fifo, *config.order_settings, config.max_deliveries

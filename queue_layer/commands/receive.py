@@ -101,6 +101,8 @@ class ReceivePlan:
         """Receive that this one repeats."""
         if config.is_fifo and command.attempt_id is not None:
             self.attempt = state.attempts.find(command.attempt_id, now_ms=now_ms)
+        self._ranks: dict[int, int] = {}
+        """Rank of each yielded run, by its first offset."""
         self._state = state
         self._config = config
         self._now_ms = now_ms
@@ -116,6 +118,7 @@ class ReceivePlan:
 
     def __iter__(self) -> Iterator[ReceivedRun]:
         """Yield runs of messages with equal receive counts, no more than are wanted."""
+        self._ranks = {}
         if self.attempt is not None:
             yield from self._again(self.attempt)
             return
@@ -124,7 +127,7 @@ class ReceivePlan:
         if left <= 0 or self._state.order is None:
             return
         taken = 0
-        for first, end, status in islice(self._offers(left), RUNS_MAX):
+        for first, end, rank, status in islice(self._offers(left), RUNS_MAX):
             if self._state.runs.is_exhausted(status):
                 continue  # It is a dead letter soon.
             count = min(end - first, left)
@@ -135,13 +138,21 @@ class ReceivePlan:
                 return
             if is_last_chance:
                 count = 1
-            yield ReceivedRun(
-                first, count, status.receive_count + 1, status.first_received_ms or self._now_ms
-            )
+            self._ranks[first] = rank
+            first_received_ms = status.first_received_ms or self._now_ms
+            yield ReceivedRun(first, count, status.receive_count + 1, first_received_ms, rank)
             taken += count
             left -= count
             if left == 0 or is_last_chance:
                 return
+
+    def rank_at(self, offset: int) -> int:
+        """Return the rank of an offered message."""
+        rank = self._ranks.get(offset)
+        if rank is None:  # It is not the first of its run, because those before it are damaged.
+            first = max((first for first in self._ranks if first < offset), default=None)
+            rank = 0 if first is None else self._ranks[first]
+        return rank
 
     def _again(self, attempt: Attempt) -> Iterator[ReceivedRun]:
         for first, count in attempt.runs:
@@ -153,14 +164,15 @@ class ReceivePlan:
                     status.first_received_ms,
                 )
 
-    def _offers(self, limit: int) -> Iterator[tuple[int, int, MessageStatus]]:
+    def _offers(self, limit: int) -> Iterator[tuple[int, int, int, MessageStatus]]:
         assert self._state.order is not None
         cursor = self._state.cursor
-        for first, end in self._state.order.candidates(limit, self._state.next_lease_id):
+        for first, end, rank in self._state.order.candidates(limit, self._state.next_lease_id):
             if first < cursor:
-                yield from self._state.runs.pieces(first, min(end, cursor))
+                for start, stop, status in self._state.runs.pieces(first, min(end, cursor)):
+                    yield start, stop, rank, status
             if end > cursor:
-                yield max(first, cursor), end, SKIPPED
+                yield max(first, cursor), end, rank, SKIPPED
 
     def _is_last_chance(self, status: MessageStatus) -> bool:
         max_deliveries = self._config.max_deliveries
@@ -183,11 +195,13 @@ def decide(
     runs: list[ReceivedRun] = []
     max_deliveries = config.max_deliveries or WITHOUT_LIMIT
     if plan.is_current or not config.is_fifo:
-        for first, count in sorted(taken):
-            found = _still_visible(state, first, first + count, now_ms=now_ms)
+        for first, count in taken:
+            rank = plan.rank_at(first)
+            found = _still_visible(state, first, first + count, rank=rank, now_ms=now_ms)
             # With an old plan, another receive may have had the last delivery meanwhile.
             runs.extend(run for run in found if run.receive_count <= max_deliveries)
         runs = _cut(runs, config.max_in_flight - state.runs.counts[MessageState.IN_FLIGHT])
+        runs.sort(key=lambda run: run.first_offset)
     lease = GrantedLease(state.next_lease_id, runs, _lease_end(state, now_ms, timeout_ms))
     if not runs:
         return [], lease
@@ -238,7 +252,7 @@ def _cut(runs: list[ReceivedRun], room: int) -> list[ReceivedRun]:
 
 
 def _still_visible(
-    state: QueueState, first: int, end: int, *, now_ms: int
+    state: QueueState, first: int, end: int, *, rank: int, now_ms: int
 ) -> Iterator[ReceivedRun]:
     for piece_first, piece_end, message_state, status in state.pieces(first, end):
         if message_state is MessageState.VISIBLE:
@@ -247,4 +261,5 @@ def _still_visible(
                 piece_end - piece_first,
                 status.receive_count + 1,
                 status.first_received_ms or now_ms,
+                rank,
             )

@@ -3,7 +3,7 @@
 Pure: no clock, no I/O.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -12,12 +12,17 @@ class RecordFields(NamedTuple):
 
     deliver_at_ms: int = 0
     """Earliest delivery in Unix milliseconds."""
-    priority: int = 0
-    """Priority; 0 is the most urgent."""
+    priority: int | None = None
+    """Priority; 0 is the most urgent, and `None` is that of a message without one."""
     group: bytes | None = None
     """Message group, the key; `None` is a group of its own."""
     is_chunk: bool = False
     """Whether it is a chunk of a large message, and no message."""
+
+
+Candidates = tuple[int, int, int]
+"""First offset and exclusive end of messages to deliver, and their rank: a receiver processes the
+messages of one receive by rank, and those of equal rank by offset."""
 
 
 class DeliveryOrder(Protocol):
@@ -69,7 +74,7 @@ class DeliveryOrder(Protocol):
         """Remove messages that were deleted, moved, expired or purged."""
         ...
 
-    def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
+    def candidates(self, limit: int, turn: int) -> Iterator[Candidates]:
         """Yield ranges of messages to deliver, best first, without overlap.
 
         The iteration changes nothing, and no other call comes during it. The queue takes as many
@@ -94,22 +99,27 @@ MakeOrder = Callable[[int], DeliveryOrder]
 
 
 def take_turns(
-    sources: Sequence[tuple[Iterator[tuple[int, int]], int]],
-) -> Iterator[tuple[int, int]]:
+    sources: Sequence[tuple[Iterator[Candidates], int]],
+) -> Iterator[Candidates]:
     """Yield a share of each source, given in messages, and then the rest of all of them."""
-    left: list[tuple[int, int]] = []
+    left: list[Candidates] = []
     for source, share in sources:
         wanted = share
         while wanted:
             found = next(source, None)
             if found is None:
                 break
-            first, end = found
+            first, end, rank = found
             stop = min(end, first + wanted)
-            yield first, stop
+            yield first, stop, rank
             wanted -= stop - first
             if stop < end:
-                left.append((stop, end))
+                left.append((stop, end, rank))
     yield from left
     for source, _ in sources:
         yield from source
+
+
+def ranked(ranges: Iterable[tuple[int, int]], rank: int = 0) -> Iterator[Candidates]:
+    """Yield ranges of messages with one rank."""
+    return ((first, end, rank) for first, end in ranges)

@@ -10,7 +10,11 @@ from itertools import chain
 from typing import Final, final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
-from tidelog.queue_layer.ordering.delivery_order import RecordFields, take_turns
+from tidelog.queue_layer.ordering.delivery_order import (
+    Candidates,
+    RecordFields,
+    take_turns,
+)
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 
 NOISY_SHARE: Final = 10
@@ -99,7 +103,7 @@ class FairOrder:
         self.on_dead_lettered(first, end)
         self._forget(max(first, self._start), end)
 
-    def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
+    def candidates(self, limit: int, turn: int) -> Iterator[Candidates]:
         """Yield messages of quiet groups, and then those of noisy ones."""
         quiet = self._set_aside(limit, turn)
         back = (
@@ -114,7 +118,7 @@ class FairOrder:
         behind = chain.from_iterable(self._aside[group] for group in noisy)
         return chain(first, _singles(behind), self._not_looked_at(limit, turn, set(quiet)))
 
-    def _not_looked_at(self, limit: int, turn: int, quiet: set[int]) -> Iterator[tuple[int, int]]:
+    def _not_looked_at(self, limit: int, turn: int, quiet: set[int]) -> Iterator[Candidates]:
         others = _offsets(self._order.candidates(limit, turn))
         return _singles(offset for offset in others if offset not in quiet)
 
@@ -201,11 +205,11 @@ def _hash(group: bytes | None) -> int:
     return int.from_bytes(blake2b(group, digest_size=8).digest(), "big") or 1
 
 
-def _offsets(ranges: Iterator[tuple[int, int]]) -> Iterator[int]:
-    for first, end in ranges:
+def _offsets(ranges: Iterator[Candidates]) -> Iterator[int]:
+    for first, end, _ in ranges:
         yield from range(first, end)
 
 
-def _singles(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _singles(offsets: Iterable[int]) -> Iterator[Candidates]:
     for offset in offsets:
-        yield offset, offset + 1
+        yield offset, offset + 1, 0

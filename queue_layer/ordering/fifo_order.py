@@ -52,7 +52,7 @@ from tidelog.queue_layer.collections.group_links import (
 )
 from tidelog.queue_layer.collections.hash_table import KEY_SIZE, HashTable
 from tidelog.queue_layer.collections.index_list import IndexList
-from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.ordering.delivery_order import Candidates, RecordFields, ranked
 
 _VISIBLE: Final = 0
 _INVISIBLE: Final = 1
@@ -136,11 +136,14 @@ class FifoOrder:
             self._became(offset, _DONE)
         self._drop_blocks()
 
-    def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
-        """Yield deliverable messages: all of one group, then those of the next."""
+    def candidates(self, limit: int, turn: int) -> Iterator[Candidates]:
+        """Yield deliverable messages: all of one group, then those of the next.
+
+        The rank of a group is its turn.
+        """
         del turn  # A group that is served leaves the ring: that is alternation enough.
-        for group in self._ring:
-            yield from self._beginning(group, limit)
+        for rank, group in enumerate(self._ring):
+            yield from ranked(self._beginning(group, limit), rank)
 
     def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the visible messages of a range behind an invisible one of their group."""

@@ -1,15 +1,23 @@
-"""Priority order: priorities with weights.
+"""Priority order: priorities with weights, or strict ones.
 
 Pure: no clock, no I/O. It stores each message that is not done: some 10 bytes where neighbours
 have the same priority, some 300 where each priority differs from the one before.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
 from tidelog.queue_layer.collections.redeliverable import RedeliverableMessages
-from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields, take_turns
+from tidelog.queue_layer.ordering.delivery_order import (
+    Candidates,
+    MakeOrder,
+    RecordFields,
+    ranked,
+    take_turns,
+)
 
 
 class _Priority:
@@ -21,13 +29,13 @@ class _Priority:
         self.unreceived: RangeMap[None] = RangeMap()
         self.returned = RedeliverableMessages()
 
-    def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
-        """Yield messages in the order of a queue without priorities."""
-        unreceived = ((first, end) for first, end, _ in self.unreceived)
+    def candidates(self, limit: int, turn: int, rank: int) -> Iterator[Candidates]:
+        """Yield messages of this rank, in the order of a queue without priorities."""
+        unreceived = ((first, end, rank) for first, end, _ in self.unreceived)
         if not len(self.returned):
             return unreceived
         share = max(1, limit // 2)
-        kinds = [(iter(self.returned), share), (unreceived, share)]
+        kinds = [(ranked(self.returned, rank), share), (unreceived, share)]
         return take_turns(kinds if turn % 2 else kinds[::-1])
 
 
@@ -36,23 +44,34 @@ class PriorityOrder:
     """Each priority gets its weight of the deliveries, the most urgent first.
 
     So urgent messages overtake others, and none of the others waits without end. Deliveries that a
-    priority cannot use go to the others, the most urgent first.
+    priority cannot use go to the others, the most urgent first. If it is strict, a message is
+    delivered when no message of a more urgent priority is visible. The rank of a message is its
+    priority.
     """
 
     needs_all_records = True
 
-    def __init__(self, start: int, weights: Sequence[int]) -> None:
+    def __init__(
+        self,
+        start: int,
+        weights: Sequence[int],
+        *,
+        is_strict: bool = False,
+        default: int | None = None,
+    ) -> None:
+        """Have a priority for each weight; messages without one get `default`, or the last."""
         del start
-        self._weights = tuple(weights)
-        self._cycle = _cycle(self._weights)
-        self._priorities = [_Priority() for _ in self._weights]
+        self._cycle = _cycle(weights)
+        self._priorities = [_Priority() for _ in weights]
+        self._is_strict = is_strict
+        self._default = len(weights) - 1 if default is None else default
         self._priority_of: RangeMap[int] = RangeMap()
         """Priorities of all messages that are not done."""
 
     def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
         """Add records; priorities beyond the last priority are in the last priority."""
         if fields is None:
-            self._add(first, end, 0)
+            self._add(first, end, self._default)
             return
         at = first
         while at < end:
@@ -60,8 +79,13 @@ class PriorityOrder:
             stop = at + 1
             while stop < end and fields[stop - first].priority == priority:
                 stop += 1
-            self._add(at, stop, min(max(priority, 0), len(self._priorities) - 1))
+            self._add(at, stop, self._number(priority))
             at = stop
+
+    def _number(self, priority: int | None) -> int:
+        if priority is None:
+            return self._default
+        return min(max(priority, 0), len(self._priorities) - 1)
 
     def _add(self, first: int, end: int, priority: int) -> None:
         self._priority_of.put(first, end, priority)
@@ -86,16 +110,17 @@ class PriorityOrder:
         self._take(first, end)
         self._priority_of.cut(first, end)
 
-    def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
-        """Yield the share of each priority, and then the rest."""
+    def candidates(self, limit: int, turn: int) -> Iterator[Candidates]:
+        """Yield the share of each priority, and then the rest; all of each if it is strict."""
+        sources = [
+            priority.candidates(limit, turn, number)
+            for number, priority in enumerate(self._priorities)
+        ]
+        if self._is_strict:
+            return chain.from_iterable(sources)
         begin = turn * limit
         places = [self._cycle[(begin + place) % len(self._cycle)] for place in range(limit)]
-        return take_turns(
-            [
-                (priority.candidates(limit, turn), places.count(number))
-                for number, priority in enumerate(self._priorities)
-            ]
-        )
+        return take_turns([(each, places.count(number)) for number, each in enumerate(sources)])
 
     def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield nothing: no message waits for another."""
@@ -108,13 +133,11 @@ class PriorityOrder:
             self._priorities[priority].returned.remove(piece_first, piece_end)
 
 
-def priority_order(weights: Sequence[int]) -> MakeOrder:
+def priority_order(
+    weights: Sequence[int], *, is_strict: bool = False, default: int | None = None
+) -> MakeOrder:
     """Return the factory of orders with these weights, the most urgent first."""
-
-    def make(start: int) -> PriorityOrder:
-        return PriorityOrder(start, weights)
-
-    return make
+    return partial(PriorityOrder, weights=weights, is_strict=is_strict, default=default)
 
 
 def _cycle(weights: Sequence[int]) -> list[int]:

@@ -9,7 +9,12 @@ from typing import final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
 from tidelog.queue_layer.collections.redeliverable import RedeliverableMessages
-from tidelog.queue_layer.ordering.delivery_order import RecordFields, take_turns
+from tidelog.queue_layer.ordering.delivery_order import (
+    Candidates,
+    RecordFields,
+    ranked,
+    take_turns,
+)
 
 
 @final
@@ -60,12 +65,12 @@ class StandardOrder:
         if end > self._next:
             self._holes.cut(max(first, self._next), end)
 
-    def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
-        """Yield ranges of messages to deliver."""
+    def candidates(self, limit: int, turn: int) -> Iterator[Candidates]:
+        """Yield ranges of messages to deliver, all of one rank."""
         if not len(self._returned):
             return self._unreceived()
         share = max(1, limit // 2)
-        unreceived, returned = (self._unreceived(), share), (iter(self._returned), share)
+        unreceived, returned = (self._unreceived(), share), (ranked(self._returned), share)
         return take_turns([returned, unreceived] if turn % 2 else [unreceived, returned])
 
     def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
@@ -73,13 +78,13 @@ class StandardOrder:
         del first, end
         return iter(())
 
-    def _unreceived(self) -> Iterator[tuple[int, int]]:
+    def _unreceived(self) -> Iterator[Candidates]:
         at = self._next
         for first, end, _ in self._holes:
-            yield at, first
+            yield at, first, 0
             at = end
         if at < self._end:
-            yield at, self._end
+            yield at, self._end, 0
 
     def _take(self, first: int, end: int) -> None:
         if first < self._next:

@@ -23,7 +23,7 @@ changes = st.lists(
 
 def chosen(order: DeliveryOrder, limit: int, turn: int = 1) -> list[int]:
     """Return the messages that a receive would get."""
-    offsets = (o for first, end in order.candidates(limit, turn) for o in range(first, end))
+    offsets = (o for first, end, _ in order.candidates(limit, turn) for o in range(first, end))
     return list(islice(offsets, limit))
 
 
@@ -50,5 +50,5 @@ def check_order(
                     order.on_deleted(offset, offset + 1)
                     visible.discard(offset)
                     done.add(offset)
-        offered = [o for a, b in order.candidates(limit, turn) for o in range(a, b)]
+        offered = [o for a, b, _ in order.candidates(limit, turn) for o in range(a, b)]
         assert sorted(offered) == sorted(visible)

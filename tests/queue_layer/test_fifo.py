@@ -375,3 +375,13 @@ def test_a_peek_without_matches_continues_page_by_page() -> None:
 
     assert driver.queue.peek([MessageState.BLOCKED], 0, 10) == ([], 100_000)
     assert driver.queue.peek([MessageState.BLOCKED], 100_000, 10) == ([], None)
+
+
+def test_the_rank_of_a_message_is_the_turn_of_its_group() -> None:
+    driver = fifo("abcab")
+    driver.settle(driver.take(2), SettleAction.RELEASE, 0, 3, delay_ms=0)
+
+    received = driver.take(5)
+
+    runs = [(run.first_offset, run.count, run.rank) for run in received.runs]
+    assert runs == [(0, 1, 2), (1, 1, 0), (2, 1, 1), (3, 1, 2), (4, 1, 0)]

@@ -58,6 +58,7 @@ RECEIVE = (
                         count=7,
                         receive_count=2,
                         first_received_ms=1_700_000_000_000,
+                        rank=3,
                     )
                 ],
                 batch_bytes=4096,

@@ -26,6 +26,8 @@ from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 PRIORITY_COUNT_MAX = 16
 NO_QUEUE = "none"
 """Value of `dead_letter_queue` for none."""
+NO_PRIORITIES = "none"
+"""Value of `priority_weights` for none."""
 
 _AUTO = "auto"
 _ON, _OFF = "on", "off"
@@ -47,6 +49,15 @@ class ReceiveAcks(StrEnum):
     """
     LEADER = "leader"
     """The receive is in the leader's journal."""
+
+
+class PriorityDelivery(StrEnum):
+    """How the priorities of a queue share its deliveries."""
+
+    WEIGHTED = "weighted"
+    """Each priority gets its weight of them, so none waits without end."""
+    STRICT = "strict"
+    """A message is delivered when no message of a more urgent priority is visible."""
 
 
 class DeduplicationScope(StrEnum):
@@ -97,6 +108,9 @@ class QueueConfig:
     content_based_deduplication: bool = False
     priority_weights: tuple[int, ...] = ()
     """Weights of the priorities, the most urgent first; empty without priorities."""
+    priority_delivery: PriorityDelivery = PriorityDelivery.WEIGHTED
+    default_priority: int | None = None
+    """Priority of messages without one; `None` for the least urgent."""
     fair_delivery: bool = False
     send_rate: int | None = None
     """Messages a second; `None` for no limit."""
@@ -110,6 +124,9 @@ class QueueConfig:
                 raise InvalidConfigError(f"{name} is {value}, it must be from {low} to {high}")
         if any(weight < 1 for weight in self.priority_weights):
             raise InvalidConfigError("a weight of priority_weights is at least 1")
+        self._check_order()
+
+    def _check_order(self) -> None:
         if self.is_fifo and (self.priority_weights or self.fair_delivery):
             name = "priority_weights" if self.priority_weights else "fair_delivery"
             raise InvalidConfigError(
@@ -119,6 +136,29 @@ class QueueConfig:
             raise InvalidConfigError(
                 "a queue has either priority_weights or fair_delivery; reset one of them"
             )
+        priority, count = self.default_priority, len(self.priority_weights)
+        is_strict = self.priority_delivery is PriorityDelivery.STRICT
+        if not count and (is_strict or priority is not None):
+            name = "priority_delivery" if is_strict else "default_priority"
+            raise InvalidConfigError(
+                f"{name} is {getattr(self, name)}, and the queue has no priorities; set"
+                f" priority_weights, or reset {name}"
+            )
+        if priority is not None and not 0 <= priority < count:
+            raise InvalidConfigError(
+                f"default_priority is {priority}, it must be from 0 to {count - 1}:"
+                f" priority_weights has {count} weights"
+            )
+
+    @property
+    def order_settings(self) -> tuple[object, ...]:
+        """The settings of the delivery order; after a change it is built again."""
+        return (
+            self.priority_weights,
+            self.priority_delivery,
+            self.default_priority,
+            self.fair_delivery,
+        )
 
     @property
     def max_deliveries(self) -> int | None:
@@ -154,7 +194,7 @@ def parse_priority_weights(name: str, text: str) -> tuple[int, ...]:
     Raises:
         InvalidConfigError: The text is not a list of weights.
     """
-    if text.strip().lower() == "none":
+    if text.strip().lower() == NO_PRIORITIES:
         return ()
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > PRIORITY_COUNT_MAX or not all(_WEIGHT.fullmatch(part) for part in parts):
@@ -163,6 +203,13 @@ def parse_priority_weights(name: str, text: str) -> tuple[int, ...]:
             " 999, the most urgent first, such as 8,4,1"
         )
     return tuple(map(int, parts))
+
+
+def _parse_default_priority(name: str, text: str) -> int | None:
+    """Return a priority; `None` for `auto`, and for `none`, its value without priorities."""
+    if text.strip().lower() in {_AUTO, NO_PRIORITIES}:
+        return None
+    return parse_bounded_count(low=0, high=PRIORITY_COUNT_MAX - 1)(name, text)
 
 
 def _parse_dead_letter_queue(name: str, text: str) -> str | None:
@@ -226,6 +273,14 @@ QUEUE_SETTINGS: Final = {
             "FIFO: how long a message's deduplication id refuses further messages with this id.",
         ),
         Setting(
+            "default_priority",
+            _parse_default_priority,
+            _AUTO,
+            f"0 to {PRIORITY_COUNT_MAX - 1}",
+            "Priority of a message without one, such as a record of a producer; less than the"
+            " number of `priority_weights` (auto: the least urgent).",
+        ),
+        Setting(
             "delivery_delay_ms",
             _parse_duration("delivery_delay_ms"),
             "0",
@@ -262,6 +317,15 @@ QUEUE_SETTINGS: Final = {
             "1 to 1000, unlimited",
             "Maximum receives of a message before it becomes a dead letter; no limit without a"
             " dead-letter queue.",
+        ),
+        Setting(
+            "priority_delivery",
+            parse_choice(*PriorityDelivery),
+            PriorityDelivery.WEIGHTED,
+            "weighted, strict",
+            "How priorities share deliveries: by their weights, or strict: the most urgent visible"
+            " message of a partition first, so that the weights only give the number of"
+            " priorities.",
         ),
         Setting(
             "priority_weights",
@@ -392,7 +456,11 @@ def frozen_settings(
 
 
 def effective_queue_settings(overrides: Mapping[str, str], *, is_fifo: bool) -> dict[str, str]:
-    """Return the effective value of every setting of a queue, as text."""
+    """Return the effective value of every setting of a queue, as text.
+
+    Raises:
+        InvalidConfigError: The weights of the priorities are not legal.
+    """
     texts = {
         name: overrides.get(name, setting.default)
         for name, setting in QUEUE_SETTINGS.items()
@@ -400,7 +468,9 @@ def effective_queue_settings(overrides: Mapping[str, str], *, is_fifo: bool) -> 
     }
     has_dead_letters = texts["dead_letter_queue"].strip().lower() != NO_QUEUE
     is_strict = is_fifo or has_dead_letters
+    priority_count = len(parse_priority_weights("priority_weights", texts["priority_weights"]))
     decided = {
+        "default_priority": priority_count - 1 if priority_count else NO_PRIORITIES,
         "deduplication_scope": DeduplicationScope.QUEUE,
         "require_latest_receipt": _ON if is_fifo else _OFF,
         "receive_acks": ReceiveAcks.ALL if is_strict else ReceiveAcks.LEADER,
@@ -429,6 +499,8 @@ def first_difference(
     wanted = effective_queue_settings(asked, is_fifo=is_fifo)
     for name, text in effective_queue_settings(there, is_fifo=is_fifo).items():
         setting = QUEUE_SETTINGS[name]
+        if asked.get(name, setting.default) == there.get(name, setting.default):
+            continue  # If both are auto, they follow from another setting, which is named.
         if setting.parse(name, wanted[name]) != setting.parse(name, text):
             return f"its {name} is {text}, not {wanted[name]}"
     return None
@@ -445,5 +517,6 @@ def _queue_config(overrides: tuple[tuple[str, str], ...], is_fifo: bool) -> Queu
         name: QUEUE_SETTINGS[name].parse(name, text) for name, text in texts.items()
     }
     values["receive_acks"] = ReceiveAcks(values["receive_acks"])
+    values["priority_delivery"] = PriorityDelivery(values["priority_delivery"])
     values["deduplication_scope"] = DeduplicationScope(values["deduplication_scope"])
     return QueueConfig(is_fifo=is_fifo, **values)

@@ -117,6 +117,10 @@ class ReceivedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Deliveries up to and including this one."""
     first_received_ms: int
     """Time of the first delivery."""
+    rank: int = 0
+    """Order of processing: runs by rank, those of equal rank by offset. The priority, or in a FIFO
+    queue the turn of the group in this receive; 0 in other queues, and when a receive is repeated.
+    """
 
 
 class PartitionReceived(msgspec.Struct, frozen=True, array_like=True):

@@ -44,6 +44,7 @@ from tidelog.wire.messages.queues import (
 )
 from tidelog.wire.transport.write_buffer import FileRegion
 
+Default = TypeVar("Default")
 Result = TypeVar("Result")
 
 _STEP_BYTES: Final = 128 << 10
@@ -608,7 +609,7 @@ def _fields_of(header: BatchHeader, columns: Columns, place: int, *, delay_ms: i
         deltas = columns.timestamp_deltas
         sent_ms = header.first_timestamp_ms + (deltas[place] if deltas else 0)
         deliver_at_ms = sent_ms + delay_ms
-    priority = 0
+    priority: int | None = None
     is_part = False
     for name, value in () if columns.headers is None else columns.headers[place]:
         if name == DELIVER_AT_HEADER:
@@ -621,6 +622,6 @@ def _fields_of(header: BatchHeader, columns: Columns, place: int, *, delay_ms: i
     return RecordFields(min(deliver_at_ms, _TIME_MAX_MS), priority, key, is_part)
 
 
-def _number(value: bytes, default: int) -> int:
+def _number(value: bytes, default: Default) -> int | Default:
     """Return a decimal number, or the default: a malformed header must not stop the queue."""
     return int(value) if value.isdigit() and len(value) <= _DIGITS_MAX else default

@@ -52,7 +52,7 @@ def bury(order: DeliveryOrder, *offsets: int) -> None:
 
 def deliverable(order: DeliveryOrder, limit: int = 1000) -> list[int]:
     ranges = order.candidates(limit, 0)
-    return list(islice((offset for first, end in ranges for offset in range(first, end)), limit))
+    return list(islice((offset for first, end, _ in ranges for offset in range(first, end)), limit))
 
 
 def blocked(order: DeliveryOrder, first: int, end: int) -> list[int]:
@@ -256,7 +256,12 @@ def test_candidates_continue_past_the_limit() -> None:
     """The first ones may become dead letters."""
     order = order_of("aaab")
 
-    assert list(order.candidates(1, 0)) == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert list(order.candidates(1, 0)) == [
+        (0, 1, 0),
+        (1, 2, 0),
+        (2, 3, 0),
+        (3, 4, 1),
+    ]
 
 
 def test_an_order_may_start_at_any_offset() -> None:

@@ -25,23 +25,25 @@ def test_the_settings_choose_the_delivery_order(config: QueueConfig, order: type
 
 
 def test_each_source_yields_its_share_and_then_the_rest() -> None:
-    one, other = iter([(0, 10)]), iter([(20, 21), (30, 40)])
+    one, other = iter([(0, 10, 0)]), iter([(20, 21, 1), (30, 40, 1)])
 
     assert list(take_turns([(one, 3), (other, 4)])) == [
-        (0, 3),
-        (20, 21),
-        (30, 33),
-        (3, 10),
-        (33, 40),
+        (0, 3, 0),
+        (20, 21, 1),
+        (30, 33, 1),
+        (3, 10, 0),
+        (33, 40, 1),
     ]
 
 
 def test_a_source_without_a_share_comes_last() -> None:
-    assert list(take_turns([(iter([(0, 2)]), 0), (iter([(5, 6)]), 3)])) == [(5, 6), (0, 2)]
+    last, only = iter([(0, 2, 1)]), iter([(5, 6, 0)])
+
+    assert list(take_turns([(last, 0), (only, 3)])) == [(5, 6, 0), (0, 2, 1)]
 
 
 def test_a_source_is_not_read_further_than_needed() -> None:
-    source = iter([(0, 2), (5, 6)])
+    source = iter([(0, 2, 0), (5, 6, 0)])
 
-    assert next(take_turns([(source, 2)])) == (0, 2)
-    assert next(source) == (5, 6)
+    assert next(take_turns([(source, 2)])) == (0, 2, 0)
+    assert next(source) == (5, 6, 0)

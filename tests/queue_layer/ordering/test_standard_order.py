@@ -19,13 +19,13 @@ def order(records: int, *, start: int = 0) -> StandardOrder:
 
 def chosen(made: StandardOrder, limit: int, turn: int = ODD) -> list[int]:
     offsets = (
-        offset for first, end in made.candidates(limit, turn) for offset in range(first, end)
+        offset for first, end, _ in made.candidates(limit, turn) for offset in range(first, end)
     )
     return list(islice(offsets, limit))
 
 
 def test_a_backlog_is_one_range() -> None:
-    assert list(order(10**9).candidates(10, ODD)) == [(0, 10**9)]
+    assert list(order(10**9).candidates(10, ODD)) == [(0, 10**9, 0)]
 
 
 def test_invisible_messages_are_no_candidates() -> None:
@@ -125,6 +125,6 @@ def test_all_visible_messages_are_candidates_and_nothing_else(
                 made.on_deleted(first, end)
                 visible.difference_update(range(first, end))
 
-        offered = [o for a, b in made.candidates(limit, turn) for o in range(a, b)]
+        offered = [o for a, b, _ in made.candidates(limit, turn) for o in range(a, b)]
         assert len(offered) == len(set(offered))
         assert set(offered) == visible

@@ -7,6 +7,7 @@ from tidelog.wire.config.queue_config import (
     QUEUE_SETTINGS,
     RANGES,
     DeduplicationScope,
+    PriorityDelivery,
     QueueConfig,
     ReceiveAcks,
     check_queue_name,
@@ -148,6 +149,60 @@ def test_priority_weights_are_read(text: str, weights: tuple[int, ...]) -> None:
     assert queue_config({"priority_weights": text}, is_fifo=False).priority_weights == weights
 
 
+@pytest.mark.parametrize(
+    ("settings", "default_priority", "is_strict"),
+    [
+        ({}, None, False),
+        ({"priority_weights": "8,4,1"}, 2, False),
+        ({"priority_weights": "8,4,1", "default_priority": "auto"}, 2, False),
+        ({"priority_weights": "8,4,1", "default_priority": "0"}, 0, False),
+        ({"priority_weights": "1,1", "priority_delivery": "strict"}, 1, True),
+    ],
+)
+def test_a_message_without_a_priority_gets_the_least_urgent_one_by_default(
+    settings: dict[str, str], default_priority: int | None, *, is_strict: bool
+) -> None:
+    config = queue_config(settings, is_fifo=False)
+
+    assert config.default_priority == default_priority
+    assert (config.priority_delivery is PriorityDelivery.STRICT) == is_strict
+    told = effective_queue_settings(settings, is_fifo=False)["default_priority"]
+    assert told == ("none" if default_priority is None else str(default_priority))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (
+            {"priority_weights": "8,4,1", "default_priority": "3"},
+            "default_priority is 3, it must be from 0 to 2: priority_weights has 3 weights",
+        ),
+        ({"default_priority": "0"}, "default_priority is 0, and the queue has no priorities"),
+        ({"priority_delivery": "strict"}, "priority_delivery is strict, and .* no priorities"),
+        ({"priority_weights": "1", "priority_delivery": "fast"}, "one of weighted, strict"),
+        ({"priority_weights": "1", "default_priority": "16"}, "at most 15"),
+    ],
+)
+def test_settings_of_priorities_must_fit_each_other(settings: dict[str, str], reason: str) -> None:
+    with pytest.raises(InvalidConfigError, match=reason):
+        check_queue_settings(settings, is_fifo=False)
+
+
+def test_the_order_of_delivery_depends_on_the_settings_of_priorities() -> None:
+    base = QueueConfig(priority_weights=(2, 1))
+    others = [
+        QueueConfig(priority_weights=(2, 1), default_priority=0),
+        QueueConfig(priority_weights=(2, 1), priority_delivery=PriorityDelivery.STRICT),
+        QueueConfig(priority_weights=(3, 1)),
+        QueueConfig(fair_delivery=True),
+    ]
+
+    assert all(base.order_settings != other.order_settings for other in others)
+    assert (
+        base.order_settings == QueueConfig(priority_weights=(2, 1), max_in_flight=1).order_settings
+    )
+
+
 @pytest.mark.statement("b44")
 @pytest.mark.parametrize(
     ("asked", "partition_count", "scope"),
@@ -177,6 +232,11 @@ def test_deduplication_scope_queue_needs_a_single_partition() -> None:
         ({"retry_backoff": "1s,2s"}, {"retry_backoff": "1000, 2000"}, None),
         ({"require_latest_receipt": "true"}, {"require_latest_receipt": "on"}, None),
         ({}, {"priority_weights": "3,1"}, "its priority_weights is 3,1, not none"),
+        (
+            {"priority_weights": "3,1"},
+            {"priority_weights": "3,1", "default_priority": "0"},
+            "its default_priority is 0, not 1",
+        ),
         (
             {"dead_letter_queue": "dead"},
             {"receive_acks": "all"},
