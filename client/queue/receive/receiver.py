@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Final, NamedTuple, cast, final
 
 import trio
@@ -74,6 +75,11 @@ _BELIEVED_S: Final = 20.0
 """Seconds without a reply after which other brokers are asked for the leader."""
 _GRACE_S: Final = 1.0
 """Seconds after the caller's wait for a broker to reply that there is nothing."""
+
+
+_Ranked = tuple[int, Message]
+"""Rank and message; see `ReceivedRun.rank`."""
+_rank_of: Final = itemgetter(0)
 
 
 class ReceiveOptions(NamedTuple):
@@ -175,7 +181,7 @@ class _Call:
         self._gives_up_at = now + max(wait_s + _GRACE_S, receiver.cluster.config.request_timeout)
         self._is_leasing = True
         """Whether received messages are hidden from others, at least for a while."""
-        self._messages: list[Message] = []
+        self._messages: list[_Ranked] = []
         self._polls: dict[_Poll, None] = {}
         self._answered: set[int] = set()
         """Partitions that had nothing."""
@@ -208,7 +214,8 @@ class _Call:
             if now >= self._retry_at:
                 await self._ask_where_idle(partitions)
             await self._wait()
-        return self._messages
+        # The sort is stable, so messages of a FIFO group, which have one rank, stay in order.
+        return [message for _, message in sorted(self._messages, key=_rank_of)]
 
     def _has_messages(self) -> bool:
         """Return whether there are messages, without those whose lease is over.
@@ -217,12 +224,12 @@ class _Call:
         """
         if self._is_leasing:
             now = trio.current_time()
-            self._messages = [each for each in self._messages if each.lease.expires_at > now]
+            self._messages = [each for each in self._messages if each[1].lease.expires_at > now]
         return bool(self._messages)
 
     async def give_back_all(self) -> None:
         """Return the messages that the caller does not get."""
-        places = [message.place for message in self._messages]
+        places = [message.place for _, message in self._messages]
         self.leave()
         with suppress(TidelogError, trio.ClosedResourceError):  # Then their leases must expire.
             await self._receiver.settler.settle(places, RETURN)
@@ -341,7 +348,7 @@ class _Call:
         room = options.max_messages - len(self._messages)
         # Messages may have arrived since the decision to ask. A repeated attempt would bring them
         # again, too late: then they would be returned to the queue, although the caller has them.
-        in_hand = {message.partition for message in self._messages}
+        in_hand = {message.partition for _, message in self._messages}
         partitions = [each for each in partitions if each not in in_hand]
         if room <= 0 or not partitions:
             return None
@@ -472,9 +479,10 @@ class _Call:
             # Brokers did not recognise them as chunks, because the batch was corrupt then.
             settler.settle_soon(parts, DELETE)
             messages = [each for each in messages if not is_chunk(each.headers)]
-        late = [message.place for message in messages[room:]]
+        ranked = _ranked(received, messages)
+        late = [message.place for _, message in ranked[room:]]
         settler.settle_soon(late + missing, RETURN)
-        self._messages += messages[:room]
+        self._messages += ranked[:room]
 
     def _failed(
         self, description: QueueDescription, partitions: Sequence[int], error: Exception
@@ -498,6 +506,18 @@ class _Call:
             ) or (isinstance(failure, BrokerError) and failure.is_retriable)
             if is_late or not is_passing:
                 raise failure
+
+
+def _ranked(received: PartitionReceived, messages: list[Message]) -> list[_Ranked]:
+    """Return messages of one partition in the order in which they are to be processed."""
+    if not any(run.rank for run in received.runs):
+        return [(0, message) for message in messages]
+    ranks = {
+        offset: run.rank
+        for run in received.runs
+        for offset in range(run.first_offset, run.first_offset + run.count)
+    }
+    return sorted(((ranks[each.offset], each) for each in messages), key=_rank_of)
 
 
 def _problem(poll: _Poll, reply: ReceiveReply) -> str | None:

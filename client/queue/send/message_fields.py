@@ -42,7 +42,8 @@ class OutgoingMessage(_Valued, frozen=True, kw_only=True):
     delay: float | None = None
     """Seconds until it becomes visible; `None` for the setting of the queue."""
     priority: int | None = None
-    """Priority in a queue with priorities; 0 is the most urgent."""
+    """Priority in a queue with priorities, 0 is the most urgent; `None` for the setting of the
+    queue."""
     deduplication_id: str | None = None
     """Deduplication id in FIFO queues: one message with this id is kept within the window."""
 
@@ -95,9 +96,7 @@ def record_of(
     return msgspec.structs.replace(record, headers=(*record.headers, *fields))
 
 
-def check_for_kind(
-    message: OutgoingMessage, *, is_fifo: bool, has_priorities: bool = False
-) -> None:
+def check_for_kind(message: OutgoingMessage, *, is_fifo: bool, priority_count: int = 0) -> None:
     """Check that a queue of this kind accepts a message: with message groups, or without.
 
     Raises:
@@ -106,11 +105,8 @@ def check_for_kind(
     if not is_fifo:
         if message.deduplication_id is not None:
             raise InvalidRequestError("only FIFO queues take deduplication ids")
-        if message.priority is not None and not has_priorities:
-            raise InvalidRequestError(
-                "the queue has no priorities; it needs `priority_weights`, such as"
-                " `tidelog queue alter NAME --set priority_weights=8,4,1`"
-            )
+        if message.priority is not None:
+            _check_priority(message.priority, priority_count)
     elif _key_of(message) is None:
         raise InvalidRequestError("a message to a FIFO queue needs a group: give its key")
     elif message.delay:
@@ -120,6 +116,19 @@ def check_for_kind(
         )
     elif message.priority is not None:
         raise InvalidRequestError("a FIFO queue has an order of its own, and no priorities")
+
+
+def _check_priority(priority: int, count: int) -> None:
+    if not count:
+        raise InvalidRequestError(
+            "the queue has no priorities; it needs `priority_weights`, such as"
+            " `tidelog queue alter NAME --set priority_weights=8,4,1`"
+        )
+    if priority >= count:
+        raise InvalidRequestError(
+            f"the priority of a message is {priority}, it must be from 0 to {count - 1}: the"
+            f" `priority_weights` of the queue have {count} of them"
+        )
 
 
 def _key_of(message: OutgoingMessage) -> bytes | None:

@@ -23,10 +23,10 @@ from tidelog.client.queue.send.message_fields import (
     record_of,
 )
 from tidelog.client.queue.send.ordered_sender import OrderedSender, looks_at_messages
+from tidelog.wire.config.queue_config import NO_PRIORITIES, parse_priority_weights
 from tidelog.wire.errors import RecordTooLargeError, TidelogError
 from tidelog.wire.messages.queue_admin import QueueDescription
 
-_NO_PRIORITIES: Final = "none"
 _BATCH_BYTES: Final = 64 << 10
 """Maximum bytes of a batch. Brokers deliver whole batches, so a receive of a few messages fetches
 one."""
@@ -121,7 +121,7 @@ class QueuePublisher:
         description = await self._described_for(messages)
         topic, is_fifo = description.topic, description.is_fifo
         for message in messages:
-            check_for_kind(message, is_fifo=is_fifo, has_priorities=_has_priorities(description))
+            check_for_kind(message, is_fifo=is_fifo, priority_count=_priority_count(description))
         records = [
             record_of(message, topic, now_ms=now_ms, is_fifo=is_fifo) for message in messages
         ]
@@ -156,14 +156,17 @@ class QueuePublisher:
     async def _described_for(self, messages: Sequence[OutgoingMessage]) -> QueueDescription:
         """Return the description of the queue, fetched again before it refuses a priority."""
         description = await self._calls.describe()
-        if _has_priorities(description) or all(message.priority is None for message in messages):
+        priorities = [message.priority for message in messages if message.priority is not None]
+        if not priorities or max(priorities) < _priority_count(description):
             return description
         self._queue_metadata.invalidate(description)
         return await self._calls.describe()
 
 
-def _has_priorities(description: QueueDescription) -> bool:
-    return description.config.get("priority_weights", _NO_PRIORITIES) != _NO_PRIORITIES
+def _priority_count(description: QueueDescription) -> int:
+    """Return the number of priorities of a queue, 0 if it has none."""
+    weights = description.config.get("priority_weights", NO_PRIORITIES)
+    return len(parse_priority_weights("priority_weights", weights))
 
 
 def _as_messages(given: Sequence[bytes | OutgoingMessage]) -> list[OutgoingMessage]:

@@ -33,9 +33,9 @@ class QueueCalls(Forwarding[AsyncQueue]):
                 partition, and in order in a FIFO queue, which requires it. `headers`: pairs of name
                 and value. `delay`: seconds until it becomes visible, without a limit, counted from
                 now by the clock of this machine; by default, the setting of the queue. `priority`:
-                0 is the most urgent; queues without `priority_weights` refuse it.
-                `deduplication_id`: in FIFO queues, one message with this id is kept within the
-                window.
+                0, the most urgent, to the number of `priority_weights` less 1; by default, the
+                `default_priority` of the queue. `deduplication_id`: in FIFO queues, one message
+                with this id is kept within the window.
 
         Raises:
             UnknownQueueError: There is no such queue.

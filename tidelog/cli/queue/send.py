@@ -64,7 +64,9 @@ class _Fields(TypedDict):
     help="Set the delivery delay.  [set by the queue]",
 )
 @click.option(
-    "--priority", type=click.IntRange(min=0), help="Set the priority; 0 is the most urgent."
+    "--priority",
+    type=click.IntRange(min=0),
+    help="Set the priority; 0 is the most urgent.  [set by the queue]",
 )
 @click.option(
     "--file",

@@ -6,10 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.queue_fixture import drain, fill, lead, queue_of
+from tests.client.queue_fixture import drain, fill, lead, queue_of, values, work_queue
 from tests.coordinator.raft_clients import until
 from tidelog.client.producer.partitioner import partition_for_key
 from tidelog.client.queue.receive.message import Message
+from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.errors import (
     LogOfflineError,
     NotLeaderError,
@@ -372,3 +373,40 @@ async def test_messages_arriving_during_a_lookup_are_not_requested_again(
         assert await queue.receive(wait=0) == [], "it is still leased"
         await message.delete()
         assert await drain(queue) == []
+
+
+async def test_a_receive_returns_messages_of_all_partitions_by_urgency(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1, 2, 3), priority_weights="4,2,1") as (queue, _):
+        for priority in (2, 0, 1):
+            await queue.send_batch(
+                [
+                    OutgoingMessage(value=b"%d" % priority, key=b"key %d" % n, priority=priority)
+                    for n in range(10)
+                ]
+            )
+
+        messages = await queue.receive(100)
+
+        assert [each.value for each in messages] == [b"0"] * 10 + [b"1"] * 10 + [b"2"] * 10
+        assert {each.partition for each in messages[:10]} == {0, 1, 2}
+        places = [(each.value, each.partition, each.offset) for each in messages]
+        assert len(set(places)) == 30
+        for partition in range(3):
+            mine = [each for each in messages[:10] if each.partition == partition]
+            assert mine == sorted(mine, key=lambda each: each.offset)
+
+
+async def test_a_receive_returns_groups_in_their_turn_and_each_in_order(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, fifo=True) as (_, queue):
+        for value in (b"a1", b"b1", b"c1", b"a2", b"b2", b"b3"):
+            await queue.send(value, group=value[:1])
+        first = await queue.receive(2)
+        assert values(first) == [b"a1", b"a2"]
+        for message in reversed(first):
+            await message.release(0)
+
+        assert values(await queue.receive(10)) == [b"b1", b"b2", b"b3", b"c1", b"a1", b"a2"]

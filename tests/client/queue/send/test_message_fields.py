@@ -80,7 +80,7 @@ def test_fifo_and_standard_queues_refuse_different_fields(
 
 def test_fifo_and_standard_queues_accept_their_fields() -> None:
     message = OutgoingMessage(value=b"v", delay=9.0, priority=1)
-    check_for_kind(message, is_fifo=False, has_priorities=True)
+    check_for_kind(message, is_fifo=False, priority_count=2)
     check_for_kind(OutgoingMessage(value=b"v", key=b"k", delay=0), is_fifo=True)
 
 
@@ -133,7 +133,51 @@ async def test_a_queue_without_priorities_refuses_a_priority(
 
         await queue.send(b"later", priority=1)
         await queue.send(b"urgent", priority=0)
-        assert values(await queue.receive()) == [b"later", b"urgent"]
+        assert values(await queue.receive()) == [b"urgent", b"later"]
+
+
+async def test_a_priority_beyond_the_last_is_refused_before_anything_is_sent(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, priority_weights="4,2,1") as (client, queue):
+        for priority in (3, 255):
+            wrong = f"is {priority}, it must be from 0 to 2: .* have 3 of them"
+            with pytest.raises(InvalidRequestError, match=wrong):
+                await queue.send_batch([b"plain", OutgoingMessage(value=b"v", priority=priority)])
+        assert await queue.receive(wait=0) == []
+
+        await client.admin.alter_queue("work", set={"priority_weights": "8,4,2,1"})
+
+        await queue.send(b"last", priority=3)
+        assert values(await queue.receive()) == [b"last"]
+
+
+async def test_a_message_without_a_priority_takes_the_default_priority(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, priority_weights="1,1,1") as (client, queue):
+        await queue.send(b"plain")
+        await queue.send(b"keyed", key=b"k")
+        async with client.producer() as producer:
+            await producer.send("work", b"produced")
+        await queue.send(b"medium", priority=1)
+        await queue.send(b"least", priority=2)
+        await queue.send(b"urgent", priority=0)
+
+        messages = await queue.receive(visibility_timeout=0)
+        least_urgent = [b"plain", b"keyed", b"produced", b"least"]
+        assert values(messages) == [b"urgent", b"medium", *least_urgent]
+
+        await client.admin.alter_queue("work", set={"default_priority": "0"})
+
+        assert values(await queue.receive()) == [
+            b"plain",
+            b"keyed",
+            b"produced",
+            b"urgent",
+            b"medium",
+            b"least",
+        ]
 
 
 async def test_the_producer_is_opened_once(autojump_clock: MockClock) -> None:
