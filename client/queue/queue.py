@@ -310,22 +310,15 @@ class Queue:
         Args:
             max_events: Maximum number; an event of many messages counts once.
             since_ms: Start in Unix milliseconds.
-            message_id: Only events of this message, and those of many messages.
+            message_id: Only events of this message. An event of many messages, such as a purge,
+                is one of them if it changed this message; it has the offset of the message then.
 
         Raises:
             UnknownQueueError: There is no such queue.
             ValueError: The text is not a message id.
         """
-        if message_id is None:
-            return await self._history_reader.read(HistoryQuery(since_ms, max_events))
-        partition, offset = parse_message_id(message_id)
-
-        def is_wanted(event: HistoryEvent) -> bool:
-            return event.offset is None or event.offset == offset
-
-        return await self._history_reader.read(
-            HistoryQuery(since_ms, max_events, [partition], is_wanted)
-        )
+        message = None if message_id is None else parse_message_id(message_id)
+        return await self._history_reader.read(HistoryQuery(since_ms, max_events, message))
 
     async def in_flight(self, max_messages: int = 100) -> list[PeekedMessage]:
         """Return messages in flight, with holder, end of visibility timeout and receive count."""

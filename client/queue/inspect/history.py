@@ -130,7 +130,14 @@ class _Repeatable(NamedTuple):
 
 
 _NEVER: Final = _Held(0, "", 0)
-_GOES_ON: Final = (SnapshotMoreMoves, SnapshotMoreAttempts, SnapshotRuns, SnapshotEnded)
+SNAPSHOT_PARTS: Final = (
+    SnapshotStarted,
+    SnapshotMoreMoves,
+    SnapshotMoreAttempts,
+    SnapshotRuns,
+    SnapshotEnded,
+)
+"""Entries of a snapshot; with another one in between it is incomplete, and ignored."""
 
 
 @final
@@ -182,10 +189,10 @@ class QueueHistory:
     def events(self, journal_offset: int, frame: JournalFrame) -> Iterator[HistoryEvent]:
         """Yield the events of a frame; it is applied when all of them were yielded."""
         for entry in frame.entries:
-            if isinstance(entry, (SnapshotStarted, *_GOES_ON)):
+            if isinstance(entry, SNAPSHOT_PARTS):
                 self._take_snapshot(entry, frame.now_ms)
                 continue
-            self._snapshot = None  # A snapshot without its end is ignored.
+            self._snapshot = None
             tell = _Teller(self._partition, journal_offset, frame.now_ms)
             yield from self._events(tell, entry)
 

@@ -4,7 +4,7 @@ Shell: fetches from the leaders of the journals, one partition after the other.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, TypeVar, final
 
 from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
@@ -12,6 +12,7 @@ from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import check_caught_up, checked_offsets
 from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.queue.inspect.history import HistoryEvent, QueueHistory
+from tidelog.client.queue.inspect.message_history import MessageHistory
 from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
@@ -42,9 +43,8 @@ class HistoryQuery(NamedTuple):
     """Start in Unix milliseconds."""
     max_events: int
     """Maximum events; the newest are kept."""
-    partitions: Sequence[int] | None = None
-    """Partitions to read; `None` for all."""
-    is_wanted: Callable[[HistoryEvent], bool] = lambda _: True
+    message: tuple[int, int] | None = None
+    """Partition and offset of the only message; `None` for all."""
 
 
 @final
@@ -66,12 +66,12 @@ class HistoryReader:
             UnknownQueueError: There is no such queue.
             TidelogError: A partition did not answer within `request_timeout`.
         """
-        count = len((await self._calls.describe()).partitions)
-        numbers = range(count) if order.partitions is None else order.partitions
+        numbers: Iterable[int] = range(len((await self._calls.describe()).partitions))
+        if order.message is not None:
+            numbers = [number for number in numbers if number == order.message[0]]
         found: list[HistoryEvent] = []
         for number in numbers:
-            if number < count:
-                found += await self._of_partition(number, order)
+            found += await self._of_partition(number, order)
         found.sort(key=lambda event: event.time_ms)
         return found[-order.max_events :]
 
@@ -80,7 +80,9 @@ class HistoryReader:
         start, first, end = await self._places(number, order.since_ms)
         if first is None:
             return newest
-        history = QueueHistory(number)
+        history: QueueHistory | MessageHistory = QueueHistory(number)
+        if order.message is not None:
+            history = MessageHistory(*order.message)
         at_first = await self._frames(number, first)
         before = at_first[0][1].snapshot_offset
         offset = start if before is None else max(before, start)
@@ -90,7 +92,7 @@ class HistoryReader:
                 if offset < first:
                     history.pass_over(frame)
                 else:
-                    newest.extend(filter(order.is_wanted, history.events(offset, frame)))
+                    newest.extend(history.events(offset, frame))
             offset += 1
         return newest
 

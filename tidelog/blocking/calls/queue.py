@@ -165,7 +165,8 @@ class QueueCalls(Forwarding[AsyncQueue]):
         Args:
             max_events: Maximum number; an event of many messages counts once.
             since_ms: Start in Unix milliseconds.
-            message_id: Only events of this message, and those of many messages.
+            message_id: Only events of this message. An event of many messages, such as a purge,
+                is one of them if it changed this message; it has the offset of the message then.
 
         Raises:
             UnknownQueueError: There is no such queue.

@@ -53,8 +53,8 @@ def history(
     """Show the deliveries and outcomes of messages.
 
     The queue keeps its history for history_retention_ms, a day by default. The expiry of a
-    visibility timeout is not an event: see the column UNTIL. With --message, events of many
-    messages, such as a purge, are included.
+    visibility timeout is not an event: see the column UNTIL. With --message, a purge and other
+    events of many messages are included if they changed this message.
     """
 
     async def call(client: Client) -> tuple[list[HistoryEvent], _Names]:

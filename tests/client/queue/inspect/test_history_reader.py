@@ -30,14 +30,40 @@ async def test_a_message_is_followed_from_its_first_receive_to_its_end(
 
         events = await queue.history(message_id=first.message_id)
 
-        assert [each for each in shown(events) if each[1] is not None] == [
+        assert shown(events) == [
             ("receive", 0, 1, "worker 7"),
             ("release", 0, 1, "worker 7"),
             ("receive", 0, 2, "worker 8"),
             ("delete", 0, 2, "worker 8"),
         ]
-        assert events[0].kind is EventKind.SEEK
+        assert (await queue.history())[0].kind is EventKind.SEEK
         assert [each.kind for each in await queue.history(2)] == [EventKind.DELETE] * 2
+
+
+async def test_the_history_of_a_message_has_the_purge_that_removed_it_and_no_other(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, partitions=2) as (client, queue):
+        early = await queue.send(b"early", key=b"k")
+        await client.queue("work", holder="worker 7").receive(1)
+        await queue.purge()
+        late = await queue.send(b"late", key=b"k")
+        deleted = await queue.send(b"deleted", key=b"k")
+        messages = await queue.receive(2)
+        await messages[1].delete()
+        await queue.purge()
+        await queue.purge()
+
+        found = [await queue.history(message_id=each.message_id) for each in (early, late, deleted)]
+
+        assert [[each.kind for each in events] for events in found] == [
+            [EventKind.RECEIVE, EventKind.PURGE],
+            [EventKind.RECEIVE, EventKind.PURGE],
+            [EventKind.RECEIVE, EventKind.DELETE],
+        ]
+        (_, purge), *_ = found
+        assert shown([purge]) == [("purge", early.offset, 1, "worker 7")]
+        assert purge.below_offset == early.offset + 1
 
 
 async def test_events_of_all_partitions_are_sorted_by_time(autojump_clock: MockClock) -> None:
