@@ -192,17 +192,26 @@ def flag_names(flags: int) -> list[str]:
 
 def index_problem(data: bytes, name: str) -> str:
     """Return the reason for which the bytes of an index are rejected; `name` is its path."""
-    repair = f"tidelog log repair-index {quote(name)}"
     version = version_of_index(data)
     if version not in (None, INDEX_VERSION):
         return (
             f"{name} has format version {version}, this tidelog reads {INDEX_VERSION}; use the"
-            f" version that wrote it, or recreate it: {repair}"
+            f" version that wrote it, or recreate it: {_repair(name)}"
         )
-    return (
-        "it does not match its name, its length and its CRC-32C; the broker recreates it when a"
-        f" read needs it, or this command: {repair}"
-    )
+    return f"it does not match its name, its length and its CRC-32C; {_recreation(name)}"
+
+
+def missing_index(segment_name: str) -> str:
+    """Return the problem of the missing index of a sealed segment, whose path is given."""
+    return f"it is missing; {_recreation(segment_name)}"
+
+
+def _recreation(name: str) -> str:
+    return f"the broker recreates it when a read needs it, or this command: {_repair(name)}"
+
+
+def _repair(name: str) -> str:
+    return f"tidelog log repair-index {quote(name)}"
 
 
 def _other_line(disk: ReadableDisk, path: str, kind: FileKind) -> Row:

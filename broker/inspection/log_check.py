@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import final
 
 from tidelog.broker.inspection.contents import content_lines
+from tidelog.broker.inspection.dump import missing_index
 from tidelog.broker.inspection.file_kinds import (
     Content,
     FileKind,
@@ -122,11 +123,14 @@ class LogCheck:
         note = "its records were deleted; the next start removes it" if is_below else ""
         yield FileCheck(path, problems.all(), note)
         index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+        is_sealed = frame.footer is not None or not is_last
         if index_path in self._indexes:
-            if frame.footer is None and is_last:
-                yield FileCheck(index_path, note="its segment is not sealed; the index is ignored")
-            else:
+            if is_sealed:
                 yield FileCheck(index_path, tuple(check.index_problems()))
+            else:
+                yield FileCheck(index_path, note="its segment is not sealed; the index is ignored")
+        elif is_sealed and self._is_whole and not is_below:
+            yield FileCheck(index_path, (missing_index(f"{self._disk.root}/{path}"),))
 
     def _is_cleaned_away(self, frame: SegmentFrame) -> bool:
         """Return whether a crash left this segment behind a cleaned one that replaces it."""

@@ -6,6 +6,7 @@ from tests.broker.inspection.stored_logs import all_findings, bad_files, paths_o
 from tests.logstore.logs import CHECKPOINT, DIRECTORY
 from tidelog.broker.inspection.findings import FileCheck, Problems
 from tidelog.broker.inspection.index_check import IndexCheck
+from tidelog.broker.inspection.repair import repair_indexes
 from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
 from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.logstore.segments.segment_format import SEGMENT_FOOTER_SIZE, parse_segment_footer
@@ -43,14 +44,25 @@ def test_every_truncation_of_every_file_is_reported() -> None:
         opened.disk.put_back(path, data)
 
 
-def test_every_missing_file_but_an_index_is_reported() -> None:
+def test_every_missing_file_is_reported() -> None:
     opened = stored_log()
 
     for path in paths_of(opened.disk):
         data = opened.disk.visible_bytes(path)
         opened.disk.lose_file(path)
-        assert (bad_files(opened.disk) != []) == (not path.endswith(".index")), path
+        assert bad_files(opened.disk) != [], path
         opened.disk.open(path, create=True).write_at(0, [data])
+
+
+def test_a_missing_index_of_a_sealed_segment_is_named() -> None:
+    opened = stored_log()
+    (index, *_) = (path for path in paths_of(opened.disk) if path.endswith(".index"))
+    opened.disk.lose_file(index)
+
+    (problem,) = all_findings(opened.disk)[index.rpartition("/")[2]].problems
+    assert problem.startswith("it is missing; the broker recreates it when a read needs it")
+    list(repair_indexes(opened.disk, paths_of(opened.disk)))
+    assert bad_files(opened.disk) == []
 
 
 def test_one_file_can_be_verified_alone() -> None:

@@ -365,3 +365,8 @@ def test_a_damaged_index_is_recreated(
 
         assert index.read_bytes() == whole
         terminal.succeeds(command)
+    index.unlink()
+
+    terminal.succeeds(recommended(terminal.fails(["log", "verify", str(data)])))
+
+    assert index.read_bytes() == whole
