@@ -6,6 +6,7 @@ sender that dies before leaves orphaned chunks, which the retention of the log d
 """
 
 import inspect
+import io
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable
 from functools import partial
 from hashlib import sha256
@@ -60,6 +61,10 @@ Source = bytes | BinaryFile | AsyncBinaryFile | AsyncIterable[bytes]
 
 
 class _Pieces(Protocol):
+    async def known_length(self) -> int | None:
+        """Return the number of bytes to take; `None` if only the end shows it."""
+        ...
+
     async def take(self, size: int) -> bytes:
         """Return the next bytes, fewer than `size` only at the end."""
         ...
@@ -104,9 +109,12 @@ class ChunkWriter:
 
         Raises:
             RecordTooLargeError: It is longer than `LARGE_MESSAGE_BYTES_MAX`, or the topic does not
-                accept chunks of a sensible size.
+                accept chunks of a sensible size. If the length is known, no chunk was sent.
             TidelogError: A chunk was not acknowledged.
         """
+        known_length = await self._pieces.known_length()
+        if known_length is not None and known_length > LARGE_MESSAGE_BYTES_MAX:
+            raise _too_long(known_length, f"this one {known_length}")
         await self._fill()
         record = msgspec.structs.replace(self._record, value=b"")
         length = sum(map(len, self._window))
@@ -116,11 +124,7 @@ class ChunkWriter:
         while self._window:
             self._length += sum(map(len, self._window))
             if self._length > LARGE_MESSAGE_BYTES_MAX:
-                raise RecordTooLargeError(
-                    f"a message has at most {LARGE_MESSAGE_BYTES_MAX} bytes",
-                    size_bytes=self._length,
-                    limit_bytes=LARGE_MESSAGE_BYTES_MAX,
-                )
+                raise _too_long(self._length, "this one more")
             if is_identified:
                 for piece in self._window:
                     self._hash.update(piece)
@@ -198,6 +202,14 @@ class ChunkWriter:
         )
 
 
+def _too_long(length: int, told: str) -> RecordTooLargeError:
+    return RecordTooLargeError(
+        f"a message has at most {LARGE_MESSAGE_BYTES_MAX} bytes, and {told}; send it in parts",
+        size_bytes=length,
+        limit_bytes=LARGE_MESSAGE_BYTES_MAX,
+    )
+
+
 def is_to_be_cut(record: ProducerRecord, source: Source, whole_bytes_max: int) -> bool:
     """Return whether a `ChunkWriter` is to send the value of a record, perhaps in chunks.
 
@@ -216,6 +228,9 @@ class _BytesPieces:
         self._value = memoryview(value)
         self._at = 0
 
+    async def known_length(self) -> int:
+        return self._value.nbytes
+
     async def take(self, size: int) -> bytes:
         piece = bytes(self._value[self._at : self._at + size])
         self._at += len(piece)
@@ -230,6 +245,9 @@ class _FilePieces:
         self._file = file
         self._env = env
         self._is_async = inspect.iscoroutinefunction(file.read)
+
+    async def known_length(self) -> int | None:
+        return await self._env.run_in_thread(partial(_length_left, self._file))
 
     async def take(self, size: int) -> bytes:
         parts: list[bytes] = []
@@ -250,6 +268,22 @@ class _FilePieces:
         return part
 
 
+def _length_left(file: object) -> int | None:
+    """Return the bytes between the position of a file and its end; blocks.
+
+    It is `None` unless the file is in memory, or a plain one that has positions: the end of a
+    compressed file is known when all of it is decompressed, and that of a pipe at its end.
+    """
+    file = getattr(file, "wrapped", file)  # As `trio.open_file` returns it.
+    plain = cast("io.IOBase", file)
+    if not isinstance(getattr(file, "raw", file), (io.FileIO, io.BytesIO)) or not plain.seekable():
+        return None
+    position = plain.tell()
+    end = plain.seek(0, io.SEEK_END)
+    plain.seek(position)
+    return max(0, end - position)
+
+
 @final
 class _StreamPieces:
     """Pieces of a stream of bytes of any lengths."""
@@ -258,6 +292,9 @@ class _StreamPieces:
         self._stream = stream
         self._rest = bytearray()
         self._is_over = False
+
+    async def known_length(self) -> None:
+        return None
 
     async def take(self, size: int) -> bytes:
         while len(self._rest) < size and not self._is_over:

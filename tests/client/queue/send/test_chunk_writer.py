@@ -1,7 +1,10 @@
 """Chunk writer: large messages from bytes, files and streams."""
 
+import gzip
 import io
+import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -10,6 +13,7 @@ from trio.testing import MockClock
 from tests.client.large_messages import LONG, KiB, MiB
 from tests.client.queue_fixture import left, queue_of, values, work_queue
 from tidelog.client.queue.send.message_fields import OutgoingMessage
+from tidelog.wire.batch.large_messages import LARGE_MESSAGE_BYTES_MAX
 from tidelog.wire.errors import BatchError, DeliveryTimeoutError, RecordTooLargeError
 
 
@@ -104,9 +108,64 @@ async def test_a_message_above_the_maximum_length_is_refused(
 ) -> None:
     monkeypatch.setattr("tidelog.client.queue.send.chunk_writer.LARGE_MESSAGE_BYTES_MAX", 2 * MiB)
     async with work_queue(autojump_clock) as (_, queue):
-        with pytest.raises(RecordTooLargeError, match="at most 2097152 bytes"):
-            await queue.send(LONG)
+        with pytest.raises(RecordTooLargeError, match="at most 2097152 bytes, and this one more"):
+            await queue.send(pieces(LONG, 70_001))
         assert await queue.receive(wait=0) == []
+
+
+async def test_a_message_that_is_known_to_be_too_long_is_refused_before_its_upload(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    longest = LARGE_MESSAGE_BYTES_MAX
+    sparse = tmp_path / "sparse"
+    sparse.touch()
+    async with work_queue(autojump_clock) as (_, queue):
+        for surplus in (1, MiB):
+            os.truncate(sparse, longest + 10 + surplus)
+            with sparse.open("rb") as file:
+                file.seek(10)
+                with pytest.raises(RecordTooLargeError) as refusal:
+                    await queue.send(file)
+            assert f"at most {longest} bytes, and this one {longest + surplus}" in str(
+                refusal.value
+            )
+            assert refusal.value.detail("size_bytes") == longest + surplus
+            async with await trio.open_file(sparse, "rb") as opened:
+                await opened.seek(10)
+                with pytest.raises(RecordTooLargeError):
+                    await queue.send(opened)
+
+        assert (await queue.send(b"next")).offset == 0, "no chunk was sent"
+
+
+async def test_bytes_that_are_too_long_are_refused_before_their_upload(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.client.queue.send.chunk_writer.LARGE_MESSAGE_BYTES_MAX", 2 * MiB)
+    value = LONG[: 2 * MiB + 1]
+    async with work_queue(autojump_clock) as (_, queue):
+        for source in (value, io.BytesIO(value), trio.wrap_file(io.BytesIO(value))):
+            with pytest.raises(RecordTooLargeError, match="and this one 2097153"):
+                await queue.send(source)
+
+        assert (await queue.send(b"next")).offset == 0, "no chunk was sent"
+        await queue.send(io.BytesIO(value[1:]))
+
+
+async def test_the_length_of_a_compressed_or_streamed_file_is_not_known_in_advance(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    packed = tmp_path / "packed.gz"
+    packed.write_bytes(gzip.compress(LONG))
+    first, second = os.pipe()
+    os.write(second, b"piped")
+    os.close(second)
+    async with work_queue(autojump_clock) as (_, queue):
+        with gzip.open(packed) as unpacked, os.fdopen(first, "rb") as piped:
+            await queue.send(unpacked)
+            await queue.send(piped)
+
+        assert values(await queue.receive()) == [LONG, b"piped"]
 
 
 async def test_a_failed_large_message_does_not_fail_others_of_its_batch(
