@@ -110,7 +110,7 @@ class RetentionWatch:
             source = self._server.partitions.replica(view.source_id, journal.number)
             log_start_offset = 0 if source is None else source.log.log_start_offset
             hosted = self._server.loaded(*journal.key)
-            has_seeked = hosted is not None and hosted.core.state.low_water_mark < oldest.offset
+            has_seeked = hosted is not None and hosted.core.state.oldest_offset < oldest.offset
             if view.is_same(oldest.view) and oldest.offset >= log_start_offset and not has_seeked:
                 return
         self._look_soon(journal)
@@ -192,6 +192,8 @@ class RetentionWatch:
     async def _expired(self, view: QueueView, journal: Partition) -> _Oldest:
         """Expire messages that are too old, and remove those that the log has deleted.
 
+        Records are read up to the first message: those before it are chunks of sends that failed.
+
         Raises:
             BrokerError: This broker does not serve the queue, or its log cannot be read or written.
         """
@@ -199,14 +201,17 @@ class RetentionWatch:
         was_here = server.loaded(*journal.key) is not None
         hosted = server.loaded(*journal.key) or server.find(*journal.key)
         await hosted.wait_loaded()
+        state = hosted.core.state
         due_ms = self._server.env.clock.now_ms() + _RETRY_MS
         with supervising(hosted), suppress(BrokerError):  # Tried again later.
             await hosted.trim_all()
             due_ms = await hosted.expire_due()
+            await hosted.records.drive(
+                hosted.records.feed(hosted.core, lambda: state.first_message is not None)
+            )
         if not was_here:
             server.unload_soon(hosted)
-        offset = hosted.core.state.low_water_mark
-        return _Oldest(view, offset, is_exact=not was_here, kept_until_ms=due_ms)
+        return _Oldest(view, state.oldest_offset, is_exact=not was_here, kept_until_ms=due_ms)
 
     def _warn(self, view: QueueView, number: int, age_ms: int, *, retention_ms: int) -> None:
         env = self._server.env

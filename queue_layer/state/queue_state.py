@@ -141,6 +141,24 @@ class QueueState:
         return self.cursor if first is None else min(first, self.cursor)
 
     @property
+    def first_message(self) -> int | None:
+        """Offset of the first message that is not deleted, if it is known."""
+        first = self.runs.first
+        if first is None:
+            unreceived = self.unreceived.messages(self.cursor, self.unreceived.end)
+            first, _ = next(unreceived, (None, None))
+        return first
+
+    @property
+    def oldest_offset(self) -> int:
+        """Offset below which no message is known: the low-water mark, or the end of chunks there.
+
+        Chunks of a large message that was sent are right before it; others are of a failed send.
+        """
+        first = self.first_message
+        return max(self.cursor, self.unreceived.end) if first is None else first
+
+    @property
     def records_from(self) -> int:
         """Offset at which the next `on_records` begins.
 

@@ -80,12 +80,12 @@ class WholeQueueHandler:
     async def _count(self, hosted: HostedPartition) -> QueueCounts:
         core = hosted.core
         counts = core.state.counts()
-        low_water_mark = core.state.low_water_mark
+        low_water_mark, oldest_offset = core.state.low_water_mark, core.state.oldest_offset
         oldest_ms: int | None = None
         if any(counts):
             source = hosted.records.partition()
             with suppress(CorruptRecordError):  # The time of a damaged record is unknown.
-                oldest_ms = await self._server.search.time_at(source, low_water_mark)
+                oldest_ms = await self._server.search.time_at(source, oldest_offset)
         return QueueCounts(
             hosted.number,
             *counts,

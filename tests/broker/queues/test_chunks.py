@@ -1,11 +1,14 @@
 """Tests of the chunks of large messages: records that are no messages."""
 
+from typing import Any
+
 import pytest
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import batch_of, produce
 from tests.broker.queues.chunks import BODY, chunk, message
 from tests.broker.queues.queue_requests import (
+    count,
     create_queue,
     peek,
     receive,
@@ -86,3 +89,36 @@ async def test_chunks_of_a_lost_sender_do_not_block_a_queue(
         assert [m.offset for m in messages] == [2]
         await settle(client, queue, messages)
         assert await states(client, queue) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"is_fifo": True}, {"priority_weights": "2,1"}, {"fair_delivery": "on"}]
+)
+async def test_chunks_of_a_failed_send_count_in_no_number_of_a_queue(
+    mock_clock: MockClock, settings: dict[str, Any]
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, **settings)
+        topic = topic_of(broker)
+        await produce(client, topic, chunk(0))
+        await produce(client, topic, chunk(1))
+        await world.pass_time(3600)
+        empty = await count(client, queue)
+        assert (empty.visible, empty.oldest_timestamp_ms, empty.oldest_age_ms) == (0, None, None)
+        assert (await peek(client, queue)).runs == []
+        assert await receive(client, queue) == []
+
+        now_ms = world.clock.now_ms()
+        await produce(client, topic, batch_of(b"a message", at_ms=now_ms))
+        await produce(client, topic, chunk(2))
+        await world.pass_time(5)
+
+        counts = await count(client, queue)
+        assert (counts.visible, counts.oldest_timestamp_ms) == (1, now_ms)
+        assert counts.oldest_age_ms == 5000
+        assert [run.first_offset for run in (await peek(client, queue)).runs] == [2]
+        (received,) = await receive(client, queue)
+        assert received.offset == 2
+        counts = await count(client, queue)
+        assert (counts.in_flight, counts.oldest_age_ms) == (1, 5000)

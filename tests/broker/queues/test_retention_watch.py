@@ -6,6 +6,7 @@
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import batch_of, create_topic, produce
+from tests.broker.queues.chunks import chunk
 from tests.broker.queues.queue_requests import count, create_queue, receive, seek, settle, topic_of
 from tests.broker.world import START_MS, World
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
@@ -90,6 +91,25 @@ async def test_a_queue_whose_messages_are_deleted_gets_no_retention_warning(
         await pass_rounds(world)
 
         assert [told["queue"] for told in world.told("messages_expire_soon")] == ["others"]
+
+
+async def test_chunks_of_a_failed_send_cause_no_retention_warning(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, retention_ms="10d")
+        await produce(client, topic_of(broker), chunk(0))
+        await produce(client, topic_of(broker), chunk(1))
+        await world.pass_time(9.5 * DAY_S)
+        at_ms = world.clock.now_ms()
+        await produce(client, topic_of(broker), batch_of(b"young", at_ms=at_ms))
+        await pass_rounds(world)
+        assert world.told("messages_expire_soon") == []
+
+        await world.pass_time(9.5 * DAY_S)
+        await pass_rounds(world)
+
+        (told,) = world.told("messages_expire_soon")
+        assert 9.5 < int(str(told["oldest_age_ms"])) / (DAY_S * 1000) < 9.51
 
 
 async def test_lost_messages_are_reported_for_an_unused_queue(
