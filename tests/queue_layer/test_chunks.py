@@ -62,6 +62,26 @@ def test_orphaned_chunks_block_nothing() -> None:
     assert driver.queue.state.low_water_mark == 6
 
 
+@pytest.mark.parametrize("make_order", ORDERS)
+def test_chunks_of_failed_sends_cost_one_range_until_a_later_message_is_received(
+    make_order: MakeOrder,
+) -> None:
+    driver = Driver(make_order=make_order)
+    for _ in range(100):
+        driver.on_chunks(7)
+    state = driver.queue.state
+    assert list(state.unreceived.chunks(0, 1000)) == [(0, 700)]
+    assert (state.first_message, state.oldest_offset) == (None, 700)
+    assert driver.counts() == {}
+
+    driver.came(1, fields=[RecordFields(group=b"a")])
+    assert (state.first_message, state.oldest_offset) == (700, 700)
+    assert driver.offsets() == [700]
+
+    assert (state.unreceived.chunk_count, state.oldest_offset) == (0, 700)
+    assert list(state.unreceived.chunks(0, 1000)) == []
+
+
 def test_a_skipped_message_keeps_its_delay_and_chunks_are_no_messages() -> None:
     driver = Driver()
     later = driver.now_ms + 5 * SECOND

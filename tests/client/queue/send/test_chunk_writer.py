@@ -1,10 +1,13 @@
 """Chunk writer: large messages from bytes, files and streams."""
 
+import gc
 import gzip
 import io
 import os
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
+from weakref import ref
 
 import pytest
 import trio
@@ -101,6 +104,39 @@ async def test_a_cancelled_sender_of_chunks_leaves_no_message(autojump_clock: Mo
         assert messages[0].offset > 20, "chunks came before"
         await queue.delete_batch(messages)
         assert await left(queue) == (0, 0)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_failed_send_of_chunks_leaves_nothing_in_the_memory_of_the_client(
+    autojump_clock: MockClock, *, is_cancelled: bool
+) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            await trio.sleep(1)
+            yield LONG
+        if is_cancelled:
+            await trio.sleep_forever()
+        raise OSError("the disk is gone")
+
+    async with work_queue(autojump_clock) as (client, queue):
+        shared = vars(client)["_queues"].producer
+        value = broken()
+        written = ref(value)
+        with nullcontext() if is_cancelled else pytest.raises(OSError, match="disk is gone"):
+            with trio.move_on_after(5):
+                await queue.send(value)
+        del value
+        await trio.sleep(1)
+
+        producer = await shared.get()
+        assert vars(producer)["_accumulator"].buffered_bytes == 0
+        gc.collect()
+        assert written() is None, "the source is dropped, and its pieces"
+        (counts,) = await queue.counts()
+        assert (counts.visible, counts.oldest_timestamp_ms) == (0, None)
+        assert await queue.peek() == []
+        assert (await queue.send(b"next")).offset > 10, "chunks came before"
+        assert values(await queue.receive()) == [b"next"]
 
 
 async def test_a_message_above_the_maximum_length_is_refused(
