@@ -28,7 +28,7 @@ from tidelog.queue_layer.commands import settle
 from tidelog.queue_layer.commands.deduplication import DeduplicationWindow
 from tidelog.queue_layer.commands.fifo_send import SentMessages
 from tidelog.queue_layer.ordering import factory
-from tidelog.queue_layer.ordering.delivery_order import MakeOrder
+from tidelog.queue_layer.ordering.delivery_order import Candidates, MakeOrder
 from tidelog.queue_layer.ordering.fifo_order import _DONE, _STATE, _VISIBLE, FifoOrder
 from tidelog.queue_layer.ordering.priority_order import PriorityOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
@@ -181,9 +181,7 @@ def _forget_times(self: QueueState, entry: Delayed) -> None:
 _delayed = QueueState._delayed
 
 
-def _last_priority_only_first(
-    self: PriorityOrder, limit: int, turn: int
-) -> Iterator[tuple[int, int]]:
+def _last_priority_only_first(self: PriorityOrder, limit: int, turn: int) -> Iterator[Candidates]:
     priorities = self._priorities
     try:
         self._priorities = priorities[:-1]

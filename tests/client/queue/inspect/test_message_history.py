@@ -136,7 +136,7 @@ def test_a_snapshot_says_whether_the_message_is_done_and_on_its_way() -> None:
         history = MessageHistory(0, 10)
         first = [SnapshotMoves(DEAD, 0, 0, [[(3, moves)]])] if moves else []
         more = [SnapshotMoves(DEAD, 0, 0, [[(10, 1)]])] if moves else []
-        entries = [
+        entries: list[AnyEntry] = [
             SnapshotStarted(cursor, 9, 1, first),
             SnapshotMoreMoves(more),
             SnapshotRuns([("w-9", "")], list(runs)),

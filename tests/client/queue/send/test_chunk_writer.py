@@ -15,6 +15,8 @@ from trio.testing import MockClock
 
 from tests.client.large_messages import LONG, KiB, MiB
 from tests.client.queue_fixture import left, queue_of, values, work_queue
+from tidelog.client.producer.producer import Producer
+from tidelog.client.producer.record_accumulator import RecordAccumulator
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.batch.large_messages import LARGE_MESSAGE_BYTES_MAX
 from tidelog.wire.errors import BatchError, DeliveryTimeoutError, RecordTooLargeError
@@ -128,14 +130,15 @@ async def test_a_failed_send_of_chunks_leaves_nothing_in_the_memory_of_the_clien
         del value
         await trio.sleep(1)
 
-        producer = await shared.get()
-        assert vars(producer)["_accumulator"].buffered_bytes == 0
+        producer: Producer = await shared.get()
+        accumulator: RecordAccumulator = vars(producer)["_accumulator"]
+        assert accumulator.buffered_bytes == 0
         gc.collect()
         assert written() is None, "the source is dropped, and its pieces"
         (counts,) = await queue.counts()
         assert (counts.visible, counts.oldest_timestamp_ms) == (0, None)
         assert await queue.peek() == []
-        assert (await queue.send(b"next")).offset > 10, "chunks came before"
+        assert ((await queue.send(b"next")).offset or 0) > 10, "chunks came before"
         assert values(await queue.receive()) == [b"next"]
 
 
