@@ -112,7 +112,7 @@ def test_a_queue_cannot_promise_more_than_its_topic_keeps(
     make(cluster, creation(cluster, "billing", "orders"))
 
     with pytest.raises(InvalidConfigError, match=text):
-        cluster.handle(creation(cluster, "shipping", "orders", **settings))
+        cluster.handle(replace(creation(cluster, "shipping", "orders"), overrides=settings))
     with pytest.raises(InvalidConfigError, match=text):
         cluster.handle(AlterQueue("billing", settings, []))
 
@@ -127,7 +127,7 @@ def test_a_queue_without_a_longer_retention_follows_its_topic(settings: dict[str
     cluster = Cluster(1)
     cluster.create("orders", [1], overrides={"retention_ms": "2d"})
 
-    make(cluster, creation(cluster, "billing", "orders", **settings))
+    make(cluster, replace(creation(cluster, "billing", "orders"), overrides=settings))
 
     cluster.do(AlterTopic("orders", {"segment_bytes": "1MiB"}, []))
 

@@ -59,7 +59,8 @@ def expired_at(broker: Broker, queue: bytes) -> list[tuple[int, list[Run]]]:
     log = journal_of(broker, queue).log
     part = log.read(0, max_bytes=1 << 20, high_watermark=log.log_end_offset)
     assert part is not None
-    data, found = part.file.read_at(part.position, part.length), []
+    data = part.file.read_at(part.position, part.length)
+    found: list[tuple[int, list[Run]]] = []
     while (header := parse_header(data)) is not None:
         columns = decode_columns(header, data[: header.size], uncompressed_length_max=1 << 20)
         for value in columns.values or []:
