@@ -12,6 +12,10 @@ MiB = 1024 * KiB
 GiB = 1024 * MiB
 SEGMENT_BYTES_LIMIT = 2 * GiB
 """Positions in an index are 32 bits wide."""
+SEGMENTS_RETAINED = 4
+"""Minimum number of full segments in `retention_bytes`."""
+SMALLEST_ROLL_BYTES = 256 * KiB
+"""Size up to which a segment grows under any `retention_bytes`, unless `segment_bytes` is less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +23,8 @@ class LogConfig:
     """Settings of one log: segments, retention, recovery."""
 
     segment_bytes: int = 256 * MiB
-    """Maximum size of a segment, above which the log rolls. Smaller segments make retention finer,
-    larger segments need fewer files."""
+    """Maximum size of a segment. Smaller segments make retention finer, larger segments need fewer
+    files. The log rolls at `roll_bytes`, which may be less."""
 
     segment_ms: int = 7 * 24 * 3600 * 1000
     """Maximum age of the active segment since its first append, so that retention can reach it."""
@@ -38,7 +42,8 @@ class LogConfig:
     """Maximum age of a segment's newest record before deletion; `None` for no limit."""
 
     retention_bytes: int | None = None
-    """Maximum size of the log before the oldest segments are deleted; `None` for no limit."""
+    """Bytes that remain when the oldest segments are deleted; `None` for no limit. Less than one
+    segment of `roll_bytes` remains beyond them."""
 
     checkpoint_bytes: int = 64 * MiB
     """Bytes between checkpoints; a start after a crash scans about that much at most."""
@@ -82,6 +87,14 @@ class LogConfig:
                 f" topic's limit of {limit} bytes (max_partition_bytes); wait for retention, or"
                 " free room with `tidelog topic delete-records`"
             )
+
+    @property
+    def roll_bytes(self) -> int:
+        """Size above which the active segment rolls, so that retention by size can reach it."""
+        if self.retention_bytes is None:
+            return self.segment_bytes
+        fraction = self.retention_bytes // SEGMENTS_RETAINED
+        return min(self.segment_bytes, max(fraction, SMALLEST_ROLL_BYTES))
 
     @property
     def roll_after_ms(self) -> int:

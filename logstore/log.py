@@ -415,14 +415,18 @@ class PartitionLog:
         self.fail(CLOSED, durable_intact=True)
 
     def roll_if_old(self, *, now_ms: int, force: bool = False) -> None:
-        """Begin a new segment if the active one is too old for retention, or if `force`."""
+        """Begin a new segment if the active one is too old or too large, or if `force`.
+
+        It is too large when `retention_bytes` or `segment_bytes` was lowered.
+        """
         first_append_ms = self._segments.active.first_append_ms
         if self._availability.failure is not None or first_append_ms is None:
             return
         if now_ms < first_append_ms:
             # The clock was ahead then: the segment would be kept for too long.
             self._segments.active.first_append_ms = now_ms
-        if force or now_ms - first_append_ms >= self.config.roll_after_ms:
+        is_old = now_ms - first_append_ms >= self.config.roll_after_ms
+        if force or is_old or self._segments.must_roll(0, self.log_end_offset, self.config):
             try:
                 self._roll(now_ms=now_ms)
             except OSError as error:

@@ -272,7 +272,7 @@ class RangeRepair:
     def _count_fitting(self, segment: Segment, gap: Gap, run: Batches) -> int:
         """Return how many batches fit at the end of a segment within its size limit."""
         position = gap.position
-        limit = max(segment.end_position, self._config.segment_bytes)
+        limit = max(segment.end_position, self._config.roll_bytes)
         for count, header in enumerate(run.headers):
             position += header.size
             is_first = count == 0 and gap.position == SEGMENT_HEADER_SIZE
@@ -289,7 +289,7 @@ class RangeRepair:
             for header in batches.headers:
                 size += header.size
                 offsets = header.next_offset - batches.offset
-                is_full = size > self._config.segment_bytes or offsets > RELATIVE_OFFSET_MAX
+                is_full = size > self._config.roll_bytes or offsets > RELATIVE_OFFSET_MAX
                 if count and is_full:
                     break
                 count += 1

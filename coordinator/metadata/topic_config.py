@@ -135,7 +135,9 @@ SETTINGS: Final = {
             parse_bytes_or_unlimited(low=0),
             UNLIMITED,
             "a size, unlimited",
-            "Delete the oldest segments of a partition while at least this much remains.",
+            "Delete the oldest segments of a partition while at least this much remains. Less than"
+            " one segment remains beyond it: a segment has at most a quarter of this size, but no"
+            " less than 256KiB or one batch.",
         ),
         Setting(
             "retention_ms",
@@ -149,7 +151,8 @@ SETTINGS: Final = {
             parse_bounded(parse_size_bytes, low=4096, high=SEGMENT_BYTES_LIMIT),
             "256MiB",
             "4KiB to 2GiB",
-            "Start a new segment before the active one would exceed this size.",
+            "Start a new segment before the active one would exceed this size; `retention_bytes`"
+            " may make segments smaller.",
         ),
         Setting(
             "segment_ms",

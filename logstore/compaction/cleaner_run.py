@@ -196,7 +196,7 @@ class CleanerRun:
         keys = KeyRange(OffsetMap(memory_bytes=memory_bytes), self._to_clean.clean_offset)
         yield from self._build_offset_map(keys)
         self.end_offset = keys.end_offset
-        segment_bytes = self._log.config.segment_bytes
+        segment_bytes = self._log.config.roll_bytes
         for group in group_segments(
             self._to_clean.segments, range_end_offset=keys.end_offset, segment_bytes=segment_bytes
         ):

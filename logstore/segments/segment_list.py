@@ -101,7 +101,7 @@ class SegmentList:
         if active.end_offset == active.base_offset:
             return False
         return (
-            active.end_position + batch_bytes > config.segment_bytes
+            active.end_position + batch_bytes > config.roll_bytes
             or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
         )
 
@@ -112,7 +112,7 @@ class SegmentList:
         for count, header in enumerate(headers):
             position += header.size
             offsets = header.next_offset - active.base_offset
-            if count and (position > config.segment_bytes or offsets > RELATIVE_OFFSET_MAX):
+            if count and (position > config.roll_bytes or offsets > RELATIVE_OFFSET_MAX):
                 return count
         return len(headers)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.logstore.config import SEGMENT_BYTES_LIMIT, LogConfig
+from tidelog.logstore.config import SEGMENT_BYTES_LIMIT, KiB, LogConfig, MiB
 from tidelog.wire.errors import PartitionFullError
 
 DAY_MS = 24 * 3600 * 1000
@@ -21,6 +21,25 @@ def test_a_segment_is_rolled_early_enough_for_retention(
     retention_ms: int | None, roll_after_ms: int
 ) -> None:
     assert LogConfig(segment_ms=DAY_MS, retention_ms=retention_ms).roll_after_ms == roll_after_ms
+
+
+@pytest.mark.parametrize(
+    ("retention_bytes", "roll_bytes"),
+    [
+        (None, 256 * MiB),
+        (1 << 40, 256 * MiB),
+        (1024 * MiB, 256 * MiB),
+        (100 * MiB, 25 * MiB),
+        (1 * MiB, 256 * KiB),
+        (1000, 256 * KiB),
+        (0, 256 * KiB),
+    ],
+)
+def test_a_segment_is_rolled_at_a_quarter_of_the_bytes_retained(
+    retention_bytes: int | None, roll_bytes: int
+) -> None:
+    assert LogConfig(retention_bytes=retention_bytes).roll_bytes == roll_bytes
+    assert LogConfig(retention_bytes=retention_bytes, segment_bytes=4096).roll_bytes == 4096
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.logstore.logs import (
     records_in,
     reopen,
 )
-from tidelog.logstore.config import LogConfig
+from tidelog.logstore.config import KiB, LogConfig, MiB
 from tidelog.logstore.damage import DamagedRange
 from tidelog.logstore.log import LogStatus
 from tidelog.wire.errors import OffsetOutOfRangeError, PartitionFullError
@@ -101,6 +101,38 @@ def test_retention_by_size_deletes_whole_segments_below_the_high_watermark() -> 
     assert opened.log.size_bytes >= 1500
     assert opened.segment_bases()[0] == opened.log.log_start_offset
     assert read_all(opened.log) == expected(opened.log.log_start_offset, 50)
+
+
+def fill(opened: Opened, mib: int) -> None:
+    """Append records of 32 KiB."""
+    opened.append_many(mib * 32, size=32 * KiB)
+    opened.flush()
+
+
+def test_a_log_exceeds_its_retained_bytes_by_less_than_one_segment() -> None:
+    config = LogConfig(retention_bytes=MiB)
+    opened = new_log(config)
+    fill(opened, 4)
+
+    retained(opened, high_watermark=opened.log.log_end_offset)
+
+    assert MiB <= opened.log.size_bytes < MiB + config.roll_bytes == MiB + 256 * KiB
+
+
+def test_a_lower_limit_on_bytes_reaches_the_records_in_the_active_segment() -> None:
+    opened = new_log(LogConfig(retention_bytes=100 * MiB))
+    fill(opened, 4)
+    opened.log.roll_if_old(now_ms=NOW_MS)
+    assert opened.log.segment_count == 1
+
+    opened.log.config = LogConfig(retention_bytes=MiB)
+    opened.log.roll_if_old(now_ms=NOW_MS)
+    opened.flush()
+
+    assert retained(opened, high_watermark=128) == 0, "no segment is surplus as a whole"
+    fill(opened, 2)
+    assert retained(opened, high_watermark=192) >= 128
+    assert opened.log.size_bytes < MiB + 256 * KiB
 
 
 def test_retention_by_age_looks_at_the_newest_record() -> None:

@@ -14,6 +14,7 @@ from tests.logstore.logs import (
     read_all,
     reopen,
 )
+from tidelog.logstore.config import KiB, LogConfig, MiB
 from tidelog.logstore.log import PartitionLog
 from tidelog.logstore.segments.batch_run import check_run
 from tidelog.wire.batch.record_batch import parse_header
@@ -61,6 +62,19 @@ def test_a_follower_has_what_its_leader_has(max_bytes: int) -> None:
     assert read_all(follower.log) == expected(0, 60)
     assert follower.log.leader_epochs.entries == ((0, 0), (1, 25), (2, 50))
     assert follower.segment_bases() == leader.segment_bases()
+
+
+def test_a_follower_rolls_by_its_own_retained_bytes() -> None:
+    """A new limit reaches replicas at different times."""
+    leader, follower = new_log(LogConfig()), new_log(LogConfig(retention_bytes=MiB))
+    leader.append_many(100, size=32 * KiB)
+
+    replicate(leader, follower, max_bytes=MiB)
+    follower.flush()
+    follower.log.apply_retention(high_watermark=100, now_ms=NOW_MS).run()
+
+    assert leader.log.segment_count == 1
+    assert MiB <= follower.log.size_bytes < MiB + 256 * KiB
 
 
 def test_a_leaders_answer_begins_exactly_at_the_followers_log_end() -> None:

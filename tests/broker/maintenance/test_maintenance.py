@@ -70,6 +70,18 @@ async def test_retention_by_size_deletes_the_oldest_records(mock_clock: MockCloc
         assert 0 < found.log_start_offset < 9
 
 
+async def test_retention_by_size_needs_no_size_of_segments(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, retention_bytes="512KiB")
+        for _ in range(20):
+            await produce(client, topic, batch_of(bytes(100_000)))
+
+        await world.pass_time(6)
+
+        assert 512 << 10 <= (await describe(client)).size_bytes < 768 << 10
+
+
 async def test_without_limits_nothing_is_deleted(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
