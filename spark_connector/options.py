@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal, Self, TypeVar, cast, final
 
 from tidelog.client.cluster.address import Address, parse_addresses
-from tidelog.wire.errors import ConfigError
+from tidelog.wire.config.durations import parse_duration_ms
+from tidelog.wire.errors import ConfigError, InvalidConfigError
 
 SERVERS = "bootstrap.servers"
 CONNECTION_NAMES: Final = (
@@ -32,15 +33,6 @@ _ALIASES: Final = {
 """Option names of Spark's Kafka source, with their equivalents here."""
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _CONNECT_TIMEOUT_MS: Final = 10_000
-
-_DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.ASCII)
-_UNITS_MS: Final = {
-    "ms": 1, "millisecond": 1, "milliseconds": 1,
-    "s": 1000, "sec": 1000, "second": 1000, "seconds": 1000,
-    "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
-    "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
-    "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
-}  # fmt: skip
 _NUMBER_MAX: Final = (1 << 63) - 1
 Choice = TypeVar("Choice", bound=str)
 
@@ -130,7 +122,7 @@ class GivenOptions:
         raise ConfigError(f"{name} must be {' or '.join(choices)}, not {text!r}")
 
     def duration_ms(self, name: str, *, default: int) -> int:
-        """Return a duration in milliseconds, written as `90s`, `15m` or plain milliseconds.
+        """Return a duration in milliseconds, written as `90s`, `1h30m` or plain milliseconds.
 
         Raises:
             ConfigError: The value is not a duration, or 0.
@@ -138,13 +130,13 @@ class GivenOptions:
         text = self.text(name)
         if text is None:
             return default
-        found = _DURATION.fullmatch(text.lower())
-        unit = _UNITS_MS.get(found[2] or "ms") if found else None
-        if found is None or unit is None or len(found[1]) > len(str(_NUMBER_MAX)):
-            raise ConfigError(f"{name} must be a time such as 90s, 15m or 500ms, not {text!r}")
-        if not int(found[1]):
+        try:
+            found_ms = parse_duration_ms(name, text)
+        except InvalidConfigError as error:
+            raise ConfigError(str(error)) from error
+        if not found_ms:
             raise ConfigError(f"{name} must be above 0")
-        return int(found[1]) * unit
+        return found_ms
 
     def json_object(self, name: str) -> dict[str, Any] | None:
         """Return a JSON object; `None` if the option is not given.

@@ -35,7 +35,7 @@ force and their sources. If a name or a value is not valid, the start fails with
 every problem.
 
 Sizes are bytes or `4KiB`, `16MiB`, `1GiB` (powers of 1,024), `4kB`, `16MB`, `1GB` (powers of
-1,000). Times are milliseconds or `250ms`, `5s`, `30min`, `12h`, `7d`.
+1,000). Times are milliseconds, or [durations](#durations) such as `250ms`, `1h30m`, `8d`.
 """
 
 _EXAMPLE = """
@@ -48,6 +48,16 @@ queued_max_request_bytes = "256MiB"
 [topic_defaults]
 retention_ms = "3d"
 ```
+"""
+
+_DURATIONS = """
+## Durations
+
+A duration is one or more whole numbers with units, the largest first: `8d`, `1h30m`, `90s`,
+`250ms`. Units are `ms`, `s`, `m` or `min`, `h`, `d` and `w`, and words such as `seconds` and
+`days`. Settings, options of commands and options of Spark all take these forms. A bare number is
+milliseconds in a setting whose name ends in `_ms` and in options of Spark, and seconds in options
+of commands. Metadata hold `7d` for `1w` and `90min` for `1h30m`, because older versions read these.
 """
 
 _TOPICS = """
@@ -86,6 +96,7 @@ def describe() -> str:
             _EXAMPLE,
             "\n## Broker\n\n",
             _table(_broker_rows()),
+            _DURATIONS,
             _TOPICS,
             "\n",
             _table(

@@ -18,7 +18,8 @@ from tidelog.coordinator.metadata.topic_config import (
     topic_config,
 )
 from tidelog.coordinator.raft.config import RaftConfig
-from tidelog.wire.config.settings import parse_duration_ms, parse_size_bytes
+from tidelog.wire.config.durations import parse_duration_ms
+from tidelog.wire.config.settings import parse_size_bytes
 from tidelog.wire.errors import ConfigError, InvalidConfigError
 
 DEFAULT_PORT = 8433

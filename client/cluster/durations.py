@@ -3,22 +3,8 @@
 Pure: no clock, no I/O.
 """
 
-import re
-from typing import Final
-
+from tidelog.wire.config.durations import duration_ms
 from tidelog.wire.errors import WireFormatError
-
-_UNITS_MS: Final = {
-    "": 1,
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 7 * 86_400_000,
-}
-_DURATION = re.compile(r"(\d{1,18}) ?([a-z]*)", re.IGNORECASE)
 
 
 def seconds_of(text: str) -> float:
@@ -27,11 +13,10 @@ def seconds_of(text: str) -> float:
     Raises:
         WireFormatError: The text is none of these; the broker is newer.
     """
-    found = _DURATION.fullmatch(text.strip())
-    unit_ms = None if found is None else _UNITS_MS.get(found[2].lower())
-    if found is None or unit_ms is None:
+    found_ms = duration_ms(text)
+    if found_ms is None:
         raise WireFormatError(f"{text!r} is not a duration that this client knows")
-    return int(found[1]) * unit_ms / 1000
+    return found_ms / 1000
 
 
 def milliseconds_of(what: str, seconds: float) -> int:

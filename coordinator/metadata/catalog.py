@@ -16,6 +16,7 @@ from tidelog.coordinator.metadata.topic_config import (
     check_settings,
     topic_config,
 )
+from tidelog.wire.config.durations import portable_settings
 from tidelog.wire.config.queue_config import QueueConfig, queue_config
 from tidelog.wire.errors import (
     InvalidConfigError,
@@ -398,9 +399,8 @@ class Catalog:
         if command.name in self._by_name:
             raise TopicExistsError(f"there is a topic {command.name!r} already")
         check_settings(command.overrides, replication_factor=replication_factor)
-        return [
-            TopicCreated(command.name, command.topic_id, command.partition_count, command.overrides)
-        ]
+        overrides = portable_settings(command.overrides)
+        return [TopicCreated(command.name, command.topic_id, command.partition_count, overrides)]
 
     def _alter(self, command: AlterTopic, replication_factor: int) -> list[Record]:
         topic = self.topic(command.name, command.topic_id)
@@ -411,6 +411,7 @@ class Catalog:
                 raise InvalidConfigError(f"{name} cannot be set and reset at the same time")
             overrides.pop(name, None)
         check_settings(overrides, replication_factor=replication_factor)
+        overrides = portable_settings(overrides)
         return [] if overrides == topic.overrides else [TopicAltered(topic.topic_id, overrides)]
 
     def _delete(self, command: DeleteTopic) -> list[Record]:

@@ -44,6 +44,7 @@ from tidelog.coordinator.metadata.records import PartitionRegistration, Partitio
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.topic_commands import create_topic
 from tidelog.coordinator.metadata.topic_config import topic_config
+from tidelog.wire.config.durations import portable_settings
 from tidelog.wire.config.queue_config import (
     FROZEN_SETTINGS,
     check_queue_name,
@@ -94,9 +95,9 @@ def _create(state: ClusterState, command: CreateQueue) -> CommandOutcome:
         _check_is_what_was_asked_for(state, command, there)
         return CommandOutcome([], QueueAnswer(there.topic_id, there.source_id))
     records, topic_id, partitions = _source(state, command)
-    overrides = {
-        name: text for name, text in command.overrides.items() if name not in FROZEN_SETTINGS
-    }
+    overrides = portable_settings(
+        {name: text for name, text in command.overrides.items() if name not in FROZEN_SETTINGS}
+    )
     spec = QueueSpec(
         topic_id,
         command.is_fifo,
@@ -278,6 +279,7 @@ def _alter(state: ClusterState, command: AlterQueue) -> CommandOutcome:
             raise InvalidConfigError(f"{name} cannot be set and reset at the same time")
         overrides.pop(name, None)
     check_queue_settings(overrides, is_fifo=spec.is_fifo)
+    overrides = portable_settings(overrides)
     answer = QueueAnswer(journal.topic_id, journal.source_id)
     if overrides == spec.overrides:
         return CommandOutcome([], answer)

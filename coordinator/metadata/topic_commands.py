@@ -54,6 +54,7 @@ from tidelog.coordinator.metadata.records import (
 )
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.topic_config import REPLICATION_FACTOR_MAX
+from tidelog.wire.config.durations import portable_settings
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, InvalidTopicError
 
 
@@ -268,6 +269,7 @@ def _alter_cluster_config(state: ClusterState, command: AlterClusterConfig) -> C
             raise InvalidConfigError(f"{name} cannot be set and reset at the same time")
         overrides.pop(name, None)
     config = cluster_config(overrides)
+    overrides = portable_settings(overrides)
     if overrides == state.overrides:
         return CommandOutcome([], Done())
     changes = PartitionChangeBuilder(state, config=config)

@@ -84,15 +84,21 @@ def test_a_choice_accepts_only_its_values() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected_ms"),
-    [("90s", 90_000), ("15m", 900_000), ("1 hour", 3_600_000), ("500", 500), ("20ms", 20)],
+    [
+        ("90s", 90_000),
+        ("15m", 900_000),
+        ("1 hour", 3_600_000),
+        ("1 week", 604_800_000),
+        ("500", 500),
+    ],
 )
 def test_a_duration_has_a_unit_or_is_in_milliseconds(text: str, expected_ms: int) -> None:
     assert given(delay=text).duration_ms("delay", default=1) == expected_ms
 
 
-@pytest.mark.parametrize("text", ["0s", "-1s", "1.5s", "2 weeks", "soon", "1s1s"])
+@pytest.mark.parametrize("text", ["0s", "-1s", "1.5s", "1 month", "soon", "1s1s"])
 def test_an_invalid_duration_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^delay must"):
+    with pytest.raises(ConfigError, match=r"^delay (must be above 0|is .*, it must be a duration)"):
         given(delay=text).duration_ms("delay", default=1)
 
 

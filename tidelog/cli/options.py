@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast, final
 import click
 
 from tidelog.cli.output.times import parse_since_ms
+from tidelog.wire.config.durations import A_DURATION, duration_ms
 from tidelog.wire.env.real.real_env import RealClock
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ class NameAndValue(click.ParamType[tuple[str, str]]):
 
 @final
 class Seconds(click.FloatRange):
-    """The parameter type of durations in seconds, which are finite."""
+    """The parameter type of durations, which are finite; a bare number is seconds."""
+
+    name = "duration"
 
     LONGEST = 1e9
     """Seconds at most: 30 years."""
@@ -55,10 +58,21 @@ class Seconds(click.FloatRange):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Return the seconds."""
-        seconds = float(super().convert(cast("float", value), param, ctx))
-        if not math.isfinite(seconds):  # NaN is in every range.
-            self.fail(f"{value!r} is not a number of seconds", param, ctx)
-        return seconds
+        seconds = _seconds_of(value)
+        if seconds is None:
+            self.fail(f"{value!r} is not {A_DURATION}, nor a number of seconds", param, ctx)
+        return float(super().convert(seconds, param, ctx))
+
+
+def _seconds_of(value: object) -> float | None:
+    found_ms = duration_ms(value, bare_unit_ms=None) if isinstance(value, str) else None
+    if found_ms is not None:
+        return found_ms / 1000
+    try:
+        seconds = float(cast("float", value))
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) else None
 
 
 def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:

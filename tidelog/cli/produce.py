@@ -83,7 +83,7 @@ class _Options(TypedDict):
     type=Seconds(0.1),
     default=120.0,
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="Limit the time from send to acknowledgement.",
 )
 @broker_option

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, final
 
-from tidelog.wire.config.settings import parse_duration_ms
+from tidelog.wire.config.durations import parse_duration_ms
 from tidelog.wire.errors import InvalidConfigError
 from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 

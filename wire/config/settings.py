@@ -1,25 +1,17 @@
-"""Settings as text: a name, a parser, a default; and parsers of durations, sizes and counts.
+"""Settings as text: a name, a parser, a default; and parsers of sizes, counts and bounds.
 
 Pure: no clock, no I/O.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidelog.wire.config.durations import parse_duration_ms
 from tidelog.wire.errors import InvalidConfigError
 
 UNLIMITED = "unlimited"
 """The text for no limit."""
-_MS_UNITS = {
-    "": 1,
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-}
 _BYTE_UNITS = {
     "": 1,
     "b": 1,
@@ -52,29 +44,18 @@ class Setting:
     """One sentence for help texts and `docs/configuration.md`."""
 
 
-def parse_duration_ms(name: str, text: str) -> int:
-    """Return milliseconds for `7d`, `12h`, `30min`, `5s`, `250ms` or a plain number.
-
-    Raises:
-        InvalidConfigError: The text is none of these.
-    """
-    return _parse_quantity(name, text, _MS_UNITS, wanted="a duration such as 7d, 12h, 5s or 250ms")
-
-
 def parse_size_bytes(name: str, text: str) -> int:
     """Return bytes for `256MiB`, `1GB` or a plain number.
 
     Raises:
         InvalidConfigError: The text is none of these.
     """
-    return _parse_quantity(name, text, _BYTE_UNITS, wanted="a size such as 256MiB, 1GB or 4096")
-
-
-def _parse_quantity(name: str, text: str, units: Mapping[str, int], *, wanted: str) -> int:
     match = _QUANTITY.fullmatch(text.strip())
-    unit = None if match is None else units.get(match[2].lower())
+    unit = None if match is None else _BYTE_UNITS.get(match[2].lower())
     if match is None or unit is None:
-        raise InvalidConfigError(f"{name} is {text!r}, it must be {wanted}")
+        raise InvalidConfigError(
+            f"{name} is {text!r}, it must be a size such as 256MiB, 1GB or 4096"
+        )
     return int(match[1]) * unit
 
 

@@ -15,7 +15,7 @@ from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.wire.errors import ConfigError
 
 MiB = 1 << 20
-DURATION = "it must be a duration such as 7d, 12h, 5s or 250ms"
+DURATION = "it must be a duration such as 8d, 1h30m, 90s or 250ms"
 TWICE = "queued_max_request_bytes must be at least twice socket_request_max_bytes"
 
 

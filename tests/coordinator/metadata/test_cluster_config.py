@@ -15,7 +15,8 @@ from tidelog.coordinator.metadata.cluster_config import (
     without_node,
 )
 from tidelog.coordinator.metadata.topic_config import topic_config
-from tidelog.wire.config.settings import parse_duration_ms, parse_size_bytes
+from tidelog.wire.config.durations import parse_duration_ms
+from tidelog.wire.config.settings import parse_size_bytes
 from tidelog.wire.errors import InvalidConfigError
 
 

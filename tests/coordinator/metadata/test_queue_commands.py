@@ -8,6 +8,7 @@ from tests.coordinator.metadata.queues import KEY, creation, make
 from tidelog.coordinator.metadata.catalog import AlterTopic, Catalog, CreateTopic, DeleteTopic
 from tidelog.coordinator.metadata.commands import (
     AddPartitions,
+    AlterClusterConfig,
     AlterQueue,
     CommandOutcome,
     DeleteQueue,
@@ -44,6 +45,31 @@ def test_a_queue_is_colocated_with_its_topic_and_starts_at_its_start_offsets() -
     assert [each.replicas for each in partitions] == [(1, 2, 3), (3, 1, 2)]
     assert [each.leader for each in partitions] == [1, 3]
     assert all(each.in_sync_replicas == each.replicas for each in partitions)
+
+
+def test_metadata_have_durations_in_forms_that_older_versions_read() -> None:
+    """An older broker would stop at `1w`, and so would its clients."""
+    cluster = Cluster(1)
+    cluster.create("orders", [1], overrides={"retention_ms": "1w"})
+    command = creation(cluster, "billing", "orders", retention_ms="1week", retry_backoff="1m30s")
+    make(cluster, command)
+    cluster.do(AlterTopic("orders", {"segment_ms": "1d12h"}, []))
+    cluster.do(AlterQueue("billing", {"visibility_timeout_ms": "1h30m"}, []))
+    cluster.do(AlterClusterConfig({"recovery_election_wait_ms": "1m1s"}, []))
+
+    expected = {"retention_ms": "7d", "segment_ms": "36h"}
+    assert cluster.state.catalog.topic("orders").overrides == expected
+    (journal,) = cluster.state.catalog.journals
+    assert journal.queue is not None
+    assert journal.queue.overrides == {
+        "retention_ms": "7d",
+        "retry_backoff": "90s",
+        "visibility_timeout_ms": "90min",
+    }
+    assert cluster.state.overrides == {"recovery_election_wait_ms": "61s"}
+    again = replace(command, queue_id=bytes(range(16)), topic_id=journal.source_id)
+    with pytest.raises(QueueExistsError, match="visibility_timeout_ms is 90min, not 30s"):
+        cluster.do(again)
 
 
 def test_a_queue_creates_its_topic_if_there_is_none() -> None:

@@ -11,7 +11,8 @@ from tidelog.coordinator.metadata.topic_config import (
 from tidelog.isr.durability import Durability
 from tidelog.logstore.compaction.policy import CompactionConfig
 from tidelog.logstore.config import LogConfig
-from tidelog.wire.config.settings import parse_duration_ms, parse_size_bytes
+from tidelog.wire.config.durations import parse_duration_ms
+from tidelog.wire.config.settings import parse_size_bytes
 from tidelog.wire.errors import InvalidConfigError
 
 
@@ -49,7 +50,7 @@ def test_a_size_may_have_a_binary_or_a_decimal_unit(text: str, size: int) -> Non
 
 @pytest.mark.parametrize("text", ["", "seven days", "-1", "1.5h", "5 parsecs", "h"])
 def test_an_invalid_duration_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(InvalidConfigError, match=r"retention_ms is .*such as 7d, 12h"):
+    with pytest.raises(InvalidConfigError, match=r"retention_ms is .*such as 8d, 1h30m"):
         parse_duration_ms("retention_ms", text)
 
 

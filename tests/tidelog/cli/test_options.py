@@ -6,6 +6,7 @@ import pytest
 from tidelog.cli import main
 from tidelog.cli.options import (
     NameAndValue,
+    Seconds,
     change_options,
     examples,
     read_moment,
@@ -33,6 +34,25 @@ def test_a_name_and_a_value_are_taken_apart_at_the_first_sign(
 def test_a_pair_without_name_or_equals_sign_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not of the form name=value"):
         NameAndValue().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30), ("0.5", 0.5), ("90s", 90), ("250ms", 0.25), ("1h30m", 5400), ("8d", 691_200)],
+)
+def test_a_duration_has_units_or_is_in_seconds(text: str, seconds: float) -> None:
+    assert Seconds().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "1h30"])
+def test_what_is_no_duration_is_rejected_with_an_example(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=f"{text!r} is not a duration such as 8d, 1h30m"):
+        Seconds().convert(text, None, None)
+
+
+def test_a_duration_has_bounds() -> None:
+    with pytest.raises(click.BadParameter, match=r"43260.0 is not in the range 0<=x<=43200"):
+        Seconds(longest=43_200).convert("12h1m", None, None)
 
 
 def test_examples_stand_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,7 +103,7 @@ WRONG = {
     "value": (
         ["alter", "{q}", "--set", "visibility_timeout_ms=soon"],
         1,
-        "it must be a duration such as 7d, 12h, 5s or 250ms",
+        "it must be a duration such as 8d, 1h30m, 90s or 250ms",
     ),
     "partitions": (["create", "{q}", "--partitions", "7"], 1, "has 1 partitions, not 7"),
 }

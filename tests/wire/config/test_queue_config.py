@@ -2,6 +2,7 @@
 
 import pytest
 
+from tidelog.wire.config.durations import parse_duration_ms
 from tidelog.wire.config.queue_config import (
     FIFO_SETTINGS,
     QUEUE_SETTINGS,
@@ -19,7 +20,7 @@ from tidelog.wire.config.queue_config import (
     queue_config,
 )
 from tidelog.wire.config.retry_backoff import NO_BACKOFF
-from tidelog.wire.config.settings import parse_duration_ms, parse_size_bytes
+from tidelog.wire.config.settings import parse_size_bytes
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError
 from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 

@@ -1,7 +1,10 @@
 """Texts of durations and sizes in settings."""
 
+import re
+
 import pytest
 
+from tidelog.wire.config.durations import duration_ms, parse_duration_ms, portable_settings
 from tidelog.wire.config.settings import (
     UNLIMITED,
     parse_bounded,
@@ -11,7 +14,6 @@ from tidelog.wire.config.settings import (
     parse_bytes_or_unlimited,
     parse_choice,
     parse_count_up_to,
-    parse_duration_ms,
     parse_size_bytes,
 )
 from tidelog.wire.errors import InvalidConfigError
@@ -37,7 +39,7 @@ def test_a_size_has_binary_and_decimal_units(text: str, size_bytes: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "duration_ms"),
+    ("text", "expected_ms"),
     [
         ("7", 7),
         ("7ms", 7),
@@ -45,11 +47,51 @@ def test_a_size_has_binary_and_decimal_units(text: str, size_bytes: int) -> None
         ("7m", 420_000),
         ("7min", 420_000),
         ("7h", 25_200_000),
-        ("7d", 604_800_000),
+        ("8d", 691_200_000),
+        ("1w", 604_800_000),
+        ("2 Weeks", 1_209_600_000),
+        ("1h30m", 5_400_000),
+        (" 1d 2h 3min 4s 5ms ", 93_784_005),
     ],
 )
-def test_a_duration_has_units_from_milliseconds_to_days(text: str, duration_ms: int) -> None:
-    assert parse_duration_ms("wait_ms", text) == duration_ms
+def test_a_duration_has_units_from_milliseconds_to_weeks(text: str, expected_ms: int) -> None:
+    assert parse_duration_ms("wait_ms", text) == expected_ms
+
+
+@pytest.mark.parametrize(
+    "text", ["", "d", "-1s", "1.5h", "8 parsecs", "1h30", "30m1h", "1s1s", "\u0663s", "9" * 19]
+)
+def test_what_is_no_duration_is_refused_by_name_and_value(text: str) -> None:
+    wanted = f"wait_ms is {text!r}, it must be a duration such as 8d, 1h30m, 90s or 250ms"
+    with pytest.raises(InvalidConfigError, match=f"^{re.escape(wanted)}$"):
+        parse_duration_ms("wait_ms", text)
+
+
+def test_a_bare_number_has_the_unit_of_its_place_or_none() -> None:
+    assert duration_ms("5", bare_unit_ms=1000) == 5000
+    assert duration_ms("5", bare_unit_ms=None) is None
+    assert duration_ms("5s", bare_unit_ms=None) == 5000
+
+
+def test_durations_in_metadata_are_those_that_older_versions_read() -> None:
+    given = {
+        "retention_ms": "1w",
+        "visibility_timeout_ms": "1h30m",
+        "delivery_delay_ms": " 30 S",
+        "scrub_interval_ms@3": "2weeks",
+        "retry_backoff": "exponential(1sec,2,1min 30s,jitter)",
+        "dead_letter_queue": "1w",
+    }
+
+    assert portable_settings(given) == {
+        "retention_ms": "7d",
+        "visibility_timeout_ms": "90min",
+        "delivery_delay_ms": " 30 S",
+        "scrub_interval_ms@3": "14d",
+        "retry_backoff": "exponential(1s,2,90s,jitter)",
+        "dead_letter_queue": "1w",
+    }
+    assert portable_settings({"retry_backoff": "1s,1m,1w"}) == {"retry_backoff": "1s,1m,7d"}
 
 
 def test_both_bounds_of_a_setting_are_legal() -> None:

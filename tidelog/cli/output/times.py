@@ -6,41 +6,31 @@ Pure: no clock, no I/O.
 import re
 from datetime import UTC, datetime, timedelta
 
-_UNITS = {
-    "ms": timedelta(milliseconds=1),
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "min": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-    "w": timedelta(weeks=1),
-}
-_AGO = re.compile(r"(\d{1,9}) ?([a-z]+)(?: ago)?", re.IGNORECASE)
+from tidelog.wire.config.durations import duration_ms
+
+_AGO = re.compile(r" ago\s*$", re.IGNORECASE)
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_since_ms(text: str, *, now_ms: int) -> int:
     """Return the Unix milliseconds of a time: ISO 8601, or an age before now.
 
-    `2025-01-31`, `2025-01-31T12:00`, `2025-01-31T12:00:00Z`, `30min`, `1h`, `7d ago`. A time
+    `2025-01-31`, `2025-01-31T12:00`, `2025-01-31T12:00:00Z`, `30min`, `1h30m`, `7d ago`. A time
     without a zone is in the zone of this machine. A time before 1970 becomes 0.
 
     Raises:
         ValueError: The text is none of these; the message shows valid forms.
     """
-    ago = _AGO.fullmatch(text.strip())
-    if ago is not None and ago[2].lower() in _UNITS:
-        try:
-            return max(0, now_ms - _milliseconds(int(ago[1]) * _UNITS[ago[2].lower()]))
-        except OverflowError:
-            return 0
+    ago_ms = duration_ms(_AGO.sub("", text), bare_unit_ms=None)
+    if ago_ms is not None:
+        return max(0, now_ms - ago_ms)
     try:
         moment = datetime.fromisoformat(text.strip())
         return max(0, _milliseconds(moment.astimezone(UTC) - _UNIX_EPOCH))
     except (ValueError, OverflowError, OSError):
         raise ValueError(
             f"{text!r} is not a time: write a time such as 2025-01-31T12:00:00Z, or an age such"
-            " as 30min, 1h or 7d"
+            " as 30min, 1h30m or 7d"
         ) from None
 
 

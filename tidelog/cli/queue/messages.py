@@ -47,13 +47,13 @@ _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...
 @click.option(
     "--visibility-timeout",
     type=_TIMEOUT,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="Set the visibility timeout.  [set by the queue]",
 )
 @click.option(
     "--wait",
     type=Seconds(longest=3600),
-    metavar="SECONDS",
+    metavar="DURATION",
     help="Wait for the first message (long polling).  [set by the queue]",
 )
 @click.option("--delete", "is_deleting", is_flag=True, help="Delete the messages after printing.")
@@ -202,7 +202,7 @@ def extend(
 @click.option(
     "--delay",
     type=_TIMEOUT,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="Delay the next delivery.  [set by the queue's backoff]",
 )
 @click.option("--reason", default="", help="Record a reason in the history.")

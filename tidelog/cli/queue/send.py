@@ -60,7 +60,7 @@ class _Fields(TypedDict):
 @click.option(
     "--delay",
     type=Seconds(),
-    metavar="SECONDS",
+    metavar="DURATION",
     help="Set the delivery delay.  [set by the queue]",
 )
 @click.option(

@@ -22,6 +22,8 @@ HOUR = 3600 * SECOND
         ("2h ago", 2 * HOUR),
         (" 7d ", 7 * 24 * HOUR),
         ("2w", 14 * 24 * HOUR),
+        ("1h30m", 3 * HOUR // 2),
+        ("1h 30min ago", 3 * HOUR // 2),
     ],
 )
 def test_a_duration_counts_back_from_now(text: str, ago_ms: int) -> None:
@@ -56,7 +58,7 @@ def test_nothing_is_before_1970(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "5", "5 parsecs", "-5s", "2023-13-01", "9" * 30 + "h", "1h 30min"]
+    "text", ["", "yesterday", "5", "5 parsecs", "-5s", "2023-13-01", "9" * 30 + "h", "30min 1h"]
 )
 def test_what_is_not_a_time_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(
