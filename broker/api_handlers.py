@@ -182,6 +182,7 @@ class ApiHandlers:
         return {
             api.CREATE_TOPIC: InTask(topics.create),
             api.DESCRIBE_TOPICS: InTask(topics.describe),
+            api.LIST_TOPICS: InTask(topics.list_names),
             api.ALTER_TOPIC: InTask(topics.alter),
             api.DELETE_TOPIC: InTask(topics.delete),
             api.DELETE_RECORDS: InTask(topics.delete_records),
@@ -237,6 +238,7 @@ class ApiHandlers:
         return {
             api.CREATE_QUEUE: InTask(queues.create),
             api.DESCRIBE_QUEUES: InTask(queues.describe),
+            api.LIST_QUEUES: InTask(queues.list_names),
             api.ALTER_QUEUE: InTask(queues.alter),
             api.DELETE_QUEUE: InTask(queues.delete),
         }

@@ -20,6 +20,7 @@ from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.config.queue_config import effective_queue_settings
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
+from tidelog.wire.messages.names import ListNamesReply, ListNamesRequest
 from tidelog.wire.messages.queue_admin import (
     AlterQueueReply,
     AlterQueueRequest,
@@ -92,6 +93,13 @@ class QueueAdminHandler:
         if is_new:
             self._env.probe("queue_created", queue=request.name, topic=request.topic)
         return CreateQueueReply(answer.queue_id, answer.topic_id)
+
+    async def list_names(self, request: ListNamesRequest) -> ListNamesReply:
+        """Return names of queues, one page."""
+        page = self._catalog.queue_names.page(
+            prefix=request.prefix, after=request.after, limit=request.limit
+        )
+        return ListNamesReply(*page)
 
     async def describe(self, request: DescribeQueuesRequest) -> DescribeQueuesReply:
         """Describe queues by name, or all.

@@ -38,6 +38,7 @@ from tidelog.wire.errors import (
     UnknownTopicError,
 )
 from tidelog.wire.messages.cluster_admin import EventDescription
+from tidelog.wire.messages.names import ListNamesReply, ListNamesRequest
 from tidelog.wire.messages.topics import (
     AddPartitionsReply,
     AddPartitionsRequest,
@@ -129,6 +130,13 @@ class TopicsHandler:
         asked = (command.partition_count, command.overrides)
         is_same = (topic.partition_count, topic.overrides) == asked
         return topic if is_same and self._applier.has_failed(topic.topic_id) else None
+
+    async def list_names(self, request: ListNamesRequest) -> ListNamesReply:
+        """Return names of topics, one page."""
+        page = self._catalog.topic_names.page(
+            prefix=request.prefix, after=request.after, limit=request.limit
+        )
+        return ListNamesReply(*page)
 
     async def describe(self, request: DescribeTopicsRequest) -> DescribeTopicsReply:
         """Describe topics by name, or all; other brokers are asked for the partitions they lead."""

@@ -13,6 +13,7 @@ from tidelog.client.admin import groups as group_admin
 from tidelog.client.admin import queues as queue_admin
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
+from tidelog.client.admin.names import list_names
 from tidelog.client.admin.queue_counts import DescribedQueue, count_messages, described
 from tidelog.client.admin.queues import QueueToCreate
 from tidelog.client.admin.queues import Setting as QueueSetting
@@ -98,9 +99,17 @@ class Admin:
         request = CreateTopicRequest(name, partitions, overrides, validate_only, replication_factor)
         return await self._cluster.call_any(api.CREATE_TOPIC, request, is_repeatable=validate_only)
 
-    async def list_topics(self) -> list[str]:
-        """Return the names of all topics, sorted."""
-        return [topic.name for topic in await self.describe_topics()]
+    async def list_topics(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[str]:
+        """Return names of topics, sorted; all by default.
+
+        Args:
+            prefix: First characters of the names.
+            after: Leave out the names up to this one, such as the last name of the page before.
+            limit: Maximum number of names, 1 or more.
+        """
+        return await list_names(self._cluster, api.LIST_TOPICS, prefix, after=after, limit=limit)
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
         """Return settings and offsets of topics, each once, in the order given.
@@ -282,9 +291,17 @@ class Admin:
         )
         return await queue_admin.create_queue(self._cluster, queue)
 
-    async def list_queues(self) -> list[str]:
-        """Return the names of all queues, sorted."""
-        return [queue.name for queue in await self.describe_queues()]
+    async def list_queues(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[str]:
+        """Return names of queues, sorted; all by default.
+
+        Args:
+            prefix: First characters of the names.
+            after: Leave out the names up to this one, such as the last name of the page before.
+            limit: Maximum number of names, 1 or more.
+        """
+        return await list_names(self._cluster, api.LIST_QUEUES, prefix, after=after, limit=limit)
 
     async def describe_queues(
         self, names: Iterable[str] | None = None, *, with_counts: bool = False

@@ -10,6 +10,7 @@ from typing import final
 
 import msgspec
 
+from tidelog.coordinator.metadata.name_index import NameIndex
 from tidelog.coordinator.metadata.topic_config import (
     TopicConfig,
     check_setting_name,
@@ -214,11 +215,16 @@ class Catalog:
     """The state that the records of topics add up to.
 
     Invariant: `_by_name` and `_by_id` hold the same topics; an id is never used twice. Each journal
-    and each staging log is in `_internal_topics` under its source, which exists.
+    and each staging log is in `_internal_topics` under its source, which exists. `topic_names` has
+    the names of all topics that are not internal, `queue_names` those of all queues.
     """
 
     def __init__(self) -> None:
         """Start empty."""
+        self.topic_names = NameIndex()
+        """Names of the topics that are not internal; read-only."""
+        self.queue_names = NameIndex()
+        """Names of the queues; read-only."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._internal_topics: dict[bytes, dict[bytes, None]] = {}
@@ -420,6 +426,11 @@ class Catalog:
         return [TopicDeleted(self.topic(command.name, command.topic_id).topic_id)]
 
     def _put(self, topic: Topic) -> None:
+        if topic.name not in self._by_name:
+            if topic.queue is not None:
+                self.queue_names.add(topic.queue_name)
+            elif not topic.is_internal:
+                self.topic_names.add(topic.name)
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         if topic.is_internal:
@@ -427,6 +438,10 @@ class Catalog:
 
     def _remove(self, topic: Topic) -> None:
         del self._by_id[topic.topic_id], self._by_name[topic.name]
+        if topic.queue is not None:
+            self.queue_names.remove(topic.queue_name)
+        elif not topic.is_internal:
+            self.topic_names.remove(topic.name)
         self._deleted_ids[topic.topic_id] = None
         if topic.is_internal:
             siblings = self._internal_topics[topic.source_id]

@@ -1,6 +1,7 @@
 """Samples of the administration of queues."""
 
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
+from tidelog.wire.messages.names import ListNamesReply, ListNamesRequest
 from tidelog.wire.messages.queue_admin import (
     AlterQueueReply,
     AlterQueueRequest,
@@ -54,6 +55,10 @@ DESCRIBE = (
             )
         ]
     ),
+)
+LIST = (
+    ListNamesRequest(prefix="bill", after="bill", limit=100),
+    ListNamesReply(names=["billing"], has_more=True),
 )
 ALTER = (
     AlterQueueRequest(

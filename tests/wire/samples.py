@@ -373,6 +373,8 @@ EXCHANGES = [
         ProveNodeReply(node_id=1, nonce=b"nonce of the answering node", proof=b"its proof"),
     ),
     _exchange(api.UPDATE_FEATURES, *cluster_samples.FEATURES),
+    _exchange(api.LIST_TOPICS, *topic_samples.LIST),
+    _exchange(api.LIST_QUEUES, *queue_samples.LIST),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from tests.wire.cluster_samples import EVENT
 from tests.wire.group_samples import TOPIC_ID
+from tidelog.wire.messages.names import ListNamesReply, ListNamesRequest
 from tidelog.wire.messages.topic_usage import (
     PartitionUsage,
     TopicUsage,
@@ -77,6 +78,10 @@ DESCRIBE = (
             for topic in _DESCRIBED_V4.topics
         ]
     ),
+)
+LIST = (
+    ListNamesRequest(prefix="ord", after="order", limit=100),
+    ListNamesReply(names=["orders"], has_more=True),
 )
 ALTER = (
     AlterTopicRequest(

@@ -107,6 +107,19 @@ def read_headers(
     return found
 
 
+def list_options(command: Decorated) -> Decorated:
+    """Add the options `--prefix` and `--names` to a command that lists topics or queues."""
+    for option in reversed(_LIST_OPTIONS):
+        command = option(command)
+    return command
+
+
+_LIST_OPTIONS = (
+    click.option("--prefix", default="", metavar="TEXT", help="List only names that begin so."),
+    click.option("--names", "only_names", is_flag=True, help="Print the names alone."),
+)
+
+
 def change_options(command: Decorated) -> Decorated:
     """Add the options `--set` and `--reset` to a command."""
     for option in reversed(_CHANGE_OPTIONS):

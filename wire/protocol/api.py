@@ -22,6 +22,7 @@ from tidelog.wire.messages import (
     groups,
     handshake,
     metadata,
+    names,
     offset_ranges,
     produce,
     queue_admin,
@@ -110,6 +111,8 @@ class ApiKey(IntEnum):
     LIST_TRANSACTIONS = 64
     PROVE_NODE = 65
     UPDATE_FEATURES = 66
+    LIST_TOPICS = 67
+    LIST_QUEUES = 68
 
 
 @final
@@ -352,6 +355,8 @@ LIST_TRANSACTIONS = Api(
 UPDATE_FEATURES = Api(
     ApiKey.UPDATE_FEATURES, features.UpdateFeaturesRequest, features.UpdateFeaturesReply
 )
+LIST_TOPICS = Api(ApiKey.LIST_TOPICS, names.ListNamesRequest, names.ListNamesReply)
+LIST_QUEUES = Api(ApiKey.LIST_QUEUES, names.ListNamesRequest, names.ListNamesReply)
 
 AnyApi = Api[object, object]
 

@@ -60,6 +60,24 @@ async def test_topics_are_listed_by_name(autojump_clock: MockClock) -> None:
         assert await client.admin.list_topics() == ["a", "b"]
 
 
+async def test_names_are_listed_by_prefix_and_page(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        admin = client.admin
+        for name in ("orders-2", "orders-1", "payments", "orders-3"):
+            await admin.create_topic(name)
+        await admin.create_queue("orders-queue", topic="payments")
+
+        assert await admin.list_topics("orders-") == ["orders-1", "orders-2", "orders-3"]
+        assert await admin.list_topics("orders-", limit=2) == ["orders-1", "orders-2"]
+        assert await admin.list_topics("orders-", limit=2, after="orders-2") == ["orders-3"]
+        assert await admin.list_topics(after="orders-3") == ["payments"]
+        assert await admin.list_queues("ord", limit=5_000) == ["orders-queue"]
+        assert await admin.list_queues("x") == []
+        with pytest.raises(ValueError, match="limit must be at least 1, not 0"):
+            await admin.list_queues(limit=0)
+
+
 async def test_validating_creates_nothing(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:

@@ -74,9 +74,17 @@ class Admin(Forwarding[AsyncAdmin]):
             )
         )
 
-    def list_topics(self) -> list[str]:
-        """Return the names of all topics, sorted."""
-        return self._thread.call(self._inner.list_topics)
+    def list_topics(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[str]:
+        """Return names of topics, sorted; all by default.
+
+        Args:
+            prefix: First characters of the names.
+            after: Leave out the names up to this one, such as the last name of the page before.
+            limit: Maximum number of names, 1 or more.
+        """
+        return self._thread.call(partial(self._inner.list_topics, prefix, after=after, limit=limit))
 
     def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
         """Return settings and offsets of topics, each once, in the order given.
@@ -221,9 +229,17 @@ class Admin(Forwarding[AsyncAdmin]):
             )
         )
 
-    def list_queues(self) -> list[str]:
-        """Return the names of all queues, sorted."""
-        return self._thread.call(self._inner.list_queues)
+    def list_queues(
+        self, prefix: str = "", *, after: str = "", limit: int | None = None
+    ) -> list[str]:
+        """Return names of queues, sorted; all by default.
+
+        Args:
+            prefix: First characters of the names.
+            after: Leave out the names up to this one, such as the last name of the page before.
+            limit: Maximum number of names, 1 or more.
+        """
+        return self._thread.call(partial(self._inner.list_queues, prefix, after=after, limit=limit))
 
     def describe_queues(
         self, names: Iterable[str] | None = None, *, with_counts: bool = False

@@ -18,6 +18,14 @@ def print_json(value: object) -> None:
     sys.stdout.write("\n")
 
 
+def print_names(names: Sequence[str], *, as_json: bool) -> None:
+    """Print names alone, one per line, or as a JSON array."""
+    if as_json:
+        print_json(names)
+    else:
+        sys.stdout.writelines(f"{name}\n" for name in names)
+
+
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:

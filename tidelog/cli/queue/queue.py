@@ -11,10 +11,11 @@ from tidelog.cli.options import (
     change_options,
     examples,
     json_option,
+    list_options,
     read_offset_spec,
     require_changes,
 )
-from tidelog.cli.output.tables import counted, print_json, print_settings
+from tidelog.cli.output.tables import counted, print_json, print_names, print_settings
 from tidelog.cli.queue import admin
 from tidelog.cli.queue import messages as queue_messages
 from tidelog.cli.queue.history import history
@@ -98,7 +99,15 @@ def create(
         click.echo(f"created queue {name} on topic {created.topic} with {partitions}")
 
 
-@queue.command("list", epilog=examples("tidelog queue list", "tidelog queue list --no-counts"))
+@queue.command(
+    "list",
+    epilog=examples(
+        "tidelog queue list",
+        "tidelog queue list --no-counts",
+        "tidelog queue list --prefix payments- --names",
+    ),
+)
+@list_options
 @click.option(
     "--counts/--no-counts",
     "with_counts",
@@ -108,11 +117,23 @@ def create(
 )
 @broker_option
 @json_option
-def list_all(with_counts: bool, broker: str, as_json: bool) -> None:
-    """List all queues with their message counts."""
-    queues = ask(broker, lambda client: client.admin.describe_queues(with_counts=with_counts))
+def list_all(
+    prefix: str, with_counts: bool, broker: str, *, only_names: bool, as_json: bool
+) -> None:
+    """List queues with their message counts."""
+
+    async def call(client: Client) -> list[DescribedQueue]:
+        names = await client.admin.list_queues(prefix) if prefix else None
+        return await client.admin.describe_queues(names, with_counts=with_counts)
+
+    if only_names:
+        print_names(ask(broker, lambda client: client.admin.list_queues(prefix)), as_json=as_json)
+        return
+    queues = ask(broker, call)
     if as_json:
         print_json([queue_as_json(described) for described in queues])
+    elif prefix and not queues:
+        click.echo(f"there are no queues whose names begin with {prefix!r}", err=True)
     elif not queues:
         click.echo("there are no queues yet; `tidelog queue create NAME` creates a queue", err=True)
     else:

@@ -9,9 +9,10 @@ from tidelog.cli.options import (
     change_options,
     examples,
     json_option,
+    list_options,
     require_changes,
 )
-from tidelog.cli.output.tables import counted, print_json
+from tidelog.cli.output.tables import counted, print_json, print_names
 from tidelog.cli.topic.usage_view import print_usage, print_usages, usage_as_json
 from tidelog.cli.topic.view import (
     growth_notes,
@@ -80,14 +81,27 @@ def create(
         click.echo(f"created topic {name} with {counted(len(created.partitions), 'partition')}")
 
 
-@topic.command("list", epilog=examples("tidelog topic list"))
+@topic.command(
+    "list", epilog=examples("tidelog topic list", "tidelog topic list --prefix orders- --names")
+)
+@list_options
 @broker_option
 @json_option
-def list_all(broker: str, as_json: bool) -> None:
-    """List all topics."""
-    topics = ask(broker, lambda client: client.admin.describe_topics())
+def list_all(prefix: str, broker: str, *, only_names: bool, as_json: bool) -> None:
+    """List topics."""
+
+    async def call(client: Client) -> list[TopicDescription]:
+        names = await client.admin.list_topics(prefix) if prefix else None
+        return await client.admin.describe_topics(names)
+
+    if only_names:
+        print_names(ask(broker, lambda client: client.admin.list_topics(prefix)), as_json=as_json)
+        return
+    topics = ask(broker, call)
     if as_json:
         print_json([topic_as_json(described) for described in topics])
+    elif prefix and not topics:
+        click.echo(f"there are no topics whose names begin with {prefix!r}", err=True)
     elif not topics:
         click.echo("there are no topics yet; `tidelog topic create NAME` creates a topic", err=True)
     else:

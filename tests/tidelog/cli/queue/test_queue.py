@@ -79,6 +79,25 @@ def test_a_list_has_a_line_for_each_queue(queue: str, capsys: Printed) -> None:
         assert [queue, queue, "standard", "1", *counts, "none"] in [line.split() for line in lines]
 
 
+def test_a_list_of_names_has_nothing_else(queue: str, capsys: Printed) -> None:
+    main.run(["queue", "create", f"x-{queue}", "--topic", queue])
+    main.run(["queue", "create", f"y-{queue}", "--topic", queue])
+    capsys.readouterr()
+
+    main.run(["queue", "list", "--names"])
+    assert {f"x-{queue}", f"y-{queue}", queue} <= set(capsys.readouterr().out.splitlines())
+    main.run(["queue", "list", "--names", "--prefix", "x-"])
+    assert capsys.readouterr().out == f"x-{queue}\n"
+    main.run(["queue", "list", "--names", "--prefix", "y-", "--json"])
+    assert json.loads(capsys.readouterr().out) == [f"y-{queue}"]
+    main.run(["queue", "list", "--prefix", "x-", "--json"])
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == [f"x-{queue}"]
+    main.run(["queue", "list", "--prefix", "z-"])
+    assert capsys.readouterr().err == "there are no queues whose names begin with 'z-'\n"
+    for name in ("x", "y"):
+        main.run(["queue", "delete", f"{name}-{queue}", "--yes"])
+
+
 def test_an_empty_list_says_how_to_begin(at_broker: None, capsys: Printed) -> None:
     del at_broker
 

@@ -120,6 +120,15 @@ def test_a_list_has_a_line_for_each_topic(topic: str, capsys: Printed) -> None:
     assert [topic, "1", "0", "64", "B", "online"] in [line.split() for line in lines]
 
 
+def test_a_list_has_the_topics_with_a_prefix(topic: str, capsys: Printed) -> None:
+    main.run(["topic", "list", "--names", "--prefix", topic[:-1]])
+    assert topic in capsys.readouterr().out.splitlines()
+    main.run(["topic", "list", "--prefix", topic])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["TOPIC", topic]
+    main.run(["topic", "list", "--prefix", "z-"])
+    assert capsys.readouterr().err == "there are no topics whose names begin with 'z-'\n"
+
+
 def test_a_deleted_topic_is_gone(topic: str, capsys: Printed) -> None:
     main.run(["topic", "delete", topic, "--yes"])
     main.run(["topic", "delete", topic, "--yes"])
