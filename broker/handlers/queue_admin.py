@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.handlers.labels import require_labels
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.coordinator.metadata.catalog import RECEIPT_KEY_SIZE, TOPIC_ID_SIZE, Catalog, Topic
 from tidelog.coordinator.metadata.commands import (
@@ -68,6 +69,7 @@ class QueueAdminHandler:
             defaults = retained_for_queue(defaults, request.config)
         topic_overrides = {**defaults, **request.topic_config}
         self._check_batch_limit(topic_overrides)
+        await require_labels(self._cluster, request.labels)
         random = self._env.random
         command = CreateQueue(
             request.name,
@@ -82,6 +84,7 @@ class QueueAdminHandler:
             request.config,
             request.partition_count,
             topic_overrides,
+            request.labels,
         )
         answer = await self._decide(command)
         is_new = answer.queue_id == command.queue_id
@@ -121,15 +124,22 @@ class QueueAdminHandler:
         )
 
     async def alter(self, request: AlterQueueRequest) -> AlterQueueReply:
-        """Change settings of a queue.
+        """Change settings and labels of a queue.
 
         Raises:
             UnknownQueueError: The queue, or its dead-letter queue, does not exist.
             InvalidConfigError: A setting is unknown, not legal or cannot be changed.
             RequestTimedOutError: The voters have no majority.
         """
+        await require_labels(self._cluster, request.set_labels)
         answer = await self._decide(
-            AlterQueue(request.name, request.set_config, request.reset_config)
+            AlterQueue(
+                request.name,
+                request.set_config,
+                request.reset_config,
+                request.set_labels,
+                request.remove_labels,
+            )
         )
         journal = self._catalog.topic_by_id(answer.queue_id)
         if journal is None:
@@ -195,6 +205,7 @@ class QueueAdminHandler:
             ],
             log.retention_ms,
             log.retention_bytes,
+            journal.labels,
         )
 
     @property

@@ -8,6 +8,7 @@ import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.handlers.events import describe_event
+from tidelog.broker.handlers.labels import require_labels
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -30,6 +31,7 @@ from tidelog.coordinator.metadata.topic_config import (
 )
 from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.log import LogStatus
+from tidelog.wire.config.durations import portable_settings
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     DiskFullError,
@@ -99,6 +101,7 @@ class TopicsHandler:
         # Only the controller knows the number of replicas.
         check_settings(overrides, replication_factor=REPLICATION_FACTOR_MAX)
         self._check_batch_limit(overrides)
+        await require_labels(self._cluster, request.labels)
         topic_id = self._env.random.randbytes(TOPIC_ID_SIZE)
         command = CreateReplicatedTopic(
             request.name,
@@ -106,6 +109,7 @@ class TopicsHandler:
             request.partition_count,
             overrides,
             request.replication_factor,
+            labels=request.labels,
         )
         settings = effective_settings(overrides)
         if request.validate_only:
@@ -127,8 +131,12 @@ class TopicsHandler:
             topic = self._catalog.topic(command.name)
         except UnknownTopicError:
             return None
-        asked = (command.partition_count, command.overrides)
-        is_same = (topic.partition_count, topic.overrides) == asked
+        asked = (
+            command.partition_count,
+            portable_settings(command.overrides),
+            command.labels,
+        )
+        is_same = (topic.partition_count, topic.overrides, topic.labels) == asked
         return topic if is_same and self._applier.has_failed(topic.topic_id) else None
 
     async def list_names(self, request: ListNamesRequest) -> ListNamesReply:
@@ -191,8 +199,9 @@ class TopicsHandler:
         ]
 
     async def alter(self, request: AlterTopicRequest) -> AlterTopicReply:
-        """Change settings of a topic."""
+        """Change settings and labels of a topic."""
         self._check_batch_limit(request.set_config)
+        await require_labels(self._cluster, request.set_labels)
         await self._decide(self._alteration(request))
         overrides = self._catalog.topic(request.name).overrides
         self._env.probe("topic_altered", topic=request.name, config=overrides)
@@ -207,7 +216,13 @@ class TopicsHandler:
             raise InvalidConfigError(f"{names} cannot be set and reset at the same time")
         given = {name: defaults[name] for name in request.reset_config if name in defaults}
         reset = [name for name in request.reset_config if name not in defaults]
-        return AlterTopic(request.name, {**request.set_config, **given}, reset)
+        return AlterTopic(
+            request.name,
+            {**request.set_config, **given},
+            reset,
+            set_labels=request.set_labels,
+            remove_labels=request.remove_labels,
+        )
 
     async def add_partitions(self, request: AddPartitionsRequest) -> AddPartitionsReply:
         """Add partitions to a topic; this broker's new logs of it are open when this returns."""
@@ -292,6 +307,7 @@ class TopicsHandler:
             ],
             [minimum] if is_of_cluster else [],
             self._describe_events(topic, events) if events else [],
+            topic.labels,
         )
 
     def _describe_events(

@@ -31,7 +31,7 @@ from tidelog.wire.messages.cluster_admin import (
 from tidelog.wire.messages.division import divided, divided_names
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 from tidelog.wire.messages.groups import GroupListing
-from tidelog.wire.messages.queue_admin import CreateQueueReply
+from tidelog.wire.messages.queue_admin import AlterQueueRequest, CreateQueueReply
 from tidelog.wire.messages.reassignment import PartitionMove, PartitionMoved, ReassignRequest
 from tidelog.wire.messages.topic_usage import TopicUsage, TopicUsageRequest
 from tidelog.wire.messages.topics import (
@@ -77,6 +77,7 @@ class Admin:
         *,
         replication_factor: int | None = None,
         config: Mapping[str, Setting] | None = None,
+        labels: Mapping[str, str] | None = None,
         validate_only: bool = False,
         **settings: Setting,
     ) -> CreateTopicReply:
@@ -87,6 +88,7 @@ class Admin:
             partitions: Number of partitions.
             replication_factor: Replicas of each partition; the cluster's default if not given.
             config: Settings by name, such as `{"retention_ms": 3_600_000}`; for programs.
+            labels: Free names and values, together at most 2,048 bytes in UTF-8.
             validate_only: Return what would happen and change nothing.
             settings: The same as keywords: `create_topic("orders", retention_ms=3_600_000)`.
 
@@ -96,8 +98,15 @@ class Admin:
             InvalidConfigError: A setting is unknown or not legal.
         """
         overrides = _as_text({**(config or {}), **settings})
-        request = CreateTopicRequest(name, partitions, overrides, validate_only, replication_factor)
-        return await self._cluster.call_any(api.CREATE_TOPIC, request, is_repeatable=validate_only)
+        request = CreateTopicRequest(
+            name, partitions, overrides, validate_only, replication_factor, dict(labels or {})
+        )
+        return await self._cluster.call_any(
+            api.CREATE_TOPIC,
+            request,
+            is_repeatable=validate_only,
+            min_version=3 if labels else 1,
+        )
 
     async def list_topics(
         self, prefix: str = "", *, after: str = "", limit: int | None = None
@@ -132,16 +141,30 @@ class Admin:
         *,
         set: Mapping[str, Setting] | None = None,  # noqa: A002  (the word of the command line)
         reset: Iterable[str] = (),
+        set_labels: Mapping[str, str] | None = None,
+        remove_labels: Iterable[str] = (),
     ) -> dict[str, str]:
-        """Change settings of a topic, or reset them to their defaults; return all settings.
+        """Change settings and labels of a topic, all or none; return all settings.
+
+        Args:
+            name: Name of the topic.
+            set: Settings to change.
+            reset: Names of settings to reset to their defaults.
+            set_labels: Labels to add or change.
+            remove_labels: Names of labels to remove; missing ones are no error.
 
         Raises:
             UnknownTopicError: There is no such topic.
-            InvalidConfigError: A setting is unknown or not legal.
+            InvalidConfigError: A setting is unknown or not legal, or the labels are too large.
         """
-        request = AlterTopicRequest(name, _as_text(set or {}), list(reset))
+        request = AlterTopicRequest(
+            name, _as_text(set or {}), list(reset), dict(set_labels or {}), list(remove_labels)
+        )
+        has_labels = bool(request.set_labels or request.remove_labels)
         # Repeating the same settings does no harm.
-        reply = await self._cluster.call_any(api.ALTER_TOPIC, request, is_repeatable=True)
+        reply = await self._cluster.call_any(
+            api.ALTER_TOPIC, request, is_repeatable=True, min_version=2 if has_labels else 1
+        )
         return reply.config
 
     async def add_partitions(
@@ -255,6 +278,7 @@ class Admin:
         start: OffsetSpec = "earliest",
         fifo: bool = False,
         topic_config: Mapping[str, Setting] | None = None,
+        labels: Mapping[str, str] | None = None,
         **settings: QueueSetting,
     ) -> CreateQueueReply:
         """Create a queue; it is durable when this returns.
@@ -270,6 +294,8 @@ class Admin:
             start: `"earliest"`, `"latest"`, or Unix milliseconds: where in the topic it begins.
             fifo: Whether messages with the same key are delivered in order, one at a time.
             topic_config: Settings of a topic that is created.
+            labels: Free names and values, together at most 2,048 bytes in UTF-8. An existing queue
+                must have the same, if any are given.
             settings: Such as `visibility_timeout=30` (seconds), `max_receive_count=5`,
                 `dead_letter_queue="payments-dead"`, `retry_backoff="exponential(1s,2,5min)"`.
 
@@ -288,6 +314,7 @@ class Admin:
             queue_admin.settings_as_text(settings),
             partitions,
             _as_text(topic_config or {}),
+            labels or {},
         )
         return await queue_admin.create_queue(self._cluster, queue)
 
@@ -327,18 +354,31 @@ class Admin:
         *,
         set: Mapping[str, QueueSetting] | None = None,  # noqa: A002  (as for topics)
         reset: Iterable[str] = (),
+        set_labels: Mapping[str, str] | None = None,
+        remove_labels: Iterable[str] = (),
     ) -> dict[str, str]:
-        """Change settings of a queue, or reset them to their defaults; return all settings.
+        """Change settings and labels of a queue, all or none; return all settings.
 
-        Names and values are those of `create_queue`.
+        Args:
+            name: Name of the queue.
+            set: Settings to change; names and values are those of `create_queue`.
+            reset: Names of settings to reset to their defaults.
+            set_labels: Labels to add or change.
+            remove_labels: Names of labels to remove; missing ones are no error.
 
         Raises:
             UnknownQueueError: There is no such queue, or no such dead-letter queue.
-            InvalidConfigError: A setting is unknown, not legal, or cannot be changed.
+            InvalidConfigError: A setting is unknown, not legal, or cannot be changed; or the labels
+                are too large.
         """
-        changes = queue_admin.settings_as_text(set or {})
-        resets = [queue_admin.name_of_setting(each) for each in reset]
-        return await queue_admin.alter_queue(self._cluster, name, changes, resets=resets)
+        request = AlterQueueRequest(
+            name,
+            queue_admin.settings_as_text(set or {}),
+            [queue_admin.name_of_setting(each) for each in reset],
+            dict(set_labels or {}),
+            list(remove_labels),
+        )
+        return await queue_admin.alter_queue(self._cluster, request)
 
     async def delete_queue(
         self, name: str, *, with_topic: bool = False, detach_sources: bool = False

@@ -58,6 +58,7 @@ class QueueToCreate:
     settings: Mapping[str, str]
     partition_count: int | None = None
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 async def create_queue(cluster: ClusterClient, queue: QueueToCreate) -> CreateQueueReply:
@@ -91,9 +92,12 @@ async def _create_on(
         dict(queue.settings),
         dict(queue.topic_config),
         queue.partition_count,
+        dict(queue.labels),
     )
     # An equal queue that exists is no error.
-    return await cluster.call_any(api.CREATE_QUEUE, request, is_repeatable=True)
+    return await cluster.call_any(
+        api.CREATE_QUEUE, request, is_repeatable=True, min_version=2 if queue.labels else 1
+    )
 
 
 async def _topic(cluster: ClusterClient, name: str) -> TopicMetadata | None:
@@ -120,12 +124,13 @@ async def describe_queues(
     return found
 
 
-async def alter_queue(
-    cluster: ClusterClient, name: str, changes: dict[str, str], *, resets: list[str]
-) -> dict[str, str]:
+async def alter_queue(cluster: ClusterClient, request: AlterQueueRequest) -> dict[str, str]:
     """See `Admin.alter_queue`."""
-    request = AlterQueueRequest(name, changes, resets)
-    return (await cluster.call_any(api.ALTER_QUEUE, request, is_repeatable=True)).config
+    has_labels = bool(request.set_labels or request.remove_labels)
+    reply = await cluster.call_any(
+        api.ALTER_QUEUE, request, is_repeatable=True, min_version=2 if has_labels else 1
+    )
+    return reply.config
 
 
 async def delete_queue(

@@ -35,6 +35,7 @@ from tidelog.wire.errors import (
     TidelogError,
     UnknownPartitionError,
     UnknownTopicIdError,
+    UnsupportedVersionError,
     WireFormatError,
 )
 from tidelog.wire.messages.division import divided
@@ -247,14 +248,33 @@ class ClusterClient:
         raise self._refresh_failure or RequestTimedOutError(f"no broker knows of topic {name!r}")
 
     async def call_any(
-        self, method: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
+        self,
+        method: Api[RequestType, ReplyType],
+        request: RequestType,
+        *,
+        is_repeatable: bool,
+        min_version: int = 1,
     ) -> ReplyType:
-        """Ask any broker, and a second one if the first is slow and that is safe; see `retry`."""
+        """Ask any broker, and a second one if the first is slow and that is safe; see `retry`.
+
+        A request with fields that an older broker would skip names the `min_version` of its API,
+        and goes to one broker.
+
+        Raises:
+            UnsupportedVersionError: The broker does not know that version.
+        """
 
         async def attempt() -> ReplyType:
-            if is_repeatable:
+            if is_repeatable and min_version == 1:
                 return await self._ask_several(method, request, head_start=_PATIENCE_S)
-            return await self.call_once(await self.any_connection(), method, request)
+            connection = await self.any_connection()
+            version = connection.version_of(method)
+            if version < min_version:
+                raise UnsupportedVersionError(
+                    f"the broker supports {method.key.name} up to version {version}, and the"
+                    f" request needs version {min_version}; upgrade the broker"
+                )
+            return await self.call_once(connection, method, request)
 
         return await self.retry(attempt, is_repeatable=is_repeatable)
 

@@ -97,13 +97,15 @@ class CreateTopic(msgspec.Struct, frozen=True, array_like=True, tag="create-topi
 
 
 class AlterTopic(msgspec.Struct, frozen=True, array_like=True, tag="alter-topic"):
-    """Change settings of a topic."""
+    """Change settings and labels of a topic."""
 
     name: str
     set_overrides: dict[str, str]
     reset_overrides: list[str]
     topic_id: bytes | None = None
     """Id of the topic, `None` for the current topic of this name."""
+    set_labels: dict[str, str] = {}
+    remove_labels: list[str] = []
 
 
 class DeleteTopic(msgspec.Struct, frozen=True, array_like=True, tag="delete-topic"):
@@ -144,6 +146,14 @@ class TopicAltered(msgspec.Struct, frozen=True, array_like=True, tag="topic-alte
     """All settings of the queue of a journal; `None` if these do not change."""
 
 
+class TopicLabelsSet(msgspec.Struct, frozen=True, array_like=True, tag="topic-labels-set"):
+    """The labels of a topic, or of the queue of a journal, have changed."""
+
+    topic_id: bytes
+    labels: dict[str, str]
+    """All labels, not only the changed ones."""
+
+
 class TopicGrown(msgspec.Struct, frozen=True, array_like=True, tag="topic-grown"):
     """A topic has more partitions; the queue of a journal starts in them at 0."""
 
@@ -163,7 +173,7 @@ class ProducerIdsTaken(msgspec.Struct, frozen=True, array_like=True, tag="produc
     next_producer_id: int
 
 
-Record = TopicCreated | TopicAltered | TopicGrown | TopicDeleted | ProducerIdsTaken
+Record = TopicCreated | TopicAltered | TopicLabelsSet | TopicGrown | TopicDeleted | ProducerIdsTaken
 
 
 class CatalogSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -173,6 +183,8 @@ class CatalogSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """As if each had been created in its current state."""
     deleted_ids: list[bytes]
     next_producer_id: int
+    labels: list[TopicLabelsSet] = []
+    """The labels of topics and queues that have any."""
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -191,6 +203,8 @@ class Topic(msgspec.Struct, frozen=True):
     """All settings of that queue in force."""
     staging_of: bytes | None = None
     """The source topic of a staging log; `None` for other topics."""
+    labels: dict[str, str] = {}
+    """Labels of the topic, or of the queue of a journal."""
 
     @property
     def is_internal(self) -> bool:
@@ -241,6 +255,8 @@ class Catalog:
         catalog = cls()
         for topic in snapshot.topics:
             catalog.apply(topic)
+        for labels in snapshot.labels:
+            catalog.apply(labels)
         catalog._deleted_ids = dict.fromkeys(snapshot.deleted_ids)
         catalog._next_producer_id = snapshot.next_producer_id
         return catalog
@@ -258,7 +274,12 @@ class Catalog:
             )
             for topic in self._by_id.values()
         ]
-        return CatalogSnapshot(topics, list(self._deleted_ids), self._next_producer_id)
+        labels = [
+            TopicLabelsSet(topic.topic_id, topic.labels)
+            for topic in self._by_id.values()
+            if topic.labels
+        ]
+        return CatalogSnapshot(topics, list(self._deleted_ids), self._next_producer_id, labels)
 
     @property
     def topics(self) -> list[Topic]:
@@ -386,6 +407,9 @@ class Catalog:
             self._put(_created_topic(record))
         elif isinstance(record, TopicAltered):
             self._put(altered_topic(self._by_id[record.topic_id], record))
+        elif isinstance(record, TopicLabelsSet):
+            topic = self._by_id[record.topic_id]
+            self._put(msgspec.structs.replace(topic, labels=record.labels))
         elif isinstance(record, TopicGrown):
             self._put(_grown_topic(self._by_id[record.topic_id], record.partition_count))
         elif isinstance(record, TopicDeleted):

@@ -112,6 +112,7 @@ class CreateReplicatedTopic(
     """`None` for the cluster's default."""
     assignment: list[list[NodeId]] | None = None
     """Node ids for each partition, first the preferred leader; `None` for automatic placement."""
+    labels: dict[str, str] = {}
 
 
 class AddPartitions(msgspec.Struct, frozen=True, array_like=True, tag="add-partitions"):
@@ -152,14 +153,18 @@ class CreateQueue(msgspec.Struct, frozen=True, array_like=True, tag="create-queu
     the queue's own name is created."""
     topic_overrides: dict[str, str] = {}
     """Settings of the topic if it is created."""
+    labels: dict[str, str] = {}
+    """Labels of the queue. An existing queue must have the same, if any are given."""
 
 
 class AlterQueue(msgspec.Struct, frozen=True, array_like=True, tag="alter-queue"):
-    """Change settings of a queue."""
+    """Change settings and labels of a queue."""
 
     name: str
     set_overrides: dict[str, str]
     reset_overrides: list[str]
+    set_labels: dict[str, str] = {}
+    remove_labels: list[str] = []
 
 
 class DeleteQueue(msgspec.Struct, frozen=True, array_like=True, tag="delete-queue"):

@@ -8,10 +8,11 @@ at least that. Records of consumer groups are all of level 0.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tidelog.coordinator.metadata.catalog import TopicLabelsSet
 from tidelog.coordinator.metadata.records import FeatureLevelSet, Record
 from tidelog.wire.errors import InvalidRequestError
 
-RECORD_LEVELS: Final[Mapping[type[Record], int]] = {FeatureLevelSet: 1}
+RECORD_LEVELS: Final[Mapping[type[Record], int]] = {FeatureLevelSet: 1, TopicLabelsSet: 2}
 """Feature level of each kind of record that the first version did not know."""
 
 

@@ -39,12 +39,14 @@ from tidelog.coordinator.metadata.internal_topics import (
     journal_overrides,
     listed_queues,
 )
+from tidelog.coordinator.metadata.labels import change_labels
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.records import PartitionRegistration, PartitionsAdded, Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.topic_commands import create_topic
 from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.wire.config.durations import portable_settings
+from tidelog.wire.config.labels import first_different_label
 from tidelog.wire.config.queue_config import (
     FROZEN_SETTINGS,
     check_queue_name,
@@ -120,7 +122,8 @@ def _create(state: ClusterState, command: CreateQueue) -> CommandOutcome:
         journal_overrides(source_overrides),
         spec,
     )
-    records += [created, PartitionsAdded(command.queue_id, partitions)]
+    labels = change_labels(command.queue_id, {}, set_labels=command.labels)
+    records += [created, *labels, PartitionsAdded(command.queue_id, partitions)]
     return CommandOutcome(records, QueueAnswer(command.queue_id, topic_id))
 
 
@@ -161,6 +164,8 @@ def _check_is_what_was_asked_for(state: ClusterState, command: CreateQueue, ther
         different = first_difference(
             {**command.overrides, **frozen}, spec.settings, is_fifo=spec.is_fifo
         )
+    if different is None and command.labels:
+        different = first_different_label(command.labels, there.labels)
     if different is not None:
         raise QueueExistsError(f"there is a queue {command.name!r} already, and {different}")
 
@@ -281,15 +286,22 @@ def _alter(state: ClusterState, command: AlterQueue) -> CommandOutcome:
     check_queue_settings(overrides, is_fifo=spec.is_fifo)
     overrides = portable_settings(overrides)
     answer = QueueAnswer(journal.topic_id, journal.source_id)
-    if overrides == spec.overrides:
-        return CommandOutcome([], answer)
-    altered = replace(spec, overrides=overrides)
-    _check_dead_letters(state, command.name, altered)
-    if any(overrides.get(name) != spec.overrides.get(name) for name in _TIMES):
-        source = state.catalog.topic_by_id(spec.source_topic_id)
-        assert source is not None, "a topic with queues is not deleted"
-        check_retention(source.name, source.overrides, [(command.name, altered)])
-    return CommandOutcome([TopicAltered(journal.topic_id, journal.overrides, overrides)], answer)
+    records: list[Record] = []
+    if overrides != spec.overrides:
+        altered = replace(spec, overrides=overrides)
+        _check_dead_letters(state, command.name, altered)
+        if any(overrides.get(name) != spec.overrides.get(name) for name in _TIMES):
+            source = state.catalog.topic_by_id(spec.source_topic_id)
+            assert source is not None, "a topic with queues is not deleted"
+            check_retention(source.name, source.overrides, [(command.name, altered)])
+        records.append(TopicAltered(journal.topic_id, journal.overrides, overrides))
+    records += change_labels(
+        journal.topic_id,
+        journal.labels,
+        set_labels=command.set_labels,
+        remove_labels=command.remove_labels,
+    )
+    return CommandOutcome(records, answer)
 
 
 def _check_may_change(name: str) -> None:

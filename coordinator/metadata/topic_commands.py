@@ -38,6 +38,7 @@ from tidelog.coordinator.metadata.internal_topics import (
     internal_topic_overrides,
     listed_queues,
 )
+from tidelog.coordinator.metadata.labels import change_labels
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.placement import (
     PlacementCandidate,
@@ -106,6 +107,7 @@ def create_topic(
             check_not_drained(replicas, state.drained_node_ids)
         assignment = [tuple(replicas) for replicas in command.assignment]
     partitions = [_new_partition(state, replicas) for replicas in assignment]
+    records += change_labels(command.topic_id, {}, set_labels=command.labels)
     return CommandOutcome([*records, PartitionsAdded(command.topic_id, partitions)], answer)
 
 
@@ -229,7 +231,13 @@ def _alter(state: ClusterState, command: AlterTopic) -> CommandOutcome:
         known = state.catalog.topic_by_id(record.topic_id)
         assert known is not None
         _settle(state, changes, altered_topic(known, record))
-    return CommandOutcome([*records, *changes.records()], TopicAnswer(topic.topic_id))
+    labels = change_labels(
+        topic.topic_id,
+        topic.labels,
+        set_labels=command.set_labels,
+        remove_labels=command.remove_labels,
+    )
+    return CommandOutcome([*records, *changes.records(), *labels], TopicAnswer(topic.topic_id))
 
 
 def _altered_companions(state: ClusterState, altered: TopicAltered) -> list[TopicAltered]:

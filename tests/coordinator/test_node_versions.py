@@ -9,10 +9,11 @@ from tidelog.coordinator import node
 from tidelog.coordinator.controller import broker_lifecycle
 from tidelog.coordinator.metadata.feature_commands import obstacles
 from tidelog.wire.errors import InvalidRequestError, UnsupportedVersionError
-from tidelog.wire.messages.features import NodeFeatures, SupportedLevels
+from tidelog.wire.messages.features import OWN_LEVELS, NodeFeatures
 
 NODES = (1, 2, 3)
-LEVELS = SupportedLevels(0, 1)
+LEVELS = OWN_LEVELS
+NEWEST = OWN_LEVELS.max_level
 
 
 def run_older_version(patched: pytest.MonkeyPatch) -> None:
@@ -30,10 +31,10 @@ def test_a_new_cluster_begins_at_the_newest_level_and_refuses_older_nodes(
 ) -> None:
     async def story(world: World) -> None:
         members = await three(world)
-        await until(lambda: [level_of(member) for member in members] == [1, 1, 1])
+        await until(lambda: [level_of(member) for member in members] == [NEWEST] * 3)
         newer = Member(world, 4, (1, 4))
         newer.start()
-        await until(lambda: newer.cluster is not None and level_of(newer) == 1)
+        await until(lambda: newer.cluster is not None and level_of(newer) == NEWEST)
         run_older_version(monkeypatch)
         older = Member(world, 5, (1, 5))
 
@@ -41,9 +42,10 @@ def test_a_new_cluster_begins_at_the_newest_level_and_refuses_older_nodes(
         await until(lambda: older.error is not None)
 
         assert isinstance(older.error, UnsupportedVersionError)
-        assert "node 5 supports feature level 0 alone, and the cluster has feature level 1" in str(
-            older.error
+        wanted = (
+            f"node 5 supports feature level 0 alone, and the cluster has feature level {NEWEST}"
         )
+        assert wanted in str(older.error)
         assert not {4, 5} & {*voters(members[0])}
         assert learners(members[0]) == [4]
 
@@ -59,19 +61,19 @@ def test_the_level_rises_by_request_when_the_last_node_has_reported_it(
             members = await three(world)
             controller = leading(members).node.controller
             found = await controller.update_features(None)
-            assert (found.level, found.newest_level) == (0, 1)
+            assert (found.level, found.newest_level) == (0, NEWEST)
             assert found.nodes == [NodeFeatures(node_id, None) for node_id in NODES]
             assert len(found.obstacles) == 3
             with pytest.raises(InvalidRequestError, match="node 1 runs a version without feature"):
-                await controller.update_features(1)
+                await controller.update_features(NEWEST)
 
         state = leading(members).node.metadata
-        await until(lambda: not obstacles(state.state, NODES, 1))
+        await until(lambda: not obstacles(state.state, NODES, NEWEST))
         assert level_of(members[0]) == 0, "it began with older nodes: no node may decide that"
-        found = await controller.update_features(1)
+        found = await controller.update_features(NEWEST)
 
-        assert (found.level, found.obstacles) == (1, [])
+        assert (found.level, found.obstacles) == (NEWEST, [])
         assert found.nodes == [NodeFeatures(node_id, LEVELS) for node_id in NODES]
-        await until(lambda: [level_of(member) for member in members] == [1, 1, 1])
+        await until(lambda: [level_of(member) for member in members] == [NEWEST] * 3)
 
     play(story)

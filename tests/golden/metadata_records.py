@@ -172,6 +172,7 @@ RECORDS: list[Record] = [
     BrokerChanged(1, True, False, supported_levels=SupportedLevels(0, 1)),
     BrokerRegistered(replace(BROKER, directory_epoch=6, supported_levels=SupportedLevels(0, 1))),
     FeatureLevelSet(1),
+    catalog.TopicLabelsSet(TOPIC_ID, {"team": "billing"}),
 ]
 IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15, 28, 29)
 """Lines of records that have more fields now, with new lines further below."""

@@ -1,5 +1,7 @@
 """Samples of the administration of queues."""
 
+from msgspec.structs import replace
+
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from tidelog.wire.messages.names import ListNamesReply, ListNamesRequest
 from tidelog.wire.messages.queue_admin import (
@@ -25,6 +27,7 @@ CREATE = (
         config={"visibility_timeout_ms": "1min"},
         topic_config={"retention_ms": "14d"},
         partition_count=2,
+        labels={"team": "billing"},
     ),
     CreateQueueReply(queue_id=OTHER_TOPIC_ID, topic_id=TOPIC_ID),
 )
@@ -52,6 +55,9 @@ DESCRIBE = (
                         in_sync_replicas=[1, 2],
                     )
                 ],
+                topic_retention_ms=604_800_000,
+                topic_retention_bytes=1 << 30,
+                labels={"team": "billing"},
             )
         ]
     ),
@@ -62,7 +68,11 @@ LIST = (
 )
 ALTER = (
     AlterQueueRequest(
-        name="billing", set_config={"max_receive_count": "5"}, reset_config=["retention_ms"]
+        name="billing",
+        set_config={"max_receive_count": "5"},
+        reset_config=["retention_ms"],
+        set_labels={"team": "billing"},
+        remove_labels=["owner"],
     ),
     AlterQueueReply(config={"max_receive_count": "5", "retention_ms": "4d"}),
 )
@@ -70,3 +80,15 @@ DELETE = (
     DeleteQueueRequest(name="billing", with_topic=True, detach_sources=True),
     DeleteQueueReply(queue_id=OTHER_TOPIC_ID),
 )
+
+IN_OLDER_VERSIONS: dict[str, object] = {
+    "create_queue_request_v1": replace(CREATE[0], labels={}),
+    "describe_queues_reply_v1": DescribeQueuesReply(
+        queues=[
+            replace(each, topic_retention_ms=None, topic_retention_bytes=None, labels={})
+            for each in DESCRIBE[1].queues
+        ]
+    ),
+    "alter_queue_request_v1": replace(ALTER[0], set_labels={}, remove_labels=[]),
+}
+"""Messages of older golden frames by name, if they have fewer fields than today."""

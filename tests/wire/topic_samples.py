@@ -36,6 +36,7 @@ CREATE = (
         config={"retention_ms": "3600000"},
         validate_only=True,
         replication_factor=3,
+        labels={"team": "billing"},
     ),
     CreateTopicReply(topic_id=TOPIC_ID, partition_count=6, config={"durability": "fsync"}),
 )
@@ -66,17 +67,20 @@ _DESCRIBED_V4 = DescribeTopicsReply(
     ]
 )
 _REASON = "no replica with all committed records is alive: broker 2 is fenced; start broker 2"
+_DESCRIBED_V5 = DescribeTopicsReply(
+    topics=[
+        replace(
+            topic,
+            partitions=[replace(each, leaderless_reason=_REASON) for each in topic.partitions],
+            events=[EVENT],
+        )
+        for topic in _DESCRIBED_V4.topics
+    ]
+)
 DESCRIBE = (
     DescribeTopicsRequest(topics=None, is_local=True),
     DescribeTopicsReply(
-        topics=[
-            replace(
-                topic,
-                partitions=[replace(each, leaderless_reason=_REASON) for each in topic.partitions],
-                events=[EVENT],
-            )
-            for topic in _DESCRIBED_V4.topics
-        ]
+        topics=[replace(topic, labels={"team": "billing"}) for topic in _DESCRIBED_V5.topics]
     ),
 )
 LIST = (
@@ -85,7 +89,11 @@ LIST = (
 )
 ALTER = (
     AlterTopicRequest(
-        name="orders", set_config={"retention_ms": "1000"}, reset_config=["durability"]
+        name="orders",
+        set_config={"retention_ms": "1000"},
+        reset_config=["durability"],
+        set_labels={"team": "billing"},
+        remove_labels=["owner"],
     ),
     AlterTopicReply(config={"durability": "fsync", "retention_ms": "1000"}),
 )
@@ -142,6 +150,8 @@ IN_OLDER_VERSIONS: dict[str, object] = {
         config={"retention_ms": "3600000"},
         validate_only=True,
     ),
+    "create_topic_request_v2": replace(CREATE[0], labels={}),
+    "alter_topic_request_v1": replace(ALTER[0], set_labels={}, remove_labels=[]),
     "describe_topics_request_v1": DescribeTopicsRequest(topics=None),
     "describe_topics_reply_v1": DescribeTopicsReply(
         topics=[
@@ -170,4 +180,5 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     ),
     "describe_topics_reply_v3": DescribeTopicsReply(topics=[_DESCRIBED_V3]),
     "describe_topics_reply_v4": _DESCRIBED_V4,
+    "describe_topics_reply_v5": _DESCRIBED_V5,
 }

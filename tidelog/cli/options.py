@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast, final
+from typing import TYPE_CHECKING, TypedDict, TypeVar, cast, final
 
 import click
 
@@ -31,6 +31,10 @@ class NameAndValue(click.ParamType[tuple[str, str]]):
 
     name = "name=value"
 
+    def __init__(self, *, is_exact: bool = False) -> None:
+        """Keep spaces around the name and the value if `is_exact`."""
+        self._is_exact = is_exact
+
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
@@ -38,7 +42,7 @@ class NameAndValue(click.ParamType[tuple[str, str]]):
         name, separator, text = str(value).partition("=")
         if not separator or not name:
             self.fail(f"{value!r} is not of the form name=value", param, ctx)
-        return name.strip(), text.strip()
+        return (name, text) if self._is_exact else (name.strip(), text.strip())
 
 
 @final
@@ -127,6 +131,15 @@ def change_options(command: Decorated) -> Decorated:
     return command
 
 
+label_option = click.option(
+    "--label",
+    "labels",
+    type=NameAndValue(is_exact=True),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a label; repeatable.",
+)
+
 _CHANGE_OPTIONS = (
     click.option(
         "--set",
@@ -144,6 +157,55 @@ _CHANGE_OPTIONS = (
         help="Reset a setting to its default; repeatable.",
     ),
 )
+
+
+class Changes(TypedDict):
+    """The options of `label_change_options`."""
+
+    changes: tuple[tuple[str, str], ...]
+    resets: tuple[str, ...]
+    labels: tuple[tuple[str, str], ...]
+    removed_labels: tuple[str, ...]
+
+
+class AlterArguments(TypedDict):
+    """The arguments of `alter_topic` and `alter_queue`."""
+
+    set: dict[str, str]
+    reset: tuple[str, ...]
+    set_labels: dict[str, str]
+    remove_labels: tuple[str, ...]
+
+
+def label_change_options(command: Decorated) -> Decorated:
+    """Add the options `--set`, `--reset`, `--label` and `--remove-label` to a command."""
+    remove_option = click.option(
+        "--remove-label",
+        "removed_labels",
+        multiple=True,
+        metavar="NAME",
+        help="Remove a label; repeatable.",
+    )
+    return change_options(label_option(remove_option(command)))
+
+
+def alter_arguments(given: Changes) -> AlterArguments:
+    """Return the arguments of `alter_topic` or `alter_queue`.
+
+    Raises:
+        click.UsageError: No change is given.
+    """
+    if not any(given.values()):
+        raise click.UsageError(
+            "no change is given: add --set NAME=VALUE, --reset NAME, --label NAME=VALUE or"
+            " --remove-label NAME"
+        )
+    return {
+        "set": dict(given["changes"]),
+        "reset": given["resets"],
+        "set_labels": dict(given["labels"]),
+        "remove_labels": given["removed_labels"],
+    }
 
 
 def require_changes(changes: Sequence[object], resets: Sequence[object]) -> None:

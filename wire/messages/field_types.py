@@ -64,3 +64,9 @@ items, and stored records stay readable. The handler of the request checks the l
 
 Settings = Annotated[dict[str, str], msgspec.Meta(max_length=LIST_LENGTH_MAX)]
 """Names and values of settings in a request."""
+
+LABELS_BYTES_MAX = 2048
+"""Maximum bytes of all names and values of the labels of one topic or queue, in UTF-8."""
+
+Labels = Annotated[dict[str, str], msgspec.Meta(max_length=LABELS_BYTES_MAX)]
+"""Names and values of labels in a request. A name has one byte or more."""

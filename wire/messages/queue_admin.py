@@ -5,7 +5,7 @@ Pure: declarations.
 
 import msgspec
 
-from tidelog.wire.messages.field_types import Listed, LongListed, Settings
+from tidelog.wire.messages.field_types import Labels, Listed, LongListed, Settings
 
 
 class CreateQueueRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -31,6 +31,9 @@ class CreateQueueRequest(msgspec.Struct, frozen=True, array_like=True):
     partition_count: int | None = None
     """Partitions of the topic; nil for its present count, or 1. With nil, the request creates a
     topic of the queue's own name only."""
+    labels: Labels = {}
+    """Labels of the queue; an existing queue must have the same, if any are given. Since version
+    2."""
 
 
 class CreateQueueReply(msgspec.Struct, frozen=True, array_like=True):
@@ -84,6 +87,8 @@ class QueueDescription(msgspec.Struct, frozen=True, array_like=True):
     """How long the topic keeps records, in milliseconds; `None` without a limit."""
     topic_retention_bytes: int | None = None
     """Size in bytes to which the topic limits each partition; `None` without a limit."""
+    labels: dict[str, str] = {}
+    """Labels of the queue. Since version 2."""
 
 
 class DescribeQueuesReply(msgspec.Struct, frozen=True, array_like=True):
@@ -93,13 +98,17 @@ class DescribeQueuesReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AlterQueueRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Change settings of one queue; durable when the reply comes."""
+    """Change settings and labels of one queue; durable when the reply comes."""
 
     name: str
     set_config: Settings
     """Settings to set."""
     reset_config: Listed[str]
     """Settings to reset to their defaults."""
+    set_labels: Labels = {}
+    """Labels to set. Since version 2."""
+    remove_labels: Listed[str] = []
+    """Names of labels to remove; missing ones are skipped. Since version 2."""
 
 
 class AlterQueueReply(msgspec.Struct, frozen=True, array_like=True):

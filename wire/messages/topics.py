@@ -6,7 +6,7 @@ Pure: declarations.
 import msgspec
 
 from tidelog.wire.messages.cluster_admin import EventDescription
-from tidelog.wire.messages.field_types import Listed, Settings
+from tidelog.wire.messages.field_types import Labels, Listed, Settings
 
 
 class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -21,6 +21,8 @@ class CreateTopicRequest(msgspec.Struct, frozen=True, array_like=True):
     """Whether to return the result without a change."""
     replication_factor: int | None = None
     """Replicas per partition; `None` for the cluster's default. Since version 2."""
+    labels: Labels = {}
+    """Labels of the topic. Since version 3."""
 
 
 class CreateTopicReply(msgspec.Struct, frozen=True, array_like=True):
@@ -99,6 +101,8 @@ class TopicDescription(msgspec.Struct, frozen=True, array_like=True):
     events: list[EventDescription] = []
     """Unacknowledged events of the partitions, of the topic's queues too, oldest first. Since
     version 4."""
+    labels: dict[str, str] = {}
+    """Labels of the topic. Since version 6."""
 
 
 class DescribeTopicsReply(msgspec.Struct, frozen=True, array_like=True):
@@ -108,13 +112,17 @@ class DescribeTopicsReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AlterTopicRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Change settings of one topic; durable and in force when the reply comes."""
+    """Change settings and labels of one topic; durable and in force when the reply comes."""
 
     name: str
     set_config: Settings
     """Settings to set."""
     reset_config: Listed[str]
     """Settings to reset to the broker's default."""
+    set_labels: Labels = {}
+    """Labels to set. Since version 2."""
+    remove_labels: Listed[str] = []
+    """Names of labels to remove; missing ones are skipped. Since version 2."""
 
 
 class AlterTopicReply(msgspec.Struct, frozen=True, array_like=True):

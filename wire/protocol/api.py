@@ -196,15 +196,17 @@ HELLO = Api(ApiKey.HELLO, handshake.HelloRequest, handshake.HelloReply)
 PROVE_NODE = Api(ApiKey.PROVE_NODE, handshake.ProveNodeRequest, handshake.ProveNodeReply)
 METADATA = Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataReply, max_version=3)
 CREATE_TOPIC = Api(
-    ApiKey.CREATE_TOPIC, topics.CreateTopicRequest, topics.CreateTopicReply, max_version=2
+    ApiKey.CREATE_TOPIC, topics.CreateTopicRequest, topics.CreateTopicReply, max_version=3
 )
 DESCRIBE_TOPICS = Api(
     ApiKey.DESCRIBE_TOPICS,
     topics.DescribeTopicsRequest,
     topics.DescribeTopicsReply,
-    max_version=5,
+    max_version=6,
 )
-ALTER_TOPIC = Api(ApiKey.ALTER_TOPIC, topics.AlterTopicRequest, topics.AlterTopicReply)
+ALTER_TOPIC = Api(
+    ApiKey.ALTER_TOPIC, topics.AlterTopicRequest, topics.AlterTopicReply, max_version=2
+)
 DELETE_TOPIC = Api(ApiKey.DELETE_TOPIC, topics.DeleteTopicRequest, topics.DeleteTopicReply)
 DELETE_RECORDS = Api(ApiKey.DELETE_RECORDS, topics.DeleteRecordsRequest, topics.DeleteRecordsReply)
 INIT_PRODUCER = Api(ApiKey.INIT_PRODUCER, produce.InitProducerRequest, produce.InitProducerReply)
@@ -300,12 +302,20 @@ ACKNOWLEDGE_EVENTS = Api(
     cluster_admin.AcknowledgeEventsReply,
 )
 CREATE_QUEUE = Api(
-    ApiKey.CREATE_QUEUE, queue_admin.CreateQueueRequest, queue_admin.CreateQueueReply
+    ApiKey.CREATE_QUEUE,
+    queue_admin.CreateQueueRequest,
+    queue_admin.CreateQueueReply,
+    max_version=2,
 )
 DESCRIBE_QUEUES = Api(
-    ApiKey.DESCRIBE_QUEUES, queue_admin.DescribeQueuesRequest, queue_admin.DescribeQueuesReply
+    ApiKey.DESCRIBE_QUEUES,
+    queue_admin.DescribeQueuesRequest,
+    queue_admin.DescribeQueuesReply,
+    max_version=2,
 )
-ALTER_QUEUE = Api(ApiKey.ALTER_QUEUE, queue_admin.AlterQueueRequest, queue_admin.AlterQueueReply)
+ALTER_QUEUE = Api(
+    ApiKey.ALTER_QUEUE, queue_admin.AlterQueueRequest, queue_admin.AlterQueueReply, max_version=2
+)
 DELETE_QUEUE = Api(
     ApiKey.DELETE_QUEUE, queue_admin.DeleteQueueRequest, queue_admin.DeleteQueueReply
 )

@@ -97,10 +97,10 @@ async def test_a_new_broker_has_the_newest_feature_level_and_keeps_it(
             await trio.sleep(0.1)
 
         assert found == await client.admin.update_features(found.newest_level)
-        with pytest.raises(InvalidRequestError, match="node 1 supports feature levels 0 to 1; cha"):
-            await client.admin.update_features(2)
+        with pytest.raises(InvalidRequestError, match="node 1 supports feature levels 0 to 2; cha"):
+            await client.admin.update_features(3)
         with pytest.raises(InvalidRequestError, match="0 is not possible: the metadata has record"):
             await client.admin.update_features(0)
 
-    assert (found.level, found.newest_level, found.obstacles) == (1, 1, [])
-    assert found.nodes == [NodeFeatures(1, SupportedLevels(0, 1))]
+    assert (found.level, found.newest_level, found.obstacles) == (2, 2, [])
+    assert found.nodes == [NodeFeatures(1, SupportedLevels(0, 2))]

@@ -47,6 +47,29 @@ async def test_the_lifecycle_of_a_queue(autojump_clock: MockClock) -> None:
         assert await admin.list_topics() == ["orders"]
 
 
+async def test_labels_of_a_new_queue_wait_for_the_first_feature_level(
+    autojump_clock: MockClock,
+) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        admin = client.admin
+
+        await admin.create_queue("orders", labels={"team": "billing", "note": "\u20ac 5"})
+
+        await admin.alter_queue(
+            "orders",
+            set={"max_receive_count": 5},
+            set_labels={"tier": "1"},
+            remove_labels=["team", "missing"],
+        )
+        (queue,) = await admin.describe_queues(["orders"])
+        assert queue.labels == {"note": "\u20ac 5", "tier": "1"}
+        assert queue.config["max_receive_count"] == "5"
+        with pytest.raises(InvalidConfigError, match="the labels have 2057 bytes of names and"):
+            await admin.alter_queue("orders", set_labels={"x": "y" * 2042})
+        with pytest.raises(QueueExistsError, match="it has a label 'note'"):
+            await admin.create_queue("orders", max_receive_count=5, labels={"team": "billing"})
+
+
 async def test_queues_on_one_topic_start_at_their_own_offsets(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
         await client.admin.create_topic("orders", 2)

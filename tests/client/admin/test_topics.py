@@ -78,6 +78,18 @@ async def test_names_are_listed_by_prefix_and_page(autojump_clock: MockClock) ->
             await admin.list_queues(limit=0)
 
 
+async def test_labels_of_a_topic_outlive_the_broker(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders", labels={"team": "billing", "owner": "ann"})
+        await client.admin.alter_topic("orders", set_labels={"cost": "7"}, remove_labels=["owner"])
+    async with client_of(world) as client:
+        (topic,) = await client.admin.describe_topics(["orders"])
+
+        assert topic.labels == {"team": "billing", "cost": "7"}
+        assert topic.config_overrides == []
+
+
 async def test_validating_creates_nothing(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:

@@ -44,6 +44,7 @@ class Admin(Forwarding[AsyncAdmin]):
         *,
         replication_factor: int | None = None,
         config: Mapping[str, Setting] | None = None,
+        labels: Mapping[str, str] | None = None,
         validate_only: bool = False,
         **settings: Setting,
     ) -> CreateTopicReply:
@@ -54,6 +55,7 @@ class Admin(Forwarding[AsyncAdmin]):
             partitions: Number of partitions.
             replication_factor: Replicas of each partition; the cluster's default if not given.
             config: Settings by name, such as `{"retention_ms": 3_600_000}`; for programs.
+            labels: Free names and values, together at most 2,048 bytes in UTF-8.
             validate_only: Return what would happen and change nothing.
             settings: The same as keywords: `create_topic("orders", retention_ms=3_600_000)`.
 
@@ -69,6 +71,7 @@ class Admin(Forwarding[AsyncAdmin]):
                 partitions,
                 replication_factor=replication_factor,
                 config=config,
+                labels=labels,
                 validate_only=validate_only,
                 **settings,
             )
@@ -97,15 +100,37 @@ class Admin(Forwarding[AsyncAdmin]):
         return self._thread.call(partial(self._inner.describe_topics, names))
 
     def alter_topic(
-        self, name: str, *, set: Mapping[str, Setting] | None = None, reset: Iterable[str] = ()
+        self,
+        name: str,
+        *,
+        set: Mapping[str, Setting] | None = None,
+        reset: Iterable[str] = (),
+        set_labels: Mapping[str, str] | None = None,
+        remove_labels: Iterable[str] = (),
     ) -> dict[str, str]:
-        """Change settings of a topic, or reset them to their defaults; return all settings.
+        """Change settings and labels of a topic, all or none; return all settings.
+
+        Args:
+            name: Name of the topic.
+            set: Settings to change.
+            reset: Names of settings to reset to their defaults.
+            set_labels: Labels to add or change.
+            remove_labels: Names of labels to remove; missing ones are no error.
 
         Raises:
             UnknownTopicError: There is no such topic.
-            InvalidConfigError: A setting is unknown or not legal.
+            InvalidConfigError: A setting is unknown or not legal, or the labels are too large.
         """
-        return self._thread.call(partial(self._inner.alter_topic, name, set=set, reset=list(reset)))
+        return self._thread.call(
+            partial(
+                self._inner.alter_topic,
+                name,
+                set=set,
+                reset=list(reset),
+                set_labels=set_labels,
+                remove_labels=list(remove_labels),
+            )
+        )
 
     def add_partitions(
         self, name: str, count: int, *, validate_only: bool = False
@@ -191,6 +216,7 @@ class Admin(Forwarding[AsyncAdmin]):
         start: OffsetSpec = "earliest",
         fifo: bool = False,
         topic_config: Mapping[str, Setting] | None = None,
+        labels: Mapping[str, str] | None = None,
         **settings: QueueSetting,
     ) -> CreateQueueReply:
         """Create a queue; it is durable when this returns.
@@ -206,6 +232,8 @@ class Admin(Forwarding[AsyncAdmin]):
             start: `"earliest"`, `"latest"`, or Unix milliseconds: where in the topic it begins.
             fifo: Whether messages with the same key are delivered in order, one at a time.
             topic_config: Settings of a topic that is created.
+            labels: Free names and values, together at most 2,048 bytes in UTF-8. An existing queue
+                must have the same, if any are given.
             settings: Such as `visibility_timeout=30` (seconds), `max_receive_count=5`,
                 `dead_letter_queue="payments-dead"`, `retry_backoff="exponential(1s,2,5min)"`.
 
@@ -225,6 +253,7 @@ class Admin(Forwarding[AsyncAdmin]):
                 start=start,
                 fifo=fifo,
                 topic_config=topic_config,
+                labels=labels,
                 **settings,
             )
         )
@@ -258,17 +287,38 @@ class Admin(Forwarding[AsyncAdmin]):
         )
 
     def alter_queue(
-        self, name: str, *, set: Mapping[str, QueueSetting] | None = None, reset: Iterable[str] = ()
+        self,
+        name: str,
+        *,
+        set: Mapping[str, QueueSetting] | None = None,
+        reset: Iterable[str] = (),
+        set_labels: Mapping[str, str] | None = None,
+        remove_labels: Iterable[str] = (),
     ) -> dict[str, str]:
-        """Change settings of a queue, or reset them to their defaults; return all settings.
+        """Change settings and labels of a queue, all or none; return all settings.
 
-        Names and values are those of `create_queue`.
+        Args:
+            name: Name of the queue.
+            set: Settings to change; names and values are those of `create_queue`.
+            reset: Names of settings to reset to their defaults.
+            set_labels: Labels to add or change.
+            remove_labels: Names of labels to remove; missing ones are no error.
 
         Raises:
             UnknownQueueError: There is no such queue, or no such dead-letter queue.
-            InvalidConfigError: A setting is unknown, not legal, or cannot be changed.
+            InvalidConfigError: A setting is unknown, not legal, or cannot be changed; or the labels
+                are too large.
         """
-        return self._thread.call(partial(self._inner.alter_queue, name, set=set, reset=list(reset)))
+        return self._thread.call(
+            partial(
+                self._inner.alter_queue,
+                name,
+                set=set,
+                reset=list(reset),
+                set_labels=set_labels,
+                remove_labels=list(remove_labels),
+            )
+        )
 
     def delete_queue(
         self, name: str, *, with_topic: bool = False, detach_sources: bool = False

@@ -48,6 +48,13 @@ def print_fields(facts: Mapping[str, object]) -> None:
     _print(table)
 
 
+def print_labels(labels: Mapping[str, str]) -> None:
+    """Print the labels of a topic or queue below an empty line, if there are any."""
+    if labels:
+        sys.stdout.write("\n")
+        print_table(["LABEL", "VALUE"], sorted(labels.items()))
+
+
 def print_settings(
     config: Mapping[str, str],
     overrides: Collection[str],

@@ -1,21 +1,23 @@
 """The commands `tidelog queue`: create, describe, alter and delete queues."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
 from tidelog.cli.client import ask, broker_option, confirm
 from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import (
+    Changes,
     NameAndValue,
-    change_options,
+    alter_arguments,
     examples,
     json_option,
+    label_change_options,
+    label_option,
     list_options,
     read_offset_spec,
-    require_changes,
 )
-from tidelog.cli.output.tables import counted, print_json, print_names, print_settings
+from tidelog.cli.output.tables import counted, print_json, print_labels, print_names, print_settings
 from tidelog.cli.queue import admin
 from tidelog.cli.queue import messages as queue_messages
 from tidelog.cli.queue.history import history
@@ -65,6 +67,7 @@ def queue() -> None:
     metavar="NAME=VALUE",
     help="Set a setting of a new topic; repeatable.",
 )
+@label_option
 @broker_option
 @json_option
 def create(
@@ -72,6 +75,7 @@ def create(
     settings: tuple[tuple[str, str], ...],
     topic_config: tuple[tuple[str, str], ...],
     *,
+    labels: tuple[tuple[str, str], ...],
     broker: str,
     as_json: bool,
     **wanted: Any,  # noqa: ANN401  (arguments of `create_queue`)
@@ -82,12 +86,14 @@ def create(
     creation of the same queue is no error. `tidelog queue describe` lists all settings.
     """
     for setting, _ in settings:
-        if setting in {"name", "topic_config", *wanted}:
+        if setting in {"name", "topic_config", "labels", *wanted}:
             raise click.UsageError(f"{setting} is not a setting of a queue: use the option for it")
     wanted |= dict(settings)
 
     async def call(client: Client) -> DescribedQueue:
-        await client.admin.create_queue(name, topic_config=dict(topic_config), **wanted)
+        await client.admin.create_queue(
+            name, topic_config=dict(topic_config), labels=dict(labels), **wanted
+        )
         (created,) = await client.admin.describe_queues([name], with_counts=True)
         return created
 
@@ -163,29 +169,23 @@ def describe(name: str, broker: str, as_json: bool) -> None:
         "tidelog queue alter payments --set visibility_timeout_ms=5min",
         "tidelog queue alter payments --set retry_backoff='exponential(1s,2,5min,jitter)'",
         "tidelog queue alter payments --reset dead_letter_queue",
+        "tidelog queue alter payments --label team=billing --remove-label owner",
     )
 )
 @click.argument("name")
-@change_options
+@label_change_options
 @broker_option
 @json_option
-def alter(
-    name: str,
-    changes: tuple[tuple[str, str], ...],
-    resets: tuple[str, ...],
-    *,
-    broker: str,
-    as_json: bool,
-) -> None:
-    """Alter the settings of a queue.
+def alter(name: str, *, broker: str, as_json: bool, **given: Unpack[Changes]) -> None:
+    """Alter the settings and labels of a queue.
 
     A change is in force at once. The queue kind (FIFO or standard) and deduplication_scope cannot
     change.
     """
-    require_changes(changes, resets)
+    arguments = alter_arguments(given)
 
     async def call(client: Client) -> DescribedQueue:
-        await client.admin.alter_queue(name, set=dict(changes), reset=resets)
+        await client.admin.alter_queue(name, **arguments)
         (altered,) = await client.admin.describe_queues([name], with_counts=True)
         return altered
 
@@ -194,6 +194,7 @@ def alter(
         print_json(queue_as_json(altered))
     else:
         print_settings(altered.config, altered.config_overrides, "queue")
+        print_labels(altered.labels)
 
 
 @queue.command(

@@ -8,6 +8,7 @@ from tidelog.cli.output.record_format import text_of
 from tidelog.cli.output.tables import (
     nodes_text,
     print_fields,
+    print_labels,
     print_settings,
     print_table,
     size_text,
@@ -42,6 +43,7 @@ def queue_as_json(queue: DescribedQueue) -> dict[str, object]:
         "created_at_ms": queue.created_at_ms,
         "config": queue.config,
         "config_overrides": queue.config_overrides,
+        "labels": queue.labels,
         "dead_letters_of": queue.dead_letters_of,
         "topic_retention_ms": queue.topic_retention_ms,
         "topic_retention_bytes": queue.topic_retention_bytes,
@@ -113,6 +115,7 @@ def print_queue(queue: DescribedQueue) -> None:
     print_fields(_counts(queue.counts))
     click.echo()
     print_settings(queue.config, queue.config_overrides, "queue")
+    print_labels(queue.labels)
     click.echo()
     columns = ["PARTITION", "LEADER", "EPOCH", "START", "REPLICAS", "IN SYNC"]
     rows = [

@@ -1,18 +1,22 @@
 """The commands `tidelog topic`: create, describe, alter and delete topics."""
 
+from typing import Unpack
+
 import click
 
 from tidelog.cli.client import ask, broker_option, confirm
 from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import (
+    Changes,
     NameAndValue,
-    change_options,
+    alter_arguments,
     examples,
     json_option,
+    label_change_options,
+    label_option,
     list_options,
-    require_changes,
 )
-from tidelog.cli.output.tables import counted, print_json, print_names
+from tidelog.cli.output.tables import counted, print_json, print_labels, print_names
 from tidelog.cli.topic.usage_view import print_usage, print_usages, usage_as_json
 from tidelog.cli.topic.view import (
     growth_notes,
@@ -51,6 +55,7 @@ def topic() -> None:
     metavar="NAME=VALUE",
     help="Set a setting, such as retention_ms=1d; repeatable.",
 )
+@label_option
 @broker_option
 @json_option
 def create(
@@ -59,6 +64,7 @@ def create(
     replication_factor: int | None,
     *,
     settings: tuple[tuple[str, str], ...],
+    labels: tuple[tuple[str, str], ...],
     broker: str,
     as_json: bool,
 ) -> None:
@@ -69,7 +75,11 @@ def create(
 
     async def call(client: Client) -> TopicDescription:
         await client.admin.create_topic(
-            name, partitions, config=dict(settings), replication_factor=replication_factor
+            name,
+            partitions,
+            config=dict(settings),
+            replication_factor=replication_factor,
+            labels=dict(labels),
         )
         (created,) = await client.admin.describe_topics([name])
         return created
@@ -125,28 +135,22 @@ def describe(name: str, broker: str, as_json: bool) -> None:
     epilog=examples(
         "tidelog topic alter orders --set retention_ms=30d --set segment_bytes=64MiB",
         "tidelog topic alter orders --reset retention_ms",
+        "tidelog topic alter orders --label team=billing --remove-label owner",
     )
 )
 @click.argument("name")
-@change_options
+@label_change_options
 @broker_option
 @json_option
-def alter(
-    name: str,
-    changes: tuple[tuple[str, str], ...],
-    resets: tuple[str, ...],
-    *,
-    broker: str,
-    as_json: bool,
-) -> None:
-    """Alter the settings of a topic.
+def alter(name: str, *, broker: str, as_json: bool, **given: Unpack[Changes]) -> None:
+    """Alter the settings and labels of a topic.
 
     A change is in force at once.
     """
-    require_changes(changes, resets)
+    arguments = alter_arguments(given)
 
     async def call(client: Client) -> TopicDescription:
-        await client.admin.alter_topic(name, set=dict(changes), reset=resets)
+        await client.admin.alter_topic(name, **arguments)
         (altered,) = await client.admin.describe_topics([name])
         return altered
 
@@ -155,6 +159,7 @@ def alter(
         print_json(topic_as_json(altered))
     else:
         print_topic_settings(altered)
+        print_labels(altered.labels)
 
 
 @topic.command(

@@ -9,6 +9,7 @@ from tidelog.cli.output.tables import (
     counted,
     nodes_text,
     print_fields,
+    print_labels,
     print_settings,
     print_table,
     size_text,
@@ -26,6 +27,7 @@ def topic_as_json(topic: TopicDescription) -> dict[str, object]:
         "config": topic.config,
         "config_overrides": topic.config_overrides,
         "config_of_cluster": topic.config_of_cluster,
+        "labels": topic.labels,
         "partitions": [
             {
                 "partition": each.partition,
@@ -71,6 +73,7 @@ def print_topic(topic: TopicDescription) -> None:
     print_fields({"topic": topic.name, "id": topic.topic_id.hex()})
     click.echo()
     print_topic_settings(topic)
+    print_labels(topic.labels)
     click.echo()
     columns = ["PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE", "STATUS"]
     rows: list[tuple[object, ...]] = [

@@ -24,7 +24,7 @@ def wait_for_level(address: str) -> None:
 
     async def wait() -> None:
         async with tidelog.connect(address) as client:
-            while (await client.admin.describe_features()).level != 1:  # noqa: ASYNC110  (the level is in the cluster)
+            while (await client.admin.describe_features()).level != 2:  # noqa: ASYNC110  (the level is in the cluster)
                 await trio.sleep(0.05)
 
     trio.run(wait)
@@ -93,16 +93,16 @@ def test_a_level_that_holds_is_shown_as_json_and_does_not_fall(
     monkeypatch.setenv("TIDELOG_BROKER", broker_address)
     wait_for_level(broker_address)
 
-    for words in ([], ["--upgrade"], ["--downgrade", "1"]):
+    for words in ([], ["--upgrade"], ["--downgrade", "2"]):
         assert main.run(["cluster", "features", *words, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == {
-            "level": 1,
-            "newest_level": 1,
-            "nodes": [{"node_id": 1, "supported": {"min_level": 0, "max_level": 1}}],
+            "level": 2,
+            "newest_level": 2,
+            "nodes": [{"node_id": 1, "supported": {"min_level": 0, "max_level": 2}}],
             "obstacles": [],
         }
-    assert main.run(["cluster", "features", "--downgrade", "2"]) == 1
-    assert "the feature level is 1, and 2 is higher; use --upgrade" in capsys.readouterr().err
+    assert main.run(["cluster", "features", "--downgrade", "3"]) == 1
+    assert "the feature level is 2, and 3 is higher; use --upgrade" in capsys.readouterr().err
     assert main.run(["cluster", "features", "--downgrade", "0"]) == 1
     assert capsys.readouterr().err.startswith(
         "error: feature level 0 is not possible: the metadata has records of level 1, which"

@@ -79,6 +79,23 @@ def test_a_list_has_a_line_for_each_queue(queue: str, capsys: Printed) -> None:
         assert [queue, queue, "standard", "1", *counts, "none"] in [line.split() for line in lines]
 
 
+def test_labels_are_set_changed_and_shown(queue: str, capsys: Printed) -> None:
+    name = f"labelled-{queue}"
+    labels = ("--label", "team=billing", "--label", "policy= a=b ")
+    assert main.run(["queue", "create", name, "--topic", queue, *labels, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == {"team": "billing", "policy": " a=b "}
+    changes = ("--label", "team=sales", "--remove-label", "policy")
+    assert main.run(["queue", "alter", name, *changes]) == 0
+    assert _words(capsys)[-2:] == [["LABEL", "VALUE"], ["team", "sales"]]
+    main.run(["queue", "describe", name])
+    assert ["team", "sales"] in _words(capsys)
+    main.run(["queue", "list", "--prefix", name, "--json"])
+    assert [each["labels"] for each in json.loads(capsys.readouterr().out)] == [{"team": "sales"}]
+    assert main.run(["queue", "alter", name]) == 2
+    assert "or --remove-label NAME" in capsys.readouterr().err
+    main.run(["queue", "delete", name, "--yes"])
+
+
 def test_a_list_of_names_has_nothing_else(queue: str, capsys: Printed) -> None:
     main.run(["queue", "create", f"x-{queue}", "--topic", queue])
     main.run(["queue", "create", f"y-{queue}", "--topic", queue])
@@ -168,7 +185,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
             "fifo is not a setting of a queue: use the option",
         ),
         (["create", "a", "--config", "topic=b"], "topic is not a setting of a queue"),
-        (["alter", "a"], "no change is given: add --set NAME=VALUE or --reset NAME"),
+        (["alter", "a"], "no change is given: add --set NAME=VALUE, --reset NAME,"),
         (["delete", "a"], "confirmation needed: standard input is not a terminal; add --yes"),
     ],
 )

@@ -47,6 +47,7 @@ QUEUE = DescribedQueue(
         QueuePartitionDescription(1, None, 8, 0, [2, 3, 1], []),
     ],
     topic_retention_ms=7 * 86_400_000,
+    labels={"team": "billing"},
     counts=MessageCounts(1200, 30, 4, 5, SENT_MS, 90 * 60_000),
 )
 UNKNOWN = replace(QUEUE, name="shipping", counts=None)

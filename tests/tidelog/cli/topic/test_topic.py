@@ -77,7 +77,7 @@ def test_a_topic_is_created_once(topic: str, capsys: Printed) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["alter", "orders"], "no change is given: add --set NAME=VALUE or --reset NAME"),
+        (["alter", "orders"], "no change is given: add --set NAME=VALUE, --reset NAME,"),
         (["delete", "orders"], "confirmation needed: standard input is not a terminal; add --yes"),
         (
             ["delete-records", "orders", "--partition", "0"],
@@ -127,6 +127,15 @@ def test_a_list_has_the_topics_with_a_prefix(topic: str, capsys: Printed) -> Non
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["TOPIC", topic]
     main.run(["topic", "list", "--prefix", "z-"])
     assert capsys.readouterr().err == "there are no topics whose names begin with 'z-'\n"
+
+
+def test_labels_are_changed_and_shown(topic: str, capsys: Printed) -> None:
+    assert main.run(["topic", "alter", topic, "--label", "team=billing", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["labels"] == {"team": "billing"}
+    main.run(["topic", "describe", topic])
+    assert ["team", "billing"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert main.run(["topic", "alter", topic, "--remove-label", "team"]) == 0
+    assert "team" not in capsys.readouterr().out
 
 
 def test_a_deleted_topic_is_gone(topic: str, capsys: Printed) -> None:
