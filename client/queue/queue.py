@@ -28,6 +28,7 @@ from tidelog.client.queue.receive.message import (
     extension,
     giving_up,
     rejection,
+    visibility,
 )
 from tidelog.client.queue.receive.reassembler import Reassembler
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, place_of
@@ -214,6 +215,10 @@ class Queue:
         """Set the visibility timeout of a message to `seconds` from now; see `Message.extend`."""
         await self._settle([message], extension(seconds))
 
+    async def change_visibility(self, message: Received, seconds: float) -> None:
+        """Make a message visible after `seconds`; see `Message.change_visibility`."""
+        await self._settle([message], visibility(seconds))
+
     async def release(
         self, message: Received, delay: float | None = None, *, reason: str = ""
     ) -> None:
@@ -237,6 +242,10 @@ class Queue:
     async def extend_batch(self, messages: Iterable[Received], seconds: float) -> None:
         """Set the visibility timeout of messages; errors as for `delete_batch`."""
         await self._settle(messages, extension(seconds))
+
+    async def change_visibility_batch(self, messages: Iterable[Received], seconds: float) -> None:
+        """Make messages visible after `seconds` from now; errors as for `delete_batch`."""
+        await self._settle(messages, visibility(seconds))
 
     async def release_batch(
         self, messages: Iterable[Received], delay: float | None = None, *, reason: str = ""

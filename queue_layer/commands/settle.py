@@ -2,22 +2,23 @@
 
 Pure: no clock, no I/O. Rights of a receipt by the state of the message (`lease` is the receipt's):
 
-| the message | DELETE | RELEASE | REJECT | EXTEND, RETURN |
-|---|---|---|---|---|
-| is leased under it | yes | yes | yes | yes |
-| was; not received since | yes, FIFO: expired | yes, FIFO: expired | as these | as these |
-| was released under it | yes, FIFO: expired | yes, FIFO: expired | as these | expired |
-| was received again | yes, fenced: expired | expired | expired | expired |
-| is a dead letter | gone | yes, if under it | yes, if under it | gone |
-| is done | yes | gone | gone | gone |
-| was received before a seek | expired | expired | expired | expired |
-| does not know that lease | yes, fenced: expired | expired | expired | expired |
+| the message | DELETE | RELEASE | CHANGE_VISIBILITY | REJECT | EXTEND, RETURN |
+|---|---|---|---|---|---|
+| is leased under it | yes | yes | yes | yes | yes |
+| was; not received since | yes, FIFO: expired | as DELETE | as DELETE | as DELETE | as DELETE |
+| was released under it | yes, FIFO: expired | as DELETE | as DELETE | as DELETE | expired |
+| was received again | yes, fenced: expired | expired | expired | expired | expired |
+| is a dead letter | gone | yes, if under it | gone | yes, if under it | gone |
+| is done | yes | gone | gone | gone | gone |
+| was received before a seek | expired | expired | expired | expired | expired |
+| does not know that lease | yes, fenced: expired | expired | expired | expired | expired |
 
 A release after the last delivery makes a message a dead letter, regardless of the delay: no
 further delivery follows.
 
 A receipt that has released a message does not extend it: that would be the retry of an earlier
-extension whose reply was lost, and would hide the message once more.
+extension whose reply was lost, and would hide the message once more. CHANGE_VISIBILITY says that
+the caller wants this: after a release it is a release with another delay, and so it is for 0.
 
 The last row is about leases that were lost with a leader (`receive_acks` `leader`): the message
 is unreceived, or was skipped since. It may have been received under another lost lease, too.
@@ -66,6 +67,8 @@ _OF_HOLDERS: Final = (SettleAction.EXTEND, SettleAction.RETURN)
 """Actions that need a lease that was not released."""
 _TO_DEAD_LETTERS: Final = (SettleAction.RELEASE, SettleAction.REJECT)
 """Actions that may make dead letters, and have no effect when repeated."""
+_HIDING: Final = (SettleAction.EXTEND, SettleAction.CHANGE_VISIBILITY)
+"""Actions that hide messages for a time."""
 
 _Piece = tuple[int, int, MessageStatus | None]
 """First offset, end and status; `None` if the messages are done."""
@@ -97,7 +100,7 @@ def decide(
             continue
         for piece_first, piece_end, status in _pieces(state, first, end):
             error = _refusal(state, config, status, action=action, lease_id=receipt.lease_id)
-            if error is None and action is SettleAction.EXTEND:
+            if error is None and action in _HIDING:
                 error = _too_long(status, now_ms + (settlement.delay_ms or 0))
             if error is not None:
                 refused.append(((piece_first, piece_end - piece_first), error))
@@ -106,12 +109,15 @@ def decide(
     if accepted and accepted[-1][1] > max(state.cursor, state.unreceived.end):
         # The cursor would pass records that may be delayed, or chunks.
         raise LeaderNotAvailableError("the messages are not all known here yet")
-    if action is SettleAction.EXTEND:
-        entries = _extended(state, receipt, accepted, until_ms=now_ms + (settlement.delay_ms or 0))
-    else:
-        entries = _entries(
-            state, config, settlement, lease_id=receipt.lease_id, pieces=accepted, now_ms=now_ms
-        )
+    extended: list[_Open] = []
+    others = accepted
+    if action in _HIDING:
+        extended = [piece for piece in accepted if piece[2].stored is SnapshotState.IN_FLIGHT]
+        others = [piece for piece in accepted if piece[2].stored is SnapshotState.AVAILABLE]
+    entries = _extended(state, receipt, extended, until_ms=now_ms + (settlement.delay_ms or 0))
+    entries += _entries(
+        state, config, settlement, lease_id=receipt.lease_id, pieces=others, now_ms=now_ms
+    )
     if action is SettleAction.DELETE and entries:
         entries = [*passed(state, _runs_of(accepted), entries), *entries]
     return entries, _grouped(refused)
@@ -154,12 +160,14 @@ def _checked_action(settlement: Settlement) -> SettleAction:
         action = SettleAction(settlement.action)
     except ValueError:
         raise InvalidRequestError(f"no action has number {settlement.action}") from None
-    if action is SettleAction.EXTEND and settlement.delay_ms is None:
-        raise InvalidRequestError("extending needs delay_ms: for how long from now on")
+    if action in _HIDING and settlement.delay_ms is None:
+        raise InvalidRequestError(f"{action.name} needs delay_ms: for how long from now on")
     if len(settlement.reason) > REASON_LENGTH_MAX:
         raise InvalidRequestError(f"a reason has at most {REASON_LENGTH_MAX} characters")
     if not all(map(_is_valid, settlement.runs)):
         raise InvalidRequestError("a run has a first offset from 0 on and a count from 1 on")
+    if action is SettleAction.CHANGE_VISIBILITY and not settlement.delay_ms:
+        return SettleAction.RELEASE
     return action
 
 
@@ -245,7 +253,9 @@ def _refusal_of_open(
 
 
 def _too_long(status: MessageStatus | None, until_ms: int) -> BrokerError | None:
-    if status is None or until_ms <= status.last_received_ms + VISIBILITY_TIMEOUT_MS_MAX:
+    # A returned message was not received: then `last_received_ms` is 0.
+    received_ms = 0 if status is None else status.last_received_ms
+    if not received_ms or until_ms <= received_ms + VISIBILITY_TIMEOUT_MS_MAX:
         return None
     return InvalidRequestError(
         "a message is invisible for at most"

@@ -98,6 +98,8 @@ class FifoModel:
         self, offsets: list[int], lease_id: int, action: SettleAction, *, delay_ms: int | None
     ) -> list[int]:
         """Settle messages; return the refused ones."""
+        if action is SettleAction.CHANGE_VISIBILITY:
+            action = SettleAction.EXTEND if delay_ms else SettleAction.RELEASE
         refused: list[int] = []
         for offset in offsets:
             message = self.messages[offset]
@@ -122,7 +124,7 @@ class FifoModel:
                 message.is_dead = True
             case SettleAction.RETURN:
                 message.receive_count -= 1
-            case SettleAction.EXTEND | SettleAction.RELEASE:
+            case SettleAction.EXTEND | SettleAction.RELEASE | SettleAction.CHANGE_VISIBILITY:
                 pass
 
     def purge(self) -> None:

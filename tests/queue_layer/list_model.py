@@ -146,16 +146,16 @@ class ListModel:
         self, offset: int, action: SettleAction, delay_ms: int, *, lease_id: int
     ) -> ErrorCode | None:
         """Settle one message; return the error, if any."""
+        if action is SettleAction.CHANGE_VISIBILITY and not delay_ms:
+            action = SettleAction.RELEASE
         refusal = self.refusal(offset, action, lease_id)
         message = self.messages[offset]
         if refusal is not None or message.is_done or message.is_dead:
             return refusal
+        if action in (SettleAction.EXTEND, SettleAction.CHANGE_VISIBILITY):
+            return self._hide(message, self.now_ms + delay_ms)
         if action is SettleAction.DELETE:
             message.is_done = True
-        elif action is SettleAction.EXTEND:
-            if self.now_ms + delay_ms > message.last_received_ms + VISIBILITY_TIMEOUT_MS_MAX:
-                return ErrorCode.INVALID_REQUEST
-            message.is_in_flight, message.visible_at_ms = True, self.now_ms + delay_ms
         elif action is SettleAction.RELEASE and self.is_exhausted(offset):
             self.die([offset])
         elif action is SettleAction.RELEASE:
@@ -167,6 +167,14 @@ class ListModel:
             message.receive_count -= 1
             if not message.receive_count:
                 message.first_received_ms = 0
+        return None
+
+    def _hide(self, message: Message, until_ms: int) -> ErrorCode | None:
+        """Hide a message until a time, leased if it is."""
+        latest_ms = message.last_received_ms + VISIBILITY_TIMEOUT_MS_MAX
+        if message.receive_count and until_ms > latest_ms:
+            return ErrorCode.INVALID_REQUEST
+        message.visible_at_ms = until_ms
         return None
 
     def finish(self, offsets: Iterable[int]) -> None:

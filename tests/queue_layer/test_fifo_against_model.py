@@ -62,7 +62,7 @@ class Pair:
         offsets = sorted(self.random.sample(offsets, self.random.randrange(len(offsets)) + 1))
         action = self.random.choice([SettleAction.DELETE] * 4 + list(SettleAction))
         delay_ms = None
-        if action in (SettleAction.EXTEND, SettleAction.RELEASE):
+        if action not in (SettleAction.DELETE, SettleAction.REJECT, SettleAction.RETURN):
             delay_ms = self.random.choice([0, 5, 20]) * SECOND
         settled = self.driver.settle(received, action, *offsets, delay_ms=delay_ms)
         refused = offsets_of([run for refused in settled.refused for run in refused.runs])

@@ -160,6 +160,9 @@ class SettleAction(IntEnum):
     """The messages become dead letters, regardless of their receive count."""
     RETURN = 4
     """The messages were not processed: `RELEASE` without delay, but the delivery does not count."""
+    CHANGE_VISIBILITY = 5
+    """The messages stay invisible for `delay_ms` from now on: `EXTEND` during a lease, `RELEASE`
+    with this delay after a release under the same receipt, and for 0."""
 
 
 class Settlement(msgspec.Struct, frozen=True, array_like=True):

@@ -235,6 +235,19 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         """
         await self._settle(extension(seconds))
 
+    async def change_visibility(self, seconds: float) -> None:
+        """Make it visible after `seconds` from now (SQS: `ChangeMessageVisibility`).
+
+        During the lease this extends or shortens the visibility timeout; 0 releases the message.
+        After a release it sets the delay again, unless another receiver has the message.
+
+        Raises:
+            ReceiptExpiredError: Another receiver has it, or may have it.
+            MessageGoneError: It is deleted, expired or a dead letter.
+            InvalidRequestError: That would be more than 12 hours since it was received.
+        """
+        await self._settle(visibility(seconds))
+
     async def release(self, delay: float | None = None, *, reason: str = "") -> None:
         """Make it visible again after `delay` seconds; by default, after the queue's backoff.
 
@@ -264,6 +277,13 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 def extension(seconds: float) -> Disposition:
     """Return the settlement that extends messages."""
     return Disposition(SettleAction.EXTEND, milliseconds_of("the extension", seconds))
+
+
+def visibility(seconds: float) -> Disposition:
+    """Return the settlement that sets the time at which messages become visible."""
+    delay_ms = milliseconds_of("the visibility timeout", seconds)
+    action = SettleAction.CHANGE_VISIBILITY if delay_ms else SettleAction.RELEASE
+    return Disposition(action, delay_ms)
 
 
 def giving_up(delay: float | None, reason: str) -> Disposition:

@@ -5,10 +5,13 @@ workers have at a time.
 """
 
 from collections.abc import Iterable
-from typing import final
+from typing import Final, final
 
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
 from tidelog.wire.messages.queues import SettleAction
+
+_KEEPING: Final = (SettleAction.EXTEND, SettleAction.CHANGE_VISIBILITY)
+"""Actions after which messages are still leased, or as released as before."""
 
 
 @final
@@ -31,7 +34,7 @@ class SettledMessages:
         self, partition: int, receipt: bytes, offsets: Iterable[int], *, action: SettleAction
     ) -> None:
         """Record that messages of one receive were settled; an extension does not count."""
-        if action is SettleAction.EXTEND or not self._watched:
+        if action in _KEEPING or not self._watched:
             return
         for offset in offsets:
             place = ReceivedPlace(partition, offset, receipt)

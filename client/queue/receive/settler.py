@@ -66,6 +66,7 @@ _REFUSED_BECAUSE_DONE: Final = {
     SettleAction.RELEASE: (MessageGoneError, ReceiptExpiredError),
     SettleAction.REJECT: (MessageGoneError,),
     SettleAction.RETURN: (MessageGoneError, ReceiptExpiredError),
+    SettleAction.CHANGE_VISIBILITY: (),
 }
 """Errors of a retry that mean that the first attempt was executed."""
 
@@ -211,7 +212,13 @@ class QueueSettler:
         for operation in operations:
             self._enqueue(operation, description)
         await self._send_all()
-        await self._cluster.tasks.wait(call.is_done)
+        try:
+            await self._cluster.tasks.wait(call.is_done)
+        except BaseException:
+            if verdict.action is SettleAction.CHANGE_VISIBILITY:
+                # A late retry would hide messages once more, after the caller has released them.
+                call.deadline = -math.inf
+            raise
         if not call.errors:
             return
         if len(places) == 1:
@@ -394,6 +401,9 @@ class QueueSettler:
             description = await self._queue_metadata.find(self._name)
         except TidelogError as failure:
             self._abandon(operation, failure)
+            return
+        if operation.call.deadline == -math.inf:
+            self._abandon(operation, error)
             return
         self._enqueue(operation, description)
         await self._send_all()

@@ -153,6 +153,40 @@ async def test_a_message_is_extended_released_and_released_with_a_delay(
         assert message.receive_count == 3
 
 
+async def test_visibility_is_changed_to_0_and_back_also_after_a_release(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, visibility_timeout=10) as (_, queue):
+        await queue.send_batch([b"1", b"2"])
+        first, second = await queue.receive()
+        await queue.change_visibility_batch([first, second], 100)
+        await trio.sleep(90)
+        assert await queue.receive(wait=0) == []
+        await first.change_visibility(0)
+        await queue.change_visibility(second.receipt_handle, 0)
+        await second.change_visibility(30)
+        began = trio.current_time()
+        assert values(await queue.receive(wait=0)) == [b"1"]
+        with pytest.raises(ReceiptExpiredError, match="received again since"):
+            await first.change_visibility(30)
+        assert values(await queue.receive(wait=100, visibility_timeout=100)) == [b"1"]
+        assert 9 < trio.current_time() - began < 11
+        assert values(await queue.receive(wait=100)) == [b"2"]
+        assert 29 < trio.current_time() - began < 31
+
+
+async def test_the_history_shows_changes_of_visibility(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send(b"paid")
+        (message,) = await queue.receive()
+        for seconds in (20, 0, 40):
+            await message.change_visibility(seconds)
+
+        kinds = [event.kind.value for event in await queue.history()]
+
+        assert kinds[-3:] == ["extend", "release", "release"]
+
+
 async def test_a_receipt_handle_works_in_another_client(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:

@@ -135,7 +135,7 @@ def test_the_last_receipt_extends_a_message_after_its_visibility_timeout(
 @pytest.mark.statement("b8")
 @any_queue
 @pytest.mark.parametrize(
-    "action", [SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT, SettleAction.RETURN]
+    "action", [action for action in SettleAction if action is not SettleAction.DELETE]
 )
 def test_an_older_receipt_cannot_extend_or_release_a_message_received_again(
     config: QueueConfig, action: SettleAction
@@ -422,6 +422,7 @@ def test_a_settlement_has_a_reason_of_up_to_8192_characters() -> None:
     [
         (9, {}),
         (SettleAction.EXTEND, {}),
+        (SettleAction.CHANGE_VISIBILITY, {}),
         (SettleAction.RELEASE, {"reason": "x" * 8193}),
         (SettleAction.DELETE, {"runs": [(0, 0)]}),
         (SettleAction.DELETE, {"runs": [(-1, 2)]}),
@@ -489,3 +490,85 @@ def test_an_uncommitted_delete_lost_with_its_leader_did_not_happen() -> None:
     driver.wait(30 * SECOND)
 
     assert driver.offsets() == [0]
+
+
+@any_queue
+def test_visibility_can_be_changed_during_a_lease(config: QueueConfig) -> None:
+    driver = Driver(config, records=1)
+    received = driver.take()
+
+    for seconds in (100, 5, 60):
+        changed = driver.settle(received, SettleAction.CHANGE_VISIBILITY, delay_ms=seconds * SECOND)
+        assert refusals(changed) == {}
+    driver.wait(59 * SECOND)
+    assert driver.counts() == {"in_flight": 1}
+    assert refusals(driver.settle(received, SettleAction.EXTEND, delay_ms=SECOND)) == {}
+    driver.wait(SECOND)
+
+    assert driver.counts() == {"visible": 1}
+
+
+@pytest.mark.parametrize("config", [QueueConfig(), FENCED], ids=["standard", "fenced"])
+def test_visibility_can_be_changed_after_a_release_and_leaves_a_delay(config: QueueConfig) -> None:
+    driver = Driver(config, records=2)
+    received = driver.take()
+    driver.settle(received, SettleAction.RELEASE, 0, delay_ms=0)
+
+    changed = driver.settle(received, SettleAction.CHANGE_VISIBILITY, delay_ms=40 * SECOND)
+
+    assert refusals(changed) == {}
+    assert driver.counts() == {"delayed": 1, "in_flight": 1}
+    extended = driver.settle(received, SettleAction.EXTEND, delay_ms=SECOND)
+    assert refusals(extended) == {0: ErrorCode.RECEIPT_EXPIRED}
+    driver.settle(received, SettleAction.CHANGE_VISIBILITY, delay_ms=0)
+    assert driver.offsets() == [0, 1]
+
+
+@any_queue
+def test_a_visibility_of_zero_releases_a_message_at_once(config: QueueConfig) -> None:
+    driver = Driver(config, records=1)
+    received = driver.take()
+
+    changed = driver.settle(received, SettleAction.CHANGE_VISIBILITY, delay_ms=0)
+
+    assert refusals(changed) == {}
+    extended = driver.settle(received, SettleAction.EXTEND, delay_ms=SECOND)
+    assert refusals(extended) == {0: ErrorCode.RECEIPT_EXPIRED}
+    assert driver.offsets() == [0]
+
+
+def test_a_fifo_queue_changes_visibility_during_a_lease_only() -> None:
+    driver = Driver(FIFO, records=2)
+    received = driver.take(timeout_ms=5 * SECOND)
+    driver.settle(received, SettleAction.RELEASE, 0, delay_ms=60 * SECOND)
+
+    released = driver.settle(received, SettleAction.CHANGE_VISIBILITY, 0, delay_ms=SECOND)
+    driver.wait(5 * SECOND)
+    over = driver.settle(received, SettleAction.CHANGE_VISIBILITY, 1, delay_ms=SECOND)
+
+    assert refusals(released) == {0: ErrorCode.RECEIPT_EXPIRED}
+    assert refusals(over) == {1: ErrorCode.RECEIPT_EXPIRED}
+
+
+def test_a_changed_visibility_ends_twelve_hours_after_the_receive() -> None:
+    driver = Driver(records=2)
+    received = driver.take()
+    driver.settle(received, SettleAction.RELEASE, 0)
+    driver.wait(SECOND)
+
+    late = driver.settle(received, SettleAction.CHANGE_VISIBILITY, delay_ms=HOURS_12 - SECOND + 1)
+
+    assert set(refusals(late).values()) == {ErrorCode.INVALID_REQUEST}
+    settled = driver.settle(received, SettleAction.CHANGE_VISIBILITY, delay_ms=HOURS_12 - SECOND)
+    assert refusals(settled) == {}
+
+
+def test_a_returned_message_can_be_hidden_as_a_released_one() -> None:
+    driver = Driver(records=1)
+    received = driver.take()
+    driver.settle(received, SettleAction.RETURN)
+
+    changed = driver.settle(received, SettleAction.CHANGE_VISIBILITY, delay_ms=9 * SECOND)
+
+    assert refusals(changed) == {}
+    assert driver.counts() == {"delayed": 1}

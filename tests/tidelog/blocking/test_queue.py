@@ -46,6 +46,9 @@ def test_a_message_is_extended_released_and_settled(queue: Queue) -> None:
     (message,) = queue.receive(wait=5)
     queue.extend(message, 60)
     queue.release(message.receipt_handle)
+    message.change_visibility(60)
+    queue.change_visibility(message, 30)
+    queue.change_visibility_batch([message.receipt_handle], 0)
     (message,) = queue.receive(wait=5)
     assert message.receive_count == 3
     message.delete()

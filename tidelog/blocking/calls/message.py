@@ -132,6 +132,19 @@ class MessageCalls(Forwarding[AsyncMessage]):
         """
         self._thread.call(partial(self._inner.extend, seconds))
 
+    def change_visibility(self, seconds: float) -> None:
+        """Make it visible after `seconds` from now (SQS: `ChangeMessageVisibility`).
+
+        During the lease this extends or shortens the visibility timeout; 0 releases the message.
+        After a release it sets the delay again, unless another receiver has the message.
+
+        Raises:
+            ReceiptExpiredError: Another receiver has it, or may have it.
+            MessageGoneError: It is deleted, expired or a dead letter.
+            InvalidRequestError: That would be more than 12 hours since it was received.
+        """
+        self._thread.call(partial(self._inner.change_visibility, seconds))
+
     def release(self, delay: float | None = None, *, reason: str = "") -> None:
         """Make it visible again after `delay` seconds; by default, after the queue's backoff.
 

@@ -107,6 +107,10 @@ class QueueCalls(Forwarding[AsyncQueue]):
         """Set the visibility timeout of a message to `seconds` from now; see `Message.extend`."""
         self._thread.call(partial(self._inner.extend, unwrapped(message), seconds))
 
+    def change_visibility(self, message: Received, seconds: float) -> None:
+        """Make a message visible after `seconds`; see `Message.change_visibility`."""
+        self._thread.call(partial(self._inner.change_visibility, unwrapped(message), seconds))
+
     def release(self, message: Received, delay: float | None = None, *, reason: str = "") -> None:
         """Make a message visible again; see `Message.release`."""
         self._thread.call(partial(self._inner.release, unwrapped(message), delay, reason=reason))
@@ -129,6 +133,12 @@ class QueueCalls(Forwarding[AsyncQueue]):
         """Set the visibility timeout of messages; errors as for `delete_batch`."""
         self._thread.call(
             partial(self._inner.extend_batch, list(map(unwrapped, messages)), seconds)
+        )
+
+    def change_visibility_batch(self, messages: Iterable[Received], seconds: float) -> None:
+        """Make messages visible after `seconds` from now; errors as for `delete_batch`."""
+        self._thread.call(
+            partial(self._inner.change_visibility_batch, list(map(unwrapped, messages)), seconds)
         )
 
     def release_batch(

@@ -196,6 +196,33 @@ def extend(
     _report("extended", handles, as_json=as_json)
 
 
+@click.command(
+    "change-visibility",
+    epilog=examples("tidelog queue change-visibility payments HANDLE --seconds 0"),
+)
+@click.argument("name", metavar="QUEUE")
+@_handles
+@click.option(
+    "--seconds", type=_TIMEOUT, required=True, help="Make the messages visible so much later."
+)
+@broker_option
+@json_option
+def change_visibility(
+    name: str, handles: tuple[str, ...], seconds: float, *, broker: str, as_json: bool
+) -> None:
+    """Change when received or released messages become visible.
+
+    0 makes them visible at once. Unlike `extend`, the command also accepts messages that were
+    released under their handles.
+    """
+
+    async def call(queue: Queue) -> None:
+        await queue.change_visibility_batch(handles, seconds)
+
+    _settle(broker, name, call)
+    _report("changed", handles, as_json=as_json)
+
+
 @click.command(epilog=examples("tidelog queue release payments HANDLE --delay 60"))
 @click.argument("name", metavar="QUEUE")
 @_handles
@@ -258,4 +285,4 @@ def _report(what: str, handles: Sequence[str], *, as_json: bool) -> None:
         click.echo(f"{what} {counted(len(handles), 'message')}")
 
 
-COMMANDS = (receive, delete_message, extend, release)
+COMMANDS = (receive, delete_message, extend, change_visibility, release)

@@ -74,6 +74,56 @@ async def test_a_retried_delete_of_a_dead_letter_fails(
         assert asked == 2
 
 
+async def test_a_change_of_visibility_with_a_lost_reply_succeeds(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,), require_latest_receipt="on") as (queue, cluster):
+        await fill(queue, 2)
+        messages = await queue.receive()
+        answers = 0
+
+        async def lose(node_id: int, request: object) -> object:
+            nonlocal answers
+            answers += 1
+            done, _ = await cluster.pass_on(api.SETTLE, request, b"")  # type: ignore[arg-type]
+            if answers % 2:
+                cluster.fronts[node_id].break_connections()
+            return done
+
+        cluster.answers[api.SETTLE] = lose  # type: ignore[index]
+        await messages[0].change_visibility(0)
+        await messages[1].change_visibility(500)
+        assert answers == 4
+        assert [message.value for message in await queue.receive()] == [b"0"]
+        assert [message.value for message in await queue.receive(wait=600)] == [b"0"]
+
+
+async def test_a_cancelled_change_of_visibility_is_not_repeated(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 1)
+        (message,) = await queue.receive()
+        seen: list[int] = []
+
+        async def lose(node_id: int, request: object) -> object:
+            assert isinstance(request, SettleRequest)
+            seen.extend(each.action for each in request.settlements)
+            done, _ = await cluster.pass_on(api.SETTLE, request, b"")  # type: ignore[arg-type]
+            if len(seen) == 1:
+                cluster.fronts[node_id].break_connections()
+                scope.cancel()
+            return done
+
+        cluster.answers[api.SETTLE] = lose  # type: ignore[index]
+        with trio.CancelScope() as scope:
+            await message.change_visibility(500)
+        await message.release()
+        await trio.sleep(60)
+        assert seen == [SettleAction.CHANGE_VISIBILITY, SettleAction.RELEASE]
+        assert len(await queue.receive(wait=0)) == 1
+
+
 async def test_concurrent_settlements_share_requests(
     autojump_clock: MockClock,
 ) -> None:
@@ -275,11 +325,12 @@ def test_a_watched_message_records_its_settlement() -> None:
     assert settled.action_of(PLACE) is SettleAction.RELEASE
 
 
-def test_an_extension_settles_nothing() -> None:
+@pytest.mark.parametrize("action", [SettleAction.EXTEND, SettleAction.CHANGE_VISIBILITY])
+def test_an_extension_settles_nothing(action: SettleAction) -> None:
     settled = SettledMessages()
     settled.watch(PLACE)
 
-    settled.note(1, b"receipt", [7], action=SettleAction.EXTEND)
+    settled.note(1, b"receipt", [7], action=action)
 
     assert settled.action_of(PLACE) is None
 

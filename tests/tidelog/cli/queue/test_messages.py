@@ -40,6 +40,9 @@ def test_a_message_is_sent_received_kept_released_and_deleted(queue: str, capsys
     assert line.split()[:3] == ["0-0", "in-flight", "1"]
     assert "tidelog-cli" in line
     assert run(capsys, "release", queue, handle) == "released 1 message\n"
+    for seconds in ("60", "0"):
+        changed = run(capsys, "change-visibility", queue, handle, "--seconds", seconds)
+        assert changed == "changed 1 message\n"
     (message,) = received(capsys, queue)
     handle = str(message["receipt_handle"])
     assert run(capsys, "delete-message", queue, handle, "--json") == '{\n  "deleted": 1\n}\n'
