@@ -137,6 +137,11 @@ class QueuePartition:
         )
         return Outcome(now_ms, entries, self._received(lease))
 
+    @property
+    def is_over_limit(self) -> bool:
+        """Whether `max_in_flight` keeps visible messages from being received."""
+        return receive.room_in(self.state, self.config) <= 0 < self.state.counts().visible
+
     def _received(self, lease: GrantedLease) -> PartitionReceived:
         partition = self._receipts.partition
         if not lease.runs:

@@ -10,6 +10,7 @@ Pure: no clock, no I/O.
     │   │   ├── DiskFullError             the partition is read-only until there is room
     │   │   ├── OverloadedError           a limit of the broker is reached; back off
     │   │   ├── ThrottledError            .retry_after_ms: the queue's send rate is exceeded
+    │   │   ├── OverLimitError            .in_flight, .max_in_flight: too many messages in flight
     │   │   ├── ShuttingDownError         the broker shuts down
     │   │   ├── RequestTimedOutError      not acknowledged in time; it may still happen
     │   │   ├── CorruptBatchError         the batch was damaged in transit to the broker
@@ -123,6 +124,7 @@ class ErrorCode(IntEnum):
     PARTITION_FULL = 49
     LOG_TRUNCATED = 50
     NOT_A_NODE = 51
+    OVER_LIMIT = 52
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
@@ -213,6 +215,18 @@ class ThrottledError(RetriableError):
     detail_names = ("retry_after_ms",)
     retry_after_ms: int | None
     """Earliest time of a retry, in ms from now."""
+
+
+@final
+class OverLimitError(RetriableError):
+    """The queue has as many messages in flight as `max_in_flight` allows (SQS: `OverLimit`)."""
+
+    code = ErrorCode.OVER_LIMIT
+    detail_names = ("in_flight", "max_in_flight")
+    in_flight: int | None
+    """Messages in flight in the partition that has messages and may not deliver them."""
+    max_in_flight: int | None
+    """Share of that partition in the setting."""
 
 
 @final

@@ -4,7 +4,7 @@ Pure: no clock, no I/O.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 from tidelog.coordinator.metadata.catalog import Catalog, Topic
@@ -97,8 +97,16 @@ class QueueView:
         """Return the settings of one partition."""
         config = self.journal.queue_config
         assert config is not None
-        target = self._target(number)
-        return config if target is None else replace(config, dead_letter_target=target)
+        return config.for_partition(
+            number, len(self.start_offsets), dead_letter_target=self._target(number)
+        )
+
+    @property
+    def max_in_flight(self) -> int:
+        """Maximum messages in flight in the whole queue."""
+        config = self.journal.queue_config
+        assert config is not None
+        return config.max_in_flight
 
     def _target(self, number: int) -> Target | None:
         """Return the target of dead letters: always the same, so that groups stay in order."""

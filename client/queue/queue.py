@@ -160,6 +160,7 @@ class Queue:
         visibility_timeout: float | None = None,
         wait: float | None = None,
         max_value_bytes: int = VALUE_BYTES_MAX,
+        raise_at_limit: bool = False,
     ) -> list[Message]:
         """Receive messages; they are in flight for this caller.
 
@@ -174,19 +175,31 @@ class Queue:
             wait: Seconds to wait for the first message; by default, the setting of the queue.
             max_value_bytes: Maximum length of large messages that are joined, and maximum sum of
                 them in one call; longer ones are read with `message.chunks()`.
+            raise_at_limit: Whether to raise an error instead of returning an empty list when the
+                queue has messages, and `max_in_flight` keeps it from delivering them.
 
         Raises:
+            OverLimitError: As many messages are in flight as `max_in_flight` allows, also after
+                `wait`; only with `raise_at_limit`.
             UnknownQueueError: There is no such queue.
             ValueError: A number is out of range.
             TidelogError: A partition did not answer, and the others had no messages.
         """
         messages = await self._receive(
-            max_messages, visibility_timeout=visibility_timeout, wait=wait
+            max_messages,
+            visibility_timeout=visibility_timeout,
+            wait=wait,
+            raise_at_limit=raise_at_limit,
         )
         return await self._reassembler.joined(messages, max_value_bytes)
 
     async def _receive(
-        self, max_messages: int, *, visibility_timeout: float | None, wait: float | None
+        self,
+        max_messages: int,
+        *,
+        visibility_timeout: float | None,
+        wait: float | None,
+        raise_at_limit: bool = False,
     ) -> list[Message]:
         """Return messages; large messages are not joined."""
         if not 1 <= max_messages <= RECEIVE_COUNT_MAX:
@@ -203,7 +216,12 @@ class Queue:
         if description.is_fifo:
             attempt_id = self._cluster.env.random.getrandbits(_ATTEMPT_ID_BITS).to_bytes(16, "big")
         options = ReceiveOptions(
-            max_messages, _RECEIVE_BYTES_MAX, timeout_ms, self._holder, attempt_id
+            max_messages,
+            _RECEIVE_BYTES_MAX,
+            timeout_ms,
+            self._holder,
+            attempt_id,
+            raise_at_limit,
         )
         return await self._coalescer.receive(options, wait_s=wait)
 

@@ -122,8 +122,7 @@ class ReceivePlan:
         if self.attempt is not None:
             yield from self._again(self.attempt)
             return
-        room = self._config.max_in_flight - self._state.runs.counts[MessageState.IN_FLIGHT]
-        left = min(self.command.max_messages, room)
+        left = min(self.command.max_messages, room_in(self._state, self._config))
         if left <= 0 or self._state.order is None:
             return
         taken = 0
@@ -183,6 +182,11 @@ class ReceivePlan:
         )
 
 
+def room_in(state: QueueState, config: QueueConfig) -> int:
+    """Return how many more messages may be in flight; negative after a change of the setting."""
+    return config.max_in_flight - state.runs.counts[MessageState.IN_FLIGHT]
+
+
 def decide(
     state: QueueState, config: QueueConfig, plan: ReceivePlan, *, taken: list[Run], now_ms: int
 ) -> tuple[list[AnyEntry], GrantedLease]:
@@ -200,7 +204,7 @@ def decide(
             found = _still_visible(state, first, first + count, rank=rank, now_ms=now_ms)
             # With an old plan, another receive may have had the last delivery meanwhile.
             runs.extend(run for run in found if run.receive_count <= max_deliveries)
-        runs = _cut(runs, config.max_in_flight - state.runs.counts[MessageState.IN_FLIGHT])
+        runs = _cut(runs, room_in(state, config))
         runs.sort(key=lambda run: run.first_offset)
     lease = GrantedLease(state.next_lease_id, runs, _lease_end(state, now_ms, timeout_ms))
     if not runs:

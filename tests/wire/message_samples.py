@@ -46,6 +46,7 @@ RECEIVE = (
         visibility_timeout_ms=60_000,
         holder="worker 7",
         attempt_id=b"an attempt",
+        fail_at_limit=True,
     ),
     ReceiveReply(
         results=[

@@ -17,7 +17,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.groups import ResetTo
 from tidelog.wire.messages.produce import AckLevel, Acks
-from tidelog.wire.messages.queues import MessageState
+from tidelog.wire.messages.queues import MessageState, SettleAction
 from tidelog.wire.protocol.api import ApiKey
 
 PAGE = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
@@ -154,7 +154,11 @@ def test_every_number_with_a_name_is_in_its_table(
 def test_every_error_that_a_section_names_exists() -> None:
     named = set(re.findall(r"`([A-Z]+_[A-Z_]+)`", PAGE))
 
-    others = {AckLevel.LEADER_DURABLE.name, MessageState.IN_FLIGHT.name}
+    others = {
+        AckLevel.LEADER_DURABLE.name,
+        MessageState.IN_FLIGHT.name,
+        SettleAction.CHANGE_VISIBILITY.name,
+    }
     assert named - {code.name for code in ErrorCode} == others
 
 

@@ -6,7 +6,7 @@ setting: creation fixes it, and some settings and defaults depend on it.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, final
@@ -103,6 +103,7 @@ class QueueConfig:
     receive_acks: ReceiveAcks = ReceiveAcks.LEADER
     require_latest_receipt: bool = False
     max_in_flight: int = 120_000
+    """For one partition, its share: see `for_partition`."""
     deduplication_window_ms: int = 5 * _MINUTE_MS
     deduplication_scope: DeduplicationScope = DeduplicationScope.QUEUE
     content_based_deduplication: bool = False
@@ -164,6 +165,19 @@ class QueueConfig:
     def max_deliveries(self) -> int | None:
         """Receives after which a message is dead-lettered; `None` without a dead-letter queue."""
         return None if self.dead_letter_target is None else self.max_receive_count
+
+    def for_partition(
+        self, number: int, partition_count: int, *, dead_letter_target: Target | None
+    ) -> "QueueConfig":
+        """Return the values for one partition: its share of `max_in_flight`, and its target.
+
+        Partitions have different leaders, so the limit of the queue is shared out, not counted.
+        """
+        quotient, rest = divmod(self.max_in_flight, partition_count)
+        share = max(1, quotient + (number < rest))
+        if (share, dead_letter_target) == (self.max_in_flight, self.dead_letter_target):
+            return self  # Queues with equal settings share one object.
+        return replace(self, max_in_flight=share, dead_letter_target=dead_letter_target)
 
     @property
     def is_fenced(self) -> bool:
@@ -308,7 +322,8 @@ QUEUE_SETTINGS: Final = {
             _parse_count("max_in_flight"),
             "120000",
             "1 to 10000000",
-            "Maximum messages in flight per partition.",
+            "Maximum messages in flight in the queue, shared equally by its partitions; each has at"
+            " least one.",
         ),
         Setting(
             "max_receive_count",

@@ -106,6 +106,9 @@ class ReceiveRequest(msgspec.Struct, frozen=True, array_like=True):
     attempt_id: bytes | None = None
     """Receive attempt id of FIFO queues: within five minutes the same id gets the same messages
     under the same receipt, unless their state changed meanwhile. At most 16 bytes."""
+    fail_at_limit: bool = False
+    """Whether to answer `OVER_LIMIT` for partitions that have visible messages and reached their
+    share of `max_in_flight`, if no partition delivers any. Without it the answer is empty."""
 
 
 class ReceivedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -22,6 +22,7 @@ from tidelog.wire.errors import (
     BrokerError,
     InvalidRequestError,
     LeaderNotAvailableError,
+    OverLimitError,
     RequestTimedOutError,
     UnknownQueueError,
 )
@@ -145,6 +146,9 @@ class PendingReceive:
                 )
                 self._results.append(PartitionReceived(hosted.number, error=late.to_wire()))
         if self._results or is_last or (self._is_immediate and not unknown):
+            if self._request.fail_at_limit and not self._results:
+                over = (hosted for hosted in self._hosted if hosted.core.is_over_limit)
+                self._results.extend(map(_over_limit, over))
             self._settle()
 
     def _in_order(self, ready_at: HostedPartition | None) -> Sequence[HostedPartition]:
@@ -291,6 +295,20 @@ class PendingReceive:
             hosted.immediate_waiters.pop(self, None)
         self._response.context.delayed.pop(self, None)
         self._purgatory.done(self)
+
+
+def _over_limit(hosted: HostedPartition) -> PartitionReceived:
+    """Return the answer of a partition with as many messages in flight as it may have."""
+    share, whole = hosted.core.config.max_in_flight, hosted.view.max_in_flight
+    in_flight = hosted.core.state.counts().in_flight
+    error = OverLimitError(
+        f"partition {hosted.number} of queue {hosted.name!r} delivers no message: {in_flight:,} are"
+        f" in flight, and its share of max_in_flight ({whole:,}) is {share:,}; settle messages, or"
+        " raise max_in_flight",
+        in_flight=in_flight,
+        max_in_flight=share,
+    )
+    return PartitionReceived(hosted.number, error=error.to_wire())
 
 
 @final

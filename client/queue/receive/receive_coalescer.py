@@ -35,6 +35,7 @@ class _GroupKey(NamedTuple):
     max_bytes: int
     holder: str
     wait_s: float
+    raises_at_limit: bool
 
 
 @final
@@ -117,7 +118,13 @@ class ReceiveCoalescer:
         return member.messages
 
     def _join(self, options: ReceiveOptions, wait_s: float) -> tuple[_Group, _Member]:
-        key = _GroupKey(options.visibility_timeout_ms, options.max_bytes, options.holder, wait_s)
+        key = _GroupKey(
+            options.visibility_timeout_ms,
+            options.max_bytes,
+            options.holder,
+            wait_s,
+            options.raises_at_limit,
+        )
         group = self._open.get(key)
         member = _Member(options.max_messages)
         if group is None or group.max_messages + options.max_messages > _TOGETHER_MAX:

@@ -44,6 +44,7 @@ from tidelog.wire.errors import (
     ConnectError,
     CorruptRecordError,
     NotLeaderError,
+    OverLimitError,
     ShuttingDownError,
     TidelogError,
     UnknownQueueError,
@@ -91,6 +92,8 @@ class ReceiveOptions(NamedTuple):
     holder: str
     attempt_id: bytes | None
     """Receive attempt id in FIFO queues."""
+    raises_at_limit: bool = False
+    """Whether a call raises `OverLimitError` where `max_in_flight` leaves it without messages."""
 
 
 @final
@@ -185,6 +188,8 @@ class _Call:
         self._polls: dict[_Poll, None] = {}
         self._answered: set[int] = set()
         """Partitions that had nothing."""
+        self._limits: dict[int, OverLimitError] = {}
+        """Latest answers of partitions that are at their limit of messages in flight."""
         self._failures: dict[int, TidelogError] = {}
         """Errors of partitions that have not answered since; the latest is last."""
         self._failure_count = 0
@@ -209,6 +214,8 @@ class _Call:
             now = trio.current_time()
             is_all_empty = self._answered.issuperset(partitions)
             if is_all_empty and (now >= self._ends_at + _GRACE_S or self._is_nothing_left(now)):
+                if self._limits:
+                    raise next(iter(self._limits.values()))
                 return []
             self._raise_failure(now)
             if now >= self._retry_at:
@@ -288,8 +295,8 @@ class _Call:
         """
         mine, theirs = self.options, poll.opener.options
         return (
-            (theirs.visibility_timeout_ms, theirs.max_bytes, theirs.holder)
-            == (mine.visibility_timeout_ms, mine.max_bytes, mine.holder)
+            theirs._replace(max_messages=0, attempt_id=None)
+            == mine._replace(max_messages=0, attempt_id=None)
             and poll.description.queue_id == description.queue_id
             and self._cluster.live_connection(poll.node_id) is poll.connection
             and all(
@@ -361,6 +368,7 @@ class _Call:
             options.visibility_timeout_ms,
             options.holder,
             options.attempt_id,
+            options.raises_at_limit,
         )
         ends_at = trio.current_time() + max_wait_ms / 1000
         expires_at = ends_at + self._cluster.config.request_timeout
@@ -427,13 +435,18 @@ class _Call:
         failed: set[int] = set()
         for partition in poll.partitions:
             self._failures.pop(partition, None)
+            self._limits.pop(partition, None)
         for received in reply.results:
             end = start + received.batch_bytes
             content = bytes(attachment[start:end])
             start = end
             if received.error is not None:
+                error = from_wire(received.error)
+                if isinstance(error, OverLimitError):
+                    self._limits[received.partition] = error
+                    continue
                 failed.add(received.partition)
-                self._failed(poll.description, [received.partition], from_wire(received.error))
+                self._failed(poll.description, [received.partition], error)
             elif received.runs:
                 self._take_messages(poll, received, content, now_ms=reply.now_ms)
         if not failed and poll.opener is self:
@@ -445,8 +458,8 @@ class _Call:
             self._early_count += 1
             self._retry_at = now + self._cluster.backoff.delay(self._early_count)
         if not has_news and now < poll.ends_at - _EARLY_S:
-            error = ShuttingDownError("the broker ends long polls, because it is shutting down")
-            self._failed(poll.description, poll.partitions, error)
+            ended = ShuttingDownError("the broker ends long polls, because it is shutting down")
+            self._failed(poll.description, poll.partitions, ended)
 
     def _take_messages(
         self, poll: _Poll, received: PartitionReceived, content: bytes, *, now_ms: int

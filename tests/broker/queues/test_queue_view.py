@@ -48,6 +48,17 @@ def test_a_queue_view_has_the_settings_of_the_queue() -> None:
     assert config.dead_letter_target is None
 
 
+@pytest.mark.parametrize(
+    ("whole", "shares"),
+    [("12", [3, 3, 2, 2, 2]), ("3", [1] * 5), ("120000", [24_000] * 5)],
+)
+def test_partitions_share_the_limit_of_messages_in_flight(whole: str, shares: list[int]) -> None:
+    view = view_of(catalog(max_in_flight=whole, dead_letter_queue="letters"), QUEUE_ID)
+
+    assert [view.config(number).max_in_flight for number in range(5)] == shares
+    assert view.max_in_flight == int(whole)
+
+
 def test_a_retry_backoff_can_be_a_rule() -> None:
     config = view_of(catalog(retry_backoff="exponential(1s,3,1min)"), QUEUE_ID).config(0)
 

@@ -66,6 +66,7 @@ class QueueCalls(Forwarding[AsyncQueue]):
         visibility_timeout: float | None = None,
         wait: float | None = None,
         max_value_bytes: int = VALUE_BYTES_MAX,
+        raise_at_limit: bool = False,
     ) -> list[Message]:
         """Receive messages; they are in flight for this caller.
 
@@ -80,8 +81,12 @@ class QueueCalls(Forwarding[AsyncQueue]):
             wait: Seconds to wait for the first message; by default, the setting of the queue.
             max_value_bytes: Maximum length of large messages that are joined, and maximum sum of
                 them in one call; longer ones are read with `message.chunks()`.
+            raise_at_limit: Whether to raise an error instead of returning an empty list when the
+                queue has messages, and `max_in_flight` keeps it from delivering them.
 
         Raises:
+            OverLimitError: As many messages are in flight as `max_in_flight` allows, also after
+                `wait`; only with `raise_at_limit`.
             UnknownQueueError: There is no such queue.
             ValueError: A number is out of range.
             TidelogError: A partition did not answer, and the others had no messages.
@@ -95,6 +100,7 @@ class QueueCalls(Forwarding[AsyncQueue]):
                     visibility_timeout=visibility_timeout,
                     wait=wait,
                     max_value_bytes=max_value_bytes,
+                    raise_at_limit=raise_at_limit,
                 )
             )
         ]

@@ -56,6 +56,11 @@ _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...
     metavar="DURATION",
     help="Wait for the first message (long polling).  [set by the queue]",
 )
+@click.option(
+    "--raise-at-limit",
+    is_flag=True,
+    help="Fail if max_in_flight keeps messages from being received.",
+)
 @click.option("--delete", "is_deleting", is_flag=True, help="Delete the messages after printing.")
 @click.option(
     "--output",
@@ -70,6 +75,7 @@ def receive(
     is_deleting: bool,
     *,
     output: str | None,
+    raise_at_limit: bool,
     broker: str,
     as_json: bool,
     **times: float | None,
@@ -86,7 +92,9 @@ def receive(
         messages: list[Message] = []
         try:
             with nullcontext() if output is None else _target(output) as target:
-                messages = await queue.receive(count, **times, max_value_bytes=limit)
+                messages = await queue.receive(
+                    count, **times, max_value_bytes=limit, raise_at_limit=raise_at_limit
+                )
                 if target is not None and messages:
                     await _copy(messages[0], target.file)
                     target.is_whole = True

@@ -8,6 +8,7 @@ from tests.broker.queues.queue_requests import (
     create_queue,
     receive,
     received,
+    settle,
     states,
     submit_receive,
     topic_of,
@@ -15,6 +16,7 @@ from tests.broker.queues.queue_requests import (
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from tidelog.wire.batch.record_batch import Columns, encode_batch
+from tidelog.wire.errors import OverLimitError
 
 TIMEOUT_S = 30
 
@@ -109,6 +111,32 @@ async def test_a_receive_without_wait_time_is_answered_after_a_read_for_another_
             await let_happen()
             assert pending.is_answered
         assert not waiting.is_answered
+
+
+@pytest.mark.statement("b19")
+async def test_a_receive_at_the_limit_of_messages_in_flight_fails_if_it_asks_for_that(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, partitions=2, max_in_flight="4")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        asked = {"partitions": (0, 1), "fail_at_limit": True}
+        first, second = await receive(client, queue, **asked)
+
+        assert await receive(client, queue, partitions=(0, 1)) == []
+        with pytest.raises(
+            OverLimitError, match=r"2 are in flight.*max_in_flight \(4\) is 2;"
+        ) as e:
+            await receive(client, queue, **asked)
+        assert (e.value.in_flight, e.value.max_in_flight) == (2, 2)
+        waiting = submit_receive(client, queue, max_wait_ms=5000, **asked)
+        await let_happen()
+        assert not waiting.is_answered
+        await settle(client, queue, [first])
+        (third,) = await received(waiting)
+        await settle(client, queue, [second, third])
+        assert await receive(client, queue, **asked) == []
 
 
 async def test_a_receive_without_wait_time_is_answered_when_the_queue_is_loaded(

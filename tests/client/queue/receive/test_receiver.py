@@ -1,5 +1,6 @@
 """Receiver with several brokers: leader changes, crashes and shutdowns."""
 
+from functools import partial
 from typing import cast
 
 import pytest
@@ -14,6 +15,7 @@ from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.errors import (
     LogOfflineError,
     NotLeaderError,
+    OverLimitError,
     ShuttingDownError,
     TidelogError,
     UnknownPartitionError,
@@ -410,3 +412,44 @@ async def test_a_receive_returns_groups_in_their_turn_and_each_in_order(
             await message.release(0)
 
         assert values(await queue.receive(10)) == [b"b1", b"b2", b"b3", b"c1", b"a1", b"a2"]
+
+
+async def test_a_receive_at_the_limit_raises_only_if_no_broker_has_messages(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, max_in_flight=4) as (queue, _):
+        await fill(queue, 20)
+        messages = await queue.receive()
+        assert [message.partition for message in messages].count(0) == 2
+        assert await queue.receive(wait=0) == []
+
+        for wait in (0, 7, 0):
+            began = trio.current_time()
+            with pytest.raises(OverLimitError, match=r"max_in_flight \(4\)"):
+                await queue.receive(wait=wait, raise_at_limit=True)
+            assert wait <= trio.current_time() - began < wait + 0.5
+
+        last = next(message for message in messages if message.partition == 1)
+        await last.delete()
+        (message,) = await queue.receive(wait=0, raise_at_limit=True)
+        assert message.partition == 1
+
+
+async def test_concurrent_receives_at_the_limit_raise_where_they_asked_for_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,), max_in_flight=1) as (queue, _):
+        await fill(queue, 2)
+        assert len(await queue.receive()) == 1
+        found: list[object] = []
+
+        async def receive(*, raise_at_limit: bool) -> None:
+            try:
+                found.append(await queue.receive(wait=1, raise_at_limit=raise_at_limit))
+            except OverLimitError:
+                found.append("over")
+
+        async with trio.open_nursery() as nursery:
+            for raise_at_limit in (True, False, True):
+                nursery.start_soon(partial(receive, raise_at_limit=raise_at_limit))
+        assert sorted(map(str, found)) == ["[]", "over", "over"]
