@@ -117,6 +117,13 @@ class QueuePartition:
         now_ms = self.state.advance(now_ms)
         return ReceivePlan(self.state, self.config, command, now_ms=now_ms)
 
+    def may_deliver(self, command: ReceiveCommand, *, now_ms: int) -> bool:
+        """Return whether a plan may have an offer: a repetition needs an earlier receive."""
+        if not command.is_repetition:
+            return True
+        now_ms = self.state.advance(now_ms)
+        return receive.earlier_attempt(self.state, self.config, command, now_ms=now_ms) is not None
+
     def receive(
         self, plan: ReceivePlan, taken: Iterable[Run], *, now_ms: int
     ) -> Outcome[PartitionReceived]:

@@ -20,6 +20,7 @@ from tidelog.client.queue.inspect.history import HistoryEvent
 from tidelog.client.queue.inspect.history_reader import HistoryQuery, HistoryReader
 from tidelog.client.queue.inspect.peek import PeekedMessage, PeekQuery, QueuePeeker
 from tidelog.client.queue.partition_calls import PartitionCalls
+from tidelog.client.queue.receive.attempt_id import ATTEMPT_ID_BYTES, attempt_id_on_wire
 from tidelog.client.queue.receive.message import (
     DELETE,
     VALUE_BYTES_MAX,
@@ -45,7 +46,12 @@ from tidelog.client.queue.send.chunk_writer import Source
 from tidelog.client.queue.send.message_fields import MessageFields, OutgoingMessage
 from tidelog.client.queue.send.publisher import QueuePublisher
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.wire.errors import BatchError, InvalidReceiptError, TidelogError
+from tidelog.wire.errors import (
+    BatchError,
+    InvalidReceiptError,
+    InvalidRequestError,
+    TidelogError,
+)
 from tidelog.wire.messages.queues import (
     RECEIVE_COUNT_MAX,
     MessageState,
@@ -59,7 +65,6 @@ Received = Message | str
 _RECEIVE_BYTES_MAX: Final = 8 << 20
 """Maximum bytes of records in one reply, unless a single message is larger."""
 _NO_QUEUE: Final = "none"
-_ATTEMPT_ID_BITS: Final = 128
 
 
 @final
@@ -161,6 +166,7 @@ class Queue:
         wait: float | None = None,
         max_value_bytes: int = VALUE_BYTES_MAX,
         raise_at_limit: bool = False,
+        attempt_id: bytes | str | None = None,
     ) -> list[Message]:
         """Receive messages; they are in flight for this caller.
 
@@ -177,12 +183,18 @@ class Queue:
                 them in one call; longer ones are read with `message.chunks()`.
             raise_at_limit: Whether to raise an error instead of returning an empty list when the
                 queue has messages, and `max_in_flight` keeps it from delivering them.
+            attempt_id: Receive attempt id of 1 to 128 bytes, only for FIFO queues. Within five
+                minutes a call with the same id returns the same messages, all of them, and their
+                visibility timeout begins again; unless it has ended, or one of them was settled,
+                extended or returned. If such a call is cancelled, its messages stay in flight for
+                the next call with its id.
 
         Raises:
             OverLimitError: As many messages are in flight as `max_in_flight` allows, also after
                 `wait`; only with `raise_at_limit`.
             UnknownQueueError: There is no such queue.
-            ValueError: A number is out of range.
+            InvalidRequestError: The queue is not FIFO and there is an attempt id.
+            ValueError: A number or the attempt id is out of range.
             TidelogError: A partition did not answer, and the others had no messages.
         """
         messages = await self._receive(
@@ -190,6 +202,7 @@ class Queue:
             visibility_timeout=visibility_timeout,
             wait=wait,
             raise_at_limit=raise_at_limit,
+            attempt_id=attempt_id,
         )
         return await self._reassembler.joined(messages, max_value_bytes)
 
@@ -200,6 +213,7 @@ class Queue:
         visibility_timeout: float | None,
         wait: float | None,
         raise_at_limit: bool = False,
+        attempt_id: bytes | str | None = None,
     ) -> list[Message]:
         """Return messages; large messages are not joined."""
         if not 1 <= max_messages <= RECEIVE_COUNT_MAX:
@@ -209,19 +223,26 @@ class Queue:
             timeout_ms = milliseconds_of("visibility_timeout", visibility_timeout)
         if wait is not None:
             milliseconds_of("wait", wait)
+        wire_id = None if attempt_id is None else attempt_id_on_wire(attempt_id)
         description = await self._calls.describe()
         if wait is None:
             wait = seconds_of(setting_of(description, "receive_message_wait_time_ms"))
-        attempt_id = None
-        if description.is_fifo:
-            attempt_id = self._cluster.env.random.getrandbits(_ATTEMPT_ID_BITS).to_bytes(16, "big")
+        if wire_id is not None and not description.is_fifo:
+            # Another receive would return other messages, which the caller does not expect.
+            raise InvalidRequestError(
+                f"queue {self.name!r} is not FIFO: only receives of FIFO queues have an attempt id;"
+                " receive without it"
+            )
+        if wire_id is None and description.is_fifo:
+            wire_id = self._cluster.env.random.randbytes(ATTEMPT_ID_BYTES)
         options = ReceiveOptions(
             max_messages,
             _RECEIVE_BYTES_MAX,
             timeout_ms,
             self._holder,
-            attempt_id,
-            raise_at_limit,
+            wire_id,
+            raises_at_limit=raise_at_limit,
+            is_repeatable=attempt_id is not None,
         )
         return await self._coalescer.receive(options, wait_s=wait)
 

@@ -50,6 +50,8 @@ class ReceiveCommand:
     attempt_id: bytes | None = None
     """Receive attempt id in FIFO queues, shared by a repeated receive and the first
     (`state.receive_attempts`). Other queues ignore it."""
+    is_repetition: bool = False
+    """Whether only messages of an earlier receive with the attempt id are wanted."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_messages <= RECEIVE_COUNT_MAX:
@@ -82,6 +84,15 @@ class GrantedLease(NamedTuple):
         return joined([(run.first_offset, run.count) for run in self.runs])
 
 
+def earlier_attempt(
+    state: QueueState, config: QueueConfig, command: ReceiveCommand, *, now_ms: int
+) -> Attempt | None:
+    """Return the receive that a command repeats, `None` without one."""
+    if not config.is_fifo or command.attempt_id is None:
+        return None
+    return state.attempts.find(command.attempt_id, now_ms=now_ms)
+
+
 @final
 class ReceivePlan:
     """Offer of messages, best first; each iteration starts from the beginning.
@@ -97,10 +108,8 @@ class ReceivePlan:
         self, state: QueueState, config: QueueConfig, command: ReceiveCommand, *, now_ms: int
     ) -> None:
         self.command = command
-        self.attempt: Attempt | None = None
+        self.attempt = earlier_attempt(state, config, command, now_ms=now_ms)
         """Receive that this one repeats."""
-        if config.is_fifo and command.attempt_id is not None:
-            self.attempt = state.attempts.find(command.attempt_id, now_ms=now_ms)
         self._ranks: dict[int, int] = {}
         """Rank of each yielded run, by its first offset."""
         self._state = state
@@ -121,6 +130,7 @@ class ReceivePlan:
         self._ranks = {}
         if self.attempt is not None:
             yield from self._again(self.attempt)
+        if self.attempt is not None or self.command.is_repetition:
             return
         left = min(self.command.max_messages, room_in(self._state, self._config))
         if left <= 0 or self._state.order is None:

@@ -47,6 +47,7 @@ RECEIVE = (
         holder="worker 7",
         attempt_id=b"an attempt",
         fail_at_limit=True,
+        is_repetition=True,
     ),
     ReceiveReply(
         results=[

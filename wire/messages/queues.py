@@ -109,6 +109,8 @@ class ReceiveRequest(msgspec.Struct, frozen=True, array_like=True):
     fail_at_limit: bool = False
     """Whether to answer `OVER_LIMIT` for partitions that have visible messages and reached their
     share of `max_in_flight`, if no partition delivers any. Without it the answer is empty."""
+    is_repetition: bool = False
+    """Whether to return only messages of an earlier receive with this attempt id, and no others."""
 
 
 class ReceivedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -239,6 +239,7 @@ class PendingReceive:
             visibility_timeout_ms=request.visibility_timeout_ms,
             holder=request.holder,
             attempt_id=request.attempt_id,
+            is_repetition=request.is_repetition,
         )
 
     def _add(self, hosted: HostedPartition, delivery: Delivery) -> None:

@@ -536,7 +536,8 @@ class HostedPartition:
             self._is_reading = True
             start_supervised(self._context.nursery, self, self._expire)
             return EmptyReason.NOT_KNOWN_YET
-        if command.attempt_id is None and self._is_known_empty:
+        is_empty = command.attempt_id is None and self._is_known_empty
+        if is_empty or not self.core.may_deliver(command, now_ms=self.now_ms()):
             self._context.schedule_deadline(self)
             return EmptyReason.NO_MESSAGES
         self.require()

@@ -74,6 +74,8 @@ _EARLY_S: Final = 0.5
 """An empty reply that is so many seconds early means that the broker is about to stop."""
 _BELIEVED_S: Final = 20.0
 """Seconds without a reply after which other brokers are asked for the leader."""
+_REPETITION_VERSION: Final = 2
+"""First version of RECEIVE with `is_repetition`."""
 _GRACE_S: Final = 1.0
 """Seconds after the caller's wait for a broker to reply that there is nothing."""
 
@@ -94,6 +96,10 @@ class ReceiveOptions(NamedTuple):
     """Receive attempt id in FIFO queues."""
     raises_at_limit: bool = False
     """Whether a call raises `OverLimitError` where `max_in_flight` leaves it without messages."""
+    is_repeatable: bool = False
+    """Whether the caller chose the attempt id, and may call again with it."""
+    is_repetition: bool = False
+    """Whether only messages of an earlier call with the attempt id are wanted, all of them."""
 
 
 @final
@@ -143,24 +149,38 @@ class QueueReceiver:
     async def receive(self, options: ReceiveOptions, *, wait_s: float) -> list[Message]:
         """Return some messages; none if there are none for `wait_s` seconds.
 
-        If cancelled, nothing stays leased, as far as brokers can be told.
+        If cancelled, nothing stays leased, as far as brokers can be told; except for messages of a
+        repeatable call, which the next one with its attempt id returns.
 
         Raises:
             UnknownQueueError: There is no such queue.
             TidelogError: A partition did not answer, and the others had nothing.
         """
+        if options.is_repeatable:
+            description = await self.queue_metadata.find(self.name)
+            if len(description.partitions) > 1:
+                # One broker may have new messages while another one has those of the attempt.
+                repetition = options._replace(is_repetition=True)
+                if messages := await self._receive(repetition, wait_s=0):
+                    return messages
+        messages = await self._receive(options, wait_s=wait_s)
+        self.was_empty = not messages
+        return messages
+
+    async def _receive(self, options: ReceiveOptions, *, wait_s: float) -> list[Message]:
         self.turn += 1
         call = _Call(self, options, wait_s)
         try:
-            messages = await call.run()
+            return await call.run()
         except BaseException:
-            with trio.move_on_after(_GIVING_BACK_S, shield=True):
-                await call.give_back_all()
+            if options.is_repeatable:
+                call.is_to_be_repeated = True
+            else:
+                with trio.move_on_after(_GIVING_BACK_S, shield=True):
+                    await call.give_back_all()
             raise
         finally:
             call.leave()
-        self.was_empty = not messages
-        return messages
 
     def on_complete(self, poll: _Poll, outcome: Outcome) -> None:
         """Pass the reply of a request to the current call."""
@@ -177,6 +197,8 @@ class _Call:
         self.options = options
         self.is_over = False
         """Whether messages that arrive now are too late."""
+        self.is_to_be_repeated = False
+        """Whether they stay leased nevertheless, for a call with the same attempt id."""
         self._receiver = receiver
         self._cluster = receiver.cluster
         self._ends_at = now + wait_s
@@ -207,16 +229,18 @@ class _Call:
         self._is_leasing = bool(seconds_of(by_default) if timeout_ms is None else timeout_ms)
         self._take_over(description)
         by_node = await self._by_node()
-        if len(by_node) > 1 and not self._receiver.was_empty:
+        is_repetition = self.options.is_repetition
+        if len(by_node) > 1 and not self._receiver.was_empty and not is_repetition:
             await self._sweep(by_node)
-        while not self._has_messages():
+        while is_repetition or not self._has_messages():
             partitions = self._partitions(await self._find())
             now = trio.current_time()
-            is_all_empty = self._answered.issuperset(partitions)
-            if is_all_empty and (now >= self._ends_at + _GRACE_S or self._is_nothing_left(now)):
+            is_all_asked = self._in_hand() | self._answered >= set(partitions)
+            if is_all_asked and (now >= self._ends_at + _GRACE_S or self._is_nothing_left(now)):
                 if self._limits:
                     raise next(iter(self._limits.values()))
-                return []
+                self._drop_late()
+                break
             self._raise_failure(now)
             if now >= self._retry_at:
                 await self._ask_where_idle(partitions)
@@ -224,15 +248,19 @@ class _Call:
         # The sort is stable, so messages of a FIFO group, which have one rank, stay in order.
         return [message for _, message in sorted(self._messages, key=_rank_of)]
 
-    def _has_messages(self) -> bool:
-        """Return whether there are messages, without those whose lease is over.
+    def _in_hand(self) -> set[int]:
+        """Return the partitions of the messages."""
+        return {message.partition for _, message in self._messages}
 
-        A reply may arrive after the end of its lease.
-        """
+    def _has_messages(self) -> bool:
+        self._drop_late()
+        return bool(self._messages)
+
+    def _drop_late(self) -> None:
+        """Drop messages whose lease is over: a reply may arrive after that."""
         if self._is_leasing:
             now = trio.current_time()
             self._messages = [each for each in self._messages if each[1].lease.expires_at > now]
-        return bool(self._messages)
 
     async def give_back_all(self) -> None:
         """Return the messages that the caller does not get."""
@@ -290,13 +318,14 @@ class _Call:
     def _is_wanted(self, poll: _Poll, description: QueueDescription) -> bool:
         """Return whether a request of an earlier call has the options of this call.
 
-        It may ask for more messages: surplus ones are returned. Other calls do not repeat an
-        attempt, so its id does not matter.
+        It may ask for more messages: surplus ones are returned. Its attempt id does not matter,
+        unless the caller may repeat the attempt.
         """
         mine, theirs = self.options, poll.opener.options
         return (
-            theirs._replace(max_messages=0, attempt_id=None)
-            == mine._replace(max_messages=0, attempt_id=None)
+            theirs._replace(max_messages=0, attempt_id=None, is_repetition=False)
+            == mine._replace(max_messages=0, attempt_id=None, is_repetition=False)
+            and (theirs.attempt_id == mine.attempt_id or not mine.is_repeatable)
             and poll.description.queue_id == description.queue_id
             and self._cluster.live_connection(poll.node_id) is poll.connection
             and all(
@@ -352,10 +381,15 @@ class _Call:
             self._failed(description, partitions, error)
             return None
         options = self.options
-        room = options.max_messages - len(self._messages)
+        room = options.max_messages
+        if not options.is_repetition:
+            room -= len(self._messages)
+        elif connection.version_of(api.RECEIVE) < _REPETITION_VERSION:
+            self._answered.update(partitions)  # This broker would deliver other messages.
+            return None
         # Messages may have arrived since the decision to ask. A repeated attempt would bring them
         # again, too late: then they would be returned to the queue, although the caller has them.
-        in_hand = {message.partition for _, message in self._messages}
+        in_hand = self._in_hand()
         partitions = [each for each in partitions if each not in in_hand]
         if room <= 0 or not partitions:
             return None
@@ -369,6 +403,7 @@ class _Call:
             options.holder,
             options.attempt_id,
             options.raises_at_limit,
+            options.is_repetition,
         )
         ends_at = trio.current_time() + max_wait_ms / 1000
         expires_at = ends_at + self._cluster.config.request_timeout
@@ -449,7 +484,8 @@ class _Call:
                 self._failed(poll.description, [received.partition], error)
             elif received.runs:
                 self._take_messages(poll, received, content, now_ms=reply.now_ms)
-        if not failed and poll.opener is self:
+        is_whole = not self.options.is_repetition or not any(each.runs for each in reply.results)
+        if not failed and poll.opener is self and is_whole:
             self._answered.update(poll.partitions)
         has_news = any(result.runs or result.error is not None for result in reply.results)
         now = trio.current_time()
@@ -465,8 +501,16 @@ class _Call:
         self, poll: _Poll, received: PartitionReceived, content: bytes, *, now_ms: int
     ) -> None:
         settler = self._receiver.settler
-        room = 0 if self.is_over else self.options.max_messages - len(self._messages)
+        options = self.options
+        count = sum(run.count for run in received.runs)
+        room = 0 if self.is_over else options.max_messages - len(self._messages)
+        if options.is_repeatable and not self.is_over:
+            # The messages of an attempt stay together: a part of them could not be repeated.
+            is_wanted = options.is_repetition or not self._messages or count <= room
+            room = count if is_wanted else 0
         if room <= 0:
+            if self.is_to_be_repeated:
+                return
             settler.settle_soon(places_of(received), RETURN)
             return
         expires_at = trio.current_time() + (received.deadline_ms - now_ms) / 1000

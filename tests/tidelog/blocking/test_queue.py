@@ -56,6 +56,15 @@ def test_a_message_is_extended_released_and_settled(queue: Queue) -> None:
     assert queue.receive(wait=0) == []
 
 
+def test_a_receive_is_repeated_by_its_attempt_id(client: blocking.Client) -> None:
+    client.admin.create_queue("attempts", fifo=True)
+    attempts = client.queue("attempts")
+    attempts.send(b"one", group=b"g")
+    (first,), (again,) = (attempts.receive(wait=5, attempt_id=b"a") for _ in range(2))
+    assert first.receipt_handle == again.receipt_handle
+    assert attempts.receive(wait=0, raise_at_limit=True) == []
+
+
 def test_batches_are_sent_and_settled_together(client: blocking.Client, queue: Queue) -> None:
     assert len(queue.send_batch([b"%d" % n for n in range(20)])) == 20
     messages = queue.receive(100, wait=5)

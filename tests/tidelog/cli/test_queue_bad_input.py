@@ -55,6 +55,12 @@ WRONG = {
         1,
         "is no receipt handle; use one",
     ),
+    "attempt id": (["receive", "{q}", "--attempt-id", ""], 2, "an attempt id has 1 to 128 bytes"),
+    "attempt id of a standard queue": (
+        ["receive", "{q}", "--attempt-id", "a"],
+        1,
+        "is not FIFO: only receives of FIFO queues have an attempt id",
+    ),
     "visibility timeout": (
         ["receive", "{q}", "--visibility-timeout", "43201"],
         2,

@@ -67,6 +67,7 @@ class QueueCalls(Forwarding[AsyncQueue]):
         wait: float | None = None,
         max_value_bytes: int = VALUE_BYTES_MAX,
         raise_at_limit: bool = False,
+        attempt_id: bytes | str | None = None,
     ) -> list[Message]:
         """Receive messages; they are in flight for this caller.
 
@@ -83,12 +84,18 @@ class QueueCalls(Forwarding[AsyncQueue]):
                 them in one call; longer ones are read with `message.chunks()`.
             raise_at_limit: Whether to raise an error instead of returning an empty list when the
                 queue has messages, and `max_in_flight` keeps it from delivering them.
+            attempt_id: Receive attempt id of 1 to 128 bytes, only for FIFO queues. Within five
+                minutes a call with the same id returns the same messages, all of them, and their
+                visibility timeout begins again; unless it has ended, or one of them was settled,
+                extended or returned. If such a call is cancelled, its messages stay in flight for
+                the next call with its id.
 
         Raises:
             OverLimitError: As many messages are in flight as `max_in_flight` allows, also after
                 `wait`; only with `raise_at_limit`.
             UnknownQueueError: There is no such queue.
-            ValueError: A number is out of range.
+            InvalidRequestError: The queue is not FIFO and there is an attempt id.
+            ValueError: A number or the attempt id is out of range.
             TidelogError: A partition did not answer, and the others had no messages.
         """
         return [
@@ -101,6 +108,7 @@ class QueueCalls(Forwarding[AsyncQueue]):
                     wait=wait,
                     max_value_bytes=max_value_bytes,
                     raise_at_limit=raise_at_limit,
+                    attempt_id=attempt_id,
                 )
             )
         ]

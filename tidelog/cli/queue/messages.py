@@ -16,6 +16,7 @@ from tidelog.cli.output.tables import counted, print_json
 from tidelog.cli.queue.view import message_as_json, print_messages
 from tidelog.client.client import Client
 from tidelog.client.queue.queue import Queue
+from tidelog.client.queue.receive.attempt_id import attempt_id_on_wire
 from tidelog.client.queue.receive.message import Message, giving_up
 from tidelog.wire.errors import BatchError, TidelogError
 from tidelog.wire.messages.queues import RECEIVE_COUNT_MAX, VISIBILITY_TIMEOUT_MS_MAX
@@ -23,6 +24,23 @@ from tidelog.wire.messages.queues import RECEIVE_COUNT_MAX, VISIBILITY_TIMEOUT_M
 _SHOWN_BYTES_MAX: Final = 1 << 20
 """Bytes of a value at most that is printed; longer values are not read for that."""
 _TIMEOUT = Seconds(longest=VISIBILITY_TIMEOUT_MS_MAX / 1000)
+
+
+def _checked_attempt_id(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Return an attempt id that a receive takes.
+
+    Raises:
+        click.BadParameter: It is empty or too long.
+    """
+    del context, parameter
+    try:
+        if value is not None:
+            attempt_id_on_wire(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
 
 
 _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...")
@@ -57,6 +75,12 @@ _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...
     help="Wait for the first message (long polling).  [set by the queue]",
 )
 @click.option(
+    "--attempt-id",
+    callback=_checked_attempt_id,
+    metavar="ID",
+    help="Repeat the receive with this id (FIFO queues).",
+)
+@click.option(
     "--raise-at-limit",
     is_flag=True,
     help="Fail if max_in_flight keeps messages from being received.",
@@ -75,6 +99,7 @@ def receive(
     is_deleting: bool,
     *,
     output: str | None,
+    attempt_id: str | None,
     raise_at_limit: bool,
     broker: str,
     as_json: bool,
@@ -93,7 +118,11 @@ def receive(
         try:
             with nullcontext() if output is None else _target(output) as target:
                 messages = await queue.receive(
-                    count, **times, max_value_bytes=limit, raise_at_limit=raise_at_limit
+                    count,
+                    **times,
+                    max_value_bytes=limit,
+                    raise_at_limit=raise_at_limit,
+                    attempt_id=attempt_id,
                 )
                 if target is not None and messages:
                     await _copy(messages[0], target.file)

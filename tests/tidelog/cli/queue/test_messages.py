@@ -49,6 +49,17 @@ def test_a_message_is_sent_received_kept_released_and_deleted(queue: str, capsys
     assert json.loads(run(capsys, "peek", queue, "--json")) == []
 
 
+def test_a_receive_is_repeated_by_its_attempt_id(at_broker: None, capsys: Printed) -> None:
+    del at_broker
+    run(capsys, "create", "attempts", "--fifo", "--config", "max_in_flight=1")
+    run(capsys, "send", "attempts", "one", "two", "--group", "g")
+    first, again = (received(capsys, "attempts", "--attempt-id", "a", "--max", "1") for _ in "ab")
+    assert first == again
+    assert received(capsys, "attempts", "--max", "1", "--wait", "0") == []
+    assert main.run(["queue", "receive", "attempts", "--raise-at-limit", "--wait", "0"]) == 1
+    assert "its share of max_in_flight (1) is 1" in capsys.readouterr().err
+
+
 def test_received_messages_are_printed_and_deleted_with_delete(queue: str, capsys: Printed) -> None:
     run(capsys, "send", queue, "one\ntwo", "x" * 100)
     titles, first, second = run(
