@@ -55,7 +55,7 @@ Pure: no clock, no I/O.
     │   └── ConnectError                  no connection could be made; the request was not sent
     ├── DeliveryTimeoutError              a record was not acknowledged in time; outcome unknown
     ├── MessageBodyLostError              the topic has deleted chunks of a large message
-    ├── BatchError                        .errors: a part of one call failed
+    ├── BatchError                        .errors, .receipts: a part of one call failed
     ├── NoPositionError                   a consumer has no position to start from
     └── ConfigError / DataDirectoryError  start-up: settings; a directory in use or unreadable
 
@@ -65,7 +65,7 @@ is `None`.
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import msgspec
 
@@ -596,11 +596,18 @@ class MessageBodyLostError(TidelogError):
 class BatchError(TidelogError):
     """A part of one call failed; the rest is done."""
 
-    def __init__(self, message: str, errors: Mapping[int, TidelogError]) -> None:
+    def __init__(
+        self,
+        message: str,
+        errors: Mapping[int, TidelogError],
+        receipts: Mapping[int, Any] | None = None,
+    ) -> None:
         """Create the error with one line about what failed."""
         super().__init__(message)
         self.errors = dict(sorted(errors.items()))
         """The failures by index in the call's arguments."""
+        self.receipts: dict[int, Any] = dict(sorted((receipts or {}).items()))
+        """Of a send, the `tidelog.Receipt` of each other message by its index."""
 
 
 @final

@@ -135,26 +135,28 @@ class Queue:
         fail instead, because they would come behind later messages of their group.
 
         Raises:
-            BatchError: Some were not acknowledged; it has their errors. The others are sent.
+            BatchError: Some were refused, or not acknowledged; it has their errors, and the
+                receipts of the others, which are sent.
             UnknownQueueError: There is no such queue.
             ValueError: A number is out of range; nothing is sent.
         """
         given = list(messages)
         results = await self._publisher.send(given)
-        receipts: list[Receipt] = []
+        receipts: dict[int, Receipt] = {}
         errors: dict[int, TidelogError] = {}
         for index, result in enumerate(results):
             if isinstance(result, TidelogError):
                 errors[index] = result
             else:
-                receipts.append(result)
+                receipts[index] = result
         if errors:
             raise BatchError(
                 f"{len(errors)} of {len(given)} messages were not acknowledged, the first one"
                 f" because: {next(iter(errors.values()))}",
                 errors,
+                receipts,
             )
-        return receipts
+        return list(receipts.values())
 
     # -- receiving --------------------------------------------------------------------------------
 
@@ -272,9 +274,9 @@ class Queue:
         """Delete messages: one request for each broker, for any number of messages.
 
         Raises:
-            BatchError: Some could not be deleted; it has their errors. The others are deleted.
+            BatchError: Some could not be deleted, or a text is not a receipt handle; it has their
+                errors. The others are deleted.
             BrokerError: The only message could not be deleted.
-            InvalidReceiptError: A text is not a receipt handle; nothing is deleted.
         """
         await self._settle(messages, DELETE)
 
@@ -479,15 +481,14 @@ class Queue:
         await self._calls.redrive(RedriveRequest(b"", [], is_cancelled=True))
 
 
-def _places(messages: Sequence[Received]) -> list[ReceivedPlace | Message]:
-    """Return the places in receipt handles.
+def _places(messages: Sequence[Received]) -> list[ReceivedPlace | Message | InvalidReceiptError]:
+    """Return the places in receipt handles, and the error of each text that is none.
 
     Raises:
-        InvalidReceiptError: A text is not a receipt handle; the error has its number.
         TypeError: A value is neither a message nor text.
     """
-    places: list[ReceivedPlace | Message] = []
-    for number, message in enumerate(messages, 1):
+    places: list[ReceivedPlace | Message | InvalidReceiptError] = []
+    for message in messages:
         if isinstance(message, Message):
             places.append(message)
             continue
@@ -496,8 +497,5 @@ def _places(messages: Sequence[Received]) -> list[ReceivedPlace | Message]:
         try:
             places.append(place_of(message))
         except InvalidReceiptError as error:
-            if len(messages) == 1:
-                raise
-            text = f"{error} (it is number {number} of {len(messages)}; nothing was done)"
-            raise InvalidReceiptError(text) from None
+            places.append(error)
     return places

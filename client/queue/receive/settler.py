@@ -31,6 +31,7 @@ from tidelog.wire.errors import (
     BatchError,
     BrokerError,
     ConnectError,
+    InvalidReceiptError,
     MessageGoneError,
     NotLeaderError,
     ReceiptExpiredError,
@@ -174,7 +175,7 @@ class QueueSettler:
 
     async def settle(
         self,
-        places: Sequence[ReceivedPlace | Message],
+        places: Sequence[ReceivedPlace | Message | InvalidReceiptError],
         verdict: Disposition,
         *,
         deadline: float = math.inf,
@@ -184,7 +185,7 @@ class QueueSettler:
         If cancelled, each of them may be settled or not.
 
         Args:
-            places: Messages.
+            places: Messages; an error stands for a message whose receipt handle is wrong.
             verdict: Settlement.
             deadline: End of retries, in seconds of trio's clock; at most `request_timeout` from
                 now.
@@ -199,35 +200,39 @@ class QueueSettler:
             await trio.lowlevel.checkpoint()
             return
         await trio.lowlevel.checkpoint_if_cancelled()
-        description = await self._queue_metadata.find(self._name)
         call = _Call()
-        patience_ends_at = trio.current_time() + self._cluster.config.request_timeout
-        call.deadline = min(deadline, patience_ends_at)
         operations = _operations(places, verdict, call)
-        for operation in operations:
-            leader_of(description, operation.partition)
-        call.open_count = len(
-            operations
-        )  # All at once: one of them may end before the next is enqueued.
-        for operation in operations:
-            self._enqueue(operation, description)
-        await self._send_all()
-        try:
-            await self._cluster.tasks.wait(call.is_done)
-        except BaseException:
-            if verdict.action is SettleAction.CHANGE_VISIBILITY:
-                # A late retry would hide messages once more, after the caller has released them.
-                call.deadline = -math.inf
-            raise
+        if operations:
+            await self._execute(call, operations, verdict=verdict, deadline=deadline)
         if not call.errors:
             return
         if len(places) == 1:
             raise copy(call.errors[0])  # Callers may share it, and it would grow with each raise.
         raise BatchError(
             f"{len(call.errors)} of {len(places)} messages could not be settled, the first one"
-            f" because: {next(iter(call.errors.values()))}",
+            f" because: {call.errors[min(call.errors)]}",
             call.errors,
         )
+
+    async def _execute(
+        self, call: _Call, operations: list[_Operation], *, verdict: Disposition, deadline: float
+    ) -> None:
+        """Execute the operations of a call; it has the errors then."""
+        description = await self._queue_metadata.find(self._name)
+        patience_ends_at = trio.current_time() + self._cluster.config.request_timeout
+        call.deadline = min(deadline, patience_ends_at)
+        # All at once: one of them may end before the next is enqueued.
+        call.open_count = len(operations)
+        for operation in operations:
+            self._enqueue(operation, description)
+        try:
+            await self._send_all()
+            await self._cluster.tasks.wait(call.is_done)
+        except BaseException:
+            if verdict.action is SettleAction.CHANGE_VISIBILITY:
+                # A late retry would hide messages once more, after the caller has released them.
+                call.deadline = -math.inf
+            raise
 
     def settle_soon(self, places: Sequence[ReceivedPlace], verdict: Disposition) -> None:
         """Settle messages in a task of the client; failures are only traced."""
@@ -410,12 +415,17 @@ class QueueSettler:
 
 
 def _operations(
-    places: Sequence[ReceivedPlace | Message], verdict: Disposition, call: _Call
+    places: Sequence[ReceivedPlace | Message | InvalidReceiptError],
+    verdict: Disposition,
+    call: _Call,
 ) -> list[_Operation]:
     operations: dict[tuple[int, bytes], _Operation] = {}
     operation: _Operation | None = None
     last: Lease | None = None
     for index, place in enumerate(places):
+        if isinstance(place, InvalidReceiptError):
+            call.errors[index] = place
+            continue
         if isinstance(place, Message):
             lease: Lease | None = place.lease
             partition, offset, receipt = place.partition, place.offset, place.lease.receipt

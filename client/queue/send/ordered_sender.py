@@ -27,6 +27,7 @@ from tidelog.wire.errors import (
     DeliveryTimeoutError,
     DuplicateSequenceError,
     FencedProducerError,
+    InvalidRequestError,
     LeaderNotAvailableError,
     NotEnoughReplicasAfterAppendError,
     NotLeaderError,
@@ -183,10 +184,11 @@ class OrderedSender:
         """Send the messages of one batch, until their outcome is known."""
         try:
             reply = await self._deliver(stream, messages)
-        except RecordTooLargeError as error:
+        except InvalidRequestError as error:
             if len(messages) == 1:
                 _fail(messages, error)
                 return
+            # The leader refuses a batch for one of its messages; the others are not at fault.
             middle = len(messages) // 2
             await self._send(stream, messages[:middle])
             await self._send(stream, messages[middle:])

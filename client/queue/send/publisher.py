@@ -24,7 +24,7 @@ from tidelog.client.queue.send.message_fields import (
 )
 from tidelog.client.queue.send.ordered_sender import OrderedSender, looks_at_messages
 from tidelog.wire.config.queue_config import NO_PRIORITIES, parse_priority_weights
-from tidelog.wire.errors import RecordTooLargeError, TidelogError
+from tidelog.wire.errors import InvalidRequestError, RecordTooLargeError, TidelogError
 from tidelog.wire.messages.queue_admin import QueueDescription
 
 _BATCH_BYTES: Final = 64 << 10
@@ -79,7 +79,6 @@ class QueuePublisher:
 
         Raises:
             UnknownQueueError: There is no such queue.
-            InvalidRequestError: The queue does not accept such a message; nothing is sent.
             TypeError: A part has a wrong type; nothing is sent.
             ValueError: A number is out of range; nothing is sent.
         """
@@ -120,16 +119,23 @@ class QueuePublisher:
         now_ms = self._cluster.env.clock.now_ms()
         description = await self._described_for(messages)
         topic, is_fifo = description.topic, description.is_fifo
-        for message in messages:
-            check_for_kind(message, is_fifo=is_fifo, priority_count=_priority_count(description))
         records = [
             record_of(message, topic, now_ms=now_ms, is_fifo=is_fifo) for message in messages
         ]
-        is_identified = description.config.get("content_based_deduplication") == "on"
         results: dict[int, Receipt | TidelogError] = {}
         for place, message in enumerate(messages):
+            try:
+                check_for_kind(
+                    message, is_fifo=is_fifo, priority_count=_priority_count(description)
+                )
+            except InvalidRequestError as error:
+                results[place] = error
+        is_identified = description.config.get("content_based_deduplication") == "on"
+        for place, message in enumerate(messages):
             source = message.value
-            if source is not None and is_to_be_cut(records[place], source, whole_bytes_max):
+            if place in results or source is None:
+                continue
+            if is_to_be_cut(records[place], source, whole_bytes_max):
                 producer = await self._producer.get()
                 sender = ChunkWriter(self._cluster, producer, records[place], source=source)
                 try:

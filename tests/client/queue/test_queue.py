@@ -8,17 +8,20 @@ from trio.testing import MockClock
 
 from tests.broker.world import World
 from tests.client.clients import client_of
-from tests.client.queue_fixture import fill, lead, made, queue_of, values, work_queue
+from tests.client.queue_fixture import fill, lead, left, made, queue_of, values, work_queue
 from tidelog.client.queue.receive.message import Message
+from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, handle_of
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.errors import (
     BatchError,
     InvalidReceiptError,
+    InvalidRequestError,
     LogOfflineError,
     MessageGoneError,
     ReceiptExpiredError,
     RecordTooLargeError,
     ShuttingDownError,
+    UnknownPartitionError,
     UnknownQueueError,
 )
 
@@ -249,6 +252,63 @@ async def test_a_batch_error_names_the_messages_not_settled(autojump_clock: Mock
         assert isinstance(caught.value.errors[1], MessageGoneError)
 
 
+async def test_a_wrong_handle_affects_no_other_settlement_of_a_batch(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (client, queue):
+        other = await made(client, "other")
+        await other.send(b"other")
+        await queue.send_batch([b"1", b"2"])
+        messages = await queue.receive()
+        (foreign,) = await other.receive()
+        unknown = handle_of(ReceivedPlace(7, 0, b"receipt"))
+        given = ["garbage", messages[0], unknown, foreign.receipt_handle, messages[1]]
+
+        with pytest.raises(
+            BatchError, match=r"3 of 5 .* because: 'garbage' is no receipt"
+        ) as caught:
+            await queue.delete_batch(given)
+
+        kinds = {index: type(error) for index, error in caught.value.errors.items()}
+        assert kinds == {0: InvalidReceiptError, 2: UnknownPartitionError, 3: InvalidReceiptError}
+        assert await left(queue) == (0, 0)
+        assert await left(other) == (0, 1)
+        with pytest.raises(BatchError) as all_wrong:
+            await queue.delete_batch(["a", "b"])
+        assert [*all_wrong.value.errors] == [0, 1]
+
+
+@pytest.mark.parametrize("is_fifo", [False, True])
+async def test_a_refused_message_affects_no_other_message_of_a_batch(
+    autojump_clock: MockClock, *, is_fifo: bool
+) -> None:
+    async with work_queue(autojump_clock, fifo=is_fifo) as (_, queue):
+        given = [
+            OutgoingMessage(value=b"0", key=b"g"),
+            OutgoingMessage(value=b"1", key=b"g", priority=1),
+            OutgoingMessage(value=b"2", key=b"x" * 2_000_000),
+            OutgoingMessage(value=b"3", key=None if is_fifo else b"g", deduplication_id="id"),
+            OutgoingMessage(value=b"4", key=b"g"),
+        ]
+
+        with pytest.raises(BatchError, match="3 of 5 messages were not acknowledged") as caught:
+            await queue.send_batch(given)
+
+        kinds = {index: type(error) for index, error in caught.value.errors.items()}
+        assert kinds == {1: InvalidRequestError, 2: RecordTooLargeError, 3: InvalidRequestError}
+        ids = {index: receipt.message_id for index, receipt in caught.value.receipts.items()}
+        assert ids == {0: "0-0", 4: "0-1"}
+        assert values(await queue.receive()) == [b"0", b"4"]
+
+
+async def test_a_message_of_a_wrong_type_refuses_the_whole_batch(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        wrong = OutgoingMessage(value=b"1", key="text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            await queue.send_batch([b"0", wrong])
+        assert await queue.receive() == []
+
+
 async def test_a_cancelled_receive_leaves_nothing_in_flight(
     autojump_clock: MockClock,
 ) -> None:
@@ -326,22 +386,18 @@ async def test_numbers_out_of_range_are_refused(
             await queue.send(b"v", headers=[("tidelog.x", b"1")])
 
 
-async def test_an_invalid_receipt_handle_of_a_batch_is_named_and_nothing_is_settled(
+async def test_a_value_that_is_no_message_settles_nothing(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
         await queue.send_batch([b"1", b"2"])
         handles = [message.receipt_handle for message in await queue.receive()]
 
-        with pytest.raises(InvalidReceiptError, match=r"'x' is no .* number 2 of 3; nothing was"):
-            await queue.delete_batch([handles[0], "x", handles[1]])
-
-        (counts,) = await queue.counts()
-        assert counts.in_flight == 2
         with pytest.raises(TypeError, match="not a single receipt handle"):
             await queue.delete_batch(handles[0])
         with pytest.raises(TypeError, match="a message or a receipt handle is expected, not"):
-            await queue.delete(b"x")  # type: ignore[arg-type]
+            await queue.delete_batch([handles[0], b"x"])  # type: ignore[list-item]
+        assert await left(queue) == (0, 2)
 
 
 async def test_an_invalid_reason_is_refused_and_affects_no_other_settlement(

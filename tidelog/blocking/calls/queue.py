@@ -53,7 +53,8 @@ class QueueCalls(Forwarding[AsyncQueue]):
         fail instead, because they would come behind later messages of their group.
 
         Raises:
-            BatchError: Some were not acknowledged; it has their errors. The others are sent.
+            BatchError: Some were refused, or not acknowledged; it has their errors, and the
+                receipts of the others, which are sent.
             UnknownQueueError: There is no such queue.
             ValueError: A number is out of range; nothing is sent.
         """
@@ -137,9 +138,9 @@ class QueueCalls(Forwarding[AsyncQueue]):
         """Delete messages: one request for each broker, for any number of messages.
 
         Raises:
-            BatchError: Some could not be deleted; it has their errors. The others are deleted.
+            BatchError: Some could not be deleted, or a text is not a receipt handle; it has their
+                errors. The others are deleted.
             BrokerError: The only message could not be deleted.
-            InvalidReceiptError: A text is not a receipt handle; nothing is deleted.
         """
         self._thread.call(partial(self._inner.delete_batch, list(map(unwrapped, messages))))
 

@@ -159,15 +159,13 @@ class _Sending:
     def __init__(self, model: OutgoingMessage) -> None:
         self._model = model
         self.sent: list[Receipt] = []
-        self._untold_count = 0
-        """Messages that are acknowledged without a receipt."""
         self.failure: TidelogError | OSError | None = None
         self._is_ending = False
         self._reading = trio.CancelScope()
 
     def count_text(self) -> str:
         """Return the count of acknowledged messages as text."""
-        return counted(len(self.sent) + self._untold_count, "message")
+        return counted(len(self.sent), "message")
 
     async def send_all(self, broker: str, name: str, values: Sequence[Source]) -> int:
         """Send all messages; return the exit status of a signal, else 0."""
@@ -211,5 +209,5 @@ class _Sending:
             except BatchError as error:
                 if len(batch) == 1:
                     raise error.errors[0] from error
-                self._untold_count += len(batch) - len(error.errors)
+                self.sent += error.receipts.values()
                 raise

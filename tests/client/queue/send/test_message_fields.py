@@ -6,7 +6,7 @@ from trio.testing import MockClock
 
 from tests.broker.world import World
 from tests.client.clients import client_of
-from tests.client.queue_fixture import values, work_queue
+from tests.client.queue_fixture import drain, values, work_queue
 from tidelog.client.producer.producer import Producer
 from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.send.message_fields import (
@@ -15,7 +15,7 @@ from tidelog.client.queue.send.message_fields import (
     is_plain,
     record_of,
 )
-from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.errors import BatchError, InvalidRequestError
 
 
 def test_queue_headers_follow_the_headers_of_the_sender() -> None:
@@ -125,9 +125,9 @@ async def test_a_queue_without_priorities_refuses_a_priority(
     async with work_queue(autojump_clock) as (client, queue):
         with pytest.raises(InvalidRequestError, match="no priorities; it needs `priority_weights`"):
             await queue.send(b"urgent", priority=0)
-        with pytest.raises(InvalidRequestError, match="no priorities"):
+        with pytest.raises(BatchError, match=r"1 of 2 messages .* no priorities"):
             await queue.send_batch([b"plain", OutgoingMessage(value=b"urgent", priority=0)])
-        assert await queue.receive(wait=0) == []
+        assert values(await drain(queue)) == [b"plain"]
 
         await client.admin.alter_queue("work", set={"priority_weights": "2,1"})
 
@@ -136,15 +136,18 @@ async def test_a_queue_without_priorities_refuses_a_priority(
         assert values(await queue.receive()) == [b"urgent", b"later"]
 
 
-async def test_a_priority_beyond_the_last_is_refused_before_anything_is_sent(
+async def test_a_priority_beyond_the_last_is_refused(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock, priority_weights="4,2,1") as (client, queue):
         for priority in (3, 255):
             wrong = f"is {priority}, it must be from 0 to 2: .* have 3 of them"
             with pytest.raises(InvalidRequestError, match=wrong):
+                await queue.send(b"v", priority=priority)
+            with pytest.raises(BatchError, match=wrong) as caught:
                 await queue.send_batch([b"plain", OutgoingMessage(value=b"v", priority=priority)])
-        assert await queue.receive(wait=0) == []
+            assert [*caught.value.receipts] == [0]
+        assert values(await drain(queue)) == [b"plain", b"plain"]
 
         await client.admin.alter_queue("work", set={"priority_weights": "8,4,2,1"})
 

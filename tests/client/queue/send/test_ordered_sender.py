@@ -15,6 +15,7 @@ from tests.client.clients import client_of
 from tests.client.fake_cluster import fronted_client
 from tests.client.queue_fixture import drain, lead, made, queue_of, values, work_queue
 from tidelog.client.client import Client
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message
 from tidelog.client.queue.send.message_fields import OutgoingMessage
@@ -26,6 +27,7 @@ from tidelog.wire.errors import (
     RecordTooLargeError,
     UnknownQueueError,
 )
+from tidelog.wire.messages.queues import DEDUPLICATION_ID_HEADER
 from tidelog.wire.protocol import api
 
 
@@ -164,6 +166,26 @@ async def test_a_refused_fifo_message_raises_one_line(autojump_clock: MockClock)
         plain = await made(client, "plain")
         with pytest.raises(InvalidRequestError, match="only FIFO queues take deduplication ids"):
             await plain.send(b"v", deduplication_id="1")
+
+
+async def test_a_message_that_the_broker_refuses_affects_no_other_one(
+    autojump_clock: MockClock,
+) -> None:
+    """The client takes the queue for another kind, so it does not refuse them itself."""
+    async with work_queue(autojump_clock, send_rate=1_000_000) as (_, queue):
+        description = await queue._calls.describe()
+        records = [
+            ProducerRecord(
+                "work", b"%d" % n, headers=((DEDUPLICATION_ID_HEADER, b"id"),) * (n % 4 == 1)
+            )
+            for n in range(9)
+        ]
+
+        results = await queue._publisher._ordered_sender().send(description, records)
+
+        refused = [n for n, each in enumerate(results) if isinstance(each, InvalidRequestError)]
+        assert refused == [1, 5]
+        assert values(await all_of(queue)) == [b"%d" % n for n in range(9) if n % 4 != 1]
 
 
 async def test_a_throttled_sender_loses_no_messages(
