@@ -31,6 +31,7 @@ from tidelog.client.queue.receive.message import (
     rejection,
     visibility,
 )
+from tidelog.client.queue.receive.message_window import WindowedQueue
 from tidelog.client.queue.receive.reassembler import Reassembler
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, place_of
 from tidelog.client.queue.receive.receive_coalescer import ReceiveCoalescer
@@ -38,7 +39,6 @@ from tidelog.client.queue.receive.receiver import QueueReceiver, ReceiveOptions
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.client.queue.receive.worker import (
     QueueWorker,
-    WorkedQueue,
     WorkerConfig,
     WorkerSettings,
 )
@@ -314,7 +314,7 @@ class Queue:
             ConfigError: A setting is not legal.
         """
         config = config or WorkerConfig(**settings)
-        queue = WorkedQueue(self._receive, self._settler, self._calls.visibility_timeout)
+        queue = WindowedQueue(self._receive, self._settler, self._calls.visibility_timeout)
         return QueueWorker(queue, self._cluster, handler, config=config)
 
     async def work(

@@ -1,4 +1,4 @@
-"""Lease extender of a worker: extends visibility timeouts when half of their time is over.
+"""Lease extender of a message window: extends visibility timeouts when half of their time is over.
 
 Shell: one task that finds due leases, and one for each partition whose messages are being
 extended. So a broker that does not answer does not cost messages of other partitions.
@@ -33,7 +33,7 @@ _NEVER: Final = float("inf")
 @final
 @dataclass(eq=False, slots=True)
 class HeldMessage:
-    """One message that a worker has in hand or at work."""
+    """One message that a worker or a subscription holds."""
 
     message: Message
     group: Hashable | None
@@ -44,6 +44,8 @@ class HeldMessage:
     """Time of the next extension; never while one is in flight."""
     scope: trio.CancelScope | None = None
     """Scope of its handler, once that has started."""
+    has_started: bool = False
+    """Whether the application has seen it."""
     is_lost: bool = False
     """Whether another receiver may have it."""
 

@@ -6,15 +6,15 @@ In the first two stages its visibility timeout is extended in time, so it stays 
 """
 
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypedDict, cast, final
+from typing import Final, TypedDict, cast, final
 
 import trio
 
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.queue.receive.fifo_dispatch import FifoDispatch
-from tidelog.client.queue.receive.lease_extender import HeldMessage, LeaseExtender
+from tidelog.client.queue.receive.lease_extender import HeldMessage
 from tidelog.client.queue.receive.message import (
     DELETE,
     REASON_LENGTH_MAX,
@@ -24,28 +24,25 @@ from tidelog.client.queue.receive.message import (
     Message,
     in_unicode,
 )
-from tidelog.client.queue.receive.reassembler import joined
-from tidelog.client.queue.receive.settler import QueueSettler
+from tidelog.client.queue.receive.message_window import (
+    DONE,
+    GIVING_BACK_S,
+    RELEASE_AT_ONCE,
+    MessageWindow,
+    WindowedQueue,
+)
 from tidelog.wire.errors import (
     ConfigError,
-    ConnectionLostError,
-    CorruptRecordError,
     MessageBodyLostError,
-    RetriableError,
     TidelogError,
 )
 from tidelog.wire.messages.queues import RECEIVE_COUNT_MAX, SettleAction
 
 Handler = Callable[[Message], Awaitable[object]]
 
-_GIVING_BACK_S: Final = 2.0
-"""Seconds for which a cancelled worker stays to return its messages."""
 _HELD_FACTOR: Final = 10
 """Maximum messages per handler that are held, including those that wait for others of their FIFO
 groups."""
-_DONE: Final = {SettleAction.DELETE, SettleAction.REJECT}
-"""Settlements after which a message is never delivered again, and the next of its group starts."""
-_RELEASE_AT_ONCE: Final = Disposition(SettleAction.RELEASE, 0)
 
 
 @final
@@ -137,25 +134,6 @@ class WorkerStatistics:
     """Messages whose lease was lost while the handler was at work; the handler was cancelled."""
 
 
-class Receive(Protocol):
-    """As `Queue.receive`, but large messages are not joined."""
-
-    def __call__(
-        self, max_messages: int, *, visibility_timeout: float | None, wait: float | None
-    ) -> Awaitable[list[Message]]:
-        """Return messages."""
-        ...
-
-
-class WorkedQueue(NamedTuple):
-    """Functions of a queue that its workers need."""
-
-    receive: Receive
-    settler: QueueSettler
-    visibility_timeout: Callable[[], Awaitable[float]]
-    """Returns the default visibility timeout of the queue in seconds."""
-
-
 @final
 class QueueWorker:
     """Passes messages to a handler, several at a time.
@@ -171,33 +149,32 @@ class QueueWorker:
     """
 
     def __init__(
-        self, queue: WorkedQueue, cluster: ClusterClient, handler: Handler, *, config: WorkerConfig
+        self,
+        queue: WindowedQueue,
+        cluster: ClusterClient,
+        handler: Handler,
+        *,
+        config: WorkerConfig,
     ) -> None:
         """Use `queue.worker(handler)`."""
         self.statistics = WorkerStatistics()
-        self._queue = queue
-        self._settled = queue.settler.settled
         self._cluster = cluster
         self._handler: Callable[[Message], object] = handler
         """Handler; a call shows whether it is async, as it must be."""
         self._config = config
-        self._lease_extender = LeaseExtender(queue.settler, self._timeout, self._lose)
-        """Extends messages in hand and at work."""
+        self._window = MessageWindow(
+            queue, cluster, visibility_timeout=config.visibility_timeout, on_lost=self._lose
+        )
         self._queued: FifoDispatch[HeldMessage] = FifoDispatch()
-        self._finished: dict[HeldMessage, Disposition] = {}
-        self._unread_count = 0
-        """Large messages in a row that could not be read."""
         self._is_stopping = False
         self._failure: Exception | None = None
         self._receiving = trio.CancelScope()
-        self._changed = trio.Event()
-        """Set, and replaced, when there is more room or work, or the worker is to stop."""
 
     def stop(self) -> None:
         """End `run` after messages at work are finished; return those in hand to the queue."""
         self._is_stopping = True
         self._receiving.cancel()
-        self._notify()
+        self._window.notify()
 
     async def run(self) -> None:
         """Work until stopped.
@@ -213,53 +190,30 @@ class QueueWorker:
                 await self._work(nursery)
                 nursery.cancel_scope.cancel()
         finally:
-            with trio.move_on_after(_GIVING_BACK_S, shield=True):
-                await self._give_back_all()
+            with trio.move_on_after(GIVING_BACK_S, shield=True):
+                await self._window.give_back_all()
         if self._failure is not None:
             raise self._failure
 
     async def _work(self, nursery: trio.Nursery) -> None:
-        nursery.start_soon(self._lease_extender.run)
+        nursery.start_soon(self._window.keep_leases)
         async with trio.open_nursery() as handling:
             for _ in range(self._config.concurrency):
                 handling.start_soon(self._handle_all, nursery)
             try:
                 with self._receiving:
-                    await self._receive_all()
+                    await self._window.receive_all(
+                        self._room,
+                        wait=self._config.wait,
+                        put=lambda held: self._queued.put(held, held.group),
+                    )
             except (TidelogError, trio.ClosedResourceError) as error:
                 self._failure = error
             finally:
                 self.stop()
             self._return(self._queued.clear(), nursery)
-        while self._finished:
-            await self._changed.wait()
-
-    def _notify(self) -> None:
-        changed, self._changed = self._changed, trio.Event()
-        changed.set()
-
-    # -- receiving --------------------------------------------------------------------------------
-
-    async def _receive_all(self) -> None:
-        failure_count = 0
-        config = self._config
-        while True:
-            room = self._room()
-            if room <= 0:
-                await self._changed.wait()
-                continue
-            try:
-                messages = await self._queue.receive(
-                    room, visibility_timeout=config.visibility_timeout, wait=config.wait
-                )
-            except (RetriableError, ConnectionLostError, CorruptRecordError) as error:
-                # A corrupt batch may be repaired, and other messages may arrive.
-                failure_count += 1
-                self._cluster.env.probe("client.worker_waits", error=str(error))
-                await trio.sleep(self._cluster.backoff.delay(failure_count))
-            else:
-                failure_count = 0
-                self._take(messages)
+        while self._window.finished:
+            await self._window.changed()
 
     def _room(self) -> int:
         """Return how many more messages to receive.
@@ -268,25 +222,14 @@ class QueueWorker:
         would get them either.
         """
         concurrency = self._config.concurrency
-        held_count = len(self._lease_extender.held)
+        held_count = len(self._window.held)
         active_count = held_count - self._queued.behind_count
         return min(
             2 * concurrency - active_count,
-            3 * concurrency - active_count - len(self._finished),
+            3 * concurrency - active_count - len(self._window.finished),
             _HELD_FACTOR * concurrency - held_count,
             RECEIVE_COUNT_MAX,
         )
-
-    def _take(self, messages: list[Message]) -> None:
-        for message in messages:
-            group = None
-            if message.lease.is_fifo and message.key is not None:
-                group = (message.partition, message.key)
-            held = HeldMessage(message, group, message.lease.expires_at)
-            self._settled.watch(message.place)
-            self._lease_extender.track(held)
-            self._queued.put(held, group)
-        self._notify()
 
     # -- handling ---------------------------------------------------------------------------------
 
@@ -294,7 +237,7 @@ class QueueWorker:
         while True:
             await trio.lowlevel.checkpoint_if_cancelled()
             while not self._queued.ready_count and not self._is_stopping:
-                await self._changed.wait()
+                await self._window.changed()
             if self._is_stopping:
                 return
             held = self._queued.begin()
@@ -305,6 +248,7 @@ class QueueWorker:
     async def _handle(self, held: HeldMessage) -> Disposition | None:
         """Run the handler; return the settlement of the message."""
         verdict: Disposition | None = None
+        held.has_started = True
         with trio.CancelScope() as held.scope:
             verdict = await self._outcome(held.message)
         if held.is_lost:
@@ -316,7 +260,7 @@ class QueueWorker:
 
     async def _outcome(self, message: Message) -> Disposition:
         try:
-            whole = await self._joined(message)
+            whole = await self._window.joined(message, self._config.max_value_bytes)
             if whole is None:
                 return RETURN
             work = self._handler(whole)
@@ -328,35 +272,13 @@ class QueueWorker:
             return self._verdict_on(error)
         return DELETE
 
-    async def _joined(self, message: Message) -> Message | None:
-        """Return a message with its value, `None` if no broker can be asked for it now.
-
-        Raises:
-            CorruptRecordError: The message is corrupt. That counts as a failure of the handler, so
-                that unreadable messages become dead letters in the end.
-        """
-        try:
-            whole = await joined(message, self._config.max_value_bytes)
-        except CorruptRecordError:
-            raise
-        except trio.ClosedResourceError:
-            return None
-        except TidelogError as error:
-            self._unread_count += 1
-            self._cluster.env.probe("client.message_not_read", error=str(error))
-            await trio.sleep(self._cluster.backoff.delay(self._unread_count))
-            return None
-        if whole is not message:
-            self._unread_count = 0
-        return whole
-
     def _misuse(self) -> Disposition:
         """Stop, instead of making dead letters of all messages."""
         self._failure = TypeError(
             "a handler is an async function; `tidelog.blocking` takes plain ones"
         )
         self.stop()
-        return _RELEASE_AT_ONCE
+        return RELEASE_AT_ONCE
 
     async def _tell(self, message: Message, error: Exception) -> None:
         if self._config.on_error is None:
@@ -382,23 +304,22 @@ class QueueWorker:
         self, held: HeldMessage, verdict: Disposition | None, nursery: trio.Nursery
     ) -> None:
         """Settle a message after its handler, unless the handler has, or its lease is lost."""
-        action = self._settled.action_of(held.message.place)
+        action = self._window.action_of(held)
         if held.is_lost or verdict is None or action is not None:
-            self._forget(held)
-            self._end(held, nursery, is_done=action in _DONE and not held.is_lost)
+            self._window.forget(held)
+            self._end(held, nursery, is_done=action in DONE and not held.is_lost)
         else:
-            self._lease_extender.untrack(held)
-            self._finished[held] = verdict
-            if verdict.action not in _DONE:
+            self._window.finish(held, verdict)
+            if verdict.action not in DONE:
                 self._end(held, nursery, is_done=False)
             nursery.start_soon(self._settle_one, held, verdict, nursery)
-        self._notify()
+        self._window.notify()
 
     def _end(self, held: HeldMessage, nursery: trio.Nursery, *, is_done: bool) -> None:
         """Make the next message of a group ready, or return the rest of the group."""
         if is_done:
             self._queued.go_on(held.group)
-            self._notify()
+            self._window.notify()
         else:
             self._return(self._queued.break_off(held.group), nursery)
 
@@ -407,71 +328,24 @@ class QueueWorker:
         returned: list[HeldMessage] = []
         for held in unseen:
             if held.is_lost:
-                self._forget(held)
+                self._window.forget(held)
             else:
-                self._lease_extender.untrack(held)
-                self._finished[held] = RETURN
+                self._window.finish(held, RETURN)
                 returned.append(held)
         if returned:
-            nursery.start_soon(self._settle, returned, RETURN)
+            nursery.start_soon(self._window.settle, returned, RETURN)
 
     async def _settle_one(
         self, held: HeldMessage, verdict: Disposition, nursery: trio.Nursery
     ) -> None:
-        is_settled = await self._settle([held], verdict)
-        if verdict.action in _DONE:
+        is_settled = await self._window.settle([held], verdict)
+        if verdict.action in DONE:
             self._end(held, nursery, is_done=is_settled)
-
-    async def _settle(self, finished: Sequence[HeldMessage], verdict: Disposition) -> bool:
-        """Settle messages; return whether that succeeded."""
-        is_settled = False
-        try:
-            await self._queue.settler.settle([held.message for held in finished], verdict)
-            is_settled = True
-        except (TidelogError, trio.ClosedResourceError) as error:
-            # The messages become visible again at the end of their visibility timeout.
-            self._cluster.env.probe("client.not_settled", error=str(error))
-        for held in finished:
-            self._forget(held)
-        self._notify()
-        return is_settled
-
-    def _forget(self, held: HeldMessage) -> None:
-        """Drop a message."""
-        self._lease_extender.untrack(held)
-        self._finished.pop(held, None)
-        self._settled.forget(held.message.place)
-
-    # -- leases -----------------------------------------------------------------------------------
-
-    async def _timeout(self) -> float:
-        return self._config.visibility_timeout or await self._queue.visibility_timeout()
 
     def _lose(self, held: HeldMessage) -> None:
         """Stop the handler of a message whose lease is lost."""
         if held.scope is not None:
             held.scope.cancel()
-
-    # -- returning --------------------------------------------------------------------------------
-
-    async def _give_back_all(self) -> None:
-        """Settle finished messages, release started ones, return the rest without counting it."""
-        by_verdict: dict[Disposition, list[HeldMessage]] = {}
-        for held, verdict in self._finished.items():
-            by_verdict.setdefault(verdict, []).append(held)
-        for held in list(self._lease_extender.held):
-            if held.is_lost or self._settled.action_of(held.message.place) is not None:
-                self._forget(held)
-            else:
-                verdict = RETURN if held.scope is None else _RELEASE_AT_ONCE
-                by_verdict.setdefault(verdict, []).append(held)
-        try:
-            async with trio.open_nursery() as nursery:
-                for verdict, messages in by_verdict.items():
-                    nursery.start_soon(self._settle, messages, verdict)
-        finally:
-            for held in [*self._finished, *self._lease_extender.held]:
-                self._forget(held)
 
 
 def reason_of(error: Exception) -> str:

@@ -22,7 +22,8 @@ from tests.simulation.queues.run_history import Delivered, Outcome, QueueRunHist
 from tests.simulation.queues.users import QueueUser, SendTimes
 from tidelog.client.client import Client, connect
 from tidelog.client.queue.receive.message import Message
-from tidelog.client.queue.receive.worker import QueueWorker, Receive, reason_of
+from tidelog.client.queue.receive.message_window import Receive
+from tidelog.client.queue.receive.worker import QueueWorker, reason_of
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.queues import SettleAction
 
@@ -131,8 +132,9 @@ class LibraryWorker:
                 wait=_WAIT_S,
                 on_error=partial(self._on_failure, place),
             )
-            receive = partial(place.receive, worker._queue.receive)
-            worker._queue = worker._queue._replace(receive=receive)
+            window = worker._window
+            receive = partial(place.receive, window._queue.receive)
+            window._queue = window._queue._replace(receive=receive)
             self._workers[setup.name] = worker
             try:
                 await worker.run()
