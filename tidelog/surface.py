@@ -26,6 +26,7 @@ from tidelog.client.queue.inspect.history import EventKind, HistoryEvent
 from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message, Origin
+from tidelog.client.queue.receive.subscription import QueueSubscription
 from tidelog.client.queue.receive.worker import QueueWorker, WorkerConfig, WorkerStatistics
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.client.topic_partition import TopicPartition
@@ -193,6 +194,7 @@ __all__ = [
     "QueueDescription",
     "QueueExistsError",
     "QueuePartitionDescription",
+    "QueueSubscription",
     "QueueWorker",
     "RangeReceipt",
     "Receipt",

@@ -68,7 +68,7 @@ FACES: Final = (
         "QueueCalls",
         "client.queue.queue",
         "Queue",
-        frozenset({"worker", "work"}),
+        frozenset({"worker", "work", "subscribe"}),
         _OWN,
     ),
     Face(

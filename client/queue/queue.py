@@ -37,6 +37,7 @@ from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, place_of
 from tidelog.client.queue.receive.receive_coalescer import ReceiveCoalescer
 from tidelog.client.queue.receive.receiver import QueueReceiver, ReceiveOptions
 from tidelog.client.queue.receive.settler import QueueSettler
+from tidelog.client.queue.receive.subscription import QueueSubscription
 from tidelog.client.queue.receive.worker import (
     QueueWorker,
     WorkerConfig,
@@ -314,8 +315,7 @@ class Queue:
             ConfigError: A setting is not legal.
         """
         config = config or WorkerConfig(**settings)
-        queue = WindowedQueue(self._receive, self._settler, self._calls.visibility_timeout)
-        return QueueWorker(queue, self._cluster, handler, config=config)
+        return QueueWorker(self._windowed(), self._cluster, handler, config=config)
 
     async def work(
         self, handler: Callable[[Message], Awaitable[object]], **settings: Unpack[WorkerSettings]
@@ -327,6 +327,44 @@ class Queue:
             UnknownQueueError: The queue does not exist, or was deleted.
         """
         await self.worker(handler, **settings).run()
+
+    def subscribe(
+        self,
+        max_messages: int = 100,
+        *,
+        visibility_timeout: float | None = None,
+        wait: float = 20.0,
+        max_value_bytes: int = VALUE_BYTES_MAX,
+    ) -> QueueSubscription:
+        """Return a stream of messages that are received ahead and kept in flight.
+
+        Use it with `async with`, and iterate over it. The program settles the messages; each frees
+        its place in the window then.
+
+        Args:
+            max_messages: Maximum number of messages that are held, from 1 to 1,000: handed out and
+                not settled, or waiting.
+            visibility_timeout: Seconds of the visibility timeout at the receive, and of its
+                extensions; by default, the setting of the queue. After a crash of this program its
+                messages become visible so much later.
+            wait: Seconds that one receive waits for messages.
+            max_value_bytes: Maximum length of a large message that is joined when it is handed out;
+                longer ones are read with `message.chunks()`.
+
+        Raises:
+            ValueError: A number is out of range.
+        """
+        return QueueSubscription(
+            self._windowed(),
+            self._cluster,
+            max_messages=max_messages,
+            visibility_timeout=visibility_timeout,
+            wait=wait,
+            max_value_bytes=max_value_bytes,
+        )
+
+    def _windowed(self) -> WindowedQueue:
+        return WindowedQueue(self._receive, self._settler, self._calls.visibility_timeout)
 
     # -- inspecting and administering -------------------------------------------------------------
 

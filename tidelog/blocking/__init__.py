@@ -14,7 +14,7 @@ one thread at a time iterates over a consumer. A process that forks must connect
 from tidelog.blocking.calls.admin import Admin
 from tidelog.blocking.client import Client, Consumer, Producer, connect
 from tidelog.blocking.message import Message
-from tidelog.blocking.queue import Queue
+from tidelog.blocking.queue import Queue, QueueSubscription
 from tidelog.blocking.transaction import Transaction
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Message",
     "Producer",
     "Queue",
+    "QueueSubscription",
     "Transaction",
     "connect",
 ]

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Unpack, cast, final
+from types import TracebackType
+from typing import Self, Unpack, cast, final
 
 import trio
 
@@ -11,7 +12,9 @@ from tidelog.blocking.calls.queue import QueueCalls
 from tidelog.blocking.forwarding import ClientThread, Forwarding
 from tidelog.blocking.message import Message
 from tidelog.client.queue.queue import Queue as AsyncQueue
+from tidelog.client.queue.receive.message import VALUE_BYTES_MAX
 from tidelog.client.queue.receive.message import Message as AsyncMessage
+from tidelog.client.queue.receive.subscription import QueueSubscription as AsyncQueueSubscription
 from tidelog.client.queue.receive.worker import PlainWorkerSettings, WorkerConfig, WorkerStatistics
 from tidelog.client.queue.receive.worker import QueueWorker as AsyncQueueWorker
 from tidelog.wire.env.real.real_env import run_in_thread
@@ -33,6 +36,32 @@ class Queue(QueueCalls):
         """Use `client.queue(name)`."""
         super().__init__(thread, queue)
         self.name = queue.name
+
+    def subscribe(
+        self,
+        max_messages: int = 100,
+        *,
+        visibility_timeout: float | None = None,
+        wait: float = 20.0,
+        max_value_bytes: int = VALUE_BYTES_MAX,
+    ) -> "QueueSubscription":
+        """Return a stream of messages that are received ahead; see `tidelog.Queue.subscribe`.
+
+        Raises:
+            ValueError: A number is out of range.
+        """
+        return QueueSubscription(
+            self._thread,
+            self._thread.call_sync(
+                partial(
+                    self._inner.subscribe,
+                    max_messages,
+                    visibility_timeout=visibility_timeout,
+                    wait=wait,
+                    max_value_bytes=max_value_bytes,
+                )
+            ),
+        )
 
     def worker(
         self, handler: Callable[[Message], object], **settings: Unpack[WorkerSettings]
@@ -70,6 +99,40 @@ class Queue(QueueCalls):
             UnknownQueueError: The queue does not exist, or was deleted.
         """
         self.worker(handler, **settings).run()
+
+
+@final
+class QueueSubscription(Forwarding[AsyncQueueSubscription]):
+    """See `tidelog.QueueSubscription`; use it with `with`, and iterate over it, in any threads."""
+
+    def __enter__(self) -> Self:
+        """Begin to receive; see `tidelog.QueueSubscription`."""
+        self._thread.call(self._inner.__aenter__)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop receiving, and give all messages back; see `tidelog.QueueSubscription`."""
+        self._thread.call(partial(self._inner.__aexit__, kind, error, traceback))
+
+    def __iter__(self) -> Self:
+        """Return the subscription."""
+        return self
+
+    def __next__(self) -> Message:
+        """Return the next message; wait for it. See `tidelog.QueueSubscription`."""
+
+        async def following() -> AsyncMessage | None:
+            return await anext(self._inner, None)
+
+        message = self._thread.call(following)
+        if message is None:
+            raise StopIteration
+        return Message(self._thread, message)
 
 
 @final

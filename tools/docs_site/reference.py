@@ -34,6 +34,7 @@ API_PAGES: Final = {
         "Message",
         "Origin",
         "OutgoingMessage",
+        "QueueSubscription",
         "QueueWorker",
         "WorkerConfig",
         "WorkerStatistics",

@@ -48,6 +48,8 @@ class HeldMessage:
     """Whether the application has seen it."""
     is_lost: bool = False
     """Whether another receiver may have it."""
+    is_final: bool = False
+    """Whether its visibility timeout can be extended no more, 12 hours after the receive."""
 
 
 @final
@@ -58,14 +60,17 @@ class LeaseExtender:
         self,
         settler: QueueSettler,
         timeout: Callable[[], Awaitable[float]],
-        on_lost: Callable[[HeldMessage], None],
+        on_over: Callable[[HeldMessage], None],
     ) -> None:
-        """Extend by `timeout()` seconds; call `on_lost` with messages whose lease is lost."""
+        """Extend by `timeout()` seconds; call `on_over` with messages whose lease is over.
+
+        It is lost, or cannot be extended any more and has ended.
+        """
         self.held: dict[HeldMessage, None] = {}
         """Messages whose leases are extended."""
         self._settler = settler
         self._timeout = timeout
-        self._on_lost = on_lost
+        self._on_over = on_over
         self._wake = trio.Event()
 
     def track(self, held: HeldMessage) -> None:
@@ -86,10 +91,12 @@ class LeaseExtender:
                 self._wake = trio.Event()
                 now = trio.current_time()
                 due: dict[int, list[HeldMessage]] = {}
-                for held in self.held:
+                for held in list(self.held):
                     if held.extend_at <= now:
                         held.extend_at = _NEVER
-                        if self._is_wanted(held):
+                        if held.is_final:
+                            self._on_over(held)
+                        elif self._is_wanted(held):
                             due.setdefault(held.message.partition, []).append(held)
                 for together in due.values():
                     nursery.start_soon(self._extend, together)
@@ -130,12 +137,13 @@ class LeaseExtender:
 
     def _failed(self, held: HeldMessage, error: TidelogError) -> None:
         if isinstance(error, InvalidRequestError):
-            return  # It reached the maximum visibility timeout.
-        if not isinstance(error, BrokerError) or error.is_retriable:
+            held.is_final = True
+            held.extend_at = held.expires_at
+        elif not isinstance(error, BrokerError) or error.is_retriable:
             held.extend_at = trio.current_time() + _RETRY_S
         elif self._is_wanted(held):
             held.is_lost = True
-            self._on_lost(held)
+            self._on_over(held)
 
 
 def _no_answer() -> TidelogError:

@@ -27,7 +27,6 @@ DONE: Final = {SettleAction.DELETE, SettleAction.REJECT}
 RELEASE_AT_ONCE: Final = Disposition(SettleAction.RELEASE, 0)
 GIVING_BACK_S: Final = 2.0
 """Seconds for which a cancelled owner stays to return its messages."""
-_NEVER: Final = float("inf")
 
 
 class Receive(Protocol):
@@ -59,16 +58,16 @@ class MessageWindow:
         cluster: ClusterClient,
         *,
         visibility_timeout: float | None,
-        on_lost: Callable[[HeldMessage], None],
+        on_over: Callable[[HeldMessage], None],
     ) -> None:
-        """Receive from `queue`; call `on_lost` with messages whose lease is lost."""
+        """Receive from `queue`; call `on_over` with messages whose lease is over."""
         self.finished: dict[HeldMessage, Disposition] = {}
         """Messages that are being settled; their leases are not extended any more."""
         self._queue = queue
         self._settled = queue.settler.settled
         self._cluster = cluster
         self._visibility_timeout = visibility_timeout
-        self._extender = LeaseExtender(queue.settler, self._timeout, on_lost)
+        self._extender = LeaseExtender(queue.settler, self._timeout, on_over)
         self._unread_count = 0
         """Large messages in a row that could not be read."""
         self._changed = trio.Event()
@@ -109,7 +108,7 @@ class MessageWindow:
         while True:
             wanted = room()
             if wanted <= 0:
-                await self._wait_for_room()
+                await self._changed.wait()
                 continue
             try:
                 messages = await self._queue.receive(
@@ -125,13 +124,6 @@ class MessageWindow:
                 for message in messages:
                     put(self._hold(message))
                 self.notify()
-
-    async def _wait_for_room(self) -> None:
-        """Wait for a change, or for the end of a lease that is not extended any more."""
-        now = trio.current_time()
-        ends = (held.expires_at for held in self.held if held.expires_at > now)
-        with trio.CancelScope(deadline=min(ends, default=_NEVER)):
-            await self._changed.wait()
 
     def _hold(self, message: Message) -> HeldMessage:
         group = None

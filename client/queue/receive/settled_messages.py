@@ -4,7 +4,7 @@ Pure: no clock, no I/O. Only watched messages are kept, so memory is bounded by 
 workers have at a time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
@@ -21,14 +21,20 @@ class SettledMessages:
     def __init__(self) -> None:
         """Start without watched messages."""
         self._watched: dict[ReceivedPlace, SettleAction | None] = {}
+        self._callbacks: dict[ReceivedPlace, Callable[[SettleAction], None]] = {}
 
-    def watch(self, place: ReceivedPlace) -> None:
-        """Start recording the settlement of this message."""
+    def watch(
+        self, place: ReceivedPlace, on_settled: Callable[[SettleAction], None] | None = None
+    ) -> None:
+        """Start recording the settlement of this message; call `on_settled` with it."""
         self._watched[place] = None
+        if on_settled is not None:
+            self._callbacks[place] = on_settled
 
     def forget(self, place: ReceivedPlace) -> None:
         """Stop watching a message."""
         self._watched.pop(place, None)
+        self._callbacks.pop(place, None)
 
     def note(
         self, partition: int, receipt: bytes, offsets: Iterable[int], *, action: SettleAction
@@ -40,6 +46,9 @@ class SettledMessages:
             place = ReceivedPlace(partition, offset, receipt)
             if place in self._watched:
                 self._watched[place] = action
+                on_settled = self._callbacks.get(place)
+                if on_settled is not None:
+                    on_settled(action)
 
     def action_of(self, place: ReceivedPlace) -> SettleAction | None:
         """Return the last settlement of a watched message, `None` without one."""

@@ -163,7 +163,7 @@ class QueueWorker:
         """Handler; a call shows whether it is async, as it must be."""
         self._config = config
         self._window = MessageWindow(
-            queue, cluster, visibility_timeout=config.visibility_timeout, on_lost=self._lose
+            queue, cluster, visibility_timeout=config.visibility_timeout, on_over=self._lose
         )
         self._queued: FifoDispatch[HeldMessage] = FifoDispatch()
         self._is_stopping = False
@@ -344,7 +344,7 @@ class QueueWorker:
 
     def _lose(self, held: HeldMessage) -> None:
         """Stop the handler of a message whose lease is lost."""
-        if held.scope is not None:
+        if held.is_lost and held.scope is not None:
             held.scope.cancel()
 
 

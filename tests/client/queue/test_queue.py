@@ -1,6 +1,7 @@
 """Queue client with a real broker, on virtual time."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import trio
@@ -262,7 +263,8 @@ async def test_a_wrong_handle_affects_no_other_settlement_of_a_batch(
         messages = await queue.receive()
         (foreign,) = await other.receive()
         unknown = handle_of(ReceivedPlace(7, 0, b"receipt"))
-        given = ["garbage", messages[0], unknown, foreign.receipt_handle, messages[1]]
+        given: list[Message | str] = ["garbage", messages[0], unknown]
+        given += [foreign.receipt_handle, messages[1]]
 
         with pytest.raises(
             BatchError, match=r"3 of 5 .* because: 'garbage' is no receipt"
@@ -375,7 +377,7 @@ async def test_deleting_a_queue_ends_a_long_poll_and_a_recreated_queue_is_found(
     ],
 )
 async def test_numbers_out_of_range_are_refused(
-    autojump_clock: MockClock, arguments: dict[str, int], complaint: str
+    autojump_clock: MockClock, arguments: dict[str, Any], complaint: str
 ) -> None:
     async with work_queue(autojump_clock) as (_, queue):
         with pytest.raises(ValueError, match=complaint):

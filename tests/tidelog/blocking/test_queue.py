@@ -65,6 +65,20 @@ def test_a_receive_is_repeated_by_its_attempt_id(client: blocking.Client) -> Non
     assert attempts.receive(wait=0, raise_at_limit=True) == []
 
 
+def test_a_subscription_hands_out_messages_and_gives_them_back(queue: Queue) -> None:
+    queue.send_batch([b"%d" % n for n in range(6)])
+    seen = 0
+    with queue.subscribe(4, wait=5) as messages:
+        for message in messages:
+            message.delete()
+            seen += 1
+            if seen == 5:
+                break
+        next(messages)
+    assert [message.receive_count for message in queue.receive(wait=5)] == [2]
+    assert list(messages) == []
+
+
 def test_batches_are_sent_and_settled_together(client: blocking.Client, queue: Queue) -> None:
     assert len(queue.send_batch([b"%d" % n for n in range(20)])) == 20
     messages = queue.receive(100, wait=5)

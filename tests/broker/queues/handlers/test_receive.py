@@ -1,5 +1,7 @@
 """Tests of RECEIVE and SETTLE over the wire, with one broker."""
 
+from typing import Any
+
 import pytest
 from trio.testing import MockClock
 
@@ -121,7 +123,7 @@ async def test_a_receive_at_the_limit_of_messages_in_flight_fails_if_it_asks_for
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, partitions=2, max_in_flight="4")
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
-        asked = {"partitions": (0, 1), "fail_at_limit": True}
+        asked: dict[str, Any] = {"partitions": (0, 1), "fail_at_limit": True}
         first, second = await receive(client, queue, **asked)
 
         assert await receive(client, queue, partitions=(0, 1)) == []
