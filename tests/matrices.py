@@ -26,7 +26,7 @@ PAGES: Final = {
     "invariants.md": _ids("I", 1, 65),
     "raft.md": _ids("I", 66, 75),
     "groups.md": _ids("I", 76, 77),
-    "queue-statements.md": _ids("b", 1, 92) + _ids("q", 1, 12),
+    "queue-statements.md": _ids("b", 1, 102) + _ids("q", 1, 12),
     "spark-statements.md": _ids("s", 1, 42),
 }
 """The pages, and the ids of the rows of each."""

@@ -109,6 +109,7 @@ def fill(opened: Opened, mib: int) -> None:
     opened.flush()
 
 
+@pytest.mark.statement("b102")
 def test_a_log_exceeds_its_retained_bytes_by_less_than_one_segment() -> None:
     config = LogConfig(retention_bytes=MiB)
     opened = new_log(config)

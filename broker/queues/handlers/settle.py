@@ -27,7 +27,11 @@ from tidelog.wire.messages.queues import (
     SettleRequest,
 )
 
-_TO_DEAD_LETTERS: Final = (SettleAction.RELEASE, SettleAction.REJECT)
+_TO_DEAD_LETTERS: Final = (
+    SettleAction.RELEASE,
+    SettleAction.REJECT,
+    SettleAction.CHANGE_VISIBILITY,
+)
 _MESSAGES_AT_ONCE: Final = 100
 """Settled messages after which other tasks run, if there are more."""
 

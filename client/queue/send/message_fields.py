@@ -5,7 +5,7 @@ Pure: no clock, no I/O.
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import TypedDict, TypeGuard, cast, final
+from typing import NamedTuple, TypedDict, TypeGuard, cast, final
 
 import msgspec
 
@@ -96,17 +96,31 @@ def record_of(
     return msgspec.structs.replace(record, headers=(*record.headers, *fields))
 
 
-def check_for_kind(message: OutgoingMessage, *, is_fifo: bool, priority_count: int = 0) -> None:
-    """Check that a queue of this kind accepts a message: with message groups, or without.
+@final
+class QueueKind(NamedTuple):
+    """Properties of a queue that decide which messages it accepts."""
+
+    topic: str = ""
+    is_fifo: bool = False
+    priority_count: int = 0
+    """Number of its priorities, 0 without."""
+    topic_retention_ms: int | None = None
+    """How long the topic keeps records; `None` without a limit."""
+
+
+def check_for_kind(message: OutgoingMessage, kind: QueueKind) -> None:
+    """Check that a queue of this kind accepts a message.
 
     Raises:
         InvalidRequestError: It does not; the error has the reason.
     """
-    if not is_fifo:
+    if not kind.is_fifo:
         if message.deduplication_id is not None:
             raise InvalidRequestError("only FIFO queues take deduplication ids")
         if message.priority is not None:
-            _check_priority(message.priority, priority_count)
+            _check_priority(message.priority, kind.priority_count)
+        if message.delay and kind.topic_retention_ms is not None:
+            _check_delay(message.delay, kind.topic, kept_s=kind.topic_retention_ms / 1000)
     elif _key_of(message) is None:
         raise InvalidRequestError("a message to a FIFO queue needs a group: give its key")
     elif message.delay:
@@ -116,6 +130,15 @@ def check_for_kind(message: OutgoingMessage, *, is_fifo: bool, priority_count: i
         )
     elif message.priority is not None:
         raise InvalidRequestError("a FIFO queue has an order of its own, and no priorities")
+
+
+def _check_delay(delay_s: float, topic: str, *, kept_s: float) -> None:
+    if delay_s >= kept_s:
+        raise InvalidRequestError(
+            f"the delay of a message is {delay_s:g} s, and topic {topic!r} deletes records after"
+            f" {kept_s:g} s (retention_ms): it would delete the message before its delivery; raise"
+            " retention_ms of the topic, or send the message later"
+        )
 
 
 def _check_priority(priority: int, count: int) -> None:

@@ -18,6 +18,7 @@ from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.queue.send.chunk_writer import WHOLE_BYTES_MAX, ChunkWriter, is_to_be_cut
 from tidelog.client.queue.send.message_fields import (
     OutgoingMessage,
+    QueueKind,
     check_for_kind,
     is_plain,
     record_of,
@@ -117,19 +118,11 @@ class QueuePublisher:
     ) -> list[Receipt | TidelogError]:
         await trio.lowlevel.checkpoint()
         now_ms = self._cluster.env.clock.now_ms()
-        description = await self._described_for(messages)
+        description, results = await self._checked(messages)
         topic, is_fifo = description.topic, description.is_fifo
         records = [
             record_of(message, topic, now_ms=now_ms, is_fifo=is_fifo) for message in messages
         ]
-        results: dict[int, Receipt | TidelogError] = {}
-        for place, message in enumerate(messages):
-            try:
-                check_for_kind(
-                    message, is_fifo=is_fifo, priority_count=_priority_count(description)
-                )
-            except InvalidRequestError as error:
-                results[place] = error
         is_identified = description.config.get("content_based_deduplication") == "on"
         for place, message in enumerate(messages):
             source = message.value
@@ -159,20 +152,40 @@ class QueuePublisher:
         producer = await self._producer.get()
         return await producer.send_records(description.topic, records)
 
-    async def _described_for(self, messages: Sequence[OutgoingMessage]) -> QueueDescription:
-        """Return the description of the queue, fetched again before it refuses a priority."""
+    async def _checked(
+        self, messages: Sequence[OutgoingMessage]
+    ) -> tuple[QueueDescription, dict[int, Receipt | TidelogError]]:
+        """Return the description of the queue, and the errors of messages that it refuses.
+
+        It is fetched again before it refuses a message: the settings may have changed.
+        """
         description = await self._calls.describe()
-        priorities = [message.priority for message in messages if message.priority is not None]
-        if not priorities or max(priorities) < _priority_count(description):
-            return description
-        self._queue_metadata.invalidate(description)
-        return await self._calls.describe()
+        refused = _refused(messages, description)
+        if refused:
+            self._queue_metadata.invalidate(description)
+            description = await self._calls.describe()
+            refused = _refused(messages, description)
+        return description, refused
 
 
-def _priority_count(description: QueueDescription) -> int:
-    """Return the number of priorities of a queue, 0 if it has none."""
+def _refused(
+    messages: Sequence[OutgoingMessage], description: QueueDescription
+) -> dict[int, Receipt | TidelogError]:
+    """Return the errors of messages that a queue does not accept, by place."""
     weights = description.config.get("priority_weights", NO_PRIORITIES)
-    return len(parse_priority_weights("priority_weights", weights))
+    kind = QueueKind(
+        description.topic,
+        description.is_fifo,
+        len(parse_priority_weights("priority_weights", weights)),
+        description.topic_retention_ms,
+    )
+    refused: dict[int, Receipt | TidelogError] = {}
+    for place, message in enumerate(messages):
+        try:
+            check_for_kind(message, kind)
+        except InvalidRequestError as error:
+            refused[place] = error
+    return refused
 
 
 def _as_messages(given: Sequence[bytes | OutgoingMessage]) -> list[OutgoingMessage]:

@@ -202,6 +202,7 @@ def test_an_undeliverable_batch_fails_after_delivery_timeout(error: Exception, f
     assert fate in str(batch.failure)
 
 
+@pytest.mark.statement("b98")
 @pytest.mark.parametrize("is_appended", [True, False])
 def test_a_batch_in_flight_fails_at_its_deadline_and_keeps_its_place(is_appended: bool) -> None:
     settled: list[ProducerBatch] = []

@@ -110,6 +110,7 @@ def test_a_topic_created_with_a_queue_has_the_retention_of_the_queue() -> None:
     assert catalog.topic("endless").config.log.retention_ms is None
 
 
+@pytest.mark.statement("b97")
 def test_a_topic_created_with_a_queue_keeps_records_for_delay_and_retention() -> None:
     cluster = Cluster(1)
 
@@ -119,6 +120,7 @@ def test_a_topic_created_with_a_queue_keeps_records_for_delay_and_retention() ->
     assert topic.config.log.retention_ms == 14 * 86_400_000
 
 
+@pytest.mark.statement("b97")
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
@@ -148,6 +150,7 @@ def test_a_queue_cannot_promise_more_than_its_topic_keeps(
         cluster.handle(AlterTopic("orders", {"retention_ms": "2d"}, []))
 
 
+@pytest.mark.statement("b97")
 @pytest.mark.parametrize("settings", [{}, {"retention_ms": "unlimited"}, {"retention_ms": "2d"}])
 def test_a_queue_without_a_longer_retention_follows_its_topic(settings: dict[str, str]) -> None:
     cluster = Cluster(1)

@@ -73,6 +73,7 @@ def test_messages_without_a_priority_have_the_default_priority(
     assert chosen(made, 5) == expected
 
 
+@pytest.mark.statement("b99")
 def test_a_strict_order_delivers_a_message_when_no_more_urgent_one_is_visible() -> None:
     made = order(*[2, 1, 0] * 20, weights=(1, 1, 1), is_strict=True)
     taken: list[int] = []

@@ -41,7 +41,7 @@ def hosted_of(broker: Broker, queue: bytes) -> HostedPartition:
     return hosted
 
 
-@pytest.mark.statement("b51", "b57")
+@pytest.mark.statement("b51", "b57", "b94")
 async def test_a_message_dies_when_its_last_lease_ends_without_a_request(
     mock_clock: MockClock,
 ) -> None:
@@ -63,7 +63,7 @@ async def test_a_message_dies_when_its_last_lease_ends_without_a_request(
         assert await states(client, queue) == (1, 0, 0, 0)
 
 
-@pytest.mark.statement("b51")
+@pytest.mark.statement("b51", "b95")
 @pytest.mark.parametrize("retry_backoff", ["none", "10min"])
 async def test_a_poll_of_the_dead_letter_queue_after_a_release_finds_the_message(
     mock_clock: MockClock, retry_backoff: str
@@ -79,7 +79,7 @@ async def test_a_poll_of_the_dead_letter_queue_after_a_release_finds_the_message
         assert [message.value for message in await receive(client, dead)] == [b"a"]
 
 
-@pytest.mark.statement("b55")
+@pytest.mark.statement("b55", "b95")
 async def test_answers_wait_for_the_move_of_a_message_that_just_died(
     mock_clock: MockClock,
 ) -> None:
@@ -109,7 +109,7 @@ async def test_answers_wait_for_the_move_of_a_message_that_just_died(
         assert (await peek(client, queue)).runs == []
 
 
-@pytest.mark.statement("b55")
+@pytest.mark.statement("b55", "b95")
 async def test_a_dead_letter_queue_that_does_not_answer_delays_answers_for_a_second(
     mock_clock: MockClock,
 ) -> None:
@@ -160,6 +160,7 @@ async def test_a_queue_with_a_last_delivery_stays_loaded_until_its_end(
         assert await values_of(client, topic_of(broker, "dead")) == [b"a"]
 
 
+@pytest.mark.statement("b94")
 async def test_the_next_leader_ends_last_deliveries_without_a_request(
     mock_clock: MockClock,
 ) -> None:
@@ -177,7 +178,7 @@ async def test_the_next_leader_ends_last_deliveries_without_a_request(
         assert await values_of(client, topic_of(broker, "dead")) == [b"a"]
 
 
-@pytest.mark.statement("b56")
+@pytest.mark.statement("b56", "b94")
 @pytest.mark.parametrize("is_loaded", [True, False])
 async def test_a_lower_limit_makes_dead_letters_without_a_request(
     mock_clock: MockClock, is_loaded: bool

@@ -252,6 +252,7 @@ async def test_malformed_origin_headers_do_not_end_a_redrive(
         assert [r.value for r in await fetch_all(client, topic_of(broker))] == [b"b"]
 
 
+@pytest.mark.statement("b96")
 async def test_a_redrive_fails_when_its_destination_is_deleted(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
@@ -293,6 +294,7 @@ async def test_a_redrive_waits_for_a_destination_that_is_not_known_yet(
         assert await states(client, dead) == (1, 0, 0, 0)
 
 
+@pytest.mark.statement("b96")
 async def test_a_redrive_fails_when_its_destination_takes_no_messages(
     mock_clock: MockClock,
 ) -> None:
@@ -307,6 +309,7 @@ async def test_a_redrive_fails_when_its_destination_takes_no_messages(
         assert await states(client, dead) == (1, 0, 0, 0)
 
 
+@pytest.mark.statement("b96")
 async def test_a_redrive_fails_after_all_moves_if_one_of_the_sources_was_deleted(
     mock_clock: MockClock,
 ) -> None:

@@ -77,7 +77,7 @@ async def unload(world: World) -> None:
         await world.pass_time(60)
 
 
-@pytest.mark.statement("b13")
+@pytest.mark.statement("b13", "b93")
 @pytest.mark.parametrize("is_loaded", [True, False])
 async def test_expired_messages_go_by_time_without_a_request(
     mock_clock: MockClock, *, is_loaded: bool
@@ -103,7 +103,7 @@ async def test_expired_messages_go_by_time_without_a_request(
         assert await states(client, queue) == (0, 0, 0, 0)
 
 
-@pytest.mark.statement("b13")
+@pytest.mark.statement("b13", "b93")
 async def test_counts_ages_and_peeks_have_no_expired_messages(mock_clock: MockClock) -> None:
     """At the time of the answer, and regardless of receives."""
     world = World(mock_clock)
@@ -128,7 +128,7 @@ async def test_counts_ages_and_peeks_have_no_expired_messages(mock_clock: MockCl
         assert found[-1][1] is None
 
 
-@pytest.mark.statement("b14")
+@pytest.mark.statement("b14", "b93")
 async def test_a_delayed_message_expires_by_time_from_its_delivery_on(
     mock_clock: MockClock,
 ) -> None:

@@ -1,5 +1,7 @@
 """History of one message: events of many messages belong to it if they change it."""
 
+import pytest
+
 from tests.golden.queue_journal import FRAMES
 from tidelog.client.queue.inspect.history import HistoryEvent, QueueHistory
 from tidelog.client.queue.inspect.message_history import MessageHistory
@@ -45,6 +47,7 @@ def kinds(history: MessageHistory, *entries: AnyEntry) -> list[str]:
     return [str(each.kind) for each in events]
 
 
+@pytest.mark.statement("b101")
 def test_events_of_other_messages_are_left_out() -> None:
     history = MessageHistory(3, 10)
 
@@ -61,6 +64,7 @@ def test_events_of_other_messages_are_left_out() -> None:
     ]
 
 
+@pytest.mark.statement("b101")
 def test_a_purge_or_trim_is_an_event_of_a_message_that_it_removes() -> None:
     for removed in (Purged, LogStartAdvanced):
         assert kinds(MessageHistory(0, 10), removed(10)) == []
@@ -90,6 +94,7 @@ def test_a_seek_is_an_event_of_a_message_that_it_changes() -> None:
     assert kinds(MessageHistory(0, 10), delayed, Seeked(10)) == ["defer", "seek"]
 
 
+@pytest.mark.statement("b101")
 def test_a_move_is_an_event_of_the_messages_that_it_moves() -> None:
     history = MessageHistory(0, 10)
     told(history, DeadLettered([(4, 2), (7, 1)], DEAD), DeadLettered([(8, 4)], DEAD))

@@ -377,6 +377,7 @@ async def test_messages_arriving_during_a_lookup_are_not_requested_again(
         assert await drain(queue) == []
 
 
+@pytest.mark.statement("b99")
 async def test_a_receive_returns_messages_of_all_partitions_by_urgency(
     autojump_clock: MockClock,
 ) -> None:

@@ -152,6 +152,7 @@ async def test_a_message_above_the_maximum_length_is_refused(
         assert await queue.receive(wait=0) == []
 
 
+@pytest.mark.statement("b100")
 async def test_a_message_that_is_known_to_be_too_long_is_refused_before_its_upload(
     autojump_clock: MockClock, tmp_path: Path
 ) -> None:
@@ -177,6 +178,7 @@ async def test_a_message_that_is_known_to_be_too_long_is_refused_before_its_uplo
         assert (await queue.send(b"next")).offset == 0, "no chunk was sent"
 
 
+@pytest.mark.statement("b100")
 async def test_bytes_that_are_too_long_are_refused_before_their_upload(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from tidelog.client.producer.producer import Producer
 from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.send.message_fields import (
     OutgoingMessage,
+    QueueKind,
     check_for_kind,
     is_plain,
     record_of,
@@ -75,20 +76,20 @@ def test_fifo_and_standard_queues_refuse_different_fields(
     message: OutgoingMessage, is_fifo: bool, complaint: str
 ) -> None:
     with pytest.raises(InvalidRequestError, match=complaint):
-        check_for_kind(message, is_fifo=is_fifo)
+        check_for_kind(message, QueueKind(is_fifo=is_fifo))
 
 
 def test_fifo_and_standard_queues_accept_their_fields() -> None:
     message = OutgoingMessage(value=b"v", delay=9.0, priority=1)
-    check_for_kind(message, is_fifo=False, priority_count=2)
-    check_for_kind(OutgoingMessage(value=b"v", key=b"k", delay=0), is_fifo=True)
+    check_for_kind(message, QueueKind(priority_count=2))
+    check_for_kind(OutgoingMessage(value=b"v", key=b"k", delay=0), QueueKind(is_fifo=True))
 
 
 def test_group_and_key_are_the_same_thing() -> None:
     message = OutgoingMessage(value=b"v", group=b"g")
 
     assert record_of(message, "orders", now_ms=1).key == b"g"
-    check_for_kind(message, is_fifo=True)
+    check_for_kind(message, QueueKind(is_fifo=True))
     with pytest.raises(ValueError, match="give one of them"):
         record_of(OutgoingMessage(value=b"v", key=b"k", group=b"g"), "orders", now_ms=1)
 
@@ -136,6 +137,7 @@ async def test_a_queue_without_priorities_refuses_a_priority(
         assert values(await queue.receive()) == [b"urgent", b"later"]
 
 
+@pytest.mark.statement("b99")
 async def test_a_priority_beyond_the_last_is_refused(
     autojump_clock: MockClock,
 ) -> None:
@@ -155,6 +157,7 @@ async def test_a_priority_beyond_the_last_is_refused(
         assert values(await queue.receive()) == [b"last"]
 
 
+@pytest.mark.statement("b99")
 async def test_a_message_without_a_priority_takes_the_default_priority(
     autojump_clock: MockClock,
 ) -> None:
@@ -197,3 +200,22 @@ async def test_the_producer_is_opened_once(autojump_clock: MockClock) -> None:
         assert len(set(map(id, found))) == 1
         await client.admin.create_topic("orders")
         assert (await found[0].send("orders", b"v")).offset == 0
+
+
+@pytest.mark.statement("b13", "b97")
+async def test_a_delay_beyond_the_retention_of_the_topic_is_refused_with_both(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (client, queue):
+        wrong = r"is 604800 s, and topic 'work' deletes records after 604800 s \(retention_ms\)"
+        with pytest.raises(InvalidRequestError, match=wrong):
+            await queue.send(b"v", delay=7 * 86_400)
+        with pytest.raises(BatchError, match=wrong) as caught:
+            await queue.send_batch([b"now", OutgoingMessage(value=b"v", delay=7 * 86_400)])
+        assert [*caught.value.receipts] == [0]
+        await queue.send(b"in time", delay=7 * 86_400 - 1)
+
+        await client.admin.alter_topic("work", set={"retention_ms": "30d"})
+
+        await queue.send(b"later", delay=7 * 86_400)
+        assert values(await queue.receive()) == [b"now"]

@@ -124,6 +124,7 @@ def test_a_queue_is_shown_with_settings_and_places(capsys: Printed) -> None:
     assert ["1", "-", "8", "0", "2,3,1"] in lines
 
 
+@pytest.mark.statement("b97")
 @pytest.mark.parametrize(
     ("own", "topic_ms", "topic_bytes", "text"),
     [
