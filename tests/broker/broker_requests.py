@@ -103,9 +103,13 @@ class Pending(Generic[Reply_co]):
         """Wait for the reply and return it, or raise its error."""
         return (await self.reply_and_attachment())[0]
 
-    async def reply_and_attachment(self) -> tuple[Reply_co, bytes]:
+    async def answered(self) -> None:
+        """Wait for the reply, which may be an error."""
         with trio.fail_after(3600):
             await self._replied.wait()
+
+    async def reply_and_attachment(self) -> tuple[Reply_co, bytes]:
+        await self.answered()
         assert self._outcome is not None
         if isinstance(self._outcome, Exception):
             raise self._outcome

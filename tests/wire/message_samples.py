@@ -1,5 +1,7 @@
 """Samples of requests that receive, settle and inspect messages."""
 
+from msgspec.structs import replace
+
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from tidelog.wire.errors import ErrorCode, ErrorDetail
 from tidelog.wire.messages.queues import (
@@ -71,6 +73,18 @@ RECEIVE = (
         now_ms=1_700_000_000_000,
     ),
 )
+_RECEIVED = RECEIVE[1].results[0]
+IN_OLDER_VERSIONS: dict[str, object] = {
+    "receive_request_v1": replace(RECEIVE[0], fail_at_limit=False, is_repetition=False),
+    "receive_reply_v1": replace(
+        RECEIVE[1],
+        results=[
+            replace(_RECEIVED, runs=[replace(each, rank=0) for each in _RECEIVED.runs]),
+            *RECEIVE[1].results[1:],
+        ],
+    ),
+}
+"""See `tests.wire.samples.IN_OLDER_VERSIONS`."""
 SETTLE = (
     SettleRequest(
         queue_id=TOPIC_ID,

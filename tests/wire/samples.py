@@ -379,6 +379,7 @@ EXCHANGES = [
 
 IN_OLDER_VERSIONS: dict[str, object] = {
     **cluster_samples.IN_OLDER_VERSIONS,
+    **message_samples.IN_OLDER_VERSIONS,
     **queue_samples.IN_OLDER_VERSIONS,
     **topic_samples.IN_OLDER_VERSIONS,
     "metadata_reply_v1": MetadataReply(

@@ -96,12 +96,19 @@ def topic_of(broker: Broker, name: str = "orders") -> bytes:
 
 async def _answered(pending: Pending[Reply_co]) -> tuple[Reply_co, bytes]:
     """Return an answer, which may wait for a second for the move of dead letters."""
-    await let_happen()
-    clock = trio.lowlevel.current_clock()
-    is_still = isinstance(clock, MockClock) and clock.autojump_threshold == math.inf
-    if isinstance(clock, MockClock) and is_still and not pending.is_answered:
-        clock.jump(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_pass_a_second)
+        await pending.answered()
+        nursery.cancel_scope.cancel()
     return await pending.reply_and_attachment()
+
+
+async def _pass_a_second() -> None:
+    """Let a second pass when nothing else can happen, unless time passes by itself."""
+    clock = trio.lowlevel.current_clock()
+    if isinstance(clock, MockClock) and clock.autojump_threshold == math.inf:
+        await let_happen()
+        clock.jump(1)
 
 
 class PendingMessages(NamedTuple):
