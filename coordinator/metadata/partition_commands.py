@@ -36,6 +36,7 @@ from tidelog.coordinator.metadata.placement import check_not_drained, check_repl
 from tidelog.coordinator.metadata.records import DataLossAccepted, PartitionRegistration, Record
 from tidelog.coordinator.metadata.recovery_commands import handle_recovery_command
 from tidelog.coordinator.metadata.replica_removal import should_remove_from_isr
+from tidelog.coordinator.metadata.replication_plan import check_minimum
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.truncation_refusal import event_of_refusal
 from tidelog.wire.errors import (
@@ -230,7 +231,7 @@ def _reassign(state: ClusterState, command: ReassignReplicas) -> CommandOutcome:
             target = _before_reassignment(partition)
         else:
             check_replicas(change.partition, change.replicas, state.brokers)
-            _check_minimum(topic, len(change.replicas))
+            check_minimum(topic, len(change.replicas))
             new = [node for node in change.replicas if node not in partition.replicas]
             check_not_drained(new, state.drained_node_ids)
             target = tuple(change.replicas)
@@ -264,15 +265,6 @@ def _toward(target: tuple[int, ...], partition: PartitionRegistration) -> Assign
     removing = tuple(node for node in original if node not in target)
     adding = tuple(node for node in target if node not in original)
     return Assignment((*target, *removing), adding, removing)
-
-
-def _check_minimum(topic: Topic, replication_factor: int) -> None:
-    minimum = topic.config.min_insync_replicas
-    if "min_insync_replicas" in topic.overrides and minimum > replication_factor:
-        raise InvalidTopicError(
-            f"{replication_factor} replicas are too few: min_insync_replicas of topic"
-            f" {topic.name!r} is {minimum}"
-        )
 
 
 def _check_enough_copies_stay(

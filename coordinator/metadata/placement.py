@@ -1,4 +1,4 @@
-"""The placement of replicas: which brokers get the replicas of new partitions.
+"""The placement of replicas: which brokers get the replicas of new partitions, and more replicas.
 
 Pure: no clock, no I/O, no randomness: equal arguments give equal results.
 
@@ -14,8 +14,10 @@ Ties are broken by turns, so brokers with equal loads follow each other. Fenced 
 only if there are not enough live ones, and never as the leader.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import final
 
 from tidelog.coordinator.metadata.topic_config import REPLICATION_FACTOR_MAX
 from tidelog.wire.errors import InvalidTopicError, LeaderNotAvailableError
@@ -33,21 +35,136 @@ class PlacementCandidate:
     """Replicas that the broker has already."""
     preferred_count: int = 0
     """Partitions that have the broker as their first replica."""
+    can_take: bool = True
+    """Whether more replicas may be placed on the broker."""
 
 
 class _Place:
     """A candidate with its load so far."""
 
-    __slots__ = ("domain", "is_live", "next_behind", "node_id", "preferred", "replicas", "turn")
+    __slots__ = (
+        "can_take",
+        "domain",
+        "is_live",
+        "next_behind",
+        "node_id",
+        "preferred",
+        "replicas",
+        "turn",
+    )
 
     def __init__(self, candidate: PlacementCandidate, turn: int) -> None:
         self.node_id = candidate.node_id
         self.domain = candidate.rack or f"node {candidate.node_id}"
         self.is_live = candidate.is_live
+        self.can_take = candidate.can_take
         self.preferred = candidate.preferred_count
         self.replicas = candidate.replica_count
         self.next_behind: dict[int, int] = {}
         self.turn = turn
+
+
+@final
+class ReplicaPlacer:
+    """Places replicas, or removes them, and counts the load that results."""
+
+    def __init__(self, candidates: Iterable[PlacementCandidate]) -> None:
+        """Start with the present load of all candidates."""
+        ordered = sorted(candidates, key=lambda candidate: candidate.node_id)
+        self._places = {
+            candidate.node_id: _Place(candidate, turn) for turn, candidate in enumerate(ordered)
+        }
+
+    def place(self, replication_factor: int) -> tuple[int, ...]:
+        """Return the replicas of a new partition, the preferred leader first."""
+        leader = min(
+            (place for place in self._places.values() if place.is_live),
+            key=lambda place: (place.preferred, place.replicas, place.turn),
+        )
+        chosen = [leader, *self._followers([leader], replication_factor - 1)]
+        leader.preferred += 1
+        self._count(chosen, weight=1)
+        return tuple(place.node_id for place in chosen)
+
+    def add(
+        self, replicas: Sequence[int], replication_factor: int, *, weight: int
+    ) -> tuple[int, ...]:
+        """Return the replicas of a partition and new ones behind them.
+
+        Args:
+            replicas: The present replicas; they stay as they are.
+            replication_factor: Replicas afterwards; there are enough brokers for them.
+            weight: Replicas that come with each of them, itself included.
+        """
+        present = [self._places[node_id] for node_id in replicas]
+        added = self._followers(present, replication_factor - len(present))
+        self._count(added, weight=weight)
+        return (*replicas, *(place.node_id for place in added))
+
+    def remove(
+        self,
+        replicas: Sequence[int],
+        replication_factor: int,
+        *,
+        reluctance: Callable[[int], tuple[int, ...]],
+        weight: int,
+    ) -> tuple[int, ...]:
+        """Return the replicas of a partition without some of them.
+
+        Replicas with the lowest reluctance go first. Of those, one in the rack with most replicas
+        of the partition goes, and then one on the broker with the highest load.
+
+        Args:
+            replicas: The present replicas.
+            replication_factor: Replicas afterwards, at least one.
+            reluctance: The reluctance to remove the replica on a broker.
+            weight: Replicas that go with each of them, itself included.
+        """
+        left = [self._places[node_id] for node_id in replicas]
+        while len(left) > replication_factor:
+            domains = Counter(place.domain for place in left)
+            # Of equals the last one goes: the first one is the preferred leader.
+            gone = min(
+                reversed(left),
+                key=lambda place: (
+                    reluctance(place.node_id),
+                    -domains[place.domain],
+                    -place.replicas,
+                ),
+            )
+            left.remove(gone)
+            gone.replicas -= weight
+        return tuple(place.node_id for place in left)
+
+    def _followers(self, present: Sequence[_Place], count: int) -> list[_Place]:
+        """Return the brokers of more replicas, the successor first if there is none yet."""
+        leader = present[0]
+        added: list[_Place] = []
+        rest = [place for place in self._places.values() if place.can_take and place not in present]
+        domains = Counter(place.domain for place in present)
+
+        def next_behind(place: _Place) -> int:
+            return place.next_behind.get(leader.node_id, 0)
+
+        def cost(place: _Place) -> tuple[bool, int, int, int, int]:
+            same = domains[place.domain]
+            return (not place.is_live, same, place.replicas, next_behind(place), place.turn)
+
+        for _ in range(count):
+            place = min(rest, key=cost)
+            rest.remove(place)
+            added.append(place)
+            domains[place.domain] += 1
+        added.sort(key=lambda place: (not place.is_live, next_behind(place)))
+        if len(present) == 1:
+            for successor in added[:1]:
+                successor.next_behind[leader.node_id] = next_behind(successor) + 1
+        return added
+
+    def _count(self, chosen: Iterable[_Place], *, weight: int) -> None:
+        for place in chosen:
+            place.replicas += weight
+            place.turn += len(self._places)
 
 
 def place_replicas(
@@ -63,49 +180,11 @@ def place_replicas(
         raise InvalidTopicError(
             f"{replication_factor} replicas are not possible: there are {len(candidates)} brokers"
         )
-    candidates = sorted(candidates, key=lambda candidate: candidate.node_id)
     live = [candidate for candidate in candidates if candidate.is_live]
     if not live:
         raise LeaderNotAvailableError("no live broker can lead a partition")
-    usable = live if len(live) >= replication_factor else candidates
-    places = [_Place(candidate, turn) for turn, candidate in enumerate(usable)]
-    assignments: list[tuple[int, ...]] = []
-    for _ in range(partition_count):
-        leader = min(
-            (place for place in places if place.is_live),
-            key=lambda place: (place.preferred, place.replicas, place.turn),
-        )
-        chosen = _followers(leader, places, replication_factor)
-        leader.preferred += 1
-        for place in chosen:
-            place.replicas += 1
-            place.turn += len(places)
-        assignments.append(tuple(place.node_id for place in chosen))
-    return assignments
-
-
-def _followers(leader: _Place, places: list[_Place], replication_factor: int) -> list[_Place]:
-    chosen = [leader]
-    rest = [place for place in places if place is not leader]
-    domains: dict[str, int] = {leader.domain: 1}
-
-    def cost(place: _Place) -> tuple[bool, int, int, int, int]:
-        same = domains.get(place.domain, 0)
-        next_behind = place.next_behind.get(leader.node_id, 0)
-        return (not place.is_live, same, place.replicas, next_behind, place.turn)
-
-    while len(chosen) < replication_factor:
-        place = min(rest, key=cost)
-        rest.remove(place)
-        chosen.append(place)
-        domains[place.domain] = domains.get(place.domain, 0) + 1
-    others = sorted(
-        chosen[1:],
-        key=lambda place: (not place.is_live, place.next_behind.get(leader.node_id, 0)),
-    )
-    for replacement in others[:1]:
-        replacement.next_behind[leader.node_id] = replacement.next_behind.get(leader.node_id, 0) + 1
-    return [leader, *others]
+    placer = ReplicaPlacer(live if len(live) >= replication_factor else candidates)
+    return [placer.place(replication_factor) for _ in range(partition_count)]
 
 
 def check_assignment(

@@ -133,6 +133,11 @@ class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=Fal
         return len(self.replicas) - len(self.adding_replicas)
 
     @property
+    def target_replicas(self) -> tuple[NodeId, ...]:
+        """The replicas without those that a reassignment removes."""
+        return tuple(node for node in self.replicas if node not in self.removing_replicas)
+
+    @property
     def in_sync_or_eligible(self) -> tuple[NodeId, ...]:
         """The replicas that are known to have all committed records."""
         return *self.in_sync_replicas, *self.eligible_leader_replicas

@@ -173,7 +173,7 @@ def _add_partitions(state: ClusterState, command: AddPartitions) -> CommandOutco
             f"topic {topic.name!r} has {topic.partition_count} partitions; it cannot have fewer"
         )
     _check_no_groups(state, topic)
-    replication_factor = state.partitions(topic.topic_id)[0].replication_factor
+    replication_factor = len(state.partitions(topic.topic_id)[0].target_replicas)
     assignment = _place(state, missing, replication_factor)
     partitions = [_new_partition(state, replicas) for replicas in assignment]
     records: list[Record] = []
