@@ -89,6 +89,8 @@ class ClusterHandler:
             state.events.total,
             state.events.dropped,
             _leaderless(notable),
+            health.default_replication_factor,
+            health.below_default_count,
         )
 
     async def elect(self, request: ElectLeadersRequest) -> ElectLeadersReply:

@@ -16,6 +16,7 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.metadata.rebalance_plan import plan_moves, plan_replacement
 from tidelog.coordinator.metadata.records import PartitionRegistration
+from tidelog.coordinator.metadata.replication_plan import plan_replication_factor
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.errors import ErrorDetail, InvalidRequestError
 from tidelog.wire.messages.reassignment import (
@@ -49,8 +50,12 @@ class ReassignmentHandler:
         Raises:
             UnknownTopicError: The topic does not exist; nothing is changed.
             InvalidRequestError: The request contradicts itself.
+            InvalidTopicError: A topic cannot have that many replicas; nothing is changed.
             RequestTimedOutError: The voters have no majority.
         """
+        if request.replication_factor is not None:
+            # This broker may lack the newest topics and replicas.
+            await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
         moves = self._moves(request)
         state = self._cluster.metadata.state
         before = [state.partition(move.topic_id, move.partition) for move in moves]
@@ -78,6 +83,10 @@ class ReassignmentHandler:
 
     def _moves(self, request: ReassignRequest) -> list[Reassignment]:
         state = self._cluster.metadata.state
+        if request.replication_factor is not None:
+            return self._replication(request, request.replication_factor)
+        if request.topics is not None:
+            raise InvalidRequestError("topics are named without their new replication factor")
         if request.moves:
             if request.leaving:
                 raise InvalidRequestError("moves can be named or planned, not both")
@@ -95,6 +104,22 @@ class ReassignmentHandler:
         if request.replacement is not None:
             return self._replacement(request.leaving, request.replacement)
         return plan_moves(state, moves_max=request.max_replicas, leaving=request.leaving)
+
+    def _replication(self, request: ReassignRequest, factor: int) -> list[Reassignment]:
+        """Return moves after which topics have so many replicas.
+
+        Raises:
+            InvalidRequestError: The request asks for other moves as well.
+            InvalidTopicError: A topic cannot have that many replicas.
+        """
+        if request.moves or request.leaving or request.replacement is not None:
+            raise InvalidRequestError(
+                "a replication factor can be changed, or replicas moved, not both in one request"
+            )
+        state, topics = self._cluster.metadata.state, None
+        if request.topics is not None:
+            topics = [state.catalog.topic(name) for name in dict.fromkeys(request.topics)]
+        return plan_replication_factor(state, factor, topics)
 
     def _replacement(self, leaving: list[int], replacement: int) -> list[Reassignment]:
         """Return moves that give the replicas of a lost broker to another one.
@@ -126,7 +151,7 @@ class ReassignmentHandler:
         known = answer.partition
         if known is None:
             return self._result(move, replicas_before, [], is_under_way=False, error=answer.error)
-        staying = [each for each in known.replicas if each not in known.removing_replicas]
+        staying = list(known.target_replicas)
         return self._result(
             move, replicas_before, staying, is_under_way=known.is_reassigning, error=answer.error
         )

@@ -28,7 +28,7 @@ from tidelog.wire.messages.cluster_admin import (
     TopicToElect,
     UnregisterBrokerRequest,
 )
-from tidelog.wire.messages.division import divided
+from tidelog.wire.messages.division import divided, divided_names
 from tidelog.wire.messages.features import UpdateFeaturesReply, UpdateFeaturesRequest
 from tidelog.wire.messages.reassignment import (
     DrainBrokerRequest,
@@ -188,8 +188,35 @@ async def elect_leaders(
 
 
 async def reassign(cluster: ClusterClient, request: ReassignRequest) -> list[PartitionMoved]:
-    """See `Admin.reassign`, `Admin.balance` and `Admin.drain`."""
-    return (await cluster.call_any(api.REASSIGN, request, is_repeatable=True)).results
+    """See `Admin.reassign`, `Admin.balance`, `Admin.replace_broker` and `Admin.drain`."""
+    # A broker of an earlier version would balance the load instead.
+    min_version = 1 if request.replication_factor is None else 3
+    reply = await cluster.call_any(
+        api.REASSIGN, request, is_repeatable=True, min_version=min_version
+    )
+    return reply.results
+
+
+async def alter_replication_factor(
+    cluster: ClusterClient,
+    topics: Iterable[str] | None,
+    replication_factor: int,
+    *,
+    plan_only: bool,
+) -> list[PartitionMoved]:
+    """See `Admin.alter_replication_factor`."""
+    moved: list[PartitionMoved] = []
+    for names in divided_names(topics):
+        if names is None or names:
+            request = ReassignRequest(
+                [],
+                [],
+                plan_only=plan_only,
+                replication_factor=replication_factor,
+                topics=names,
+            )
+            moved += await reassign(cluster, request)
+    return moved
 
 
 def _topics(partitions: PartitionsToElect) -> list[TopicToElect] | None:

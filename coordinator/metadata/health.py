@@ -8,7 +8,10 @@ from typing import final
 import msgspec
 
 from tidelog.coordinator.metadata.catalog import Topic
-from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
+from tidelog.coordinator.metadata.cluster_config import (
+    default_replication_factor,
+    min_insync_replicas,
+)
 from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.state import ClusterState
 
@@ -35,15 +38,25 @@ class Health(msgspec.Struct):
     not_preferred_count: int = 0
     """Partitions that another broker than the first replica leads."""
     reassigning_count: int = 0
+    default_replication_factor: int = 1
+    """Replicas of new topics, as far as there are brokers for them."""
+    below_default_count: int = 0
+    """Topics that have fewer replicas than new topics get, and are not about to get more."""
     notable: list[NotablePartition] = msgspec.field(default_factory=list[NotablePartition])
     """All partitions that are counted above, by topic name and number."""
 
 
 def health_of(state: ClusterState) -> Health:
     """Return the health of all partitions."""
-    health = Health()
+    broker_count = len(state.undrained_brokers)
+    default = default_replication_factor(state.config, broker_count)
+    health = Health(default_replication_factor=max(1, min(default, broker_count)))
     for topic in state.catalog.topics:
-        for number, partition in enumerate(state.partitions(topic.topic_id)):
+        partitions = state.partitions(topic.topic_id)
+        if not topic.is_internal:
+            factor = min((len(each.target_replicas) for each in partitions), default=default)
+            health.below_default_count += factor < health.default_replication_factor
+        for number, partition in enumerate(partitions):
             health.partition_count += 1
             if _count(health, state, topic, partition=partition):
                 health.notable.append(NotablePartition(topic, number, partition))

@@ -135,6 +135,11 @@ class ClusterState:
         return self._drained.keys()
 
     @property
+    def undrained_brokers(self) -> list[BrokerRegistration]:
+        """The brokers that new replicas may be placed on, alive or not."""
+        return [each for each in self._brokers.values() if each.node_id not in self._drained]
+
+    @property
     def config(self) -> ClusterConfig:
         """The dynamic config in force."""
         return self._config

@@ -47,7 +47,6 @@ from tidelog.coordinator.metadata.placement import (
     place_replicas,
 )
 from tidelog.coordinator.metadata.records import (
-    BrokerRegistration,
     ClusterConfigSet,
     PartitionRegistration,
     PartitionsAdded,
@@ -118,7 +117,7 @@ def _replication_factor(state: ClusterState, command: CreateReplicatedTopic) -> 
                 "replicas can be given as a number or broker by broker, not both"
             )
         return max(1, len(command.assignment[0])) if command.assignment else 1
-    broker_count = len(_takers(state))
+    broker_count = len(state.undrained_brokers)
     wanted = command.replication_factor
     if wanted is None:
         wanted = default_replication_factor(state.config, broker_count)
@@ -142,18 +141,11 @@ def _place(
             replica_count=state.index.load(broker.node_id).replica_count,
             preferred_count=state.index.load(broker.node_id).preferred_count,
         )
-        for broker in _takers(state)
+        for broker in state.undrained_brokers
     ]
     return place_replicas(
         candidates, partition_count=partition_count, replication_factor=replication_factor
     )
-
-
-def _takers(state: ClusterState) -> list[BrokerRegistration]:
-    """Return the brokers that new replicas may be placed on."""
-    return [
-        broker for broker in state.brokers.values() if broker.node_id not in state.drained_node_ids
-    ]
 
 
 def _new_partition(state: ClusterState, replicas: tuple[int, ...]) -> PartitionRegistration:

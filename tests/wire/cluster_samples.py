@@ -125,23 +125,24 @@ EVENT = EventDescription(
     detail="broker 1 removed 15 committed records, which broker 2, the leader, lacks",
 )
 _REASON = "the log of broker 3 is offline after an error of the disk"
+_DESCRIBED_V5 = replace(
+    _DESCRIBED_V4,
+    partitions=[
+        replace(each, leaderless_kind="log_offline", leaderless_reason=_REASON)
+        for each in _DESCRIBED_V4.partitions
+    ],
+    events=[EVENT],
+    event_count=7,
+    dropped_event_count=2,
+    leaderless=[
+        LeaderlessPartitions(
+            kind="log_offline", partition_count=1, topic="orders", partition=3, reason=_REASON
+        )
+    ],
+)
 DESCRIBE = (
     DescribeClusterRequest(with_partitions=True),
-    replace(
-        _DESCRIBED_V4,
-        partitions=[
-            replace(each, leaderless_kind="log_offline", leaderless_reason=_REASON)
-            for each in _DESCRIBED_V4.partitions
-        ],
-        events=[EVENT],
-        event_count=7,
-        dropped_event_count=2,
-        leaderless=[
-            LeaderlessPartitions(
-                kind="log_offline", partition_count=1, topic="orders", partition=3, reason=_REASON
-            )
-        ],
-    ),
+    replace(_DESCRIBED_V5, default_replication_factor=3, below_default_count=9),
 )
 ACKNOWLEDGE_EVENTS = (
     AcknowledgeEventsRequest(event_ids=[3, 300], up_to_id=2),
@@ -179,8 +180,9 @@ _REASSIGNED = ReassignRequest(
     max_replicas=100,
     plan_only=True,
 )
+_REASSIGNED_V2 = replace(_REASSIGNED, leaving=[5], replacement=6)
 REASSIGN = (
-    replace(_REASSIGNED, leaving=[5], replacement=6),
+    replace(_REASSIGNED_V2, replication_factor=3, topics=["orders"]),
     ReassignReply(
         results=[
             PartitionMoved(
@@ -242,7 +244,9 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "describe_cluster_reply_v2": _DESCRIBED_V2,
     "describe_cluster_reply_v3": _DESCRIBED_V3,
     "describe_cluster_reply_v4": _DESCRIBED_V4,
+    "describe_cluster_reply_v5": _DESCRIBED_V5,
     "reassign_request_v1": _REASSIGNED,
+    "reassign_request_v2": _REASSIGNED_V2,
 }
 """See `tests.wire.samples.IN_OLDER_VERSIONS`."""
 DESCRIBE_CONFIG = (

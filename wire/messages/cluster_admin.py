@@ -174,6 +174,11 @@ class DescribeClusterReply(msgspec.Struct, frozen=True, array_like=True):
     5."""
     leaderless: list[LeaderlessPartitions] = []
     """The partitions without a leader, by kind of reason. Since version 5."""
+    default_replication_factor: int | None = None
+    """Replicas of new topics, as far as there are brokers for them. Since version 6; `None`
+    before."""
+    below_default_count: int = 0
+    """Topics with fewer replicas than `default_replication_factor`. Since version 6."""
 
 
 class TopicToElect(msgspec.Struct, frozen=True, array_like=True):

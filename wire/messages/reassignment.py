@@ -22,7 +22,7 @@ class ReassignRequest(msgspec.Struct, frozen=True, array_like=True):
     """Move replicas. A move that runs or is complete already succeeds again."""
 
     moves: Listed[PartitionMove]
-    """The moves; empty to let the cluster plan moves that balance the brokers' load."""
+    """The moves; empty to let the cluster plan moves."""
     leaving: Listed[int]
     """Nodes from which planned moves remove all replicas."""
     max_replicas: int = 100
@@ -32,6 +32,12 @@ class ReassignRequest(msgspec.Struct, frozen=True, array_like=True):
     replacement: int | None = None
     """Node that gets all replicas of the single leaving node, which is not alive; `None` to spread
     them. Since version 2."""
+    replication_factor: int | None = None
+    """Replicas per partition that planned moves lead to; `None` for as many as before. Since
+    version 3."""
+    topics: Listed[str] | None = None
+    """With `replication_factor`: the topics; `None` for all that have fewer replicas. Since
+    version 3."""
 
 
 class PartitionMoved(msgspec.Struct, frozen=True, array_like=True):

@@ -250,7 +250,7 @@ DESCRIBE_CLUSTER = Api(
     ApiKey.DESCRIBE_CLUSTER,
     cluster_admin.DescribeClusterRequest,
     cluster_admin.DescribeClusterReply,
-    max_version=5,
+    max_version=6,
 )
 ELECT_LEADERS = Api(
     ApiKey.ELECT_LEADERS, cluster_admin.ElectLeadersRequest, cluster_admin.ElectLeadersReply
@@ -271,7 +271,7 @@ REPLICA_READ = Api(
     ApiKey.REPLICA_READ, replication.ReplicaReadRequest, replication.ReplicaReadReply
 )
 REASSIGN = Api(
-    ApiKey.REASSIGN, reassignment.ReassignRequest, reassignment.ReassignReply, max_version=2
+    ApiKey.REASSIGN, reassignment.ReassignRequest, reassignment.ReassignReply, max_version=3
 )
 ALTER_CLUSTER_CONFIG = Api(
     ApiKey.ALTER_CLUSTER_CONFIG,

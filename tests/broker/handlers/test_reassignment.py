@@ -10,6 +10,7 @@ from tidelog.broker.handlers.reassignment import ReassignmentHandler
 from tidelog.wire.errors import (
     ErrorCode,
     InvalidRequestError,
+    InvalidTopicError,
     UnknownTopicError,
 )
 from tidelog.wire.messages.reassignment import PartitionMove, PartitionMoved, ReassignRequest
@@ -135,5 +136,69 @@ def test_a_live_broker_is_not_replaced_and_a_fenced_one_replaces_none() -> None:
         ]:
             with pytest.raises(InvalidRequestError, match=complaint):
                 await moved(members[0], request)
+
+    play(story)
+
+
+def factor(number: int, *topics: str, plan_only: bool = False) -> ReassignRequest:
+    return ReassignRequest(
+        [], [], plan_only=plan_only, replication_factor=number, topics=list(topics) or None
+    )
+
+
+def test_topics_get_more_replicas_through_any_node() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2], [3, 2])
+
+        plan = await moved(members[2], factor(3, "orders", plan_only=True))
+        assert [each.replicas for each in plan] == [[1, 2, 3], [3, 2, 1]]
+        assert partition(members[2]).replicas == (1, 2)
+        results = await moved(members[2], factor(3, "orders"))
+
+        assert results == [
+            PartitionMoved("orders", 0, [1, 2], [1, 2, 3], is_under_way=True),
+            PartitionMoved("orders", 1, [3, 2], [3, 2, 1], is_under_way=True),
+        ]
+        again = await moved(members[1], factor(3))
+        assert [(each.partition, each.is_under_way) for each in again] == [(0, True), (1, True)]
+
+    play(story)
+
+
+def test_topics_get_fewer_replicas_at_once_and_only_if_they_are_named() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2], [3, 2])
+
+        assert await moved(members[0], factor(1)) == []
+        results = await moved(members[0], factor(1, "orders"))
+
+        assert [(each.replicas, each.is_under_way) for each in results] == [
+            ([1], False),
+            ([3], False),
+        ]
+
+    play(story)
+
+
+def test_impossible_replication_factors_are_refused_and_nothing_changes() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2])
+
+        with pytest.raises(InvalidTopicError, match=r"'orders' cannot have 4 replicas: .* is 3;"):
+            await moved(members[1], factor(4, "orders"))
+        with pytest.raises(UnknownTopicError):
+            await moved(members[1], factor(3, "orders", "nope"))
+        for request in (
+            ReassignRequest([], [3], replication_factor=3),
+            ReassignRequest([PartitionMove("orders", 0, [1])], [], replication_factor=3),
+        ):
+            with pytest.raises(InvalidRequestError, match="not both in one request"):
+                await moved(members[1], request)
+        with pytest.raises(InvalidRequestError, match="without their new replication factor"):
+            await moved(members[1], ReassignRequest([], [], topics=["orders"]))
+        assert partition(members[1]).replicas == (1, 2)
 
     play(story)

@@ -82,6 +82,8 @@ class ThreeBrokers:
         self.machines: dict[int, Node] = {node: world.add_node(host_of(node)) for node in NODES}
         self.brokers: dict[int, Broker] = {}
         """Nodes that serve now."""
+        self.peers: dict[int, tuple[int, ...]] = dict.fromkeys(NODES, NODES)
+        """The list of nodes with which each broker starts; empty for a cluster of one."""
         self._stops: dict[int, trio.Event] = {}
         self._settings = settings
 
@@ -248,7 +250,7 @@ class ThreeBrokers:
             config = BrokerConfig(
                 node_id=node_id,
                 listen=f"{host_of(node_id)}:{PORT}",
-                peers=",".join(f"{each}={host_of(each)}:{PORT}" for each in NODES),
+                peers=",".join(f"{each}={host_of(each)}:{PORT}" for each in self.peers[node_id]),
                 **self._settings,  # type: ignore[arg-type]  # numbers
             )
             async with open_broker(config, process.env, process.disk, secret=SECRET) as broker:

@@ -2,13 +2,23 @@
 
 import pytest
 import trio
-from trio.testing import MockClock
+from msgspec.structs import replace
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.world import World
 from tests.client.clients import client_of
-from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, UnknownTopicError
+from tests.client.hostile_broker import HELLO, always, deceived_client
+from tidelog.wire.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    InvalidTopicError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+)
 from tidelog.wire.messages.cluster_admin import LeaderElected
 from tidelog.wire.messages.features import NodeFeatures, SupportedLevels
+from tidelog.wire.messages.handshake import ApiVersions
+from tidelog.wire.protocol import api
 
 
 async def test_a_single_broker_describes_its_cluster(autojump_clock: MockClock) -> None:
@@ -104,3 +114,28 @@ async def test_a_new_broker_has_the_newest_feature_level_and_keeps_it(
 
     assert (found.level, found.newest_level, found.obstacles) == (2, 2, [])
     assert found.nodes == [NodeFeatures(1, SupportedLevels(0, 2))]
+
+
+async def test_a_broker_that_would_balance_the_load_instead_is_not_asked(
+    autojump_clock: MockClock,
+) -> None:
+    async with deceived_client(autojump_clock) as (client, broker, _):
+        older = [ApiVersions(each.key, each.min_version, 2) for each in api.APIS]
+        broker.answer(api.HELLO, always(replace(HELLO, apis=older)))
+        broker.break_connections()
+        await wait_all_tasks_blocked()
+
+        with pytest.raises(UnsupportedVersionError, match="version 2, and the request needs"):
+            await client.admin.alter_replication_factor(None, 3)
+        assert not broker.count(api.REASSIGN)
+
+
+async def test_without_names_of_topics_no_topic_is_altered(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+
+        with pytest.raises(InvalidTopicError, match="'orders' cannot have 2 replicas"):
+            await client.admin.alter_replication_factor(None, 2)
+        assert await client.admin.alter_replication_factor([], 2) == []
+        assert await client.admin.alter_replication_factor(["orders"], 1) == []

@@ -1,7 +1,13 @@
 """Health of partitions: counts and notable partitions."""
 
 from tests.coordinator.metadata.clusters import Cluster
-from tidelog.coordinator.metadata.commands import Reassignment, ReassignReplicas
+from tests.coordinator.metadata.queues import creation, make
+from tidelog.coordinator.metadata.commands import (
+    AlterClusterConfig,
+    DrainBroker,
+    Reassignment,
+    ReassignReplicas,
+)
 from tidelog.coordinator.metadata.health import health_of
 from tidelog.coordinator.metadata.state import ClusterState
 
@@ -80,3 +86,43 @@ def test_topics_are_in_the_order_of_their_names() -> None:
     cluster.fence(1)
 
     assert notable(cluster) == [("a", 0), ("b", 0), ("b", 1)]
+
+
+def below_default(cluster: Cluster) -> tuple[int, int]:
+    """Return the topics with fewer replicas than new topics get, and the replicas of those."""
+    health = health_of(cluster.state)
+    return health.below_default_count, health.default_replication_factor
+
+
+def test_topics_with_fewer_replicas_than_new_topics_are_counted() -> None:
+    cluster = Cluster(1)
+    topic_id = cluster.create("orders", [1], [1])
+    make(cluster, creation(cluster, "q", "orders"))
+    cluster.create("others", [1])
+    assert below_default(cluster) == (0, 1)
+
+    cluster.start(2)
+    cluster.create("new", [1, 2])
+    assert below_default(cluster) == (2, 2), "a journal is not a topic"
+    cluster.start(3)
+    assert below_default(cluster) == (3, 3)
+
+    moves = [Reassignment(topic_id, number, [1, 2, 3]) for number in range(2)]
+    cluster.do(ReassignReplicas(moves[:1]))
+    assert below_default(cluster) == (3, 3), "its other partition has one replica"
+    cluster.do(ReassignReplicas(moves[1:]))
+    assert below_default(cluster) == (2, 3), "the replicas are on their way"
+
+
+def test_the_default_counts_as_far_as_there_are_brokers_that_are_not_drained() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1])
+    cluster.do(AlterClusterConfig({"default_replication_factor": "2"}, []))
+    assert below_default(cluster) == (1, 2)
+    cluster.do(AlterClusterConfig({"default_replication_factor": "5"}, []))
+    assert below_default(cluster) == (1, 3)
+
+    cluster.do(DrainBroker(2))
+    cluster.do(DrainBroker(3))
+
+    assert below_default(cluster) == (0, 1)

@@ -499,6 +499,38 @@ class Admin(Forwarding[AsyncAdmin]):
             )
         )
 
+    def alter_replication_factor(
+        self, topics: Iterable[str] | None, replication_factor: int, *, plan_only: bool = False
+    ) -> list[PartitionMoved]:
+        """Change the number of replicas of topics; see `reassign` for the moves that result.
+
+        New replicas go to brokers that are alive and not drained, and into other racks first. A
+        leader stays, and so does the last replica with all committed records: replicas out of sync
+        are removed first. Journals of queues get as many replicas as their topic. After an
+        interruption, repeat the call.
+
+        Args:
+            topics: Names of topics; `None` for all topics that have fewer replicas. Then topics
+                with more replicas keep them.
+            replication_factor: Replicas per partition, 1 to 15.
+            plan_only: Return what would be done, and change nothing.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            InvalidTopicError: There are fewer brokers than replicas, or `min_insync_replicas` of a
+                topic is higher. Up to 1000 topics change together or not at all.
+            UnsupportedVersionError: The broker runs a version without this request.
+        """
+        names = None if topics is None else list(topics)
+        return self._thread.call(
+            partial(
+                self._inner.alter_replication_factor,
+                names,
+                replication_factor,
+                plan_only=plan_only,
+            )
+        )
+
     def drain(self, node_id: int, *, plan_only: bool = False) -> list[PartitionMoved]:
         """Exclude a broker from new replicas, and move its replicas away; see `reassign`.
 

@@ -7,7 +7,12 @@ import pytest
 
 from tests.tidelog.brokers import broker_in_a_thread
 from tidelog import blocking
-from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, UnknownTopicError
+from tidelog.wire.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    InvalidTopicError,
+    UnknownTopicError,
+)
 from tidelog.wire.messages.reassignment import PartitionMove
 
 
@@ -72,6 +77,9 @@ def test_replicas_are_moved_by_name_or_by_plan(client: blocking.Client) -> None:
     (moved,) = client.admin.reassign([PartitionMove("orders", 0, [1])])
     assert (moved.replicas, moved.is_under_way, moved.error) == ([1], False, None)
     assert client.admin.balance() == []
+    assert client.admin.alter_replication_factor(None, 1, plan_only=True) == []
+    with pytest.raises(InvalidTopicError, match="cannot have 2 replicas"):
+        client.admin.alter_replication_factor(["orders"], 2)
     with pytest.raises(InvalidRequestError, match="there is no broker 9"):
         client.admin.balance(leaving=[9])
     with pytest.raises(UnknownTopicError):
