@@ -70,6 +70,7 @@ def print_cluster(
             "contacted": f"node {cluster.node_id}",
             "voters": f"{len(voters)}, majority {len(voters) // 2 + 1}",
             "partitions": _partitions_in_words(cluster),
+            **_replicas_in_words(cluster),
             **_clocks_in_words(cluster),
             **_events_in_words(cluster),
         }
@@ -146,6 +147,17 @@ def _partitions_in_words(cluster: DescribeClusterReply) -> str:
     }
     words = [f"{count:,} {words}" for words, count in counts.items() if count]
     return f"{cluster.partition_count:,}: {', '.join(words) or 'all healthy'}"
+
+
+def _replicas_in_words(cluster: DescribeClusterReply) -> dict[str, str]:
+    """Return a field about topics with fewer replicas than new topics, if there are any."""
+    factor = cluster.default_replication_factor
+    if factor is None or not cluster.below_default_count:
+        return {}
+    return {
+        "replicas": f"{counted(cluster.below_default_count, 'topic')} with fewer than new topics"
+        f" get ({factor}): tidelog topic alter --all --replication-factor {factor}"
+    }
 
 
 def _clocks_in_words(cluster: DescribeClusterReply) -> dict[str, str]:

@@ -5,6 +5,7 @@ from typing import Unpack
 import click
 
 from tidelog.cli.client import ask, broker_option, confirm
+from tidelog.cli.cluster.reassign import run_moves
 from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import (
     Changes,
@@ -17,6 +18,7 @@ from tidelog.cli.options import (
     list_options,
 )
 from tidelog.cli.output.tables import counted, print_json, print_labels, print_names
+from tidelog.cli.topic.replication import ReplicationChange, replication_options
 from tidelog.cli.topic.usage_view import print_usage, print_usages, usage_as_json
 from tidelog.cli.topic.view import (
     growth_notes,
@@ -136,22 +138,46 @@ def describe(name: str, broker: str, as_json: bool) -> None:
         "tidelog topic alter orders --set retention_ms=30d --set segment_bytes=64MiB",
         "tidelog topic alter orders --reset retention_ms",
         "tidelog topic alter orders --label team=billing --remove-label owner",
+        "tidelog topic alter orders --replication-factor 3 --wait",
+        "tidelog topic alter --all --replication-factor 3 --dry-run",
     )
 )
-@click.argument("name")
+@click.argument("name", required=False)
 @label_change_options
+@replication_options
 @broker_option
 @json_option
-def alter(name: str, *, broker: str, as_json: bool, **given: Unpack[Changes]) -> None:
-    """Alter the settings and labels of a topic.
+def alter(
+    name: str | None,
+    *,
+    replication: ReplicationChange,
+    broker: str,
+    as_json: bool,
+    **given: Unpack[Changes],
+) -> None:
+    """Alter the settings, labels or replicas of a topic.
 
-    A change is in force at once.
+    A change of settings or labels is in force at once. For more replicas, brokers copy records in
+    the background, as for `tidelog cluster reassign`; `tidelog cluster status` shows the progress.
+    With fewer replicas, a partition keeps its leader, and loses replicas out of sync first. With
+    --all, topics that have fewer replicas get more, and all others keep theirs.
     """
-    arguments = alter_arguments(given)
+    if replication.is_given:
+        topics = replication.topics(name, has_changes=any(given.values()))
+        run_moves(
+            broker,
+            lambda client: replication.request(client, topics),
+            waits=replication.waits,
+            as_json=as_json,
+        )
+        return
+    if name is None:
+        raise click.UsageError("Missing argument 'NAME'.")
+    arguments, topic_name = alter_arguments(given), name
 
     async def call(client: Client) -> TopicDescription:
-        await client.admin.alter_topic(name, **arguments)
-        (altered,) = await client.admin.describe_topics([name])
+        await client.admin.alter_topic(topic_name, **arguments)
+        (altered,) = await client.admin.describe_topics([topic_name])
         return altered
 
     altered = ask(broker, call)

@@ -59,13 +59,15 @@ def print_topics(topics: Sequence[TopicDescription]) -> None:
         (
             topic.name,
             len(topic.partitions),
+            _replication_factor(topic),
             sum(record_count(each) for each in topic.partitions),
             size_text(sum(each.size_bytes for each in topic.partitions)),
             ", ".join(sorted({each.status for each in topic.partitions})),
         )
         for topic in topics
     ]
-    print_table(["TOPIC", "PARTITIONS", "RECORDS", "SIZE", "STATUS"], rows, right=_NUMBERS)
+    columns = ["TOPIC", "PARTITIONS", "REPLICAS", "RECORDS", "SIZE", "STATUS"]
+    print_table(columns, rows, right=(*_NUMBERS, "REPLICAS"))
 
 
 def print_topic(topic: TopicDescription) -> None:
@@ -76,6 +78,7 @@ def print_topic(topic: TopicDescription) -> None:
     print_labels(topic.labels)
     click.echo()
     columns = ["PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE", "STATUS"]
+    columns += ["REPLICAS", "IN SYNC"]
     rows: list[tuple[object, ...]] = [
         (
             each.partition,
@@ -86,15 +89,11 @@ def print_topic(topic: TopicDescription) -> None:
             record_count(each),
             size_text(each.size_bytes),
             each.status,
+            nodes_text(each.replicas) or None,
+            nodes_text(each.in_sync_replicas) or None,
         )
         for each in topic.partitions
     ]
-    if any(len(each.replicas) > 1 for each in topic.partitions):
-        columns += ["REPLICAS", "IN SYNC"]
-        rows = [
-            (*row, nodes_text(each.replicas), nodes_text(each.in_sync_replicas))
-            for row, each in zip(rows, topic.partitions, strict=True)
-        ]
     print_table(columns, rows, right=_NUMBERS)
     notes = refusal_notes(topic)
     if notes:
@@ -107,6 +106,13 @@ def print_topic(topic: TopicDescription) -> None:
     for each in reasons:
         click.echo(f"  {topic.name}/{each.partition}: {each.leaderless_reason}")
     print_newest_events(topic.events)
+
+
+def _replication_factor(topic: TopicDescription) -> str:
+    """Return the number of replicas of each partition, as a range if partitions differ."""
+    counts = {len(each.replicas) for each in topic.partitions}
+    least, most = min(counts, default=0), max(counts, default=0)
+    return f"{most}" if least == most else f"{least}-{most}"
 
 
 def refusal_notes(topic: TopicDescription) -> list[str]:

@@ -32,6 +32,7 @@ HEALTHY = msgspec.structs.replace(
     event_count=0,
     dropped_event_count=0,
     leaderless=[],
+    below_default_count=0,
     nodes=[
         msgspec.structs.replace(node, is_drained=False, clock_skew_ms=-5) for node in CLUSTER.nodes
     ],
@@ -73,6 +74,21 @@ def test_a_healthy_cluster_is_a_few_lines(capsys: Printed) -> None:
     assert ["partitions", "12:", "all", "healthy"] in lines
     assert ["1", "10.0.0.1:8433", "rack-a", "voter", "alive", "5", "9"] in lines
     assert len(lines) == 8
+
+
+@pytest.mark.parametrize(("count", "topics"), [(1, "1 topic"), (9, "9 topics")])
+def test_topics_with_fewer_replicas_than_new_topics_are_shown_with_the_remedy(
+    count: int, topics: str, capsys: Printed
+) -> None:
+    cluster = msgspec.structs.replace(HEALTHY, below_default_count=count)
+
+    print_cluster(cluster, with_partitions=False)
+
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "replicas" in line[:8])
+    assert line.split(maxsplit=1)[1] == (
+        f"{topics} with fewer than new topics get (3):"
+        " tidelog topic alter --all --replication-factor 3"
+    )
 
 
 @pytest.mark.parametrize(

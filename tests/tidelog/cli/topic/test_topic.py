@@ -42,6 +42,8 @@ def test_creating_with_json_says_everything(at_broker: None, capsys: Printed) ->
         (["delete-records", "nope", "--partition", "0", "--all"], "there is no topic 'nope'"),
         (["add-partitions", "nope", "--to", "2", "--yes"], "there is no topic 'nope'"),
         (["usage", "nope"], "there is no topic 'nope'"),
+        (["alter", "nope", "--replication-factor", "1"], "there is no topic 'nope'"),
+        (["alter", "--all", "--replication-factor", "16"], "16 replicas are not possible"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
@@ -78,6 +80,21 @@ def test_a_topic_is_created_once(topic: str, capsys: Printed) -> None:
     ("words", "complaint"),
     [
         (["alter", "orders"], "no change is given: add --set NAME=VALUE, --reset NAME,"),
+        (["alter", "--set", "retention_ms=1d"], "Missing argument 'NAME'."),
+        (["alter", "orders", "--wait"], "--all, --dry-run and --wait are for replicas: add"),
+        (["alter", "--all"], "--all, --dry-run and --wait are for replicas: add"),
+        (
+            ["alter", "orders", "--all", "--replication-factor", "3"],
+            "no single choice of topics is given: add either NAME or --all",
+        ),
+        (
+            ["alter", "--replication-factor", "3"],
+            "no single choice of topics is given: add either NAME or --all",
+        ),
+        (
+            ["alter", "orders", "--replication-factor", "3", "--set", "retention_ms=1d"],
+            "--replication-factor moves replicas: give other changes in a command of their own",
+        ),
         (["delete", "orders"], "confirmation needed: standard input is not a terminal; add --yes"),
         (
             ["delete-records", "orders", "--partition", "0"],
@@ -116,8 +133,8 @@ def test_a_list_has_a_line_for_each_topic(topic: str, capsys: Printed) -> None:
     main.run(["topic", "list"])
 
     titles, *lines = capsys.readouterr().out.splitlines()
-    assert titles.split() == ["TOPIC", "PARTITIONS", "RECORDS", "SIZE", "STATUS"]
-    assert [topic, "1", "0", "64", "B", "online"] in [line.split() for line in lines]
+    assert titles.split() == ["TOPIC", "PARTITIONS", "REPLICAS", "RECORDS", "SIZE", "STATUS"]
+    assert [topic, "1", "1", "0", "64", "B", "online"] in [line.split() for line in lines]
 
 
 def test_a_list_has_the_topics_with_a_prefix(topic: str, capsys: Printed) -> None:
@@ -193,3 +210,20 @@ def test_a_topic_is_described_with_the_source_of_each_setting(capsys: Printed) -
     assert sources["min_insync_replicas"] == "cluster"
     assert sources["segment_ms"] == "default"
     assert main.run(["cluster", "alter", "--reset", "min_insync_replicas"]) == 0
+
+
+def test_a_topic_with_as_many_replicas_needs_no_more(topic: str, capsys: Printed) -> None:
+    for which in ([topic], ["--all"]):
+        assert main.run(["topic", "alter", *which, "--replication-factor", "1", "--wait"]) == 0
+        assert capsys.readouterr().out == "no replica needs to move\n"
+
+
+def test_more_replicas_than_brokers_are_an_error_with_both_numbers(
+    topic: str, capsys: Printed
+) -> None:
+    assert main.run(["topic", "alter", topic, "--replication-factor", "3", "--dry-run"]) == 1
+
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: topic '{topic}' cannot have 3 replicas: the number of brokers")
+    assert " is 1; start more brokers" in said
+    assert said.count("\n") == 1

@@ -18,8 +18,8 @@ from tidelog.wire.messages.topics import PartitionDescription, RefusedRecords, T
 
 Printed = pytest.CaptureFixture[str]
 
-FIRST = PartitionDescription(0, 1, 3, 100, 1_200, 1_250, 5_000, "online")
-SECOND = PartitionDescription(1, None, 4, 0, 0, 0, 64, "offline")
+FIRST = PartitionDescription(0, 1, 3, 100, 1_200, 1_250, 5_000, "online", [1], [1])
+SECOND = PartitionDescription(1, None, 4, 0, 0, 0, 64, "offline", [2])
 TOPIC = TopicDescription(
     "orders", b"\x0a" * 16, {"retention_ms": "1d", "segment_ms": "7d"}, ["retention_ms"],
     [FIRST, SECOND],
@@ -39,8 +39,8 @@ def test_a_list_adds_up_the_partitions(capsys: Printed) -> None:
     print_topics([TOPIC])
 
     assert capsys.readouterr().out == (
-        "TOPIC   PARTITIONS  RECORDS     SIZE  STATUS\n"
-        "orders           2    1,100  4.9 KiB  offline, online\n"
+        "TOPIC   PARTITIONS  REPLICAS  RECORDS     SIZE  STATUS\n"
+        "orders           2         1    1,100  4.9 KiB  offline, online\n"
     )
 
 
@@ -48,13 +48,22 @@ def test_a_description_ends_with_the_partitions(capsys: Printed) -> None:
     print_topic(TOPIC)
 
     assert capsys.readouterr().out.endswith(
-        "PARTITION  LEADER  EPOCH  START    END  RECORDS     SIZE  STATUS\n"
-        "        0       1      3    100  1,200    1,100  4.9 KiB  online\n"
-        "        1       -      4      0      0        0     64 B  offline\n"
+        "PARTITION  LEADER  EPOCH  START    END  RECORDS     SIZE  STATUS   REPLICAS  IN SYNC\n"
+        "        0       1      3    100  1,200    1,100  4.9 KiB  online   1         1\n"
+        "        1       -      4      0      0        0     64 B  offline  2         -\n"
     )
 
 
-def test_replicas_are_shown_where_there_are_several(capsys: Printed) -> None:
+def test_a_list_shows_the_least_and_most_replicas_of_partitions_that_differ(
+    capsys: Printed,
+) -> None:
+    more = msgspec.structs.replace(FIRST, replicas=[1, 2, 3])
+    print_topics([msgspec.structs.replace(TOPIC, partitions=[more, SECOND])])
+
+    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["orders", "2", "1-3"]
+
+
+def test_several_replicas_are_shown_with_the_preferred_leader_first(capsys: Printed) -> None:
     first = msgspec.structs.replace(FIRST, replicas=[1, 2, 3], in_sync_replicas=[1, 3])
     print_topic(msgspec.structs.replace(TOPIC, partitions=[first]))
 
