@@ -50,6 +50,7 @@ class FailedReplicas:
         self._unopened: dict[Key, bool] = {}
         """Replicas without an open log, and whether they may lack committed records."""
         self._has_news = trio.Event()
+        self._removing = trio.Lock()
 
     def look_at(self, partition: Partition) -> None:
         """Add a replica if it is not whole; a follower reports that to its leader."""
@@ -73,13 +74,11 @@ class FailedReplicas:
         """
         deadline = trio.current_time() + _OTHERS_S
         while True:
-            due = self._due()
-            if due:
-                await self._remove_from_isr(due)
-            elif trio.current_time() < deadline and self._waits_for_others():
-                await trio.sleep(_LOOK_S)
-            else:
+            if await self._remove_due():
+                continue
+            if trio.current_time() >= deadline or not self._waits_for_others():
                 return
+            await trio.sleep(_LOOK_S)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -91,9 +90,7 @@ class FailedReplicas:
             if trio.current_time() - wanted_at < _LATE_S:
                 self._look_for_stalled()
             self._look()
-            due = self._due()
-            if due:
-                await self._remove_from_isr(due)
+            await self._remove_due()
 
     def _look_for_stalled(self) -> None:
         """Find disks that do not answer. A disk that has just answered is not trusted at once."""
@@ -112,10 +109,9 @@ class FailedReplicas:
                 self.look_at(partition)
 
     def _tell_stalled(self, partition: Partition) -> None:
-        self._context.env.probe(
+        partition.probe(
             "disk_stalled",
             severity="error",
-            directory=partition.log.directory,
             longer_than_ms=self._context.replica_lag_time_max_ms,
         )
 
@@ -194,6 +190,17 @@ class FailedReplicas:
                     return True
         return False
 
+    async def _remove_due(self) -> bool:
+        """Remove the replicas that are due; return whether there was one.
+
+        A start and the task may call this at the same time.
+        """
+        async with self._removing:
+            due = self._due()
+            if due:
+                await self._remove_from_isr(due)
+        return bool(due)
+
     async def _remove_from_isr(self, due: list[FailedReplica]) -> None:
         context = self._context
         if not await context.report(RemoveFromIsr, due, failure="isr_removal_failed"):
@@ -202,18 +209,18 @@ class FailedReplicas:
         for each in due:
             partition = context.partitions.replica(each.topic_id, each.partition)
             if partition is None:
+                topic = context.state.catalog.topic_by_id(each.topic_id)
                 context.env.probe(
                     "replica_removed_from_isr",
                     severity="warning",
-                    topic_id=each.topic_id.hex(),
+                    topic="" if topic is None else topic.name,
                     partition=each.partition,
                     status="not opened",
                 )
             else:
-                context.env.probe(
+                partition.probe(
                     "replica_removed_from_isr",
                     severity="warning",
-                    directory=partition.log.directory,
                     status=partition.log.status.value,
                     is_stalled=partition.is_stalled,
                 )

@@ -1,6 +1,6 @@
 """Tests of replicas that lose their files while they are in the ISR: others have the records."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from random import Random
 
@@ -8,8 +8,16 @@ import pytest
 import trio
 
 from tests.broker.replication.damage import consume, make_topic, produce, segments, with_records
-from tests.broker.replication.three_brokers import NODES, TOPIC, Acknowledged, ThreeBrokers, live
+from tests.broker.replication.three_brokers import (
+    NODES,
+    TOPIC,
+    Acknowledged,
+    ThreeBrokers,
+    host_of,
+    live,
+)
 from tests.coordinator.raft_clients import until
+from tests.simulation.machine.link import LinkQuality
 from tidelog.client.client import Client
 from tidelog.logstore.checkpoint import CHECKPOINT_NAME
 from tidelog.wire.errors import TidelogError
@@ -233,6 +241,36 @@ def all_are_led(brokers: ThreeBrokers) -> bool:
         for topic in state.catalog.topics
         for partition in state.partitions(topic.topic_id)
     )
+
+
+def test_the_removal_of_a_lost_replica_is_reported_once_and_names_the_partition() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        removed: list[tuple[str, object, object]] = []
+
+        def observe(host: str, event: str, fields: Mapping[str, object]) -> None:
+            if event == "replica_removed_from_isr":
+                removed.append((host, fields["topic"], fields["partition"]))
+
+        brokers.world.observe(observe)
+
+        async def go_on(client: Client, acknowledged: Acknowledged) -> None:
+            del client
+            leader = await brokers.leads()
+            victim = next(node for node in NODES if node != leader)
+            brokers.cut_power(victim)
+            _lose_all(brokers, victim)
+            # The removal takes longer than the interval at which a task looks for more.
+            brokers.world.network.set_quality(LinkQuality(delay_min_s=0.08))
+            brokers.start(victim)
+            await until(lambda: len(brokers.brokers) == len(NODES), 30)
+            brokers.world.network.set_quality(LinkQuality())
+            await brokers.check(acknowledged)
+
+            assert removed == [(host_of(victim), TOPIC, 0)]
+
+        await with_records(brokers, go_on)
+
+    live(8, main)
 
 
 def test_a_topic_created_while_a_broker_was_down_is_not_lost_there() -> None:
