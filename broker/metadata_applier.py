@@ -16,6 +16,7 @@ from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.log_events import places
 from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
@@ -140,6 +141,7 @@ class MetadataApplier:
         self._failures.clear()
 
     def _follow(self, delta: BrokerDelta) -> None:
+        self._tell_of_leaders(delta)
         for key in (*delta.lead, *delta.lead_on, *delta.follow):
             partition = self._partitions.replica(*key)
             if partition is None:
@@ -157,6 +159,19 @@ class MetadataApplier:
         for topic_id in delta.altered_topics:
             self._reconfigure(topic_id)
         self._roles.heard(delta)
+
+    def _tell_of_leaders(self, delta: BrokerDelta) -> None:
+        """Report the leaderships that this broker gets and loses, each kind in one line."""
+        if delta.lead:
+            led = [(self._topic(key[0]).name, key[1]) for key in delta.lead]
+            self._env.probe("became_leader", **places(led))
+        lost: dict[int | None, list[tuple[str, int]]] = {}
+        for key, known in delta.follow.items():
+            partition = self._partitions.replica(*key)
+            if partition is not None and partition.leader is not None:
+                lost.setdefault(known.leader, []).append((partition.topic, partition.number))
+        for leader_id, partitions in lost.items():
+            self._env.probe("became_follower", leader_id=leader_id, **places(partitions))
 
     def _is_due(self, key: Key) -> None:
         self._due.setdefault(key[0], {})[key[1]] = None
@@ -276,7 +291,11 @@ class MetadataApplier:
             await self._partitions.remove_replica(topic.name, *key)
         except OSError as error:
             self._env.probe(
-                "files_left_over", severity="warning", topic=topic.name, reason=str(error)
+                "files_left_over",
+                severity="warning",
+                topic=topic.name,
+                partition=key[1],
+                reason=str(error),
             )
         else:
             self._env.probe("replica_removed", topic=topic.name, partition=key[1])

@@ -184,10 +184,9 @@ class RoleTransitions:
         )
 
     def _tell_of_in_sync_replicas(self, partition: Partition, replicas: ReplicaSet) -> None:
-        self._context.env.probe(
+        partition.probe(
             "in_sync_replicas_changed",
-            severity="info" if replicas.has_enough else "warning",
-            directory=partition.log.directory,
+            severity="debug",  # The controller reports many partitions in one line.
             in_sync_replicas=list(replicas.in_sync_replicas),
             assigned_replicas=list(replicas.assigned_replicas),
         )

@@ -62,6 +62,9 @@ its fencing costs a change of leaders, and no more: its acknowledgements need th
 _LATE_S = 1.0
 """A check that is late by so much: this process did not run meanwhile, and received nothing."""
 
+_SILENT = "no heartbeat arrived within its session"
+_GONE = "its address refuses connections"
+
 
 @final
 class Controller:
@@ -120,20 +123,28 @@ class Controller:
                 if late_s >= _LATE_S:
                     sessions.extend(int(late_s * 1000))
                 now_ms = _now_ms()
-                commands: list[Command] = [*sessions.expired(now_ms=now_ms), *self._refused()]
-                due = preferred.due(self._metadata.state, now_ms=now_ms)
-                if due is not None:
-                    commands.append(due)
-                recovery = self._recoveries.due(self._metadata.state, now_ms=now_ms)
-                if recovery is not None:
-                    commands.append(recovery)
+                for fence, reason in self._fences(sessions, now_ms):
+                    nursery.start_soon(self._decide, fence, reason)
+                state = self._metadata.state
+                due: list[Command | None] = [
+                    preferred.due(state, now_ms=now_ms),
+                    self._recoveries.due(state, now_ms=now_ms),
+                ]
                 if self._may_delete() and self._metadata.are_transactions_due():
-                    commands.append(ExpireTransactions())
-                for command in commands:
-                    nursery.start_soon(self._decide, command)
+                    due.append(ExpireTransactions())
+                for command in due:
+                    if command is not None:
+                        nursery.start_soon(self._decide, command)
                 if self._metadata.state.is_first_level_open:
                     nursery.start_soon(self._set_first_level)
                 nursery.start_soon(self._promote)
+
+    def _fences(
+        self, sessions: BrokerHeartbeatTracker, now_ms: int
+    ) -> list[tuple[FenceBroker, str]]:
+        """Return the commands that fence brokers, with the cause of each."""
+        silent = [(each, _SILENT) for each in sessions.expired(now_ms=now_ms)]
+        return silent + [(each, _GONE) for each in self._refused()]
 
     def _refused(self) -> list[FenceBroker]:
         """Return the commands for brokers whose process is gone for certain.
@@ -331,9 +342,9 @@ class Controller:
             self._recoveries = RecoveryElections()
         return self._sessions, self._preferred
 
-    async def _decide(self, command: Command) -> None:
+    async def _decide(self, command: Command, fenced_because: str = "") -> None:
         try:
-            await self._metadata.decide(command)
+            await self._metadata.decide(command, fenced_because=fenced_because)
         except BrokerError as error:
             # The next leader sees the same and decides again; so does this node, in a while.
             self._env.probe(

@@ -8,7 +8,7 @@ gets the leader's own records as they were proposed, without decoding. Consumer 
 the image; their controller is in `coordinator.group_coordinator.leadership`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from shlex import quote
 from typing import Final, final
 
@@ -27,8 +27,8 @@ from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import DeleteTopic
 from tidelog.coordinator.metadata.commands import Command, Reply, TopicCommand
-from tidelog.coordinator.metadata.partition_changes import LeaderChanges, leader_changes
-from tidelog.coordinator.metadata.records import ClusterEvent, Record
+from tidelog.coordinator.metadata.log_events import log_events
+from tidelog.coordinator.metadata.records import Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.metadata.transaction_commands import expire
@@ -133,10 +133,14 @@ class ReplicatedState:
         while self.applied_index < index:
             await self._node.wait_applied()
 
-    async def decide(self, command: Command) -> Reply:
+    async def decide(self, command: Command, *, fenced_because: str = "") -> Reply:
         """Carry out a command; it is committed, and visible in `state` here, on return.
 
         If cancelled, the command may be carried out, or not.
+
+        Args:
+            command: The command.
+            fenced_because: Cause for the log, if the command fences a broker.
 
         Raises:
             NotControllerError: Another node decides; nothing was done.
@@ -152,10 +156,10 @@ class ReplicatedState:
             raise
         if outcome.records:
             self._check_room(command)
-            changes = leader_changes(controller.state, outcome.records)
+            events = log_events(controller.state, outcome.records, fenced_because=fenced_because)
             self._last = self._propose(controller, outcome.records)
-            self._log_elections(changes)
-            self._log_events(outcome.records)
+            for each in events:
+                self._env.probe(each.name, severity=each.severity, **each.fields)
             await self.wait_committed(self._last)
         else:
             await self._wait_settled()
@@ -183,40 +187,6 @@ class ReplicatedState:
         except BaseException:
             self._controller = None
             raise
-
-    def _log_elections(self, changes: Iterable[LeaderChanges]) -> None:
-        for each in changes:
-            if None in each.leaders.values():
-                self._env.probe(
-                    "partitions_offline",
-                    severity="warning",
-                    topic=each.topic,
-                    partitions=list(each.leaders),
-                )
-            else:
-                self._env.probe(
-                    "leaders_elected",
-                    severity="warning" if each.is_unclean else "debug",
-                    topic=each.topic,
-                    leaders=each.leaders,
-                    is_unclean=each.is_unclean,
-                )
-
-    def _log_events(self, records: Iterable[Record]) -> None:
-        for each in records:
-            if isinstance(each, ClusterEvent):
-                self._env.probe(
-                    each.kind,
-                    severity="warning",
-                    event_id=each.event_id,
-                    topic=each.topic,
-                    partition=each.partition,
-                    node_id=each.node_id,
-                    first_offset=each.first_offset,
-                    end_offset=each.end_offset,
-                    record_count=each.record_count,
-                    detail=each.detail,
-                )
 
     async def _wait_settled(self) -> None:
         """Wait until the state that an answer rests on is committed and current.

@@ -8,7 +8,7 @@ is an assignment of all. A reassignment is complete when all of them are ready: 
 journal would move hours earlier, to a broker that does not have the messages yet.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, final
 
 from msgspec.structs import replace
@@ -177,43 +177,3 @@ class PartitionChangeBuilder:
         for topic_id, changed in self._changed.items():
             for number, after in changed.items():
                 yield topic_id, number, after
-
-
-class LeaderChanges(NamedTuple):
-    """The partitions of one topic that get another leader for the same reason."""
-
-    topic: str
-    leaders: dict[int, int | None]
-    """The new leaders, by partition number."""
-    is_unclean: bool
-    """The leaders may lack committed records."""
-
-
-def leader_changes(state: ClusterState, records: Iterable[Record]) -> list[LeaderChanges]:
-    """Return the leaders that records elect, for the log; `state` is from before the records."""
-    found: dict[tuple[bytes, bool, bool], LeaderChanges] = {}
-    for record in records:
-        if isinstance(record, PartitionsChanged):
-            for changed in record.topics:
-                for each in changed.partitions:
-                    key = (changed.topic_id, each.number)
-                    _note_leader(found, state, key, after=each.partition)
-    return list(found.values())
-
-
-def _note_leader(
-    found: dict[tuple[bytes, bool, bool], LeaderChanges],
-    state: ClusterState,
-    key: tuple[bytes, int],
-    *,
-    after: PartitionRegistration,
-) -> None:
-    before = state.partition(*key)
-    if before is None or before.leader == after.leader:
-        return
-    topic = state.catalog.topic_by_id(key[0])
-    name = key[0].hex() if topic is None else topic.name
-    is_unclean = after.leader is not None and after.data_loss_epoch == after.leader_epoch
-    kind = (key[0], after.leader is None, is_unclean)
-    changes = found.setdefault(kind, LeaderChanges(name, {}, is_unclean))
-    changes.leaders[key[1]] = after.leader

@@ -82,6 +82,8 @@ class RaftNode:
         self._waiting = PendingProposals()
         self._reads = PendingReads()
         self._role_seen = (Role.FOLLOWER, 0)
+        self._leader_seen: tuple[int | None, int] = (None, 0)
+        """The last known leader, and its term."""
         self._begun_term = 0
         self._has_changed_role = trio.Event()
         self._has_company = trio.Event()
@@ -365,6 +367,7 @@ class RaftNode:
         if not self._leads_alone():
             self._has_company.set()
         self._note_role()
+        self._note_leader()
         self._note_membership()
 
     def _send(self, ready: Ready) -> None:
@@ -400,6 +403,19 @@ class RaftNode:
         self._applied_index = meta.index
         self._bytes_since_snapshot = 0
         self._waiting.overtaken(meta.index)
+
+    def _note_leader(self) -> None:
+        """Report another controller, once it is known; a time without one is not reported."""
+        leader_id = self.leader_id
+        if leader_id is None or (leader_id, self.term) == self._leader_seen:
+            return
+        self._env.probe(
+            "controller_changed",
+            controller_id=leader_id,
+            previous_controller_id=self._leader_seen[0],
+            term=self.term,
+        )
+        self._leader_seen = (leader_id, self.term)
 
     def _note_role(self) -> None:
         seen = (self._core.role, self._core.term)

@@ -145,6 +145,24 @@ async def test_a_log_is_opened_once_although_a_change_arrives_during_the_start(
         assert kept.leader_epoch(topic_id) is None, "broker 2 leads it now"
 
 
+async def test_leaderships_that_come_and_go_are_one_line_each(mock_clock: MockClock) -> None:
+    world, cluster = World(mock_clock), Cluster(1, 2)
+    async with keeping(world, cluster) as kept:
+        await kept.start()
+        kept.hear(lambda: cluster.create("orders", *[[2, 1]] * 30))
+        await settle()
+        assert world.told("became_leader") == []
+
+        kept.hear(lambda: cluster.fence(2))
+        kept.hear(lambda: cluster.fence(1))
+
+    (led,) = world.told("became_leader")
+    assert (led["topic"], led["partition"], led["count"]) == ("orders", 0, 30)
+    assert led["partitions"] == [f"orders/{number}" for number in range(10)]
+    (lost,) = world.told("became_follower")
+    assert (lost["leader_id"], lost["count"]) == (None, 30)
+
+
 async def test_a_new_leader_takes_effect_with_the_metadata_change(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2)
     topic_id = cluster.create("orders", [1, 2])

@@ -4,12 +4,9 @@ from msgspec.structs import replace
 
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.coordinator.metadata.cluster_config import ClusterConfig
-from tidelog.coordinator.metadata.commands import ElectLeaders, FenceBroker
 from tidelog.coordinator.metadata.leader_election import PartitionEvent
 from tidelog.coordinator.metadata.partition_changes import (
-    LeaderChanges,
     PartitionChangeBuilder,
-    leader_changes,
 )
 from tidelog.coordinator.metadata.records import PartitionsChanged
 
@@ -81,28 +78,3 @@ def test_a_preview_changes_nothing() -> None:
 
     assert (step.before.in_sync_replicas, step.after.in_sync_replicas) == ((1, 2), (1,))
     assert changes.records() == []
-
-
-def test_leader_changes_are_grouped_by_topic_with_leaderless_partitions_apart() -> None:
-    cluster = Cluster(1, 2, 3)
-    cluster.create("orders", [1, 2], [2, 1], [1, 3])
-    cluster.create("alone", [1])
-    fence = FenceBroker(1, cluster.broker(1).broker_epoch)
-
-    found = leader_changes(cluster.state, cluster.handle(fence).records)
-
-    orders = LeaderChanges("orders", {0: 2, 2: 3}, is_unclean=False)
-    alone = LeaderChanges("alone", {0: None}, is_unclean=False)
-    assert found == [orders, alone]
-
-
-def test_an_unclean_leader_change_is_marked() -> None:
-    cluster = Cluster(1, 2, 3)
-    topic_id = cluster.create("orders", [1, 2, 3])
-    cluster.fence(3, 2, 1)
-    cluster.start(3)
-    accept = ElectLeaders([(topic_id, 0)], accept_data_loss=True)
-
-    found = leader_changes(cluster.state, cluster.handle(accept).records)
-
-    assert found == [LeaderChanges("orders", {0: 3}, is_unclean=True)]
