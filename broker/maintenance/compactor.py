@@ -163,9 +163,8 @@ class Compactor:
             written_bytes=self.progress.written_bytes + cleaning.written_bytes,
         )
         self._group_commit.request(partition)
-        self._env.probe(
+        partition.probe(
             "log_compacted",
-            directory=log.directory,
             clean_offset=cleaning.end_offset,
             read_bytes=cleaning.read_bytes,
             written_bytes=cleaning.written_bytes,
@@ -219,10 +218,9 @@ class Compactor:
 
     def _failed(self, partition: Partition, reason: str) -> None:
         self._update(last_error=reason)
-        self._env.probe(
+        partition.probe(
             "compaction_failed",
             severity="warning",
-            directory=partition.log.directory,
             reason=reason,
         )
 

@@ -198,10 +198,9 @@ class GroupCommit:
                 self.idle.flushed(partition)
             partition.progressed()
             self._begin_checkpoint(partition)
-            self._env.probe(
+            partition.probe(
                 "log_flushed",
                 severity="debug",
-                directory=log.directory,
                 durable_end_offset=log.durable_end_offset,
                 had_room=not flush.had_no_room,
             )
@@ -220,10 +219,9 @@ class GroupCommit:
 
     async def _try_again(self, partition: Partition, error: OSError) -> None:
         """Schedule the flush again that could not begin for lack of file descriptors."""
-        self._env.probe(
+        partition.probe(
             "flush_delayed",
             severity="error",
-            directory=partition.log.directory,
             reason=str(error),
         )
         partition.flushes_begun -= 1
@@ -246,10 +244,9 @@ class GroupCommit:
             partition.note_status(f"writing a checkpoint failed: {error}")
         else:
             log.end_checkpoint(checkpoint)
-            self._env.probe(
+            partition.probe(
                 "log_checkpointed",
                 severity="debug",
-                directory=log.directory,
                 had_room=not checkpoint.had_no_room,
             )
         finally:

@@ -106,10 +106,9 @@ class Maintenance:
                 try:
                     await self._look_after(partition)
                 except OSError as error:
-                    self._env.probe(
+                    partition.probe(
                         "maintenance_failed",
                         severity="error",
-                        directory=partition.log.directory,
                         reason=str(error),
                     )
 

@@ -84,14 +84,10 @@ class Retention:
                 await self._env.run_in_thread(removal.run)
         except OSError as error:
             # The log no longer reads them, and the next start removes them.
-            self._env.probe(
-                "files_left_over", severity="warning", directory=log.directory, reason=str(error)
-            )
+            partition.probe("files_left_over", severity="warning", reason=str(error))
             return
-        self._env.probe(
+        partition.probe(
             "segments_deleted",
-            directory=log.directory,
-            partition=partition.number,
             count=len(removal),
             record_count=record_count,
             log_start_offset=log.log_start_offset,

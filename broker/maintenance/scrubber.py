@@ -152,10 +152,9 @@ class Scrubber:
         except CorruptRecordError as error:
             partition.damage_found(error)
             self._update(damage_found=self.progress.damage_found + 1)
-            self._env.probe(
+            partition.probe(
                 "scrub_found_damage",
                 severity="error",
-                directory=log.directory,
                 offset=error.offset,
                 next_offset=error.next_offset,
             )
@@ -173,10 +172,9 @@ class Scrubber:
             self._group_commit.request(partition)
 
     def _tell_spoiled(self, partition: Partition, what: str) -> None:
-        self._env.probe(
+        partition.probe(
             "scrub_found_spoiled",
             severity="warning",
-            directory=partition.log.directory,
             what=what,
         )
 

@@ -81,10 +81,19 @@ class Partition:
     """
 
     def __init__(
-        self, topic_id: bytes, number: int, log: PartitionLog, *, config: TopicConfig, probe: Probe
+        self,
+        topic_id: bytes,
+        number: int,
+        log: PartitionLog,
+        *,
+        topic: str,
+        config: TopicConfig,
+        probe: Probe,
     ) -> None:
-        """Create a replica with `log`; report changes of its status to `probe`."""
+        """Create a replica of the topic `topic` with `log`; report its events to `probe`."""
         self._probe = probe
+        self.topic = topic
+        """Name of the topic; a journal and a staging log have names of their own."""
         self.topic_id = topic_id
         self.number = number
         self.log = log
@@ -118,8 +127,7 @@ class Partition:
         """Whether another flush must follow the one under way."""
         self.is_removing = False
         """Whether segments are being removed that retention has taken out of the log."""
-        self.flushes_begun = 0
-        self.flushes_ended = 0
+        self.flushes_begun = self.flushes_ended = 0
         self._ticket = count()
         self._ack_waiters: dict[Acks, list[_AckEntry]] = {
             Acks.LEADER: [],
@@ -132,6 +140,11 @@ class Partition:
     def key(self) -> tuple[bytes, int]:
         """Topic id and number."""
         return self.topic_id, self.number
+
+    def probe(self, event: str, **fields: object) -> None:
+        """Report an event of this replica, with its topic, number and directory."""
+        place = {"topic": self.topic, "partition": self.number, "directory": self.log.directory}
+        self._probe(event, **place, **fields)
 
     @property
     def durability(self) -> Durability:
@@ -339,10 +352,9 @@ class Partition:
         if status is self._known_status:
             return
         self._known_status = status
-        self._probe(
+        self.probe(
             "log_status_changed",
             severity="info" if status is LogStatus.ONLINE else "error",
-            directory=self.log.directory,
             status=status.value,
             reason=reason,
         )

@@ -343,12 +343,21 @@ class ReplicaManager:
         self._env.probe(
             "log_opened",
             severity="debug",
+            topic=topic.name,
+            partition=number,
             directory=path,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
             truncated_bytes=report.truncated_bytes,
         )
-        return Partition(topic.topic_id, number, log, config=topic.config, probe=self._env.probe)
+        return Partition(
+            topic.topic_id,
+            number,
+            log,
+            topic=topic.name,
+            config=topic.config,
+            probe=self._env.probe,
+        )
 
     def _report(
         self, topic: Topic, number: int, report: RecoveryReport, *, log: PartitionLog
@@ -418,6 +427,7 @@ class ReplicaManager:
                 self._env.probe(
                     "topic_without_metadata",
                     severity="warning",
+                    topic=name,
                     directory=self._directory.topic_directory(name, topic_id),
                 )
         self._directory.remove_deleted()

@@ -319,10 +319,9 @@ class ReplicaFetcher:
         error = from_wire(detail)
         delay_s = _LATER_S if error.is_retriable else _MUCH_LATER_S
         self._later[partition.key] = trio.current_time() + delay_s
-        self._context.env.probe(
+        partition.probe(
             "replica_fetch_refused",
             severity="debug" if error.is_retriable else "warning",
-            directory=partition.log.directory,
             leader_id=self._leader_id,
             reason=str(error),
         )
@@ -330,10 +329,9 @@ class ReplicaFetcher:
     def _failed(self, partition: Partition, error: BrokerError) -> None:
         """Drop the received batches; stop following if the disk failed."""
         partition.note_status(str(error))
-        self._context.env.probe(
+        partition.probe(
             "replica_append_failed",
             severity="error",
-            directory=partition.log.directory,
             leader_id=self._leader_id,
             reason=str(error),
         )
@@ -362,11 +360,10 @@ class ReplicaFetcher:
                 error = await self._carry_out(partition, step)
         if not self._context.is_open(partition):
             return
-        self._context.env.probe(
+        partition.probe(
             "replica_truncated" if error is None else "replica_not_truncated",
             # Below the high watermark only after an election that accepted a loss of data.
             severity="info" if error is None and step.offset >= before[1] else "warning",
-            directory=log.directory,
             leader_id=self._leader_id,
             offset=step.offset,
             log_end_offset=before[0],

@@ -150,10 +150,9 @@ class IsrUpdater:
             leader.on_isr_change_committed(change)
         else:
             leader.on_isr_change_rejected(change, is_certain=is_certain, now_ms=now_ms())
-            self._context.env.probe(
+            partition.probe(
                 "in_sync_replicas_not_changed",
                 severity="warning",
-                directory=partition.log.directory,
                 reason=reason,
             )
         if partition.leader is leader:

@@ -90,10 +90,9 @@ class RepairReader:
             reason = str(error)
         finally:
             del self._doubted[partition]
-        self._context.env.probe(
+        partition.probe(
             "follower_doubts",
             severity="warning",
-            directory=log.directory,
             offset=offset,
             is_damaged=log.damage != damage_before,
             reason=reason,

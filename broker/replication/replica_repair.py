@@ -91,19 +91,17 @@ class ReplicaRepair:
         try:
             await self._repair_from(partition, follower)
         except TidelogError as error:
-            self._context.env.probe(
+            partition.probe(
                 "replica_not_repaired",
                 severity="warning",
-                directory=partition.log.directory,
                 leader_id=follower.leader_id,
                 reason=str(error),
             )
             return False
         if not partition.log.damage:
             self._damaged.pop(partition, None)
-            self._context.env.probe(
+            partition.probe(
                 "replica_repaired",
-                directory=partition.log.directory,
                 leader_id=follower.leader_id,
                 offset=before[0].offset,
                 end_offset=before[-1].end_offset,

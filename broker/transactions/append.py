@@ -117,10 +117,9 @@ class CommitAppender:
                 await reader.check(pieces)
                 await self._append(commit_number, pieces, reader, done=done)
             except PiecesLostError as error:
-                self._env.probe(
+                self.partition.probe(
                     "staged_records_lost",
                     severity="error",
-                    directory=self.partition.log.directory,
                     commit=commit_number,
                     reason=str(error),
                 )

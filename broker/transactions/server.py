@@ -242,10 +242,9 @@ class TransactionServer:
                 )
                 delay_s = _RETRY_MIN_S
             except BrokerError as error:
-                self._env.probe(
+                partition.probe(
                     "staged_part_waits",
                     severity="debug",
-                    directory=partition.log.directory,
                     reason=str(error),
                 )
                 await trio.sleep(delay_s)
@@ -270,7 +269,14 @@ class TransactionServer:
 
     def failed(self, key: Key, error: BrokerError) -> None:
         """Retry the appends to a partition after an unexpected error."""
-        self._env.probe("staged_part_failed", severity="error", reason=str(error))
+        topic = self._cluster.metadata.state.catalog.topic_by_id(key[0])
+        self._env.probe(
+            "staged_part_failed",
+            severity="error",
+            topic="" if topic is None else topic.name,
+            partition=key[1],
+            reason=str(error),
+        )
 
         async def again() -> None:
             await trio.sleep(_RETRY_MAX_S)

@@ -363,7 +363,7 @@ async def test_files_of_unknown_topics_are_kept_and_reported_at_a_start(
 
     async with world.broker():
         assert world.told("topic_without_metadata") == [
-            {"severity": "warning", "directory": unknown}
+            {"severity": "warning", "topic": "orders", "directory": unknown}
         ]
         assert world.disk.exists(unknown)
 

@@ -110,8 +110,6 @@ class DeadLetterMover:
         self._hosted.probe(
             "dead_letters_wait",
             severity="warning",
-            queue=self._hosted.view.name,
-            partition=self._hosted.number,
             topic=self._producer.topic_name(batch.target[0]),
             reason=str(error),
         )

@@ -75,8 +75,6 @@ class RedriveJob:
                     hosted.probe(
                         "redrive_waits",
                         severity="warning",
-                        queue=hosted.view.name,
-                        partition=hosted.number,
                         reason=str(error),
                     )
                     pause_s = _RETRY_S

@@ -166,7 +166,7 @@ class HostedPartition:
         self._context = context
         self._expiry = Expiry(self.core, self.records, search=context.search)
         self._expiring = trio.Lock()
-        self._quarantine = Quarantine(self.core, view.name, context.env.probe)
+        self._quarantine = Quarantine(self.core, self.probe)
         self._empty_cache = EmptyCache()
         self._watched: Partition | None = None
         """The replica of the source records at which it waits for more."""
@@ -470,8 +470,6 @@ class HostedPartition:
             self.probe(
                 "queue_history_not_cut",
                 severity="warning",
-                queue=self.name,
-                partition=self.number,
                 reason=str(error),
             )
         finally:
@@ -488,9 +486,9 @@ class HostedPartition:
         is_awaited = self.waiters or state.runs.exhausted_count
         return state.next_deadline_ms if is_awaited else None
 
-    def probe(self, event: str, *, severity: str, **fields: object) -> None:
-        """Report an event to the operator."""
-        self._context.env.probe(event, severity=severity, **fields)
+    def probe(self, event: str, **fields: object) -> None:
+        """Report an event of this queue partition to the operator, with its queue and number."""
+        self._context.env.probe(event, queue=self.name, partition=self.number, **fields)
 
     def seek(self, offset: int) -> None:
         """Decide that messages from an offset on are visible again."""
@@ -512,7 +510,6 @@ class HostedPartition:
             self.probe(
                 "messages_gone",
                 severity="warning",
-                queue=self.name,
                 count=max(0, count),
                 delayed=max(0, before.delayed - after.delayed),
                 unseen=unseen,

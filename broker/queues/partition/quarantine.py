@@ -17,10 +17,9 @@ class Quarantine:
     Invariant: in a group with an unreadable message, no message behind it is delivered.
     """
 
-    def __init__(self, core: QueuePartition, queue: str, probe: Probe) -> None:
+    def __init__(self, core: QueuePartition, probe: Probe) -> None:
         """Start without messages; `probe` reports each range that is found."""
         self._core = core
-        self._queue = queue
         self._probe = probe
         self._held: list[tuple[int, int]] = []
         self._error: CorruptRecordError | None = None
@@ -39,9 +38,7 @@ class Quarantine:
             # The same range may be found from another message on.
             known = [held for held in self._held if held[0] < end and first < held[1]]
             if not known:
-                self._probe(
-                    "messages_unreadable", severity="error", queue=self._queue, reason=str(error)
-                )
+                self._probe("messages_unreadable", severity="error", reason=str(error))
             known.append((first, end))
             self._held = [held for held in self._held if held not in known]
             self._held.append((min(known)[0], max(held_end for _, held_end in known)))

@@ -560,7 +560,7 @@ async def test_small_slices_are_copied_and_large_ones_are_not(mock_clock: MockCl
     log = open_partition_log(FaultyDisk(), config)
     append(log, b"a")
     flush(log)
-    partition = Partition(TOPIC_ID, 0, log, config=config, probe=world.env.probe)
+    partition = Partition(TOPIC_ID, 0, log, topic="orders", config=config, probe=world.env.probe)
     part = log.read(0, max_bytes=1 << 20, high_watermark=1)
     assert part is not None
     reader = SliceReader(world.env)

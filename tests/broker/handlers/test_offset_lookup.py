@@ -83,7 +83,7 @@ def filled(batch_count: int) -> Partition:
         columns = Columns(3, timestamp_deltas=[0, 1000, 2000], values=[b"x"] * 3)
         batch = memoryview(encode_batch(columns, first_timestamp_ms=first_ms))
         log.append(batch, check_produced(batch), leader_epoch=0, now_ms=0)
-    partition = Partition(TOPIC_ID, 0, log, config=config, probe=ignore)
+    partition = Partition(TOPIC_ID, 0, log, topic="orders", config=config, probe=ignore)
     partition.lead(0)
     partition.progressed()
     return partition

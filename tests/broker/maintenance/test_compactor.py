@@ -64,7 +64,7 @@ def compactor_of(
 async def compactor_in(world: World) -> AsyncGenerator[tuple[Compactor, Partition, GroupCommit]]:
     log = open_partition_log(world.disk, CONFIG)
     fill(log)
-    partition = Partition(TOPIC_ID, 0, log, config=CONFIG, probe=world.env.probe)
+    partition = Partition(TOPIC_ID, 0, log, topic="orders", config=CONFIG, probe=world.env.probe)
     async with trio.open_nursery() as nursery:
         group_commit = GroupCommit(world.env, nursery)
         yield compactor_of(world, group_commit, [partition]), partition, group_commit
@@ -173,7 +173,7 @@ async def test_a_log_that_cannot_be_compacted_does_not_block_others(mock_clock: 
     for log, count in zip(logs, (80, 40), strict=True):
         fill(log, count)
     partitions = [
-        Partition(TOPIC_ID, number, log, config=CONFIG, probe=world.env.probe)
+        Partition(TOPIC_ID, number, log, topic="orders", config=CONFIG, probe=world.env.probe)
         for number, log in enumerate(logs)
     ]
     tmp = f"0/{0:020}.log.cleaned.tmp"
@@ -196,7 +196,7 @@ async def test_a_disk_that_fails_before_a_round_takes_one_log_offline(
     world = World(mock_clock)
     log = open_partition_log(world.disk, CONFIG)
     fill(log, 100, keys=100)
-    partition = Partition(TOPIC_ID, 0, log, config=CONFIG, probe=world.env.probe)
+    partition = Partition(TOPIC_ID, 0, log, topic="orders", config=CONFIG, probe=world.env.probe)
     async with trio.open_nursery() as nursery:
         group_commit = GroupCommit(world.env, nursery)
         # Memory for so many keys that a round ends within a segment.
@@ -209,6 +209,7 @@ async def test_a_disk_that_fails_before_a_round_takes_one_log_offline(
             TOPIC_ID,
             0,
             open_partition_log(world.disk, CONFIG),
+            topic="orders",
             config=CONFIG,
             probe=world.env.probe,
         )

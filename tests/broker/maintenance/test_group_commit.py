@@ -36,7 +36,9 @@ async def sync_one(group_commit: GroupCommit, partition: Partition, value: bytes
 def new_partition(world: World, durability: str = "fsync", number: int = 0) -> Partition:
     config = config_of(durability)
     log = open_partition_log(world.disk, config, number=number)
-    partition = Partition(TOPIC_ID, number, log, config=config, probe=world.env.probe)
+    partition = Partition(
+        TOPIC_ID, number, log, topic="orders", config=config, probe=world.env.probe
+    )
     partition.lead(0)
     return partition
 

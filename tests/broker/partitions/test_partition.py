@@ -56,7 +56,7 @@ def new_partition(
         if events is not None:
             events.append((event, fields))
 
-    partition = Partition(TOPIC_ID, 0, log, config=config, probe=probe)
+    partition = Partition(TOPIC_ID, 0, log, topic="orders", config=config, probe=probe)
     partition.lead(3)
     return partition
 
@@ -169,7 +169,10 @@ def test_lowered_durability_acknowledges_waiting_records() -> None:
 
 def test_a_leaderless_replica_keeps_its_high_watermark() -> None:
     log = open_partition_log(FaultyDisk(), config_of("fsync"))
-    partition, told = Partition(TOPIC_ID, 0, log, config=config_of("fsync"), probe=unheard), Told()
+    partition, told = (
+        Partition(TOPIC_ID, 0, log, topic="orders", config=config_of("fsync"), probe=unheard),
+        Told(),
+    )
     partition.wait_for_data(told)
     append(log, b"a")
     flush(log)
@@ -186,7 +189,9 @@ def test_a_new_leader_starts_with_the_offsets_of_its_log() -> None:
     append(log, b"a")
     flush(log)
     append(log, b"not durable yet")
-    partition = Partition(TOPIC_ID, 0, log, config=config_of("fsync"), probe=unheard)
+    partition = Partition(
+        TOPIC_ID, 0, log, topic="orders", config=config_of("fsync"), probe=unheard
+    )
 
     partition.lead(5)
 
@@ -236,7 +241,9 @@ def test_a_later_leader_epoch_acknowledges_nothing_of_the_earlier_one() -> None:
 
 def test_changed_settings_hold_for_the_next_leadership() -> None:
     log = open_partition_log(FaultyDisk(), config_of("fsync"))
-    partition = Partition(TOPIC_ID, 0, log, config=config_of("fsync"), probe=unheard)
+    partition = Partition(
+        TOPIC_ID, 0, log, topic="orders", config=config_of("fsync"), probe=unheard
+    )
 
     partition.reconfigure(config_of("replicated"))
     partition.lead(0)

@@ -192,7 +192,7 @@ async def test_files_of_an_unknown_topic_are_kept_and_reported(
 
     assert contents(world.disk, "topics") == before
     assert world.told("topic_without_metadata") == [
-        {"severity": "warning", "directory": f"topics/orders.{topic_id.hex()}"}
+        {"severity": "warning", "topic": "orders", "directory": f"topics/orders.{topic_id.hex()}"}
     ]
 
 

@@ -153,7 +153,7 @@ def test_a_new_leader_does_not_return_the_latest_offset_before_it_is_known() -> 
     """I47: elected is not ready; followers first report records acknowledged earlier."""
     config = config_of("fsync")
     log = open_partition_log(FaultyDisk(), config)
-    partition = Partition(TOPIC_ID, 0, log, config=config, probe=unheard)
+    partition = Partition(TOPIC_ID, 0, log, topic="orders", config=config, probe=unheard)
     append(log, b"a")
     flush(log)
     three = ReplicaSet((1, 2, 3), (1, 2), 0, 2)

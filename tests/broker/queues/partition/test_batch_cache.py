@@ -20,7 +20,7 @@ def led_partition() -> tuple[Partition, File]:
     """Return a partition that is led here, and some file."""
     config, disk = config_of("fsync"), FaultyDisk()
     log = open_partition_log(disk, config)
-    partition = Partition(TOPIC_ID, 0, log, config=config, probe=unheard)
+    partition = Partition(TOPIC_ID, 0, log, topic="orders", config=config, probe=unheard)
     partition.lead(1)
     return partition, disk.open("0/" + "0" * 20 + ".log")
 
