@@ -37,7 +37,7 @@ class ScrubProgress(msgspec.Struct, frozen=True):
     logs_done: int = 0
     """Number of those logs that have been read."""
     bytes_done: int = 0
-    """Bytes read of them, a small batch counted as 4 KiB."""
+    """Bytes read of them."""
     damage_found: int = 0
     """Number of damaged ranges found since the broker started."""
 
@@ -99,12 +99,15 @@ class Scrubber:
             else:
                 await self._scrub(partition)
             self._update(logs_done=self.progress.logs_done + 1)
+        damage_known = sum(len(each.log.damage) for each in self._partitions.all())
         self._env.probe(
             "scrub_round_ended",
+            severity="warning" if damage_known else "info",
             log_count=len(partitions),
             size_bytes=self.progress.bytes_done,
             seconds=round(trio.current_time() - begun_at, 1),
             damage_found=self.progress.damage_found,
+            damage_known=damage_known,
         )
         self._update(rounds_ended=self.progress.rounds_ended + 1, log_count=0, logs_done=0)
 
@@ -113,28 +116,34 @@ class Scrubber:
         try:
             await self._scrub_checkpoint(partition)
             await trio.sleep(_LOG_COST_BYTES / self._bytes_per_s)
-            while self._partitions.replica(*partition.key) is partition:
+            while self._is_open(partition):
                 scrub = partition.log.begin_scrub(from_offset=from_offset)
                 if scrub is None:
                     return
                 from_offset = scrub.base_offset + 1
                 await self._scrub_segment(partition, scrub)
         except OSError as error:
-            partition.reading_failed(error)
+            if self._is_open(partition):  # Otherwise its files are being removed.
+                partition.reading_failed(error)
+
+    def _is_open(self, partition: Partition) -> bool:
+        return self._partitions.replica(*partition.key) is partition
 
     async def _scrub_segment(self, partition: Partition, scrub: SegmentScrub) -> None:
         per_step = self._bytes_per_s // _STEPS_PER_S
         step_bytes = min(max(per_step, _STEP_BYTES_MIN), _STEP_BYTES_MAX)
-        gaps_seen = 0
+        gaps_seen = bytes_seen = 0
         while not scrub.is_done:
-            done = await self._env.run_in_thread(lambda: scrub.run(step_bytes))
+            cost = await self._env.run_in_thread(lambda: scrub.run(step_bytes))
             for gap in scrub.gaps[gaps_seen:]:
                 await self._look_closer(partition, gap)
             gaps_seen = len(scrub.gaps)
+            done = scrub.read_bytes - bytes_seen
+            bytes_seen = scrub.read_bytes
             self._update(bytes_done=self.progress.bytes_done + done)
-            await trio.sleep(done / self._bytes_per_s)
-        is_open = self._partitions.replica(*partition.key) is partition
-        if scrub.spoiled and is_open and not partition.is_held:
+            # Very small batches cost more than their bytes.
+            await trio.sleep(cost / self._bytes_per_s)
+        if scrub.spoiled and self._is_open(partition) and not partition.is_held:
             self._tell_spoiled(partition, ", ".join(scrub.spoiled))
             if scrub.repair():
                 await self._env.run_in_thread(scrub.sync)
@@ -166,7 +175,11 @@ class Scrubber:
     async def _scrub_checkpoint(self, partition: Partition) -> None:
         log = partition.log
         disk = self._partitions.disk
-        if await self._env.run_in_thread(lambda: is_checkpoint_spoiled(disk, log.directory)):
+        is_spoiled = await self._env.run_in_thread(
+            lambda: is_checkpoint_spoiled(disk, log.directory)
+        )
+        # The files of a replica that left this broker, or is recreated, are being removed.
+        if is_spoiled and self._is_open(partition) and not partition.is_held:
             self._tell_spoiled(partition, "checkpoint")
             log.request_checkpoint(is_due=True)
             self._group_commit.request(partition)

@@ -62,6 +62,8 @@ class SegmentScrub:
         self._walk = self._steps()
         self.base_offset = segment.base_offset
         self.is_done = False
+        self.read_bytes = 0
+        """Bytes that were read so far."""
         self.gaps: list[Gap] = []
         """Gaps that were found so far."""
         self.spoiled: list[str] = []
@@ -120,6 +122,7 @@ class SegmentScrub:
         is_warm = self._footer is None or file.is_cached(0, end_position)
         if file.read_at(0, SEGMENT_HEADER_SIZE) != self._header.to_bytes():
             self.spoiled.append("header")
+        self.read_bytes += SEGMENT_HEADER_SIZE
         for found in scan_for_gaps(
             file,
             start=OffsetPosition(self._segment.base_offset, SEGMENT_HEADER_SIZE),
@@ -128,14 +131,18 @@ class SegmentScrub:
         ):
             if isinstance(found, Gap):
                 self.gaps.append(found)
+                self.read_bytes += found.end_position - found.position
                 yield found.end_position - found.position
             else:
+                self.read_bytes += found.header.size
                 yield max(found.header.size, _BATCH_COST_BYTES)
         if self._footer is not None:
             footer = file.read_at(self._footer.end_position, SEGMENT_FOOTER_SIZE)
             if footer != self._footer.to_bytes():
                 self.spoiled.append("footer")
-            yield self._look_at_index()
+            index_bytes = self._look_at_index()
+            self.read_bytes += SEGMENT_FOOTER_SIZE + index_bytes
+            yield index_bytes
         if not is_warm:
             file.drop_cache()
 

@@ -48,11 +48,13 @@ async def test_scrubbing_finds_damage_before_a_read(mock_clock: MockClock) -> No
 
         found = world.told("scrub_found_damage")
         assert [(each["offset"], each["next_offset"]) for each in found] == [(2, 3), (11, 12)]
+        assert {(each["topic"], each["partition"]) for each in found} == {("orders", 0)}
         assert (await describe(client)).status == "damaged"
         assert broker.statistics().scrub.damage_found == 2
         assert broker.statistics().scrub.rounds_ended == 1
         (ended,) = world.told("scrub_round_ended")
         assert ended["log_count"] == 1
+        assert (ended["damage_found"], ended["damage_known"]) == (2, 2)
 
     world = world.after_power_cut(1)
     async with world.broker(), world.client() as client:
@@ -105,10 +107,11 @@ async def test_a_scrub_round_keeps_to_its_rate(mock_clock: MockClock, rate: int)
 
         (ended,) = world.told("scrub_round_ended")
         size_bytes, seconds = float(str(ended["size_bytes"])), float(str(ended["seconds"]))
-        assert size_bytes >= 100 * 4 * KIB
         assert size_bytes == broker.statistics().scrub.bytes_done
-        assert seconds >= size_bytes / rate
-        assert seconds < 1.5 * size_bytes / rate + 10
+        # A batch of 1 KiB costs 4 KiB.
+        cost_bytes = 100 * 4 * KIB
+        assert seconds >= cost_bytes / rate
+        assert seconds < 1.5 * cost_bytes / rate + 10
 
 
 async def test_a_broker_with_few_records_scrubs_once_a_day(mock_clock: MockClock) -> None:
@@ -205,6 +208,40 @@ async def test_scrubbing_skips_a_topic_that_is_deleted_meanwhile(mock_clock: Moc
 
         assert world.told("log_status_changed") == []
         assert world.told("scrub_found_damage") == []
+        assert world.told("scrub_found_spoiled") == []
+
+
+@pytest.mark.parametrize("size", [100, 900])
+async def test_a_round_tells_the_bytes_that_it_has_read(mock_clock: MockClock, size: int) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_topic(client, segment_bytes="4KiB")
+        for _ in range(100):
+            await produce(client, topic, batch_of(b"-" * size))
+        size_bytes = sum(len(data) for _, data in world.segments())
+
+        await world.pass_time(MINUTE_S)
+        await let_round_end(world)
+
+        (ended,) = world.told("scrub_round_ended")
+        assert 0.95 * size_bytes < float(str(ended["size_bytes"])) < 1.1 * size_bytes
+
+
+async def test_a_round_tells_of_damage_that_was_known_before(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await fill(client)
+        rot(world, b"2")
+        await world.pass_time(MINUTE_S)
+        await let_round_end(world)
+    world = world.after_power_cut(1)
+    async with world.broker():
+        await world.pass_time(MINUTE_S)
+        await let_round_end(world)
+
+        (ended,) = world.told("scrub_round_ended")
+        assert (ended["damage_found"], ended["damage_known"]) == (0, 1)
+        assert ended["severity"] == "warning"
 
 
 async def test_a_disk_failure_found_by_scrubbing_is_reported(mock_clock: MockClock) -> None:
