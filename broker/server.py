@@ -196,6 +196,7 @@ class Broker:
             self._env, cluster.metadata, partitions, group_commit=self._group_commit, roles=roles
         )
         await applier.start()
+        lifecycle.damaged = roles.failed_replicas.damaged
         self._warn_of_large_batches(cluster)
         self._partitions = partitions
         config = DynamicConfig(self._config, lambda: cluster.metadata.state.config, self._sources)

@@ -95,6 +95,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.cluster_admin import (
     AcceptedLoss,
+    DamagedReplica,
     EventDescription,
     LeaderElected,
     LeaderlessPartitions,
@@ -131,6 +132,7 @@ __all__ = [
     "ConsumerConfig",
     "CorruptBatchError",
     "CorruptRecordError",
+    "DamagedReplica",
     "DataDirectoryError",
     "DeliveryTimeoutError",
     "DescribedQueue",

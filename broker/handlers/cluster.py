@@ -1,6 +1,6 @@
 """Handlers of cluster administration: description, elections, dynamic config, draining."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, final
 
 import trio
@@ -28,6 +28,7 @@ from tidelog.wire.messages.cluster_admin import (
     AcceptedLoss,
     AlterClusterConfigReply,
     AlterClusterConfigRequest,
+    DamagedReplica,
     DescribeClusterReply,
     DescribeClusterRequest,
     ElectLeadersReply,
@@ -65,7 +66,8 @@ class ClusterHandler:
         """Describe the state of nodes and partitions."""
         del attachment
         state, raft = self._cluster.metadata.state, self._cluster.raft
-        health = health_of(state)
+        damaged = self._damaged_replicas()
+        health = health_of(state, damaged=damaged)
         node_ids = {member.node_id for member in raft.membership.members} | state.brokers.keys()
         reasons = [why_leaderless(state, each.topic, each.number) for each in health.notable]
         notable = list(zip(health.notable, reasons, strict=True))
@@ -82,7 +84,9 @@ class ClusterHandler:
             health.not_preferred_count,
             health.reassigning_count,
             [self._describe_loss(loss) for loss in state.data_losses],
-            [_describe_partition(*each) for each in notable] if request.with_partitions else [],
+            [_describe_partition(*each, damaged) for each in notable]
+            if request.with_partitions
+            else [],
             shown_settings(state.overrides),
             self._cluster.clock.skew_max_ms,
             [describe_event(each) for each in state.events.unacknowledged],
@@ -91,7 +95,27 @@ class ClusterHandler:
             _leaderless(notable),
             health.default_replication_factor,
             health.below_default_count,
+            sum(each.count for each in self._cluster.command_client.damaged.values()),
+            [
+                DamagedReplica(self._name(topic_id), number, node_id)
+                for (topic_id, number), node_ids in damaged.items()
+                for node_id in node_ids
+            ],
         )
+
+    def _damaged_replicas(self) -> dict[_Place, list[int]]:
+        """Return the nodes of damaged replicas that brokers have named, by topic name and number.
+
+        A replica may have been removed since.
+        """
+        state = self._cluster.metadata.state
+        found: dict[_Place, list[int]] = {}
+        for node_id, report in sorted(self._cluster.command_client.damaged.items()):
+            for each in report.partitions:
+                known = state.partition(each.topic_id, each.partition)
+                if known is not None and node_id in known.replicas:
+                    found.setdefault((each.topic_id, each.partition), []).append(node_id)
+        return dict(sorted(found.items(), key=lambda each: (self._name(each[0][0]), each[0][1])))
 
     async def elect(self, request: ElectLeadersRequest) -> ElectLeadersReply:
         """Elect the preferred replicas, or any eligible replica if a partition has no leader.
@@ -208,6 +232,7 @@ class ClusterHandler:
     def _describe_node(self, node_id: int) -> NodeDescription:
         state = self._cluster.metadata.state
         broker = state.brokers.get(node_id)
+        damaged = self._cluster.command_client.damaged.get(node_id)
         load = state.index.load(node_id)
         host, port = self._cluster.addresses.address_of(node_id) or ("", 0)
         return NodeDescription(
@@ -221,6 +246,7 @@ class ClusterHandler:
             load.replica_count,
             node_id in state.drained_node_ids,
             self._cluster.clock.skews_ms.get(node_id),
+            None if damaged is None else damaged.count,
         )
 
     def _role(self, node_id: int) -> str:
@@ -273,7 +299,9 @@ def _leaderless(
 
 
 def _describe_partition(
-    notable: NotablePartition, reason: LeaderlessReason | None
+    notable: NotablePartition,
+    reason: LeaderlessReason | None,
+    damaged: Mapping[_Place, Sequence[int]],
 ) -> PartitionState:
     partition = notable.partition
     return PartitionState(
@@ -291,4 +319,5 @@ def _describe_partition(
         list(partition.wiped_replicas),
         "" if reason is None else reason.kind.value,
         "" if reason is None else reason.text,
+        list(damaged.get((notable.topic.topic_id, notable.number), ())),
     )

@@ -5,6 +5,7 @@ acts on the present state, not on events. While a replica is not whole and is in
 eligible, the task submits its removal, with one command at a time for all of them.
 """
 
+import heapq
 from typing import Final, final
 
 import trio
@@ -20,6 +21,11 @@ from tidelog.wire.errors import (
     BrokerError,
     DiskFullError,
     OverloadedError,
+)
+from tidelog.wire.messages.cluster import (
+    DAMAGED_NAMED_MAX,
+    DamagedPartition,
+    DamagedReplicas,
 )
 
 _LOOK_S: Final = 0.25
@@ -58,6 +64,13 @@ class FailedReplicas:
             self._failed_replicas[partition] = None
             partition.progressed()
             self._has_news.set()
+
+    def damaged(self) -> DamagedReplicas:
+        """Return the replicas with known damage that is not repaired."""
+        damaged = [each for each in self._failed_replicas if each.log.damage]
+        named = heapq.nsmallest(DAMAGED_NAMED_MAX, (each.key for each in damaged))
+        partitions = [DamagedPartition(*key) for key in named]
+        return DamagedReplicas(self._context.node_id, len(damaged), partitions)
 
     def not_opened(self, key: Key, error: BrokerError) -> None:
         """Add a replica whose log could not be created or opened for now.

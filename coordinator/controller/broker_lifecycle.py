@@ -27,7 +27,11 @@ from tidelog.wire.errors import (
     StaleBrokerEpochError,
     TidelogError,
 )
-from tidelog.wire.messages.cluster import BrokerHeartbeatReply, BrokerHeartbeatRequest
+from tidelog.wire.messages.cluster import (
+    BrokerHeartbeatReply,
+    BrokerHeartbeatRequest,
+    DamagedReplicas,
+)
 from tidelog.wire.messages.features import OWN_LEVELS
 
 _ATTEMPT_S: Final = SESSION_MS / 1000
@@ -115,6 +119,8 @@ class BrokerLifecycle:
         """Grants that are not in force yet. The first and the last one are enough."""
         self.broker_epoch: int | None = None
         """Broker epoch of the last registration; `None` before the first."""
+        self.damaged: Callable[[], DamagedReplicas | None] = lambda: None
+        """Returns the damaged replicas of this broker; `None` before its logs are open."""
 
     def may_lead(self) -> bool:
         """Return whether this broker may act as the leader of its partitions.
@@ -282,6 +288,7 @@ class BrokerLifecycle:
                     self._directory_epoch,
                     wall_ms,
                     OWN_LEVELS,
+                    self.damaged(),
                 ),
                 timeout_s=_ATTEMPT_S,
             )

@@ -4,7 +4,7 @@ Shell: finds the controller, and retries until the outcome of a command is known
 identities of their own, so a retry does no harm.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar, final
 
@@ -41,6 +41,7 @@ from tidelog.wire.messages.cluster import (
     BrokerHeartbeatReply,
     BrokerHeartbeatRequest,
     ClockSkew,
+    DamagedReplicas,
     ForwardCommandReply,
     ForwardCommandRequest,
     JoinReply,
@@ -74,6 +75,9 @@ class CommandClient:
         self._controller = controller
         self._peers = peers
         self._addresses = addresses
+        self.damaged: Mapping[int, DamagedReplicas] = {}
+        """Damaged replicas of the brokers that report them, by node id, as last heard from the
+        controller."""
 
     async def submit(self, command: Command, *, timeout_s: float, retry: bool = True) -> Reply:
         """Carry out a command; it is committed, and visible in the state here, on return.
@@ -141,7 +145,9 @@ class CommandClient:
                 node_id, api.BROKER_HEARTBEAT, heartbeat, timeout_s=_HEARTBEAT_TIMEOUT_S
             )
 
-        return await self._ask(lambda: self.take_heartbeat(heartbeat), there, timeout_s=timeout_s)
+        answer = await self._ask(lambda: self.take_heartbeat(heartbeat), there, timeout_s=timeout_s)
+        self.damaged = {each.node_id: each for each in answer.damaged}
+        return answer
 
     async def decide(self, request: ForwardCommandRequest) -> ForwardCommandReply:
         """Carry out another node's command, while this node leads.
@@ -175,6 +181,7 @@ class CommandClient:
                 request.directory_epoch,
                 request.wall_ms,
                 request.supported_levels,
+                request.damaged,
             ),
             is_caught_up=request.is_caught_up,
         )
@@ -187,6 +194,7 @@ class CommandClient:
             answer.agreed_ms,
             [ClockSkew(*each) for each in answer.clock_skews_ms.items()],
             answer.controller_ms,
+            list(answer.damaged),
         )
 
     async def join(self, request: JoinRequest) -> JoinReply:

@@ -52,6 +52,7 @@ from tidelog.wire.errors import (
     LogOfflineError,
     NotControllerError,
 )
+from tidelog.wire.messages.cluster import DamagedReplicas
 from tidelog.wire.messages.features import OWN_LEVELS, SupportedLevels, UpdateFeaturesReply
 
 _LOOK_S = 0.25
@@ -108,6 +109,8 @@ class Controller:
         self._sessions: BrokerHeartbeatTracker | None = None
         self._preferred: PreferredLeaders | None = None
         self._recoveries = RecoveryElections()
+        self._damaged: dict[int, DamagedReplicas] = {}
+        """The damaged replicas that brokers have reported in this term, by node id."""
 
     async def run(self) -> None:
         """Work whenever this node leads; until cancelled."""
@@ -187,6 +190,8 @@ class Controller:
         )
         if heartbeat.wall_ms is not None:
             self._clocks.heard(heartbeat.node_id, heartbeat.wall_ms, now_ms=arrived_ms)
+        if heartbeat.damaged is not None:
+            self._damaged[heartbeat.node_id] = heartbeat.damaged
         if command is not None:
             await self._metadata.decide(command)
         else:
@@ -204,7 +209,14 @@ class Controller:
             agreed_ms=agreement.time_ms,
             clock_skews_ms=agreement.skews_ms,
             controller_ms=self._known_ms(),
+            damaged=self._known_damage(),
         )
+
+    def _known_damage(self) -> list[DamagedReplicas]:
+        """Return the damage of registered brokers, also of those that are fenced now."""
+        brokers = self._metadata.state.brokers
+        known = sorted(self._damaged.items())
+        return [each for node_id, each in known if node_id in brokers]
 
     def _timekeepers(self) -> set[int]:
         """Return the nodes of which a majority decides about the time."""
@@ -340,6 +352,7 @@ class Controller:
             self._sessions = BrokerHeartbeatTracker(brokers.values(), now_ms=now_ms)
             self._preferred = PreferredLeaders(now_ms=now_ms)
             self._recoveries = RecoveryElections()
+            self._damaged = {}
         return self._sessions, self._preferred
 
     async def _decide(self, command: Command, fenced_because: str = "") -> None:

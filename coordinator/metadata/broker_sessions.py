@@ -4,7 +4,7 @@ Pure: no clock, no I/O. Times are monotonic milliseconds of the caller. Sessions
 replicated: a new controller gives every broker a full session from its election on.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, final
 
 import msgspec
@@ -17,6 +17,7 @@ from tidelog.coordinator.metadata.broker_commands import (
 from tidelog.coordinator.metadata.commands import BeginShutdown, FenceBroker, UnfenceBroker
 from tidelog.coordinator.metadata.records import BrokerRegistration
 from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.wire.messages.cluster import DamagedReplicas
 from tidelog.wire.messages.features import SupportedLevels
 
 HEARTBEAT_INTERVAL_MS = 750
@@ -129,6 +130,8 @@ class BrokerHeartbeat(msgspec.Struct, frozen=True, array_like=True):
     """The broker's wall clock; `None` if it does not report it."""
     supported_levels: SupportedLevels | None = None
     """Feature levels of the process; `None` from a version without any."""
+    damaged: DamagedReplicas | None = None
+    """Its damaged replicas; `None` if it does not report them."""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -145,6 +148,8 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
     clock_skews_ms: Mapping[int, int] = {}
     controller_ms: int | None = None
     """The controller's own agreed time; `None` if it never had one."""
+    damaged: Sequence[DamagedReplicas] = ()
+    """The damaged replicas of each broker that has reported, by node id."""
 
 
 def heartbeat_command(

@@ -3,6 +3,7 @@
 Pure: no clock, no I/O. Reads every partition, so it serves administrators and not the hot path.
 """
 
+from collections.abc import Container
 from typing import final
 
 import msgspec
@@ -43,11 +44,14 @@ class Health(msgspec.Struct):
     below_default_count: int = 0
     """Topics that have fewer replicas than new topics get, and are not about to get more."""
     notable: list[NotablePartition] = msgspec.field(default_factory=list[NotablePartition])
-    """All partitions that are counted above, by topic name and number."""
+    """All partitions that are counted above or damaged, by topic name and number."""
 
 
-def health_of(state: ClusterState) -> Health:
-    """Return the health of all partitions."""
+def health_of(state: ClusterState, *, damaged: Container[tuple[bytes, int]] = ()) -> Health:
+    """Return the health of all partitions.
+
+    `damaged` has topic id and number of partitions with damaged replicas, which are notable.
+    """
     broker_count = len(state.undrained_brokers)
     default = default_replication_factor(state.config, broker_count)
     health = Health(default_replication_factor=max(1, min(default, broker_count)))
@@ -58,7 +62,8 @@ def health_of(state: ClusterState) -> Health:
             health.below_default_count += factor < health.default_replication_factor
         for number, partition in enumerate(partitions):
             health.partition_count += 1
-            if _count(health, state, topic, partition=partition):
+            is_counted = _count(health, state, topic, partition=partition)
+            if is_counted or (topic.topic_id, number) in damaged:
                 health.notable.append(NotablePartition(topic, number, partition))
     return health
 

@@ -11,6 +11,7 @@ from tidelog.wire.messages.cluster_admin import (
     AlterClusterConfigReply,
     AlterClusterConfigRequest,
     BrokerSetting,
+    DamagedReplica,
     DescribeClusterReply,
     DescribeClusterRequest,
     DescribeConfigReply,
@@ -142,7 +143,15 @@ _DESCRIBED_V5 = replace(
 )
 DESCRIBE = (
     DescribeClusterRequest(with_partitions=True),
-    replace(_DESCRIBED_V5, default_replication_factor=3, below_default_count=9),
+    replace(
+        _DESCRIBED_V5,
+        nodes=[replace(node, damaged_count=1) for node in _DESCRIBED_V5.nodes],
+        partitions=[replace(each, damaged_replicas=[1]) for each in _DESCRIBED_V5.partitions],
+        default_replication_factor=3,
+        below_default_count=9,
+        damaged_count=1,
+        damaged=[DamagedReplica(topic="orders", partition=3, node_id=1)],
+    ),
 )
 ACKNOWLEDGE_EVENTS = (
     AcknowledgeEventsRequest(event_ids=[3, 300], up_to_id=2),

@@ -20,6 +20,8 @@ from tidelog.wire.messages.cluster import (
     BrokerHeartbeatReply,
     BrokerHeartbeatRequest,
     ClockSkew,
+    DamagedPartition,
+    DamagedReplicas,
     ForwardCommandReply,
     ForwardCommandRequest,
     JoinReply,
@@ -184,6 +186,12 @@ HEARTBEAT_REQUEST_V3 = BrokerHeartbeatRequest(
     directory_epoch=16,
     wall_ms=1_700_000_000_123,
 )
+HEARTBEAT_REQUEST_V4 = msgspec.structs.replace(
+    HEARTBEAT_REQUEST_V3, supported_levels=SupportedLevels(0, 1)
+)
+DAMAGED = DamagedReplicas(
+    node_id=2, count=30, partitions=[DamagedPartition(topic_id=TOPIC_ID, partition=3)]
+)
 HEARTBEAT_REPLY_V3 = BrokerHeartbeatReply(
     is_fenced=True,
     may_stop=True,
@@ -325,8 +333,8 @@ EXCHANGES = [
     ),
     _exchange(
         api.BROKER_HEARTBEAT,
-        msgspec.structs.replace(HEARTBEAT_REQUEST_V3, supported_levels=SupportedLevels(0, 1)),
-        HEARTBEAT_REPLY_V3,
+        msgspec.structs.replace(HEARTBEAT_REQUEST_V4, damaged=DAMAGED),
+        msgspec.structs.replace(HEARTBEAT_REPLY_V3, damaged=[DAMAGED]),
     ),
     _exchange(api.REPLICA_FETCH, *replication_samples.FETCH),
     _exchange(api.REPLICA_DURABLE, *replication_samples.DURABLE),
@@ -432,6 +440,9 @@ IN_OLDER_VERSIONS: dict[str, object] = {
         is_fenced=True, may_stop=True, metadata_index=300, is_counted=False
     ),
     "broker_heartbeat_request_v3": HEARTBEAT_REQUEST_V3,
+    "broker_heartbeat_request_v4": HEARTBEAT_REQUEST_V4,
+    "broker_heartbeat_reply_v3": HEARTBEAT_REPLY_V3,
+    "broker_heartbeat_reply_v4": HEARTBEAT_REPLY_V3,
     "join_request_v1": JOIN_REQUEST_V1,
     "raft_request_v1": RaftRequest(
         cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]

@@ -3,10 +3,22 @@
 Pure: declarations. They use the same port as client requests. No client needs them.
 """
 
+from typing import Annotated, Final
+
 import msgspec
 
 from tidelog.wire.messages.features import SupportedLevels
-from tidelog.wire.messages.field_types import BrokerEpoch, ByteCount, NodeId, Port
+from tidelog.wire.messages.field_types import (
+    BrokerEpoch,
+    ByteCount,
+    Listed,
+    NodeId,
+    PartitionNumber,
+    Port,
+)
+
+DAMAGED_NAMED_MAX: Final = 20
+"""Maximum number of damaged replicas that a broker names in its heartbeats."""
 
 
 class PeerStatusRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -107,6 +119,23 @@ class ForwardCommandReply(msgspec.Struct, frozen=True, array_like=True):
     """Index of the metadata log at which the command's effect is applied (inclusive)."""
 
 
+class DamagedPartition(msgspec.Struct, frozen=True, array_like=True):
+    """A partition with a damaged replica."""
+
+    topic_id: bytes
+    partition: PartitionNumber
+
+
+class DamagedReplicas(msgspec.Struct, frozen=True, array_like=True):
+    """The replicas of one broker with damage that is known and not repaired."""
+
+    node_id: NodeId
+    count: Annotated[int, msgspec.Meta(ge=0)]
+    """Damaged replicas of the broker."""
+    partitions: Listed[DamagedPartition]
+    """The first of them."""
+
+
 class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """A broker's heartbeat to the controller."""
 
@@ -127,6 +156,8 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """Wall clock of the broker, Unix milliseconds. Since version 3; `None` before."""
     supported_levels: SupportedLevels | None = None
     """Feature levels that the broker supports. Since version 4; `None` before."""
+    damaged: DamagedReplicas | None = None
+    """Damaged replicas of the broker; `None` before it has opened its logs. Since version 5."""
 
 
 class ClockSkew(msgspec.Struct, frozen=True, array_like=True):
@@ -156,6 +187,8 @@ class BrokerHeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
     """The known clocks, by node id; empty without an agreed time. Since version 3."""
     controller_ms: int | None = None
     """The controller's agreed time, maybe a former one, Unix milliseconds. Since version 3."""
+    damaged: list[DamagedReplicas] = []
+    """Damaged replicas of each broker that has reported, by node id. Since version 5."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True, array_like=True):

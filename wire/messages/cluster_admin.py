@@ -39,6 +39,9 @@ class NodeDescription(msgspec.Struct, frozen=True, array_like=True):
     clock_skew_ms: int | None = None
     """How far the node's wall clock is ahead of the time on which a majority agrees; `None` if
     that is unknown. Since version 4."""
+    damaged_count: int | None = None
+    """Replicas of the node with known damage that is not repaired, as last reported; `None` if that
+    is unknown. Since version 6."""
 
 
 class PartitionState(msgspec.Struct, frozen=True, array_like=True):
@@ -69,6 +72,17 @@ class PartitionState(msgspec.Struct, frozen=True, array_like=True):
     leaderless_reason: str = ""
     """One line: why the partition has no leader, and the remedy; empty with a leader. Since version
     5."""
+    damaged_replicas: list[int] = []
+    """Replicas with known damage that is not repaired, as far as `DescribeClusterReply.damaged` has
+    them. Since version 6."""
+
+
+class DamagedReplica(msgspec.Struct, frozen=True, array_like=True):
+    """A replica with known damage that is not repaired."""
+
+    topic: str
+    partition: int
+    node_id: int
 
 
 class LeaderlessPartitions(msgspec.Struct, frozen=True, array_like=True):
@@ -159,7 +173,8 @@ class DescribeClusterReply(msgspec.Struct, frozen=True, array_like=True):
     """The last 100, oldest first."""
     partitions: list[PartitionState]
     """Partitions without a leader, with too few in-sync replicas, with another leader than the
-    preferred one, or in reassignment; empty unless requested."""
+    preferred one, in reassignment, or since version 6 with a damaged replica; empty unless
+    requested."""
     config: dict[str, str] | None = None
     """Effective value of every setting of the cluster. Since version 2; `None` before."""
     clock_skew_max_ms: int | None = None
@@ -179,6 +194,11 @@ class DescribeClusterReply(msgspec.Struct, frozen=True, array_like=True):
     before."""
     below_default_count: int = 0
     """Topics with fewer replicas than `default_replication_factor`. Since version 6."""
+    damaged_count: int = 0
+    """Damaged replicas of all nodes. Since version 6."""
+    damaged: list[DamagedReplica] = []
+    """The damaged replicas by topic, partition and node, at most 20 of each node. Since version
+    6."""
 
 
 class TopicToElect(msgspec.Struct, frozen=True, array_like=True):

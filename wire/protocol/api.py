@@ -243,7 +243,7 @@ BROKER_HEARTBEAT = Api(
     ApiKey.BROKER_HEARTBEAT,
     cluster.BrokerHeartbeatRequest,
     cluster.BrokerHeartbeatReply,
-    max_version=4,
+    max_version=5,
 )
 JOIN = Api(ApiKey.JOIN, cluster.JoinRequest, cluster.JoinReply, max_version=2)
 DESCRIBE_CLUSTER = Api(

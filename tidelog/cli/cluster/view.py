@@ -17,7 +17,7 @@ from tidelog.wire.messages.cluster_admin import (
 )
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 
-_NUMBERS = ("NODE", "LEADS", "REPLICAS", "PARTITION", "EPOCH", "LEADER", "BEFORE")
+_NUMBERS = ("NODE", "LEADS", "REPLICAS", "DAMAGED", "PARTITION", "EPOCH", "LEADER", "BEFORE")
 
 
 def cluster_as_json(
@@ -31,6 +31,7 @@ def cluster_as_json(
     ]
     found["events"] = [event_as_json(each) for each in cluster.events]
     found["leaderless"] = [asdict(each) for each in cluster.leaderless]
+    found["damaged"] = [asdict(each) for each in cluster.damaged]
     found["moves"] = [_move_as_json(each) for each in moves]
     del found["partitions"]
     if with_partitions:
@@ -83,6 +84,7 @@ def print_cluster(
     elif with_partitions:
         click.echo("\nall partitions are healthy")
     _print_leaderless(cluster)
+    _print_damaged(cluster)
     if moves:
         click.echo("\nreplicas that are being added:")
         _print_moves(moves)
@@ -146,6 +148,8 @@ def _partitions_in_words(cluster: DescribeClusterReply) -> str:
         "being moved": cluster.reassigning_count,
     }
     words = [f"{count:,} {words}" for words, count in counts.items() if count]
+    if cluster.damaged_count:
+        words.append(counted(cluster.damaged_count, "damaged replica"))
     return f"{cluster.partition_count:,}: {', '.join(words) or 'all healthy'}"
 
 
@@ -204,6 +208,18 @@ def _print_leaderless(cluster: DescribeClusterReply) -> None:
         click.echo(line)
 
 
+def _print_damaged(cluster: DescribeClusterReply) -> None:
+    """Print the damaged replicas, and how many are not named."""
+    if not cluster.damaged_count:
+        return
+    click.echo("\ndamaged replicas, each repaired once another replica has the records:")
+    for each in cluster.damaged:
+        click.echo(f"  {each.topic}/{each.partition} on node {each.node_id}")
+    rest = cluster.damaged_count - len(cluster.damaged)
+    if rest > 0:
+        click.echo(f"  and {counted(rest, 'more replica')}")
+
+
 def _print_nodes(cluster: DescribeClusterReply) -> None:
     rows = [
         (
@@ -214,10 +230,13 @@ def _print_nodes(cluster: DescribeClusterReply) -> None:
             f"{node.status}, drained" if node.is_drained else node.status,
             node.leader_count,
             node.replica_count,
+            node.damaged_count,
         )
         for node in cluster.nodes
     ]
-    columns = ["NODE", "ADDRESS", "RACK", "ROLE", "STATUS", "LEADS", "REPLICAS"]
+    columns = ["NODE", "ADDRESS", "RACK", "ROLE", "STATUS", "LEADS", "REPLICAS", "DAMAGED"]
+    if not cluster.damaged_count:
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     print_table(columns, rows, right=_NUMBERS)
 
 
@@ -235,6 +254,7 @@ def _print_partitions(partitions: Sequence[PartitionState]) -> None:
             _nodes(each.removing_replicas) or None,
             _nodes(each.offline_replicas) or None,
             _nodes(each.wiped_replicas) or None,
+            _nodes(each.damaged_replicas) or None,
         )
         for each in partitions
     ]
@@ -252,7 +272,7 @@ def _print_partitions(partitions: Sequence[PartitionState]) -> None:
     )
 
 
-_SELDOM = ["ELIGIBLE", "ADDING", "REMOVING", "OFFLINE", "LOST FILES"]
+_SELDOM = ["ELIGIBLE", "ADDING", "REMOVING", "OFFLINE", "LOST FILES", "DAMAGED"]
 """Columns that are omitted when they are empty."""
 
 

@@ -13,7 +13,7 @@ from tidelog.cli.cluster.view import (
     print_elections,
 )
 from tidelog.client.admin.cluster import MovingReplica
-from tidelog.wire.messages.cluster_admin import DescribeClusterReply, LeaderElected
+from tidelog.wire.messages.cluster_admin import DamagedReplica, DescribeClusterReply, LeaderElected
 from tidelog.wire.messages.reassignment import ReplicaProgress
 
 Printed = pytest.CaptureFixture[str]
@@ -33,8 +33,11 @@ HEALTHY = msgspec.structs.replace(
     dropped_event_count=0,
     leaderless=[],
     below_default_count=0,
+    damaged_count=0,
+    damaged=[],
     nodes=[
-        msgspec.structs.replace(node, is_drained=False, clock_skew_ms=-5) for node in CLUSTER.nodes
+        msgspec.structs.replace(node, is_drained=False, clock_skew_ms=-5, damaged_count=0)
+        for node in CLUSTER.nodes
     ],
 )
 
@@ -53,6 +56,28 @@ def test_json_has_every_field() -> None:
     assert found["partitions"][0]["in_sync_replicas"] == [2]
     assert found["events"][0]["topic_id"] == CLUSTER.events[0].topic_id.hex()
     assert found["leaderless"][0]["kind"] == "log_offline"
+
+
+def test_damaged_replicas_are_named_with_and_without_partitions(capsys: Printed) -> None:
+    cluster = msgspec.structs.replace(
+        HEALTHY,
+        damaged_count=3,
+        damaged=[DamagedReplica("orders", 3, 1)],
+        nodes=[msgspec.structs.replace(node, damaged_count=3) for node in HEALTHY.nodes],
+        partitions=CLUSTER.partitions,
+    )
+    print_cluster(cluster, with_partitions=True)
+
+    lines = words_of(capsys)
+    assert ["partitions", "12:", "3", "damaged", "replicas"] in lines
+    assert lines[6][-1] == "DAMAGED"
+    assert ["1", "10.0.0.1:8433", "rack-a", "voter", "alive", "5", "9", "3"] in lines
+    assert ["orders/3", "on", "node", "1"] in lines
+    assert ["and", "2", "more", "replicas"] in lines
+    assert any("DAMAGED" in line and "PARTITION" in line for line in lines)
+
+    found = cluster_as_json(cluster, with_partitions=False)
+    assert found["damaged"] == [{"topic": "orders", "partition": 3, "node_id": 1}]
 
 
 def test_json_without_partitions_has_no_partitions_field() -> None:
@@ -120,7 +145,7 @@ def test_unhealthy_partitions_are_counted_and_listed(capsys: Printed) -> None:
     assert "12: 1 without a leader, 2 below min_insync_replicas, 4 with replicas" in printed
     assert "3 without their preferred leader, 6 being moved" in printed
     lines = [line.split() for line in printed.splitlines()]
-    assert ["orders", "3", "2", "9", "1,2,3", "2", "3", "4", "1", "3", "1"] in lines
+    assert ["orders", "3", "2", "9", "1,2,3", "2", "3", "4", "1", "3", "1", "1"] in lines
     assert ["2023-11-14", "22:13:20", "orders", "3", "2", "9", "1", "1,4"] in lines
 
 
@@ -133,6 +158,7 @@ def test_columns_in_which_nothing_is_are_left_out(capsys: Printed) -> None:
         removing_replicas=[],
         offline_replicas=[],
         wiped_replicas=[],
+        damaged_replicas=[],
     )
 
     print_cluster(msgspec.structs.replace(HEALTHY, partitions=[plain]), with_partitions=True)
