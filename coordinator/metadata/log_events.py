@@ -138,12 +138,14 @@ class _EventsOf:
                 continue
             election = self._election(before, after, after.leader)
             elected.setdefault(election, []).append((topic, number))
-            fields = {
+            fields: dict[str, object] = {
                 "topic": topic,
                 "partition": number,
                 "leader_id": after.leader,
                 "leader_epoch": after.leader_epoch,
-                "previous_leader_id": before.leader or before.last_known_leader,
+                "previous_leader_id": (
+                    before.last_known_leader if before.leader is None else before.leader
+                ),
                 "in_sync_replicas": list(after.in_sync_replicas),
                 "kind": election.kind,
                 "reason": election.reason,

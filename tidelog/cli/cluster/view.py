@@ -234,10 +234,9 @@ def _print_nodes(cluster: DescribeClusterReply) -> None:
         )
         for node in cluster.nodes
     ]
-    columns = ["NODE", "ADDRESS", "RACK", "ROLE", "STATUS", "LEADS", "REPLICAS", "DAMAGED"]
-    if not cluster.damaged_count:
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    print_table(columns, rows, right=_NUMBERS)
+    columns = ["NODE", "ADDRESS", "RACK", "ROLE", "STATUS", "LEADS", "REPLICAS"]
+    columns += ["DAMAGED"] if cluster.damaged_count else []
+    print_table(columns, [row[: len(columns)] for row in rows], right=_NUMBERS)
 
 
 def _print_partitions(partitions: Sequence[PartitionState]) -> None:
