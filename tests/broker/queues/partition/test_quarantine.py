@@ -96,7 +96,14 @@ async def test_a_message_group_continues_when_the_loss_is_accepted(
         assert await taken(client, queue) == [b"a-two"]
         assert await states(client, queue) == (0, 0, 0, 0)
         assert world.told("messages_gone") == [
-            {"severity": "warning", "queue": "orders", "count": 1, "delayed": 0, "unseen": 0}
+            {
+                "severity": "warning",
+                "queue": "orders",
+                "partition": 0,
+                "count": 1,
+                "delayed": 0,
+                "unseen": 0,
+            }
         ]
 
 
