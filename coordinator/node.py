@@ -119,6 +119,15 @@ class ClusterNode:
         """Whether no other broker of the cluster needs this one."""
         return self.raft.is_only_voter and len(self.metadata.state.brokers) <= 1
 
+    def metadata_age_ms(self) -> int | None:
+        """Return the time since this node's metadata were current; `None` if they never were.
+
+        Never: since the start of this process. No other node can change those of the only voter.
+        """
+        age_ms = self.command_client.metadata_age_ms()
+        is_loaded = self.raft.is_active_leader or age_ms is not None
+        return 0 if self.raft.is_only_voter and is_loaded else age_ms
+
     def on_alone(self, listener: Callable[[], None]) -> None:
         """Call `listener` now, and whenever `is_alone` may have changed."""
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.cluster import MovingReplica
+from tidelog.client.admin.cluster_health import ClusterHealth, ClusterSeverity, cluster_health
 from tidelog.client.admin.groups import (
     GroupDescription,
     GroupProgress,
@@ -125,6 +126,8 @@ __all__ = [
     "ClientConfig",
     "ClusterDescription",
     "ClusterFeatures",
+    "ClusterHealth",
+    "ClusterSeverity",
     "ConfigError",
     "ConnectError",
     "ConnectionLostError",
@@ -239,6 +242,7 @@ __all__ = [
     "WireFormatError",
     "WorkerConfig",
     "WorkerStatistics",
+    "cluster_health",
     "connect",
     "open_broker",
 ]

@@ -7,6 +7,7 @@ import trio
 
 from tidelog.broker.config.dynamic_config import check_dynamic
 from tidelog.broker.handlers.events import describe_event
+from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.metadata.cluster_config import shown_settings
 from tidelog.coordinator.metadata.commands import (
     AlterClusterConfig,
@@ -47,6 +48,8 @@ from tidelog.wire.messages.reassignment import DrainBrokerReply, DrainBrokerRequ
 _DECIDE_TIMEOUT_S: Final = 10.0
 _ELECTIONS_MAX: Final = 250
 """Maximum number of elections in one command: more of them would delay all other commands."""
+_UNKNOWN: Final = "unknown"
+"""Status of a node about which the metadata say nothing, or are stale."""
 
 _Place = tuple[bytes, int]
 """Topic id and number of a partition."""
@@ -71,12 +74,14 @@ class ClusterHandler:
         node_ids = {member.node_id for member in raft.membership.members} | state.brokers.keys()
         reasons = [why_leaderless(state, each.topic, each.number) for each in health.notable]
         notable = list(zip(health.notable, reasons, strict=True))
+        age_ms = self._cluster.metadata_age_ms()
+        is_stale = age_ms is None or age_ms > SESSION_MS
         return DescribeClusterReply(
             raft.cluster_id,
             self._cluster.node_id,
             raft.leader_id,
             raft.term,
-            [self._describe_node(node_id) for node_id in sorted(node_ids)],
+            [self._describe_node(node_id, is_stale=is_stale) for node_id in sorted(node_ids)],
             health.partition_count,
             health.leaderless_count,
             health.unavailable_count,
@@ -101,6 +106,8 @@ class ClusterHandler:
                 for (topic_id, number), node_ids in damaged.items()
                 for node_id in node_ids
             ],
+            age_ms,
+            SESSION_MS,
         )
 
     def _damaged_replicas(self) -> dict[_Place, list[int]]:
@@ -229,24 +236,27 @@ class ClusterHandler:
         topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
         return "" if topic is None else topic.name
 
-    def _describe_node(self, node_id: int) -> NodeDescription:
+    def _describe_node(self, node_id: int, *, is_stale: bool) -> NodeDescription:
         state = self._cluster.metadata.state
         broker = state.brokers.get(node_id)
         damaged = self._cluster.command_client.damaged.get(node_id)
         load = state.index.load(node_id)
         host, port = self._cluster.addresses.address_of(node_id) or ("", 0)
+        status = _status(broker)
+        is_past = is_stale and broker is not None and node_id != self._cluster.node_id
         return NodeDescription(
             node_id,
             host,
             port,
             "" if broker is None else broker.rack,
             self._role(node_id),
-            _status(broker),
+            _UNKNOWN if is_past else status,
             load.leader_count,
             load.replica_count,
             node_id in state.drained_node_ids,
             self._cluster.clock.skews_ms.get(node_id),
             None if damaged is None else damaged.count,
+            status if is_past else "",
         )
 
     def _role(self, node_id: int) -> str:
@@ -277,7 +287,7 @@ def _in_pieces(places: list[_Place]) -> list[list[_Place]]:
 
 def _status(broker: BrokerRegistration | None) -> str:
     if broker is None:
-        return "unknown"
+        return _UNKNOWN
     if broker.is_fenced:
         return "fenced"
     return "stopping" if broker.is_shutting_down else "alive"

@@ -470,6 +470,9 @@ class Admin:
     async def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:
         """Return the state of the cluster, as the broker that answers knows it.
 
+        `tidelog.cluster_health` judges it: severity, reason and next step. A broker that has no
+        contact to a majority describes the past, and says how long ago that was.
+
         Args:
             with_partitions: List the unhealthy partitions, in addition to their counts.
         """

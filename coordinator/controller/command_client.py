@@ -24,6 +24,7 @@ from tidelog.coordinator.metadata.commands import (
     encode_command,
     encode_reply,
 )
+from tidelog.coordinator.metadata.metadata_age import MetadataAge
 from tidelog.coordinator.raft.membership import Identity, check_cluster
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.coordinator.raft_node.peer_client import PeerClient
@@ -78,6 +79,7 @@ class CommandClient:
         self.damaged: Mapping[int, DamagedReplicas] = {}
         """Damaged replicas of the brokers that report them, by node id, as last heard from the
         controller."""
+        self._metadata_age = MetadataAge()
 
     async def submit(self, command: Command, *, timeout_s: float, retry: bool = True) -> Reply:
         """Carry out a command; it is committed, and visible in the state here, on return.
@@ -130,10 +132,19 @@ class CommandClient:
 
         return there
 
+    def metadata_age_ms(self) -> int | None:
+        """Return the time since the metadata here were current; `None` if they never were.
+
+        Counted from the last answered heartbeat, and from the start of this process.
+        """
+        return self._metadata_age.age_ms(
+            applied_index=self._metadata.applied_index, now_ms=_now_ms()
+        )
+
     async def heartbeat(
         self, heartbeat: BrokerHeartbeatRequest, *, timeout_s: float
     ) -> BrokerHeartbeatReply:
-        """Send this broker's heartbeat to the controller.
+        """Send this broker's heartbeat to the controller; the answer shows the metadata's age.
 
         Raises:
             RequestTimedOutError: No leader was reached.
@@ -141,11 +152,20 @@ class CommandClient:
         """
 
         async def there(node_id: int) -> BrokerHeartbeatReply:
-            return await self._peers.ask(
-                node_id, api.BROKER_HEARTBEAT, heartbeat, timeout_s=_HEARTBEAT_TIMEOUT_S
+            return await timed(
+                self._peers.ask(
+                    node_id, api.BROKER_HEARTBEAT, heartbeat, timeout_s=_HEARTBEAT_TIMEOUT_S
+                )
             )
 
-        answer = await self._ask(lambda: self.take_heartbeat(heartbeat), there, timeout_s=timeout_s)
+        async def timed(answer: Awaitable[BrokerHeartbeatReply]) -> BrokerHeartbeatReply:
+            sent_at_ms = _now_ms()
+            reply = await answer
+            self._metadata_age.answered(metadata_index=reply.metadata_index, sent_at_ms=sent_at_ms)
+            return reply
+
+        here = partial(self.take_heartbeat, heartbeat)
+        answer = await self._ask(lambda: timed(here()), there, timeout_s=timeout_s)
         self.damaged = {each.node_id: each for each in answer.damaged}
         return answer
 
@@ -293,3 +313,8 @@ class CommandClient:
         if isinstance(outcome, TidelogError):
             raise outcome
         return outcome
+
+
+def _now_ms() -> int:
+    """Return monotonic time."""
+    return int(trio.current_time() * 1000)

@@ -141,16 +141,25 @@ _DESCRIBED_V5 = replace(
         )
     ],
 )
+_DESCRIBED_V6 = replace(
+    _DESCRIBED_V5,
+    nodes=[replace(node, damaged_count=1) for node in _DESCRIBED_V5.nodes],
+    partitions=[replace(each, damaged_replicas=[1]) for each in _DESCRIBED_V5.partitions],
+    default_replication_factor=3,
+    below_default_count=9,
+    damaged_count=1,
+    damaged=[DamagedReplica(topic="orders", partition=3, node_id=1)],
+)
 DESCRIBE = (
     DescribeClusterRequest(with_partitions=True),
     replace(
-        _DESCRIBED_V5,
-        nodes=[replace(node, damaged_count=1) for node in _DESCRIBED_V5.nodes],
-        partitions=[replace(each, damaged_replicas=[1]) for each in _DESCRIBED_V5.partitions],
-        default_replication_factor=3,
-        below_default_count=9,
-        damaged_count=1,
-        damaged=[DamagedReplica(topic="orders", partition=3, node_id=1)],
+        _DESCRIBED_V6,
+        nodes=[
+            replace(node, status="unknown", last_known_status="alive")
+            for node in _DESCRIBED_V6.nodes
+        ],
+        metadata_age_ms=45_000,
+        metadata_age_max_ms=3000,
     ),
 )
 ACKNOWLEDGE_EVENTS = (
@@ -254,6 +263,7 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "describe_cluster_reply_v3": _DESCRIBED_V3,
     "describe_cluster_reply_v4": _DESCRIBED_V4,
     "describe_cluster_reply_v5": _DESCRIBED_V5,
+    "describe_cluster_reply_v6": _DESCRIBED_V6,
     "reassign_request_v1": _REASSIGNED,
     "reassign_request_v2": _REASSIGNED_V2,
 }

@@ -47,7 +47,7 @@ API_PAGES: Final = {
         "RedriveStatus",
     ),
     "transaction": ("Transaction", "TransactionTask", "TaskResult"),
-    "admin": ("Admin",),
+    "admin": ("Admin", "cluster_health", "ClusterHealth", "ClusterSeverity"),
     "embedded": ("open_broker", "RunningBroker"),
 }
 """The names of each page, in reading order. Two more pages contain all other names: errors, and

@@ -30,7 +30,8 @@ class NodeDescription(msgspec.Struct, frozen=True, array_like=True):
     """`voter`, `learner` (receives the metadata and does not vote) or `none`."""
     status: str
     """`alive`, `fenced` (sends no heartbeats or has not caught up yet, and leads no partition),
-    `stopping` or `unknown` (not registered, as far as the asked broker knows)."""
+    `stopping` or `unknown` (not registered, as far as the asked broker knows). Since version 7,
+    the other nodes are `unknown` too while the metadata of the asked broker are stale."""
     leader_count: int
     """Partitions that the node leads."""
     replica_count: int
@@ -42,6 +43,9 @@ class NodeDescription(msgspec.Struct, frozen=True, array_like=True):
     damaged_count: int | None = None
     """Replicas of the node with known damage that is not repaired, as last reported; `None` if that
     is unknown. Since version 6."""
+    last_known_status: str = ""
+    """Status in stale metadata, where `status` is `unknown` for that reason; else empty. Since
+    version 7."""
 
 
 class PartitionState(msgspec.Struct, frozen=True, array_like=True):
@@ -199,6 +203,12 @@ class DescribeClusterReply(msgspec.Struct, frozen=True, array_like=True):
     damaged: list[DamagedReplica] = []
     """The damaged replicas by topic, partition and node, at most 20 of each node. Since version
     6."""
+    metadata_age_ms: int | None = None
+    """Milliseconds since the metadata of the replying broker were current, as a majority confirmed;
+    `None`: never since the start of the broker, or unknown before version 7."""
+    metadata_age_max_ms: int | None = None
+    """Milliseconds after which metadata are stale: the session timeout of brokers. The partition
+    counts describe the past then. Since version 7; `None` before."""
 
 
 class TopicToElect(msgspec.Struct, frozen=True, array_like=True):

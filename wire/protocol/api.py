@@ -250,7 +250,7 @@ DESCRIBE_CLUSTER = Api(
     ApiKey.DESCRIBE_CLUSTER,
     cluster_admin.DescribeClusterRequest,
     cluster_admin.DescribeClusterReply,
-    max_version=6,
+    max_version=7,
 )
 ELECT_LEADERS = Api(
     ApiKey.ELECT_LEADERS, cluster_admin.ElectLeadersRequest, cluster_admin.ElectLeadersReply

@@ -3,6 +3,7 @@
 from typing import Final
 
 import pytest
+import trio
 
 from tests.coordinator.raft_clients import until
 from tests.coordinator.test_node import (
@@ -15,6 +16,8 @@ from tests.coordinator.test_node import (
 from tests.simulation.machine.world import World
 from tidelog.broker.handlers import cluster as handlers
 from tidelog.broker.handlers.cluster import ClusterHandler
+from tidelog.client.admin.cluster_health import ClusterSeverity, cluster_health
+from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.metadata.commands import CreateQueue, CreateReplicatedTopic
 from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.wire.errors import (
@@ -131,6 +134,60 @@ def test_a_node_without_a_leader_describes_its_own_metadata() -> None:
         assert reply.controller_id is None
         assert [node.node_id for node in reply.nodes] == [1, 2, 3]
         assert {node.host for node in reply.nodes} == {"node1", "node2", "node3"}
+
+    play(story)
+
+
+def test_a_node_without_a_majority_does_not_describe_the_past_as_the_present() -> None:
+    async def story(world: World) -> None:
+        members = await three(world)
+        await create(members[0], [1, 2, 3], [2, 3, 1])
+        await until(lambda: all(described(each).metadata_age_ms is not None for each in members))
+        left = members[0]
+        for member in members[1:]:
+            member.stop()
+        died_at = trio.current_time()
+
+        async def after(seconds: float) -> DescribeClusterReply:
+            await trio.sleep_until(died_at + seconds)
+            reply = described(left)
+            assert reply.metadata_age_ms is not None
+            # Heartbeats are 750 ms apart, and each may take some time.
+            assert seconds * 1000 <= reply.metadata_age_ms <= seconds * 1000 + 1000
+            return reply
+
+        early = await after(1)
+        assert [node.status for node in early.nodes] == ["alive"] * 3
+        for seconds in (10, 45):
+            late = await after(seconds)
+            assert [node.status for node in late.nodes] == ["alive", "unknown", "unknown"]
+            assert [node.last_known_status for node in late.nodes] == ["", "alive", "alive"]
+            health = cluster_health(late)
+            assert health.severity is ClusterSeverity.UNAVAILABLE
+            assert health.unknown_for_ms == late.metadata_age_ms
+            assert (health.writable_count, health.readable_count) == (None, None)
+            assert health.next_step.startswith("start node 2 or 3, ")
+
+        members[1].start()
+        await until(lambda: described(left).nodes[2].status == "fenced")
+        now = cluster_health(described(left))
+        assert (now.severity, now.is_stale) == (ClusterSeverity.DEGRADED, False)
+        assert now.reason.startswith("node 3 is fenced")
+
+    play(story)
+
+
+def test_the_metadata_of_the_only_voter_are_always_current() -> None:
+    async def story(world: World) -> None:
+        alone = Member(world, 1, ())
+        alone.start()
+        await until(lambda: live_brokers(alone) == [1])
+
+        await trio.sleep(60)
+
+        reply = described(alone)
+        assert (reply.metadata_age_ms, reply.metadata_age_max_ms) == (0, SESSION_MS)
+        assert cluster_health(reply).severity is ClusterSeverity.HEALTHY
 
     play(story)
 
