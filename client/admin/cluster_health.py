@@ -127,6 +127,9 @@ def _degraded(cluster: DescribeClusterReply, down: Sequence[NodeDescription]) ->
         reason = f"{count:,} of {total:,} partitions have replicas out of sync"
         step = "wait until the replicas catch up: tidelog cluster status --partitions"
         found.append(_Finding(reason, step))
+    if cluster.damaged_count:
+        reason = f"damaged replicas: {cluster.damaged_count:,}"
+        found.append(_Finding(reason, "see what is damaged: tidelog cluster status --partitions"))
     if cluster.events:
         reason = f"events that are not acknowledged: {len(cluster.events):,}"
         found.append(_Finding(reason, "read and acknowledge them: tidelog cluster events"))

@@ -1,6 +1,6 @@
 """The commands `tidelog cluster`: status, events, settings, elections and reassignments."""
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -10,6 +10,7 @@ from tidelog.cli.cluster.view import (
     cluster_as_json,
     elections_as_json,
     features_as_json,
+    health_line,
     print_cluster,
     print_elections,
     print_features,
@@ -20,6 +21,7 @@ from tidelog.cli.options import change_options, examples, json_option
 from tidelog.cli.output.events import event_as_json, print_events
 from tidelog.cli.output.tables import counted, print_fields, print_json
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
+from tidelog.client.admin.cluster_health import ClusterSeverity, cluster_health
 from tidelog.client.client import Client
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply, EventDescription
 
@@ -29,30 +31,61 @@ def cluster() -> None:
     """Describe and alter the cluster; elect leaders, reassign."""
 
 
-@cluster.command(epilog=examples("tidelog cluster status", "tidelog cluster status --partitions"))
+_STATUS_OF_SEVERITY: Final = {
+    ClusterSeverity.HEALTHY: 0,
+    ClusterSeverity.DEGRADED: 3,
+    ClusterSeverity.UNAVAILABLE: 4,
+}
+"""Exit status of `--check`; 1 and 2 are those of errors and of wrong usage."""
+
+
+@cluster.command(
+    epilog=examples(
+        "tidelog cluster status",
+        "tidelog cluster status --partitions",
+        "tidelog cluster status --check",
+    )
+)
 @click.option(
     "--partitions",
     "with_partitions",
     is_flag=True,
     help="List unhealthy partitions and running reassignments.",
 )
+@click.option(
+    "--check",
+    "is_check",
+    is_flag=True,
+    help="Print the health in one line; exit by severity.",
+)
 @broker_option
 @json_option
-def status(with_partitions: bool, broker: str, as_json: bool) -> None:
+def status(with_partitions: bool, is_check: bool, broker: str, *, as_json: bool) -> None:
     """Show the nodes and the health of the partitions.
 
-    The contacted broker answers from its metadata, which may be stale without a majority.
+    The contacted broker answers from its metadata. Without a majority they are stale after 3
+    seconds: the status of other nodes and of partitions is unknown then. With --check the exit
+    status is 0 for a healthy cluster, 3 for a degraded one (all partitions can be written and
+    read), and 4 for one that is unavailable, in part or without a majority; 1 if no broker answers.
     """
+    if is_check and with_partitions:
+        raise click.UsageError("--check prints one line: give either --check or --partitions")
 
     async def call(client: Client) -> tuple[DescribeClusterReply, list[MovingReplica]]:
         found = await client.admin.describe_cluster(with_partitions=with_partitions)
-        return found, await client.admin.list_reassignments() if found.reassigning_count else []
+        # The progress comes from leaders, which may not answer.
+        asks_leaders = found.reassigning_count and not (is_check or cluster_health(found).is_stale)
+        return found, await client.admin.list_reassignments() if asks_leaders else []
 
     found, moves = ask(broker, call)
     if as_json:
         print_json(cluster_as_json(found, moves, with_partitions=with_partitions))
+    elif is_check:
+        click.echo(health_line(found))
     else:
         print_cluster(found, moves, with_partitions=with_partitions)
+    if is_check:
+        raise click.exceptions.Exit(_STATUS_OF_SEVERITY[cluster_health(found).severity])
 
 
 @cluster.command(

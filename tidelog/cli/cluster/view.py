@@ -1,6 +1,7 @@
 """The output of `tidelog cluster`, as text and JSON."""
 
 from collections.abc import Sequence
+from dataclasses import asdict as dataclass_fields
 from datetime import UTC, datetime
 
 import click
@@ -8,23 +9,54 @@ from msgspec.structs import asdict
 
 from tidelog.cli.output.events import event_as_json, print_newest_events
 from tidelog.cli.output.tables import counted, print_fields, print_table, size_text
+from tidelog.cli.output.times import age_text
 from tidelog.client.admin.cluster import MovingReplica
+from tidelog.client.admin.cluster_health import (
+    ClusterHealth,
+    cluster_health,
+    last_readable_count,
+    last_writable_count,
+)
 from tidelog.wire.messages.cluster_admin import (
     AcceptedLoss,
     DescribeClusterReply,
     LeaderElected,
+    NodeDescription,
     PartitionState,
 )
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 
+_ALL_HEALTHY = "all partitions are healthy"
+_COUNTS = (
+    "partition_count",
+    "leaderless_count",
+    "unavailable_count",
+    "under_replicated_count",
+    "not_preferred_count",
+    "reassigning_count",
+    "damaged_count",
+)
+"""Counts of a description that say nothing about the present while its metadata are stale."""
 _NUMBERS = ("NODE", "LEADS", "REPLICAS", "DAMAGED", "PARTITION", "EPOCH", "LEADER", "BEFORE")
 
 
 def cluster_as_json(
     cluster: DescribeClusterReply, moves: Sequence[MovingReplica] = (), *, with_partitions: bool
 ) -> dict[str, object]:
-    """Return the description of a cluster, and the progress of replicas that are being added."""
+    """Return the description and health of a cluster, and the progress of added replicas.
+
+    While the metadata of the contacted broker are stale, the counts of partitions are null, and
+    `last_known` of the health has them.
+    """
     found: dict[str, object] = asdict(cluster)
+    health = cluster_health(cluster)
+    found["health"] = {**dataclass_fields(health), "last_known": None}
+    if health.is_stale:
+        found["health"] = {
+            **dataclass_fields(health),
+            "last_known": {name: found[name] for name in _COUNTS},
+        }
+        found |= dict.fromkeys(_COUNTS)
     found["nodes"] = [asdict(node) for node in cluster.nodes]
     found["data_losses"] = [
         {**asdict(loss), "topic_id": loss.topic_id.hex()} for loss in cluster.data_losses
@@ -63,26 +95,30 @@ def print_cluster(
     leader = "unknown to the contacted node; a majority of the voters must be alive"
     if cluster.controller_id is not None:
         leader = f"node {cluster.controller_id} in term {cluster.term}"
+    health = cluster_health(cluster)
     voters = [node for node in cluster.nodes if node.role == "voter"]
     print_fields(
         {
             "cluster": cluster.cluster_id,
+            **_health_in_words(health),
             "controller": leader,
-            "contacted": f"node {cluster.node_id}",
+            "contacted": _contacted_in_words(cluster),
             "voters": f"{len(voters)}, majority {len(voters) // 2 + 1}",
-            "partitions": _partitions_in_words(cluster),
-            **_replicas_in_words(cluster),
+            "available": _available_in_words(cluster, health),
+            "partitions": _partitions_in_words(cluster, health),
+            **({} if health.is_stale else _replicas_in_words(cluster)),
             **_clocks_in_words(cluster),
             **_events_in_words(cluster),
         }
     )
     click.echo()
-    _print_nodes(cluster)
+    _print_nodes(cluster, health)
     if cluster.partitions:
-        click.echo()
+        click.echo(f"\nunhealthy partitions, {_past(health)}:" if health.is_stale else "")
         _print_partitions(cluster.partitions)
     elif with_partitions:
-        click.echo("\nall partitions are healthy")
+        known = "no partition was unhealthy, as last known" if health.is_stale else _ALL_HEALTHY
+        click.echo(f"\n{known}")
     _print_leaderless(cluster)
     _print_damaged(cluster)
     if moves:
@@ -139,7 +175,62 @@ def _outcome(result: LeaderElected) -> str:
     return "already the leader" if result.leader_id == result.previous_leader_id else "elected"
 
 
-def _partitions_in_words(cluster: DescribeClusterReply) -> str:
+def health_line(cluster: DescribeClusterReply) -> str:
+    """Return the health of a cluster in one line, with the next step."""
+    health = cluster_health(cluster)
+    parts = [_severity_in_words(health), f"asked node {cluster.node_id}", health.next_step]
+    return "; ".join(part for part in parts if part)
+
+
+def _severity_in_words(health: ClusterHealth) -> str:
+    if not health.reason:
+        return health.severity
+    words = f"{health.severity}: {health.reason}"
+    if not health.is_stale:
+        return words
+    age_ms = health.unknown_for_ms
+    return f"{words} {'since its start' if age_ms is None else f'for {age_text(age_ms)}'}"
+
+
+def _health_in_words(health: ClusterHealth) -> dict[str, str]:
+    fields = {"health": _severity_in_words(health)}
+    return fields | {"next step": health.next_step} if health.next_step else fields
+
+
+def _contacted_in_words(cluster: DescribeClusterReply) -> str:
+    name, age_ms = f"node {cluster.node_id}", cluster.metadata_age_ms
+    if age_ms is not None:
+        return f"{name}, with metadata of {_age_in_words(age_ms)} ago"
+    if cluster.metadata_age_max_ms is None:
+        return f"{name}, with metadata of unknown age"
+    return f"{name}, with metadata from before its start"
+
+
+def _age_in_words(age_ms: int) -> str:
+    return "less than 1 s" if age_ms < 1000 else age_text(age_ms)  # noqa: PLR2004  (milliseconds)
+
+
+def _unknown(health: ClusterHealth) -> str:
+    """Return the words for a value that stale metadata do not tell."""
+    age_ms = health.unknown_for_ms
+    return "unknown" if age_ms is None else f"unknown for {age_text(age_ms)}"
+
+
+def _past(health: ClusterHealth) -> str:
+    age_ms = health.unknown_for_ms
+    return "as last known" if age_ms is None else f"as known {age_text(age_ms)} ago"
+
+
+def _available_in_words(cluster: DescribeClusterReply, health: ClusterHealth) -> str:
+    total = cluster.partition_count
+    words = (
+        f"{last_writable_count(cluster):,} of {total:,} to write,"
+        f" {last_readable_count(cluster):,} of {total:,} to read"
+    )
+    return f"{_unknown(health)}; was {words}" if health.is_stale else words
+
+
+def _partitions_in_words(cluster: DescribeClusterReply, health: ClusterHealth) -> str:
     counts = {
         "without a leader": cluster.leaderless_count,
         "below min_insync_replicas": cluster.unavailable_count,
@@ -150,7 +241,8 @@ def _partitions_in_words(cluster: DescribeClusterReply) -> str:
     words = [f"{count:,} {words}" for words, count in counts.items() if count]
     if cluster.damaged_count:
         words.append(counted(cluster.damaged_count, "damaged replica"))
-    return f"{cluster.partition_count:,}: {', '.join(words) or 'all healthy'}"
+    known = f"{cluster.partition_count:,}: {', '.join(words) or 'all healthy'}"
+    return f"{_unknown(health)}; was {known}" if health.is_stale else known
 
 
 def _replicas_in_words(cluster: DescribeClusterReply) -> dict[str, str]:
@@ -220,14 +312,21 @@ def _print_damaged(cluster: DescribeClusterReply) -> None:
         click.echo(f"  and {counted(rest, 'more replica')}")
 
 
-def _print_nodes(cluster: DescribeClusterReply) -> None:
+def _status_in_words(node: NodeDescription, health: ClusterHealth) -> str:
+    status = node.status
+    if node.last_known_status:
+        status = f"{_unknown(health)}; was {node.last_known_status}"
+    return f"{status}, drained" if node.is_drained else status
+
+
+def _print_nodes(cluster: DescribeClusterReply, health: ClusterHealth) -> None:
     rows = [
         (
             node.node_id,
             f"{node.host}:{node.port}" if node.host else None,
             node.rack or None,
             "leader" if node.node_id == cluster.controller_id else node.role,
-            f"{node.status}, drained" if node.is_drained else node.status,
+            _status_in_words(node, health),
             node.leader_count,
             node.replica_count,
             node.damaged_count,

@@ -4,9 +4,12 @@ import json
 import sys
 
 import click
+import msgspec
 import pytest
 
 from tidelog.cli import main
+from tidelog.client.admin.admin import Admin
+from tidelog.wire.messages.cluster_admin import DescribeClusterReply
 
 Printed = pytest.CaptureFixture[str]
 
@@ -27,6 +30,53 @@ def test_the_status_for_programs(capsys: Printed) -> None:
 
     found = json.loads(capsys.readouterr().out)
     assert (found["controller_id"], found["nodes"][0]["status"]) == (1, "alive")
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_a_check_is_one_line_and_exits_by_severity(capsys: Printed) -> None:
+    assert main.run(["cluster", "status", "--check"]) == 0
+    assert capsys.readouterr().out == "healthy; asked node 1\n"
+
+    assert main.run(["cluster", "status", "--check", "--json"]) == 0
+    health = json.loads(capsys.readouterr().out)["health"]
+    assert (health["severity"], health["is_stale"], health["last_known"]) == (
+        "healthy",
+        False,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"under_replicated_count": 1}, 3),
+        ({"leaderless_count": 1}, 4),
+        ({"metadata_age_ms": 45_000}, 4),
+    ],
+)
+@pytest.mark.usefixtures("at_broker")
+def test_a_check_of_an_unhealthy_cluster_exits_with_3_or_4_and_a_status_with_0(
+    changes: dict[str, int], expected: int, *, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    describe = Admin.describe_cluster
+
+    async def changed(admin: Admin, **options: bool) -> DescribeClusterReply:
+        return msgspec.structs.replace(await describe(admin, **options), **changes)
+
+    monkeypatch.setattr(Admin, "describe_cluster", changed)
+
+    assert main.run(["cluster", "status", "--check"]) == expected
+    assert capsys.readouterr().out.count("\n") == 1
+    assert main.run(["cluster", "status", "--check", "--json"]) == expected
+    assert main.run(["cluster", "status"]) == 0
+
+
+def test_a_check_without_a_broker_or_with_a_list_is_an_error(capsys: Printed) -> None:
+    unused = "127.0.0.1:1"
+
+    assert main.run(["cluster", "status", "--check", "--broker", unused]) == 1
+    assert main.run(["cluster", "status", "--check", "--partitions"]) == 2
+    assert "give either --check or --partitions" in capsys.readouterr().err
 
 
 def test_leaders_of_one_topic_are_elected(topic: str, capsys: Printed) -> None:

@@ -18,7 +18,14 @@ from tidelog.wire.messages.reassignment import ReplicaProgress
 
 Printed = pytest.CaptureFixture[str]
 
-CLUSTER = DESCRIBE[1]
+STALE = DESCRIBE[1]
+CLUSTER = msgspec.structs.replace(
+    STALE,
+    nodes=[
+        msgspec.structs.replace(node, status="alive", last_known_status="") for node in STALE.nodes
+    ],
+    metadata_age_ms=400,
+)
 HEALTHY = msgspec.structs.replace(
     CLUSTER,
     leaderless_count=0,
@@ -50,7 +57,7 @@ def words_of(printed: Printed) -> list[list[str]]:
 def test_json_has_every_field() -> None:
     found = json.loads(json.dumps(cluster_as_json(CLUSTER, with_partitions=True)))
 
-    assert set(found) == {*DescribeClusterReply.__struct_fields__, "moves"}
+    assert set(found) == {*DescribeClusterReply.__struct_fields__, "health", "moves"}
     assert found["nodes"][0]["rack"] == "rack-a"
     assert found["data_losses"][0]["topic_id"] == CLUSTER.data_losses[0].topic_id.hex()
     assert found["partitions"][0]["in_sync_replicas"] == [2]
@@ -98,7 +105,22 @@ def test_a_healthy_cluster_is_a_few_lines(capsys: Printed) -> None:
     assert ["controller", "node", "2", "in", "term", "7"] in lines
     assert ["partitions", "12:", "all", "healthy"] in lines
     assert ["1", "10.0.0.1:8433", "rack-a", "voter", "alive", "5", "9"] in lines
-    assert len(lines) == 8
+    assert [
+        "contacted",
+        "node",
+        "1,",
+        "with",
+        "metadata",
+        "of",
+        "less",
+        "than",
+        "1",
+        "s",
+        "ago",
+    ] in lines
+    assert ["available", "12", "of", "12", "to", "write,", "12", "of", "12", "to", "read"] in lines
+    assert ["health", "healthy"] in lines
+    assert len(lines) == 10
 
 
 @pytest.mark.parametrize(("count", "topics"), [(1, "1 topic"), (9, "9 topics")])
@@ -292,3 +314,52 @@ def test_with_partitions_each_partition_has_its_reason(capsys: Printed) -> None:
     printed = capsys.readouterr().out
     assert "\n  orders/3: the log of broker 3 is offline after an error of the disk\n" in printed
     assert "1 partition, first" not in printed
+
+
+def test_stale_metadata_are_shown_as_the_past(capsys: Printed) -> None:
+    print_cluster(msgspec.structs.replace(STALE, node_id=2), with_partitions=True)
+
+    printed = capsys.readouterr().out
+    assert (
+        "health      unavailable: node 2 has no contact to a majority of the voters for 45 s"
+        in (printed)
+    )
+    assert "contacted   node 2, with metadata of 45 s ago" in printed
+    assert "partitions  unknown for 45 s; was 12: 1 without a leader" in printed
+    assert "available   unknown for 45 s; was 9 of 12 to write, 11 of 12 to read" in printed
+    assert "unknown for 45 s; was alive, drained" in printed
+    assert "\nunhealthy partitions, as known 45 s ago:\nTOPIC" in printed
+
+
+def test_a_broker_without_a_majority_since_its_start_says_so(capsys: Printed) -> None:
+    never = msgspec.structs.replace(STALE, metadata_age_ms=None, partitions=[], leaderless=[])
+    print_cluster(never, with_partitions=True)
+
+    printed = capsys.readouterr().out
+    assert "no contact to a majority of the voters since its start\n" in printed
+    assert "contacted   node 1, with metadata from before its start" in printed
+    assert "partitions  unknown; was 12: " in printed
+    assert "unknown; was alive, drained" in printed
+    assert "all partitions are healthy" not in printed
+
+
+def test_a_broker_of_an_earlier_version_has_metadata_of_unknown_age(capsys: Printed) -> None:
+    old = msgspec.structs.replace(HEALTHY, metadata_age_ms=None, metadata_age_max_ms=None)
+    print_cluster(old, with_partitions=False)
+
+    printed = capsys.readouterr().out
+    assert "contacted   node 1, with metadata of unknown age" in printed
+    assert "health      healthy" in printed
+
+
+def test_stale_counts_are_not_given_to_programs_as_the_present() -> None:
+    found = json.loads(json.dumps(cluster_as_json(STALE, with_partitions=False)))
+
+    assert (found["leaderless_count"], found["partition_count"]) == (None, None)
+    assert (found["nodes"][0]["status"], found["nodes"][0]["last_known_status"]) == (
+        "unknown",
+        "alive",
+    )
+    health = found["health"]
+    assert (health["severity"], health["unknown_for_ms"]) == ("unavailable", 45_000)
+    assert (health["writable_count"], health["last_known"]["leaderless_count"]) == (None, 1)
