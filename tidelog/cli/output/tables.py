@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -87,6 +87,16 @@ def shown(value: object) -> str:
 def counted(count: int, thing: str) -> str:
     """Return `1 partition`, `2 partitions`."""
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def total_text(
+    counts: Sequence[int | None], text: Callable[[int], str] = "{:,}".format
+) -> str | None:
+    """Return the sum of counts; `>= 12` if some are unknown, `None` if all are."""
+    known = [count for count in counts if count is not None]
+    if counts and not known:
+        return None
+    return f"{'' if len(known) == len(counts) else '>= '}{text(sum(known))}"
 
 
 def size_text(size_bytes: int) -> str:

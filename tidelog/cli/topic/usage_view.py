@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from tidelog.cli.output.tables import print_fields, print_table, size_text
+from tidelog.cli.output.tables import print_fields, print_table, size_text, total_text
 from tidelog.cli.output.times import moment_text
 from tidelog.wire.messages.topic_usage import PartitionUsage, TopicUsage
 
@@ -11,14 +11,17 @@ _NUMBERS = ("PARTITION", "PARTITIONS", "LEADER", *(each for each in _COLUMNS if 
 
 
 def usage_as_json(topic: TopicUsage) -> dict[str, object]:
-    """Return the disk usage of a topic, by partition and in total."""
+    """Return the disk usage of a topic, by partition and in total.
+
+    The totals are those of the partitions whose leaders answered; null if there are none.
+    """
     return {
         "name": topic.name,
         "topic_id": topic.topic_id.hex(),
         "partition_count": topic.partition_count,
         "replication_factor": topic.replication_factor,
-        "size_bytes": sum(each.size_bytes for each in topic.partitions),
-        "segment_count": sum(each.segment_count for each in topic.partitions),
+        "size_bytes": _sum_known(topic, lambda each: each.size_bytes),
+        "segment_count": _sum_known(topic, lambda each: each.segment_count),
         "oldest_ms": _oldest_ms(topic.partitions),
         "ingest_bytes_per_day": _sum_known(topic, lambda each: each.ingest_bytes_per_day),
         "ingest_offsets_per_day": _sum_known(topic, lambda each: each.ingest_offsets_per_day),
@@ -65,14 +68,20 @@ def print_usage(topic: TopicUsage) -> None:
 def _sums(topic: TopicUsage) -> tuple[object, ...]:
     partitions = topic.partitions
     return (
-        size_text(sum(each.size_bytes for each in partitions)),
-        sum(each.segment_count for each in partitions),
-        sum(each.high_watermark - each.log_start_offset for each in partitions),
+        total_text(_counts(topic, lambda each: each.size_bytes), size_text),
+        total_text(_counts(topic, lambda each: each.segment_count)),
+        total_text(_counts(topic, lambda each: each.high_watermark - each.log_start_offset)),
         _moment(_oldest_ms(partitions)),
         _size(_sum_known(topic, lambda each: each.ingest_bytes_per_day)),
         _sum_known(topic, lambda each: each.ingest_offsets_per_day),
         _percent(_dirty_ratio(partitions)),
     )
+
+
+def _counts(topic: TopicUsage, count: Callable[[PartitionUsage], int]) -> list[int | None]:
+    """Return a count of each partition; `None` for those whose leaders did not answer."""
+    missing = topic.partition_count - len(topic.partitions)
+    return [*map(count, topic.partitions), *[None] * missing]
 
 
 def _oldest_ms(partitions: Sequence[PartitionUsage]) -> int | None:

@@ -13,14 +13,16 @@ from tidelog.cli.output.tables import (
     print_settings,
     print_table,
     size_text,
+    total_text,
 )
 from tidelog.wire.messages.topics import AddPartitionsReply, PartitionDescription, TopicDescription
 
+_FIGURES = ("log_start_offset", "high_watermark", "log_end_offset", "size_bytes")
 _NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE")
 
 
 def topic_as_json(topic: TopicDescription) -> dict[str, object]:
-    """Return the description of a topic."""
+    """Return the description of a topic; a figure that no leader reported is null."""
     return {
         "name": topic.name,
         "topic_id": topic.topic_id.hex(),
@@ -33,10 +35,7 @@ def topic_as_json(topic: TopicDescription) -> dict[str, object]:
                 "partition": each.partition,
                 "leader_id": each.leader_id,
                 "leader_epoch": each.leader_epoch,
-                "log_start_offset": each.log_start_offset,
-                "high_watermark": each.high_watermark,
-                "log_end_offset": each.log_end_offset,
-                "size_bytes": each.size_bytes,
+                **{name: getattr(each, name) if is_reported(each) else None for name in _FIGURES},
                 "status": each.status,
                 "replicas": each.replicas,
                 "in_sync_replicas": each.in_sync_replicas,
@@ -60,8 +59,8 @@ def print_topics(topics: Sequence[TopicDescription]) -> None:
             topic.name,
             len(topic.partitions),
             _replication_factor(topic),
-            sum(record_count(each) for each in topic.partitions),
-            size_text(sum(each.size_bytes for each in topic.partitions)),
+            total_text([record_count(each) for each in topic.partitions]),
+            total_text([_size_bytes(each) for each in topic.partitions], size_text),
             ", ".join(sorted({each.status for each in topic.partitions})),
         )
         for topic in topics
@@ -84,10 +83,9 @@ def print_topic(topic: TopicDescription) -> None:
             each.partition,
             each.leader_id,
             each.leader_epoch,
-            each.log_start_offset,
-            each.high_watermark,
+            *_offsets(each),
             record_count(each),
-            size_text(each.size_bytes),
+            size_text(each.size_bytes) if is_reported(each) else None,
             each.status,
             nodes_text(each.replicas) or None,
             nodes_text(each.in_sync_replicas) or None,
@@ -154,6 +152,26 @@ def growth_notes(planned: AddPartitionsReply) -> list[str]:
     return notes
 
 
-def record_count(partition: PartitionDescription) -> int:
-    """Return the count of readable offsets; without compaction, the count of records."""
+def is_reported(partition: PartitionDescription) -> bool:
+    """Return whether a leader reported the figures of a partition; otherwise they are zero."""
+    return partition.leader_id is not None and partition.status != "unknown"
+
+
+def record_count(partition: PartitionDescription) -> int | None:
+    """Return the count of readable offsets; without compaction, the count of records.
+
+    Return `None` if no leader reported it.
+    """
+    if not is_reported(partition):
+        return None
     return partition.high_watermark - partition.log_start_offset
+
+
+def _size_bytes(partition: PartitionDescription) -> int | None:
+    return partition.size_bytes if is_reported(partition) else None
+
+
+def _offsets(partition: PartitionDescription) -> tuple[int | None, int | None]:
+    if not is_reported(partition):
+        return None, None
+    return partition.log_start_offset, partition.high_watermark

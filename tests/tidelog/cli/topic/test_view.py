@@ -39,8 +39,8 @@ def test_a_list_adds_up_the_partitions(capsys: Printed) -> None:
     print_topics([TOPIC])
 
     assert capsys.readouterr().out == (
-        "TOPIC   PARTITIONS  REPLICAS  RECORDS     SIZE  STATUS\n"
-        "orders           2         1    1,100  4.9 KiB  offline, online\n"
+        "TOPIC   PARTITIONS  REPLICAS   RECORDS        SIZE  STATUS\n"
+        "orders           2         1  >= 1,100  >= 4.9 KiB  offline, online\n"
     )
 
 
@@ -50,8 +50,26 @@ def test_a_description_ends_with_the_partitions(capsys: Printed) -> None:
     assert capsys.readouterr().out.endswith(
         "PARTITION  LEADER  EPOCH  START    END  RECORDS     SIZE  STATUS   REPLICAS  IN SYNC\n"
         "        0       1      3    100  1,200    1,100  4.9 KiB  online   1         1\n"
-        "        1       -      4      0      0        0     64 B  offline  2         -\n"
+        "        1       -      4      -      -        -        -  offline  2         -\n"
     )
+
+
+def test_figures_that_no_leader_reported_are_unknown_and_not_zero(capsys: Printed) -> None:
+    silent = PartitionDescription(0, 2, 4, 0, 0, 0, 0, "unknown", [2], [2])
+    topic = msgspec.structs.replace(TOPIC, partitions=[silent])
+
+    print_topic(topic)
+    assert capsys.readouterr().out.endswith(
+        "        0       2      4      -    -        -     -  unknown  2         2\n"
+    )
+    print_topics([topic])
+    assert capsys.readouterr().out.endswith(
+        "orders           1         1        -     -  unknown\n"
+    )
+    (found,) = json.loads(json.dumps(topic_as_json(topic)))["partitions"]
+    assert [found[name] for name in ("log_start_offset", "high_watermark", "size_bytes")] == [
+        None
+    ] * 3
 
 
 def test_a_list_shows_the_least_and_most_replicas_of_partitions_that_differ(
@@ -118,6 +136,23 @@ def test_unknown_usage_is_null() -> None:
 
     names = ("oldest_ms", "ingest_bytes_per_day", "ingest_offsets_per_day", "dirty_ratio")
     assert [found[name] for name in names] == [None] * 4
+
+
+def test_a_topic_of_which_no_leader_answered_has_no_usage(capsys: Printed) -> None:
+    silent = TopicUsage("orders", b"", 2, 1, [])
+
+    print_usages([silent])
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["orders", "2", *"-------"]
+    assert (usage_as_json(silent)["size_bytes"], usage_as_json(silent)["segment_count"]) == (
+        None,
+        None,
+    )
+
+
+def test_the_usage_of_a_topic_is_a_minimum_while_leaders_do_not_answer(capsys: Printed) -> None:
+    print_usages([TopicUsage("orders", b"", 3, 3, [FIRST_USAGE])])
+
+    assert capsys.readouterr().out.splitlines()[-1].startswith("orders           3  >= ")
 
 
 def test_a_list_of_usages_adds_up_the_partitions(capsys: Printed) -> None:
