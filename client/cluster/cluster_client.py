@@ -21,7 +21,7 @@ from tidelog.client.cluster.hedging import first_success
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.cluster.reply_shapes import mismatch
 from tidelog.client.config import ClientConfig
-from tidelog.wire.env.env import BytesLike, Env
+from tidelog.wire.env.env import BytesLike, Env, Probe
 from tidelog.wire.errors import (
     BrokerError,
     ConnectError,
@@ -219,8 +219,13 @@ class ClusterClient:
             self._asked_at = trio.current_time()  # Once, also without an answer.
             self.request_refresh(self.metadata.topic_names)
 
-    def request_refresh(self, topics: Iterable[str]) -> None:
-        """Fetch metadata of the brokers and these topics; then listeners are called."""
+    def request_refresh(self, topics: Iterable[str], *, because: Exception | None = None) -> None:
+        """Fetch metadata of the brokers and these topics; then listeners are called.
+
+        `because` is the error after which a request is to be repeated, if there was one.
+        """
+        if because is not None:
+            self.report_blocked(str(because))
         wanted = (self._wanted_topics or set()).union(topics)
         self._wanted_topics = wanted
         if not wanted <= self._asked_topics:
@@ -228,6 +233,10 @@ class ClusterClient:
         if not self._is_refreshing:
             self._is_refreshing = True
             self.tasks.start_soon(self._refresh)
+
+    def report_blocked(self, reason: str) -> None:
+        """Tell the probe why a request cannot be sent or answered now; it is tried again."""
+        self.env.probe("client.blocked", severity="debug", reason=reason)
 
     async def topic(self, name: str) -> TopicMetadata:
         """Return the metadata of a topic; fetch them if needed.
@@ -276,7 +285,7 @@ class ClusterClient:
                 )
             return await self.call_once(connection, method, request)
 
-        return await self.retry(attempt, is_repeatable=is_repeatable)
+        return await self.retry(attempt, is_repeatable=is_repeatable, waits_for=method.key.name)
 
     async def call_controller(
         self, method: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
@@ -286,7 +295,7 @@ class ClusterClient:
         async def attempt() -> ReplyType:
             return await self.call_once(await self.controller_connection(), method, request)
 
-        return await self.retry(attempt, is_repeatable=is_repeatable)
+        return await self.retry(attempt, is_repeatable=is_repeatable, waits_for=method.key.name)
 
     async def retry(
         self,
@@ -294,6 +303,7 @@ class ClusterClient:
         *,
         is_repeatable: bool,
         hopeless: type[TidelogError] | tuple[()] = (),
+        waits_for: str = "the request",
     ) -> Result:
         """Return the result of `attempt`; repeat it for up to `request_timeout` if that may help.
 
@@ -302,6 +312,7 @@ class ClusterClient:
             is_repeatable: Whether a second execution does no harm, so that it may be repeated even
                 when the first request may have been executed.
             hopeless: Errors that are raised at once.
+            waits_for: What is to be answered, for the probe.
 
         Raises:
             BrokerError: A broker refused, or failed until the end.
@@ -310,18 +321,37 @@ class ClusterClient:
             trio.ClosedResourceError: The client is closed.
         """
         deadline = trio.current_time() + self.config.request_timeout
-        failure_count = 0
+        retries = _Retries(self.env.probe, waits_for, deadline)
+        try:
+            return await self._retry(
+                attempt, retries, is_repeatable=is_repeatable, hopeless=hopeless
+            )
+        finally:
+            retries.ended()
+
+    async def _retry(
+        self,
+        attempt: Callable[[], Awaitable[Result]],
+        retries: "_Retries",
+        *,
+        is_repeatable: bool,
+        hopeless: type[TidelogError] | tuple[()],
+    ) -> Result:
         while True:
             try:
                 return await self.tasks.until_closed(attempt)
             except (RetriableError, ConnectionLostError, WireFormatError) as error:
-                failure_count += 1
-                delay = self.backoff.delay(failure_count)
+                retries.failed(error)
+                delay = self.backoff.delay(retries.failure_count)
                 is_done_perhaps = isinstance(
                     error, (ConnectionLostError, RequestTimedOutError, WireFormatError)
                 ) and not isinstance(error, ConnectError)
-                is_late = trio.current_time() + delay >= deadline
+                is_late = trio.current_time() + delay >= retries.deadline
                 is_over = is_late or isinstance(error, hopeless)
+                if is_late and retries.failure_count > 1:
+                    _add_note(
+                        error, f"the request was retried for {self.config.request_timeout:g} s"
+                    )
                 if is_over or (is_done_perhaps and not is_repeatable):
                     raise
                 if isinstance(error, STALE_METADATA_ERRORS):
@@ -471,11 +501,13 @@ class ClusterClient:
                 reply = await self._ask_metadata(self._asked_topics)
             except (BrokerError, ConnectionLostError, WireFormatError) as error:
                 self._refresh_failure = error
+                self.report_blocked(str(error))
                 failure_count += 1
                 self._notify()
                 await trio.sleep(self.backoff.delay(failure_count))
             else:
                 self.metadata.apply(reply)
+                self._note_leaderless()
                 self._refresh_failure = None
                 failure_count = 0
                 repeat_count += 1
@@ -488,11 +520,52 @@ class ClusterClient:
                     repeat_count = 0
         self._is_refreshing = False
 
+    def _note_leaderless(self) -> None:
+        place = self.metadata.first_leaderless(self._asked_topics)
+        if place is not None:
+            topic, number = place
+            self.report_blocked(
+                f"{topic}/{number} has no leader; see tidelog topic describe {topic}"
+            )
+
     def _notify(self) -> None:
         changed, self._changed = self._changed, trio.Event()
         changed.set()
         for listener in list(self._listeners):
             listener()
+
+
+class _Retries:
+    """The attempts of one request, of which the probe gets start, failures and end."""
+
+    def __init__(self, probe: Probe, waits_for: str, deadline: float) -> None:
+        self._probe = probe
+        self.deadline = deadline
+        """Time of the last attempt, in seconds of trio's clock."""
+        self.failure_count = 0
+        self._tell(f"no answer to {waits_for} yet")
+
+    def failed(self, error: Exception) -> None:
+        self.failure_count += 1
+        self._tell(str(error))
+
+    def ended(self) -> None:
+        self._probe("client.request_ended", severity="debug", request_id=id(self))
+
+    def _tell(self, reason: str) -> None:
+        self._probe(
+            "client.request_waits",
+            severity="debug",
+            request_id=id(self),
+            reason=reason,
+            deadline=self.deadline,
+        )
+
+
+def _add_note(error: Exception, note: str) -> None:
+    """Add a note to an error, which several callers may get, once."""
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 async def _first(ways: Iterable[Callable[[], Awaitable[Result]]], *, head_start: float) -> Result:

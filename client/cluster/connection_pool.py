@@ -16,7 +16,7 @@ from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.cluster.wrong_replies import WrongReplies
 from tidelog.client.config import ClientConfig
-from tidelog.wire.env.connect_errors import diagnose
+from tidelog.wire.env.connect_errors import another_service, diagnose
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
@@ -175,6 +175,7 @@ class ConnectionPool:
             return await self._connect(address)
 
     async def _connect(self, address: Address) -> RpcConnection:
+        connection: RpcConnection | None = None
         with trio.move_on_after(self._config.connect_timeout):
             stream = await connect_stream(self._env.network, address.host, address.port)
             connection = RpcConnection(stream)
@@ -185,11 +186,14 @@ class ConnectionPool:
             except RetriableError:
                 connection.close()
                 raise
-            except (BrokerError, ConnectionLostError, WireFormatError) as error:
+            except WireFormatError as error:
                 connection.close()
-                raise ConnectError(
-                    f"cannot connect to {address}: {error}; is this a tidelog broker?"
-                ) from error
+                line = another_service(str(address), connection.first_bytes, str(error))
+                raise ConnectError(line) from error
+            except (BrokerError, ConnectionLostError) as error:
+                connection.close()
+                line = f"cannot connect to {address}: {error}; is this a tidelog broker?"
+                raise ConnectError(line) from error
             except trio.Cancelled:
                 connection.close()
                 raise
@@ -207,7 +211,10 @@ class ConnectionPool:
             self._env.probe("client.connected", address=str(address), node_id=hello.node_id)
             self._on_change()
             return connection
-        raise ConnectError(diagnose(address.host, address.port, TimeoutError("no answer")))
+        if connection is None:
+            raise ConnectError(diagnose(address.host, address.port, TimeoutError("no answer")))
+        why = f"it has not answered within {self._config.connect_timeout:g} s"
+        raise ConnectError(another_service(str(address), connection.first_bytes, why))
 
     async def _run(self, connection: RpcConnection, address: Address) -> None:
         async with trio.open_nursery() as nursery:
@@ -264,6 +271,8 @@ class ConnectionPool:
                 has_led = self._metadata.is_leader(node_id)
                 continue
             self._silent.add(node_id)
+            reason = f"node {node_id} does not answer"
+            self._env.probe("client.blocked", severity="debug", reason=reason)
             is_leader = self._metadata.is_leader(node_id)
             if has_led and not is_leader:
                 connection.close()
@@ -302,6 +311,8 @@ class ConnectionPool:
                 )
             except (ConnectionLostError, RetriableError) as error:
                 self._failures[node_id] = error
+            reason = str(self._failures[node_id])
+            self._env.probe("client.blocked", severity="debug", reason=reason)
             failure_count += 1
             self._on_stale_metadata()
             self._on_change()

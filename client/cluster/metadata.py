@@ -6,6 +6,7 @@ Pure: no clock, no I/O. Metadata may be stale; then the broker that receives a r
 from collections.abc import Iterable
 from typing import final
 
+from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
@@ -83,6 +84,15 @@ class MetadataCache:
         if known is None or partition >= len(known.partitions):
             return []
         return known.partitions[partition].in_sync_replicas or []
+
+    def first_leaderless(self, topics: Iterable[str]) -> TopicPartition | None:
+        """Return a partition of these topics that has no leader, if there is one."""
+        for name in topics:
+            known = self._topics.get(name)
+            for number, partition in enumerate(() if known is None else known.partitions):
+                if partition.leader_id is None:
+                    return TopicPartition(name, number)
+        return None
 
     def is_leader(self, node_id: int) -> bool:
         """Return whether a node leads any partition of the cached topics."""

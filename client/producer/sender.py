@@ -293,7 +293,8 @@ class Sender:
         for drained in drained_batches:
             self._accumulator.retry_or_fail(drained, error, now)
         if isinstance(error, STALE_METADATA_ERRORS):
-            self._cluster.request_refresh({each.queue.topic for each in drained_batches})
+            topics = {each.queue.topic for each in drained_batches}
+            self._cluster.request_refresh(topics, because=error)
 
     def _close_dead_connections(self) -> None:
         now = trio.current_time()

@@ -5,18 +5,22 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import click
 import trio
 
 from tidelog.cli.signals import on_signal
+from tidelog.cli.waiting import Waiting
 from tidelog.client.client import Client, connect
 from tidelog.client.cluster.address import parse_addresses
+from tidelog.client.config import ClientConfig
 from tidelog.wire.env.real.real_env import real_env
 from tidelog.wire.errors import ConfigError
 
 _CLIENT_NAME = "tidelog-cli"
+_LOOK_S = 0.25
+"""Seconds between two looks at what a client waits for."""
 
 
 def _check_addresses(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -43,19 +47,42 @@ broker_option = click.option(
 async def open_client(broker: str) -> AsyncGenerator[Client, None]:
     """Connect to the brokers of `--broker` while the block runs.
 
-    The client reconnects by itself. A line on standard error reports each lost connection.
+    The client reconnects by itself. A line on standard error reports each lost connection, and one
+    says what the client waits for after two seconds without a result.
     """
     # Without a handler, Python would print warnings as bare text.
     logging.getLogger("tidelog").addHandler(logging.NullHandler())
-    env = replace(real_env(), probe=_Notices())
-    async with connect(broker, env=env, client_id=_CLIENT_NAME) as client:
-        yield client
+    config = ClientConfig(client_id=_CLIENT_NAME)
+    waiting = Waiting(broker, now=trio.current_time(), connect_timeout=config.connect_timeout)
+    env = replace(real_env(), probe=Notices(waiting))
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_show_waiting, waiting)
+        try:
+            async with connect(broker, config=config, env=env) as client:
+                yield client
+        except Exception as error:  # noqa: BLE001  (raised again below)
+            # Raised outside of the nursery, so that the error does not arrive in a group.
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
-class _Notices:
-    """Reports lost connections on standard error."""
+async def _show_waiting(waiting: Waiting) -> None:
+    """Print what the client waits for, until cancelled."""
+    while True:
+        await trio.sleep(_LOOK_S)
+        line = waiting.due_line(trio.current_time())
+        if line is not None:
+            click.echo(line, err=True)
 
-    def __init__(self) -> None:
+
+class Notices:
+    """Reports lost connections on standard error, and reasons to wait to `waiting`."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        self._waiting = waiting
         self._lost: set[object] = set()
 
     def __call__(self, event: str, **fields: object) -> None:
@@ -64,9 +91,20 @@ class _Notices:
         if event == "client.connection_lost":
             self._lost.add(address)
             click.echo(f"lost the connection to {address}; reconnecting", err=True)
-        elif event == "client.connected" and address in self._lost:
-            self._lost.discard(address)
-            click.echo(f"reconnected to {address}", err=True)
+        elif event == "client.connected":
+            self._waiting.connected()
+            if address in self._lost:
+                self._lost.discard(address)
+                click.echo(f"reconnected to {address}", err=True)
+        elif event == "client.request_waits":
+            request_id, reason = fields["request_id"], str(fields["reason"])
+            deadline = cast("float", fields["deadline"])
+            now = trio.current_time()
+            self._waiting.began(request_id, reason, deadline=deadline, now=now)
+        elif event == "client.request_ended":
+            self._waiting.ended(fields["request_id"])
+        elif event == "client.blocked":
+            self._waiting.blocked(str(fields["reason"]), now=trio.current_time())
 
 
 Result = TypeVar("Result")

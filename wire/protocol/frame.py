@@ -29,6 +29,7 @@ from crc32c import crc32c
 from tidelog.wire.errors import WireFormatError
 
 _PREFIX = struct.Struct("<IIBBHHHI")
+_LENGTH = struct.Struct("<I")
 _CRC = struct.Struct("<I")
 _CRC_AT = _PREFIX.size
 PREFIX_SIZE = _PREFIX.size + _CRC.size
@@ -185,6 +186,11 @@ class FrameDecoder:
         start = self._start
         unread = self._end - start
         if unread < self._wanted:
+            if _LENGTH.size <= unread < PREFIX_SIZE:
+                # A server of another kind may send a short greeting, and then wait.
+                (length,) = _LENGTH.unpack_from(self._view, start)
+                if length > self._max_frame_bytes:
+                    raise WireFormatError(self._why_not_a_frame(length))
             return None
         length, correlation_id, kind_number, _, api_key, api_version, _, header_length = (
             _PREFIX.unpack_from(self._view, start)
@@ -219,7 +225,7 @@ class FrameDecoder:
         self._start, self._end = 0, len(unread)
 
     def _why_not_a_frame(self, length: int) -> str:
-        first = bytes(self._view[self._start : self._start + 8])
+        first = bytes(self._view[self._start : min(self._start + 8, self._end)])
         if length > self._max_frame_bytes:
             return (
                 f"a frame of {length} bytes is announced, the limit is {self._max_frame_bytes}"

@@ -25,6 +25,8 @@ Result = TypeVar("Result")
 FRAME_BYTES_MAX = 256 << 20
 """Maximum frame of a client. It exceeds a broker's, because the client requested the data."""
 
+_FIRST_BYTES = 64
+
 Outcome = tuple[object, memoryview] | Exception
 """A reply message and its attachment, or an error: the broker's refusal, or the failure of the
 connection. The view is only valid during the callback."""
@@ -50,6 +52,8 @@ class RpcConnection:
         """Number of replies; if it does not grow while requests wait, the broker is silent."""
         self.hello: HelloReply | None = None
         """The broker's hello; `None` before `introduce`."""
+        self.first_bytes = b""
+        """The start of the answer to the hello, as evidence of a server of another kind."""
         self.suspects: Sequence[ApiKey] = ()
         """APIs of the requests that a wrong reply may belong to, if one ended the connection."""
         self.on_understood: Callable[[ApiKey], None] | None = None
@@ -228,6 +232,8 @@ class RpcConnection:
                 continue
             if received == 0:
                 raise ConnectionLostError(f"{self._stream.peer} closed the connection")
+            if self.hello is None and len(self.first_bytes) < _FIRST_BYTES:
+                self.first_bytes += bytes(buffer[: min(received, _FIRST_BYTES)])
             decoder.bytes_received(received)
             # A callback may close the connection; the later requests then have their outcome.
             while self._failure is None and (reply := self._core.next_reply()) is not None:

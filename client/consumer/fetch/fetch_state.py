@@ -143,6 +143,8 @@ class FetchState:
         self._early_counts: dict[int, int] = {}
         """Consecutive empty replies by node that came long before the end of the wait."""
         self._stale_topics: set[str] = set()
+        self.last_refusal: Exception | None = None
+        """The error of the last fetch that is repeated."""
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -507,6 +509,7 @@ class FetchState:
             state.failure_count += 1
             state.retry_at = now + self._backoff.delay(state.failure_count)
             self._stale_topics.add(state.at.topic)
+            self.last_refusal = error
         else:
             if isinstance(error, LogTruncatedError):
                 error = state.epochs.located(state.at, error)

@@ -342,7 +342,8 @@ class Fetcher:
                 connection.close()
         stale_topics = self._fetch_state.take_stale_topics()
         if stale_topics:
-            self._cluster.request_refresh(stale_topics)
+            self._cluster.request_refresh(stale_topics, because=self._fetch_state.last_refusal)
+            self._fetch_state.last_refusal = None
 
     def _pause(self) -> Awaitable[None] | None:
         return self._let_others_run() if self.is_starved() else None

@@ -244,7 +244,7 @@ class GroupMember:
         except TidelogError as error:
             self._heartbeat_failure = error
             if isinstance(error, STALE_METADATA_ERRORS):
-                self._cluster.request_refresh(())
+                self._cluster.request_refresh((), because=error)
             self._handle_events(membership.failed(heartbeat.number, error, trio.current_time()))
             self._fail_if_misread(self._cluster.metadata.controller_id)
         else:

@@ -551,6 +551,7 @@ class _Call:
             self._failures[partition] = error
         self._failure_count += 1
         self._retry_at = trio.current_time() + self._cluster.backoff.delay(self._failure_count)
+        self._cluster.report_blocked(str(error))
         if isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError, WireFormatError)):
             self._receiver.queue_metadata.invalidate(description)
 

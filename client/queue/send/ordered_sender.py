@@ -251,7 +251,7 @@ class OrderedSender:
             return
         if isinstance(error, STALE_METADATA_ERRORS):
             self._queue_metadata.invalidate(request.queue)
-            self._cluster.request_refresh([request.queue.topic])
+            self._cluster.request_refresh([request.queue.topic], because=error)
 
     async def _encoded(
         self, stream: _PartitionStream, messages: list[_PendingMessage], queue: QueueDescription

@@ -8,6 +8,7 @@ Real code on virtual time; machines are killed, paused and cut off from each oth
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import TypeVar, final
 
 import trio
@@ -24,6 +25,7 @@ from tidelog.broker.server import Broker, open_broker
 from tidelog.client.client import Client, connect
 from tidelog.coordinator.metadata.commands import PartitionAnswers, Reassignment, ReassignReplicas
 from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.wire.env.env import Probe
 from tidelog.wire.transport.rpc import RpcConnection, open_rpc
 
 Result = TypeVar("Result")
@@ -229,14 +231,17 @@ class ThreeBrokers:
             assert len(values) == len(set(values)), f"broker {node_id} has a record twice"
         assert replicas[0] == replicas[1] == replicas[2]
 
-    async def with_client(self, work: Callable[[Client], Awaitable[Result]]) -> Result:
-        """Return the result of a client on a machine of its own."""
+    async def with_client(
+        self, work: Callable[[Client], Awaitable[Result]], *, probe: Probe | None = None
+    ) -> Result:
+        """Return the result of a client on a machine of its own; `probe` gets its events."""
         results: list[Result] = []
         done = trio.Event()
 
         async def run(process: Process) -> None:
             addresses = ",".join(f"{host_of(node)}:{PORT}" for node in NODES)
-            async with connect(addresses, env=process.env) as client:
+            env = process.env if probe is None else replace(process.env, probe=probe)
+            async with connect(addresses, env=env) as client:
                 results.append(await work(client))
             done.set()
 

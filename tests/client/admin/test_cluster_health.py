@@ -1,5 +1,7 @@
 """The health of a cluster, by the description of one broker."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -14,7 +16,10 @@ def node(node_id: int, *, status: str = "alive", role: str = "voter") -> NodeDes
     return NodeDescription(node_id, f"node{node_id}", 8433, "", role, status, 4, 12)
 
 
-def described(node_count: int = 3, **changes: object) -> DescribeClusterReply:
+def described(
+    node_count: int = 3,
+    **changes: Any,  # noqa: ANN401  (fields of the reply)
+) -> DescribeClusterReply:
     """Return the description of a healthy cluster with 12 partitions, with changes."""
     reply = DescribeClusterReply(
         cluster_id="c",
@@ -136,7 +141,7 @@ def test_partitions_without_a_leader_have_reasons_when_all_nodes_are_alive() -> 
     ],
 )
 def test_missing_redundancy_and_events_make_a_cluster_degraded(
-    changes: dict[str, object], reason: str, *, step: str
+    changes: dict[str, Any], reason: str, *, step: str
 ) -> None:
     health = cluster_health(described(**changes))
 

@@ -133,3 +133,14 @@ def test_a_retriable_topic_error_does_not_change_the_metadata() -> None:
     assert cache.error("orders") is None
     assert cache.topic("new") is None
     assert cache.error("new") is None
+
+
+def test_the_first_partition_without_a_leader_is_found_among_wanted_topics() -> None:
+    orders = TopicMetadata(
+        "orders", ID, [PartitionMetadata(0, 1, 0), PartitionMetadata(1, None, 0)]
+    )
+    cache = cache_of(orders)
+
+    assert cache.first_leaderless(["unknown", "orders"]) == ("orders", 1)
+    assert cache.first_leaderless(["unknown"]) is None
+    assert cache_of(topic(1, 0)).first_leaderless(["orders"]) is None

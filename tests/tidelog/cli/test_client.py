@@ -12,6 +12,7 @@ from tidelog.cli import main
 from tidelog.cli.client import ask, broker_option, confirm, open_client
 from tidelog.client.client import Client
 from tidelog.embedded import open_broker
+from tidelog.wire.errors import ConnectError
 
 
 class BrokerRun:
@@ -46,6 +47,69 @@ async def test_a_lost_connection_and_its_reconnect_are_reported(
     assert capsys.readouterr().err == (
         f"lost the connection to {address}; reconnecting\nreconnected to {address}\n"
     )
+
+
+async def serve_strangers(
+    answer: bytes, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Run a server of another kind: it accepts, sends its greeting and says nothing more."""
+
+    async def greet(stream: trio.SocketStream) -> None:
+        if answer:
+            await stream.send_all(answer)
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port: int = listener.socket.getsockname()[1]
+        nursery.start_soon(trio.serve_listeners, greet, [listener])
+        task_status.started(f"127.0.0.1:{port}")
+
+
+async def error_at(answer: bytes) -> tuple[str, str]:
+    """Return the address of a server with this greeting, and the error of a command there."""
+    async with trio.open_nursery() as nursery:
+        address: str = await nursery.start(serve_strangers, answer)
+        with pytest.raises(ConnectError) as raised:
+            async with open_client(address):
+                pass
+        nursery.cancel_scope.cancel()
+    return address, str(raised.value)
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_a_server_that_accepts_and_never_answers_is_diagnosed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    began_at = trio.current_time()
+
+    address, error = await error_at(b"")
+
+    assert trio.current_time() - began_at == pytest.approx(10, abs=0.5)
+    assert error == (
+        f"connected to {address}, but it does not answer as a tidelog broker does: it has not"
+        " answered within 10 s; is it another service? check host and port"
+    )
+    assert capsys.readouterr().err == f"waiting, up to 8 s more: no answer from {address} yet\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "hint"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "is that of an SSH server (SSH-2.0-OpenSSH_9.2);"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is that of an HTTP server (HTTP/1.1 400 Bad"),
+        (b"+PONG\r\n", "is that of Redis (+PONG);"),
+        (b"220 mail.example ESMTP\r\n", "is that of a mail or FTP server (220 mail.example"),
+    ],
+)
+async def test_a_server_of_another_kind_is_named_by_its_first_bytes(
+    answer: bytes, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, error = await error_at(answer)
+
+    start = f"connected to {address}, but it does not answer as a tidelog broker does: the answer "
+    assert error.startswith(start + hint)
+    assert capsys.readouterr().err == ""
 
 
 @click.command()

@@ -222,6 +222,11 @@ def test_the_error_for_a_foreign_peer_shows_its_bytes() -> None:
     )
 
 
+def test_a_greeting_shorter_than_a_prefix_is_refused_at_once() -> None:
+    with pytest.raises(WireFormatError, match=r"the bytes begin with b'\+PONG\\r\\n'\)"):
+        receive(new_decoder(), b"+PONG\r\n", at_once=1000)
+
+
 @pytest.mark.parametrize("kind", [0, 4, 255])
 def test_an_unknown_kind_is_refused(kind: int) -> None:
     data = bytearray(encoded(SMALL))
