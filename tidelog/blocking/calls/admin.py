@@ -407,6 +407,9 @@ class Admin(Forwarding[AsyncAdmin]):
     def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:
         """Return the state of the cluster, as the broker that answers knows it.
 
+        `tidelog.cluster_health` judges it: severity, reason and next step. A broker that has no
+        contact to a majority describes the past, and says how long ago that was.
+
         Args:
             with_partitions: List the unhealthy partitions, in addition to their counts.
         """
@@ -521,11 +524,10 @@ class Admin(Forwarding[AsyncAdmin]):
                 topic is higher. Up to 1000 topics change together or not at all.
             UnsupportedVersionError: The broker runs a version without this request.
         """
-        names = None if topics is None else list(topics)
         return self._thread.call(
             partial(
                 self._inner.alter_replication_factor,
-                names,
+                topics,
                 replication_factor,
                 plan_only=plan_only,
             )
