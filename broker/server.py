@@ -242,7 +242,7 @@ class Broker:
                 self._config.log_cleaner_max_bytes_per_second,
                 self._config.log_cleaner_dedupe_buffer_bytes,
             ),
-            partitions=partitions.all,
+            partitions=lambda: [each for each in partitions.all() if each.config.compaction],
             deletion_ms=self._clock.deletion_ms,
             config_of=lambda partition: None if partition.is_held else partition.config.compaction,
         )

@@ -19,7 +19,7 @@ _AT_ONCE = 50
 """Number of logs handled before other tasks run: that takes a millisecond at most."""
 _TIDY_S = 5.0
 """Maximum time in seconds between two checks of connections, which have deadlines of 10 s."""
-_BLANK_ROUNDS = 6
+_BLANK_ROUNDS = 60
 """Number of rounds after which the blank logs are determined again. Records that arrive meanwhile
 are flushed anyway; this only matters if the disk was full for the first of them."""
 
@@ -60,7 +60,7 @@ class Maintenance:
         self._retry_logs = retry_logs
         self._blank: set[Partition] = set()
         """Empty partitions without a flush request since the last check: checking twenty thousand
-        logs costs a tenth of a second."""
+        logs costs a tenth of a second, which is too much for every round."""
 
     async def run(self) -> None:
         """Work until cancelled."""
