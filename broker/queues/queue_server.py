@@ -185,8 +185,9 @@ class QueueServer:
 
     def unload_soon(self, hosted: HostedPartition) -> None:
         """Unload a partition soon unless it is used: counting all queues does not use them."""
-        self._used_at[hosted] = trio.current_time() - _IDLE_S + _GLANCE_S
-        self.schedule_deadline(hosted)
+        if self._hosted.get(hosted.key) is hosted:
+            self._used_at[hosted] = trio.current_time() - _IDLE_S + _GLANCE_S
+            self.schedule_deadline(hosted)
 
     def receive(self, waiter: MessageWaiter) -> None:
         """Have a receive look for messages, together with the others of this tick."""

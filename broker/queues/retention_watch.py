@@ -6,7 +6,10 @@ idle queue costs one look at its oldest record in each retention time. Warnings 
 that of the queue and that of its topic; a limit by size may be reached at any time.
 """
 
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Final, final
 from weakref import WeakKeyDictionary
 
@@ -17,7 +20,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.queues.queue_view import QueueView
 from tidelog.broker.queues.supervisor import supervising, surviving
-from tidelog.broker.requests.deadlines import Deadlines
+from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.errors import BrokerError, CorruptRecordError
 
@@ -33,6 +36,8 @@ _LOADING_S: Final = 5.0
 """Maximum time in seconds that a slow load delays other queues."""
 _NEAR: Final = 0.9
 """Fraction of the retention time at which a message is reported."""
+_AT_ONCE: Final = 8
+"""Maximum looks at a time: slow loads should not delay others."""
 _CLOCK_LOOK_S: Final = 10.0
 """Maximum wait in seconds: retention is by time of day, and the clock may jump."""
 
@@ -40,8 +45,8 @@ _CLOCK_LOOK_S: Final = 10.0
 class _Oldest(msgspec.Struct, frozen=True, gc=False):
     """Bounds of the messages of one partition of a queue, unless it was loaded since."""
 
-    view: QueueView
-    """Settings with which they were found."""
+    journal: Topic
+    """The settings with which they were found."""
     offset: int
     """No message is below."""
     is_exact: bool = False
@@ -61,9 +66,15 @@ class RetentionWatch:
         """By the leader of the journal: a new leader starts without bounds."""
         self._warned_at_ms: dict[bytes, int] = {}
         """Time of each queue's last report; Unix milliseconds."""
-        self._due: Deadlines[Partition] = Deadlines()
-        """Journals by the time of the next look, in seconds of the broker's clock."""
+        self._due_ms: dict[Partition, int] = {}
+        """Journals, and the time of the next look; milliseconds of the broker's clock."""
+        self._heap: list[tuple[int, int, Partition]] = []
+        """The same by time, and by order; an entry with another time than in `_due_ms` is obsolete.
+        """
+        self._tickets = count()
         self._has_earlier = trio.Event()
+        self._looks = trio.CapacityLimiter(_AT_ONCE)
+        self._looked_at: set[Partition] = set()
         for partition in server.partitions.all():
             self._look_soon(partition)
         server.partitions.listeners.append(self._look_soon)
@@ -72,16 +83,36 @@ class RetentionWatch:
         """Look at queues when their messages may expire, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_rounds)
-            await self._run_looks()
+            await self._run_looks(nursery)
 
     def _look_soon(self, partition: Partition) -> None:
         if partition.queue_name:
             self._look_at_ms(partition, 0)
 
     def _look_at_ms(self, partition: Partition, time_ms: int) -> None:
-        self._due.discard(partition)
-        if self._due.add(partition, time_ms / 1000):
+        self._due_ms[partition] = time_ms
+        heappush(self._heap, (time_ms, next(self._tickets), partition))
+        if self._heap[0][2] is partition:
             self._has_earlier.set()
+
+    def _forget_others(self, partitions: Iterable[Partition]) -> None:
+        """Forget the journals that are not among these: their queues were deleted."""
+        known = set(partitions)
+        gone = [each for each in self._due_ms if each not in known]
+        for partition in gone:
+            del self._due_ms[partition]
+        if gone:
+            self._heap = [
+                (due_ms, next(self._tickets), each) for each, due_ms in self._due_ms.items()
+            ]
+            heapify(self._heap)
+
+    def _take_due(self, now_ms: int) -> Iterator[Partition]:
+        while self._heap and self._heap[0][0] <= now_ms:
+            due_ms, _, partition = heappop(self._heap)
+            if self._due_ms.get(partition) == due_ms:
+                del self._due_ms[partition]
+                yield partition
 
     async def _run_rounds(self) -> None:
         """Look once a minute at queues with new settings, and at logs that lost messages."""
@@ -93,7 +124,9 @@ class RetentionWatch:
                 for queue_id, at_ms in self._warned_at_ms.items()
                 if now_ms - _REPEAT_MS < at_ms <= now_ms
             }
-            for number, partition in enumerate(self._server.partitions.all()):
+            partitions = self._server.partitions.all()
+            self._forget_others(partitions)
+            for number, partition in enumerate(partitions):
                 if number % _PARTITIONS_AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
                 if partition.queue_name and partition.leader is not None:
@@ -104,32 +137,48 @@ class RetentionWatch:
         oldest = self._oldest.get(leader)
         if oldest is not None:
             try:
-                view = self._server.view(journal.topic_id, oldest.view)
+                view = self._server.view(journal.topic_id)
             except BrokerError:
                 return  # It was deleted.
             source = self._server.partitions.replica(view.source_id, journal.number)
             log_start_offset = 0 if source is None else source.log.log_start_offset
             hosted = self._server.loaded(*journal.key)
             has_seeked = hosted is not None and hosted.core.state.oldest_offset < oldest.offset
-            if view.is_same(oldest.view) and oldest.offset >= log_start_offset and not has_seeked:
+            if (
+                view.journal is oldest.journal
+                and oldest.offset >= log_start_offset
+                and not has_seeked
+            ):
                 return
         self._look_soon(journal)
 
-    async def _run_looks(self) -> None:
+    async def _run_looks(self, nursery: trio.Nursery) -> None:
         clock = self._server.env.clock
         while True:
-            due_at = self._due.next_deadline
-            wait_s = _CLOCK_LOOK_S if due_at is None else due_at - clock.now_ms() / 1000
+            wait_s = _CLOCK_LOOK_S
+            if self._heap:
+                wait_s = (self._heap[0][0] - clock.now_ms()) / 1000
             with trio.move_on_after(min(max(wait_s, 0), _CLOCK_LOOK_S)):
                 await self._has_earlier.wait()
             self._has_earlier = trio.Event()
-            for partition in self._due.take_expired(clock.now_ms() / 1000):
-                if partition.leader is None:
-                    continue  # Another broker serves it now.
-                due_ms = clock.now_ms() + _RETRY_MS
-                with surviving(f"checking the age of messages in {partition.log.directory}"):
-                    due_ms = await self._try_look(partition, partition.leader)
-                self._look_at_ms(partition, max(due_ms, clock.now_ms() + _PAUSE_MS))
+            for partition in self._take_due(clock.now_ms()):
+                if partition in self._looked_at:
+                    self._look_at_ms(partition, clock.now_ms() + _PAUSE_MS)
+                elif partition.leader is not None:  # Otherwise another broker serves it now.
+                    await self._looks.acquire_on_behalf_of(partition)
+                    self._looked_at.add(partition)
+                    nursery.start_soon(self._look, partition, partition.leader)
+
+    async def _look(self, partition: Partition, leader: PartitionLeader) -> None:
+        clock = self._server.env.clock
+        due_ms = clock.now_ms() + _RETRY_MS
+        try:
+            with surviving(f"checking the age of messages in {partition.log.directory}"):
+                due_ms = await self._try_look(partition, leader)
+        finally:
+            self._looks.release_on_behalf_of(partition)
+            self._looked_at.discard(partition)
+        self._look_at_ms(partition, max(due_ms, clock.now_ms() + _PAUSE_MS))
 
     async def _try_look(self, journal: Partition, leader: PartitionLeader) -> int:
         """Return the time of the next look, in Unix milliseconds."""
@@ -148,15 +197,15 @@ class RetentionWatch:
         """
         server, now_ms = self._server, self._server.env.clock.now_ms()
         oldest = self._oldest.get(leader)
-        view = server.view(journal.topic_id, None if oldest is None else oldest.view)
+        view = server.view(journal.topic_id)
         source = server.partitions.replica(view.source_id, journal.number)
         if source is None or source.is_held:
             return now_ms + _RETRY_MS
         ages = (view.retention_ms, source.log.config.retention_ms)
         limit_ms = min((age for age in ages if age is not None), default=None)
         hosted = server.loaded(*journal.key)
-        if oldest is None or not view.is_same(oldest.view):
-            oldest = _Oldest(view, source.log.log_start_offset)
+        if oldest is None or view.journal is not oldest.journal:
+            oldest = _Oldest(view.journal, source.log.log_start_offset)
         sent_ms = await self._time_at(source, oldest.offset)
         is_near = limit_ms is not None and sent_ms is not None and _near(sent_ms, limit_ms) < now_ms
         if (
@@ -170,6 +219,8 @@ class RetentionWatch:
             sent_ms = await self._time_at(source, oldest.offset)
         self._oldest[leader] = oldest
         due_ms = _expires_ms(oldest, sent_ms, now_ms=now_ms)
+        if sent_ms is not None and _is_kept(oldest, sent_ms, now_ms=now_ms):
+            limit_ms = source.log.config.retention_ms
         if limit_ms is None:
             return due_ms
         # Later records are younger than now.
@@ -203,15 +254,19 @@ class RetentionWatch:
         await hosted.wait_loaded()
         state = hosted.core.state
         due_ms = self._server.env.clock.now_ms() + _RETRY_MS
-        with supervising(hosted), suppress(BrokerError):  # Tried again later.
-            await hosted.trim_all()
-            due_ms = await hosted.expire_due()
-            await hosted.records.drive(
-                hosted.records.feed(hosted.core, lambda: state.first_message is not None)
-            )
-        if not was_here:
-            server.unload_soon(hosted)
-        return _Oldest(view, state.oldest_offset, is_exact=not was_here, kept_until_ms=due_ms)
+        try:
+            with supervising(hosted), suppress(BrokerError):  # Tried again later.
+                await hosted.trim_all()
+                due_ms = await hosted.expire_due()
+                await hosted.records.drive(
+                    hosted.records.feed(hosted.core, lambda: state.first_message is not None)
+                )
+        finally:
+            if not was_here:
+                server.unload_soon(hosted)
+        return _Oldest(
+            view.journal, state.oldest_offset, is_exact=not was_here, kept_until_ms=due_ms
+        )
 
     def _warn(self, view: QueueView, number: int, age_ms: int, *, retention_ms: int) -> None:
         env = self._server.env
@@ -229,6 +284,17 @@ class RetentionWatch:
         )
 
 
+def _retention_ms(oldest: _Oldest) -> int | None:
+    config = oldest.journal.queue_config
+    return None if config is None else config.retention_ms
+
+
+def _is_kept(oldest: _Oldest, sent_ms: int, *, now_ms: int) -> bool:
+    """Return whether the oldest message stays beyond its retention: a dead letter, or delayed."""
+    retention_ms = _retention_ms(oldest)
+    return retention_ms is not None and sent_ms + retention_ms <= now_ms < oldest.kept_until_ms
+
+
 def _near(sent_ms: int, limit_ms: int) -> int:
     """Return the time after which a message is reported."""
     return sent_ms + int(limit_ms * _NEAR)
@@ -236,7 +302,7 @@ def _near(sent_ms: int, limit_ms: int) -> int:
 
 def _expires_ms(oldest: _Oldest, sent_ms: int | None, *, now_ms: int) -> int:
     """Return a time before which no message expires, as far as is known."""
-    retention_ms = oldest.view.retention_ms
+    retention_ms = _retention_ms(oldest)
     if retention_ms is None:
         return now_ms + _REPEAT_MS
     if sent_ms is None:

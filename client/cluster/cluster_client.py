@@ -8,6 +8,7 @@ leader requests one without waiting, and listeners are called after every change
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import count
 from typing import TypeVar, cast, final
 
 import msgspec
@@ -82,6 +83,8 @@ class ClusterClient:
         self.tasks = tasks
         self.metadata = MetadataCache()
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
+        self._numbers = count(1)
+        """Numbers of requests that may be repeated, for the probe."""
         self._seeds = seeds
         self._connections = ConnectionPool(
             config,
@@ -321,7 +324,7 @@ class ClusterClient:
             trio.ClosedResourceError: The client is closed.
         """
         deadline = trio.current_time() + self.config.request_timeout
-        retries = _Retries(self.env.probe, waits_for, deadline)
+        retries = _Retries(self.env.probe, next(self._numbers), waits_for, deadline=deadline)
         try:
             return await self._retry(
                 attempt, retries, is_repeatable=is_repeatable, hopeless=hopeless
@@ -538,8 +541,9 @@ class ClusterClient:
 class _Retries:
     """The attempts of one request, of which the probe gets start, failures and end."""
 
-    def __init__(self, probe: Probe, waits_for: str, deadline: float) -> None:
+    def __init__(self, probe: Probe, number: int, waits_for: str, *, deadline: float) -> None:
         self._probe = probe
+        self._number = number
         self.deadline = deadline
         """Time of the last attempt, in seconds of trio's clock."""
         self.failure_count = 0
@@ -550,13 +554,13 @@ class _Retries:
         self._tell(str(error))
 
     def ended(self) -> None:
-        self._probe("client.request_ended", severity="debug", request_id=id(self))
+        self._probe("client.request_ended", severity="debug", request_id=self._number)
 
     def _tell(self, reason: str) -> None:
         self._probe(
             "client.request_waits",
             severity="debug",
-            request_id=id(self),
+            request_id=self._number,
             reason=reason,
             deadline=self.deadline,
         )

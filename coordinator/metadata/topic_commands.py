@@ -3,6 +3,8 @@
 Pure: no clock, no I/O. Each function takes the state and a command, and returns the outcome.
 """
 
+from collections.abc import Mapping
+
 from tidelog.coordinator.metadata.broker_commands import check_known
 from tidelog.coordinator.metadata.catalog import (
     PRODUCER_ID_BLOCK,
@@ -53,7 +55,7 @@ from tidelog.coordinator.metadata.records import (
     Record,
 )
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.coordinator.metadata.topic_config import REPLICATION_FACTOR_MAX
+from tidelog.coordinator.metadata.topic_config import REPLICATION_FACTOR_MAX, topic_config
 from tidelog.wire.config.durations import portable_settings
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, InvalidTopicError
 
@@ -214,7 +216,7 @@ def _alter(state: ClusterState, command: AlterTopic) -> CommandOutcome:
     for record in list(records):
         assert isinstance(record, TopicAltered)
         check_compaction(topic.name, record.overrides, queues=list(queues))
-        if record.overrides.get("retention_ms") != topic.overrides.get("retention_ms"):
+        if _is_shorter(record.overrides, than=topic.overrides):
             check_retention(topic.name, record.overrides, queues.items())
         records += _altered_companions(state, record)
     changes = PartitionChangeBuilder(state)
@@ -230,6 +232,12 @@ def _alter(state: ClusterState, command: AlterTopic) -> CommandOutcome:
         remove_labels=command.remove_labels,
     )
     return CommandOutcome([*records, *changes.records(), *labels], TopicAnswer(topic.topic_id))
+
+
+def _is_shorter(overrides: Mapping[str, str], *, than: Mapping[str, str]) -> bool:
+    """Return whether a topic keeps records for less time than under other settings."""
+    kept_ms, before_ms = (topic_config(each).log.retention_ms for each in (overrides, than))
+    return kept_ms is not None and (before_ms is None or kept_ms < before_ms)
 
 
 def _altered_companions(state: ClusterState, altered: TopicAltered) -> list[TopicAltered]:

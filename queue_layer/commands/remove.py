@@ -100,6 +100,12 @@ def expiry_end(state: QueueState, first: int, end: int) -> int:
     return _slice_end(state, first, end, forgets_all=False)
 
 
+def next_open(state: QueueState, offset: int) -> int:
+    """Return the first offset from this one on that is unreceived, or of a message."""
+    piece = next(state.runs.pieces(offset, state.cursor), None)
+    return max(offset, state.cursor) if piece is None else piece[0]
+
+
 def _slice_end(state: QueueState, first: int, end: int, *, forgets_all: bool) -> int:
     # `forgets_all`: removing all messages costs nothing (`LogStartAdvanced`, `Purged`).
     pieces = chain(

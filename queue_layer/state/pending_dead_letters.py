@@ -10,7 +10,7 @@ was purged), the rest starts again under the next epoch of the producer.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import final
 
@@ -72,11 +72,20 @@ class _Chain:
     epoch: int = 0
     sequence: int = 0
     batches: deque[_Batch] = field(default_factory=deque[_Batch])
+    pending: int = 0
+    """Number of messages in the batches: there may be very many while a target does not answer."""
+
+    def extend(self, batches: Iterable[_Batch]) -> None:
+        """Append batches."""
+        for batch in batches:
+            self.batches.append(batch)
+            self.pending += batch.count
 
     def pop(self, count: int) -> list[Run]:
         """Remove the first messages and return them."""
         taken: list[Run] = []
         self.sequence += count
+        self.pending -= count
         while count:
             assert self.batches, "more messages were moved than were pending"
             runs = self.batches[0].runs
@@ -108,8 +117,13 @@ class _Chain:
             if runs:
                 kept.append(_Batch(runs, batch.redrive))
         if is_broken:
-            self.batches = kept
-            self.break_off()
+            self.clear()
+            self.extend(kept)
+
+    def clear(self) -> None:
+        """Remove all messages."""
+        self.batches, self.pending = deque(), 0
+        self.break_off()
 
 
 def _without(start: int, stop: int, first: int, *, end: int) -> Iterator[Run]:
@@ -130,7 +144,7 @@ class PendingDeadLetters:
             redrives = snapshot.redrives or [0] * len(snapshot.batches)
             target = (snapshot.target[0], snapshot.target[1])
             chain = self._chains.setdefault(target, _Chain(snapshot.epoch, snapshot.sequence))
-            chain.batches.extend(
+            chain.extend(
                 _Batch(list(runs), redrive)
                 for runs, redrive in zip(snapshot.batches, redrives, strict=True)
             )
@@ -180,7 +194,7 @@ class PendingDeadLetters:
         chain = self._chains.get(target)
         if chain is None:
             return 0, 0
-        return chain.epoch, chain.sequence + sum(batch.count for batch in chain.batches)
+        return chain.epoch, chain.sequence + chain.pending
 
     def has_reached(self, target: Target, end: tuple[int, int]) -> bool:
         """Return whether the messages below an earlier `end_of` are moved, or cannot be moved."""
@@ -219,7 +233,7 @@ class PendingDeadLetters:
 
     def add(self, target: Target, runs: list[Run], *, redrive: int = 0) -> None:
         """Append messages to a chain, as one batch."""
-        self._chains.setdefault(target, _Chain()).batches.append(_Batch(list(runs), redrive))
+        self._chains.setdefault(target, _Chain()).extend([_Batch(list(runs), redrive)])
 
     def pop(self, target: Target, count: int) -> list[Run]:
         """Remove and return the first messages, which were moved."""
@@ -237,9 +251,8 @@ class PendingDeadLetters:
         chain = self._chains.get(source)
         if chain is None or source == target:
             return
-        self._chains.setdefault(target, _Chain()).batches.extend(chain.batches)
-        chain.batches = deque()
-        chain.break_off()
+        self._chains.setdefault(target, _Chain()).extend(chain.batches)
+        chain.clear()
 
     def drop(self, first: int, end: int) -> None:
         """Remove messages in a range of offsets, which are gone and must not be moved."""

@@ -51,7 +51,9 @@ class PeekHandler:
             hosted = self._server.find(request.queue_id, request.partition)
             with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
                 await hosted.catch_up()
-            await hosted.wait_moved()
+                if hosted.has_fresh_letters:
+                    await hosted.wait_moved()
+                    await hosted.catch_up()
             states = [_STATES[state] for state in request.states]
             runs, next_offset = hosted.core.peek(
                 states, max(request.from_offset, 0), request.max_messages

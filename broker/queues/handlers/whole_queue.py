@@ -8,7 +8,7 @@ from typing import final
 import trio
 
 from tidelog.broker.queues.handlers.deduplication_windows import DeduplicationWindows
-from tidelog.broker.queues.partition.hosted_partition import HostedPartition
+from tidelog.broker.queues.partition.hosted_partition import LETTERS_S, HostedPartition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import DECISION_TIMEOUT_S, deciding_until
 from tidelog.queue_layer.commands.redrive import RedriveCommand
@@ -61,13 +61,20 @@ class WholeQueueHandler:
         self._server.check_partition_count(request.queue_id, request.partitions)
         deadline = trio.current_time() + DECISION_TIMEOUT_S
         counts: list[QueueCounts] = []
+        waits_until = 0.0
+        """When all partitions together have waited long enough for dead letters."""
         for number in request.partitions:
             try:
                 was_here = self._server.loaded(request.queue_id, number) is not None
                 hosted = self._server.find(request.queue_id, number)
                 with deciding_until(deadline):
                     await hosted.catch_up()
-                await hosted.wait_moved()
+                if hosted.has_fresh_letters:
+                    waits_until = waits_until or trio.current_time() + LETTERS_S
+                    with trio.move_on_at(waits_until):
+                        await hosted.wait_moved()
+                    with deciding_until(deadline):
+                        await hosted.catch_up()
                 counts.append(await self._count(hosted))
                 if not was_here:
                     self._server.unload_soon(hosted)

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.queues.partition.source_records import SourceRecords
-from tidelog.queue_layer.commands.remove import expiry_end, removal_end
+from tidelog.queue_layer.commands.remove import expiry_end, next_open, removal_end
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.wire.errors import CorruptRecordError
@@ -18,6 +18,7 @@ _PAUSE_MS: Final = 1_000
 """Minimum time in milliseconds between two checks for old messages."""
 _STEP_MS: Final = 100
 """The same for each step of the last check: so checks take a few percent of the time."""
+_FAR_MS: Final = 3_600_000
 _LOOK_MS: Final = 60_000
 """Maximum time in milliseconds until the next check: senders may set the times of records."""
 
@@ -39,6 +40,8 @@ class Expiry:
         self._search = search
         self.due_ms = 0
         """Time of the next check for old messages; Unix milliseconds of the broker's clock."""
+        self.expires_ms = 0
+        """Time before which no message expires, unless senders set the times of records."""
         self._trimmed = (0, 0, 0)
         """At the last check: the log start offset, the low water mark, and the number of dead
         messages. Dead messages that are to be moved are kept, but they may come back."""
@@ -49,12 +52,12 @@ class Expiry:
 
     def postpone(self, now_ms: int) -> None:
         """Check later: there is no time that decides, or an error."""
-        self.due_ms = now_ms + _LOOK_MS
+        self.due_ms = self.expires_ms = now_ms + _LOOK_MS
 
     async def wait_ms(
         self, before: int | None, *, kept_until_ms: int | None, steps: int, now_ms: int
     ) -> int:
-        """Return the time from a check, which removed messages below `before`, until the next.
+        """Return the time from a check, which removed messages below `before`, to the next expiry.
 
         Args:
             before: Exclusive end of the messages that were too old.
@@ -64,14 +67,19 @@ class Expiry:
         """
         retention_ms = self._core.config.retention_ms
         if retention_ms is None:
-            return _LOOK_MS
+            return _FAR_MS
         offset = max(before or 0, self._core.state.low_water_mark)
-        due_ms = now_ms + min(retention_ms, _LOOK_MS)
+        due_ms = now_ms + retention_ms
         with suppress(CorruptRecordError):  # The time of a damaged record is unknown.
             sent_ms = await self._search.time_at(self._records.partition(), offset)
             due_ms = due_ms if sent_ms is None else min(due_ms, sent_ms + retention_ms)
         due_ms = due_ms if kept_until_ms is None else min(due_ms, kept_until_ms)
         return max(due_ms - now_ms, _PAUSE_MS, _STEP_MS * steps)
+
+    def schedule(self, now_ms: int, wait_ms: int) -> None:
+        """Set the time of the next check, by the time until the next expiry."""
+        self.expires_ms = now_ms + wait_ms
+        self.due_ms = now_ms + min(wait_ms, _LOOK_MS)
 
     async def too_old_below(self, now_ms: int) -> int | None:
         """Return the offset below which all messages are too old, as far as the log can tell.
@@ -104,9 +112,10 @@ class Expiry:
 
     def slices(self, before: int | None) -> Iterator[tuple[int, int]]:
         """Yield first offsets and ends between which to expire messages in steps."""
-        offset = self._core.state.low_water_mark
-        while before is not None and offset < before:
-            end = expiry_end(self._core.state, offset, before)
+        state = self._core.state
+        offset = state.low_water_mark
+        while before is not None and (offset := next_open(state, offset)) < before:
+            end = expiry_end(state, offset, before)
             yield offset, end
             offset = end
 

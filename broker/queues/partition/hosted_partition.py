@@ -4,6 +4,7 @@ Shell: owns the task that loads the partition, and the one that reads cold recor
 plain calls: no other task runs between a decision and its effect.
 """
 
+from contextlib import suppress
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeVar, final
 
@@ -49,7 +50,7 @@ from tidelog.wire.transport.write_buffer import FileRegion
 
 Reply = TypeVar("Reply")
 
-_LETTERS_S: Final = 1.0
+LETTERS_S: Final = 1.0
 """Maximum age in seconds of a dead letter for which answers wait until it is at its target."""
 _RETRY_MS: Final = 1_000
 """Time in milliseconds until dead letters are decided again that could not be written."""
@@ -174,7 +175,7 @@ class HostedPartition:
         """Whether a read from the disk is under way for this partition; one at a time."""
         self._is_cutting = False
         """Whether a task is determining how much of the journal can be deleted."""
-        self._letters_at = -_LETTERS_S
+        self._letters_at = -LETTERS_S
         """When messages became dead letters last, in seconds of trio's clock."""
         self._letters_end = (0, 0)
         """End of the dead letters that the queue has to move."""
@@ -260,7 +261,7 @@ class HostedPartition:
     @property
     def has_fresh_letters(self) -> bool:
         """Whether messages became dead letters just now, and are not at their target yet."""
-        is_fresh = trio.current_time() < self._letters_at + _LETTERS_S
+        is_fresh = trio.current_time() < self._letters_at + LETTERS_S
         return is_fresh and not self._are_letters_moved(self._letters_end)
 
     async def wait_moved(self) -> None:
@@ -268,20 +269,26 @@ class HostedPartition:
 
         So a poll of the dead-letter queue that starts after an answer of this queue finds what the
         answer found dead.
+
+        Raises:
+            BrokerError: This broker does not serve the partition any more.
         """
         end = self._letters_end
-        with trio.move_on_at(self._letters_at + _LETTERS_S):
+        with trio.move_on_at(self._letters_at + LETTERS_S):
             while self.error is None and not self._are_letters_moved(end):
                 if self._has_moved is None:
                     self._has_moved = trio.Event()
                 await self._has_moved.wait()
+        if self.error is not None:
+            raise self.error
 
     def when_moved(self, waiter: AckWaiter, index: int) -> None:
         """Call `waiter` after `wait_moved`."""
         start_supervised(self._context.nursery, self, self._tell_moved, waiter, index)
 
     async def _tell_moved(self, waiter: AckWaiter, index: int) -> None:
-        await self.wait_moved()
+        with suppress(BrokerError):  # The journal tells it to the waiter.
+            await self.wait_moved()
         waiter.acknowledged(index, AckLevel.DURABLE)
 
     def _are_letters_moved(self, end: tuple[int, int]) -> bool:
@@ -316,6 +323,8 @@ class HostedPartition:
         self._watch(None)
         self._has_loaded.set()
         self._has_changed.set()
+        if self._has_moved is not None:
+            self._has_moved.set()
         self._context.remove(self)
         self.journal.fail(error)
         waiters, self.waiters = self.waiters, {}
@@ -325,7 +334,7 @@ class HostedPartition:
     @property
     def is_idle(self) -> bool:
         """Whether the partition can be unloaded: the journal has its whole state."""
-        is_busy = self._is_reading or self.journal.has_pending
+        is_busy = self._is_reading or self._expiring.locked() or self.journal.has_pending
         return self.is_loaded and not (self.waiters or is_busy)
 
     def unload(self) -> None:
@@ -733,7 +742,8 @@ class HostedPartition:
         """Expire messages that are too old, as far as the log can tell, if a check is due.
 
         Returns:
-            The time of the next check, in Unix milliseconds of the broker's clock.
+            A time before which no further message expires, in Unix milliseconds of the broker's
+            clock.
 
         Raises:
             BrokerError: The log cannot be read, or the decision cannot be written.
@@ -741,25 +751,40 @@ class HostedPartition:
         expiry, now_ms = self._expiry, self._context.env.clock.now_ms()
         async with self._expiring:
             if now_ms < expiry.due_ms:
-                return expiry.due_ms
+                return expiry.expires_ms
             expiry.postpone(now_ms)
+            postponed_ms = expiry.due_ms
             deletion_ms = self._context.deletion_ms()
             if deletion_ms is None:
-                return expiry.due_ms
-            await self.trim_all()
-            before = await expiry.too_old_below(deletion_ms)
-            kept_until_ms: list[int] = []
-            steps = 0
-            for first, end in expiry.slices(before):
-                self.require()
-                kept = self.decide(self.core.expire(end, first=first, now_ms=self.now_ms()))
-                kept_until_ms += [] if kept is None else [kept]
-                steps += 1
-                await trio.lowlevel.checkpoint()
-            expiry.due_ms = now_ms + await expiry.wait_ms(
-                before,
-                kept_until_ms=min(kept_until_ms, default=None),
-                steps=steps,
-                now_ms=deletion_ms,
-            )
-            return expiry.due_ms
+                return expiry.expires_ms
+            try:
+                wait_ms = await self._expire_before(deletion_ms)
+            except trio.Cancelled:
+                expiry.due_ms = 0
+                raise
+            if expiry.due_ms == postponed_ms:  # Otherwise the queue was moved meanwhile.
+                expiry.schedule(now_ms, wait_ms)
+            return expiry.expires_ms
+
+    async def _expire_before(self, deletion_ms: int) -> int:
+        """Expire messages that are too old at a time; return the time to the next expiry.
+
+        Raises:
+            BrokerError: The log cannot be read, or the decision cannot be written.
+        """
+        await self.trim_all()
+        before = await self._expiry.too_old_below(deletion_ms)
+        kept_until_ms: list[int] = []
+        steps = 0
+        for first, end in self._expiry.slices(before):
+            self.require()
+            kept = self.decide(self.core.expire(end, first=first, now_ms=self.now_ms()))
+            kept_until_ms += [] if kept is None else [kept]
+            steps += 1
+            await trio.lowlevel.checkpoint()
+        return await self._expiry.wait_ms(
+            before,
+            kept_until_ms=min(kept_until_ms, default=None),
+            steps=steps,
+            now_ms=deletion_ms,
+        )

@@ -26,8 +26,8 @@ from tidelog.queue_layer.state.message_state import MessageStatus
 from tidelog.queue_layer.state.unreceived import UnreceivedRecords
 
 
-async def _look_never(self: RetentionWatch) -> None:
-    del self
+async def _look_never(self: RetentionWatch, nursery: trio.Nursery) -> None:
+    del self, nursery
     await trio.sleep_forever()
 
 

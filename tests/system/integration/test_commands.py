@@ -88,7 +88,7 @@ async def test_a_topic_from_its_creation_to_its_deletion(broker_address: str, to
     remaining = await run_well(broker_address, "topic", "list", "--json")
 
     assert created == f"created topic {topic} with 3 partitions\n"
-    assert [topic, "3", "0"] in [line.split()[:3] for line in listed.splitlines()]
+    assert [topic, "3", "1", "0"] in [line.split()[:4] for line in listed.splitlines()]
     assert json.loads(altered)["config_overrides"] == ["segment_bytes"]
     assert ["segment_bytes", "1MiB", "topic"] in [line.split() for line in described.splitlines()]
     assert topic not in [each["name"] for each in json.loads(remaining)]
