@@ -68,7 +68,7 @@ FIRST_SEEDS = {
     "letting-go-forgotten-beside-a-subscription": 5,
     "offline-for-ever": 150,
     "acknowledged-by-the-leader-alone": 5,
-    "logs-are-not-compared": 55,
+    "logs-are-not-compared": 110,
     "transaction-appended-again": 27,
 }
 """First seeds for mutations that few runs find, or only late ones."""
