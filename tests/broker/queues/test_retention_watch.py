@@ -11,6 +11,7 @@ from tests.broker.queues.queue_requests import count, create_queue, receive, see
 from tests.broker.world import START_MS, World
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.server import Broker
+from tidelog.wire.messages.queues import SettleAction
 from tidelog.wire.transport.rpc import RpcConnection
 
 DAY_S = 24 * 3600
@@ -203,3 +204,29 @@ async def test_a_queue_after_a_seek_gets_a_retention_warning(mock_clock: MockClo
         await pass_rounds(world)
 
         assert len(world.told("messages_expire_soon")) == 1
+
+
+async def test_a_queue_with_an_old_dead_letter_is_not_loaded_again_and_again(
+    mock_clock: MockClock,
+) -> None:
+    """A rejected message without a dead-letter queue stays; it does not expire."""
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_topic(client, retention_ms="unlimited")
+        queue = await create_queue(broker, retention_ms="1d")
+        await produce(client, topic_of(broker), batch_of(b"bad", at_ms=START_MS))
+        messages = await receive(client, queue)
+        await settle(client, queue, messages, action=SettleAction.REJECT)
+        await world.pass_time(1.1 * DAY_S)
+        for _ in range(20):
+            await world.pass_time(60)
+        warnings = len(world.told("messages_expire_soon"))
+
+        loads = 0
+        for _ in range(60):
+            await world.pass_time(60)
+            loads += is_loaded(broker, queue)
+
+        assert loads == 0
+        assert len(world.told("messages_expire_soon")) == warnings
+        assert (await count(client, queue)).dead == 1

@@ -1,5 +1,7 @@
 """Pending dead letters: moved in order, in repeatable batches; a gap starts a new epoch."""
 
+from random import Random
+
 import pytest
 
 from tidelog.queue_layer.state.pending_dead_letters import DeadLetterBatch, PendingDeadLetters
@@ -94,3 +96,32 @@ def test_a_snapshot_keeps_all_chains() -> None:
     assert again.next_batch(DEAD) == moves.next_batch(DEAD)
     moves.pop(DEAD, 1)
     assert again.next_batch(DEAD) == DeadLetterBatch(DEAD, 0, 1, [(6, 1), (9, 1)])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_end_of_a_chain_is_known_without_a_sum(seed: int) -> None:
+    """There may be a hundred thousand batches, and each decision asks for the end."""
+    random = Random(seed)
+    moves = PendingDeadLetters()
+    first = 0
+    for _ in range(200):
+        target = random.choice([DEAD, OTHER])
+        batch = moves.next_batch(target)
+        match random.choice(["add", "pop", "give up", "retarget", "drop", "snapshot"]):
+            case "add":
+                moves.add(target, [(first, random.randint(1, 5)), (first + 7, 1)])
+                first += 10
+            case "pop" if batch is not None:
+                moves.pop(target, random.randint(1, batch.count))
+            case "give up" if batch is not None:
+                moves.give_up(target, random.randint(1, batch.count))
+            case "retarget":
+                moves.retarget(target, random.choice([DEAD, OTHER]))
+            case "drop":
+                moves.drop(random.randint(0, first), random.randint(0, first))
+            case "snapshot":
+                moves = PendingDeadLetters(moves.snapshot())
+        for each in moves.snapshot():
+            count = sum(length for runs in each.batches for _, length in runs)
+            assert moves.end_of(each.target) == (each.epoch, each.sequence + count)
+            assert moves.has_reached(each.target, moves.end_of(each.target)) == (count == 0)
