@@ -39,6 +39,7 @@ async def restarted(mock_clock: MockClock) -> AsyncGenerator[tuple[World, RpcCon
 
     world = world.after_crash()
     async with world.broker(), world.client() as client:
+        await let_happen()  # The broker has looked for background work in the journal.
         yield world, client, queue
 
 
