@@ -18,6 +18,7 @@ _PAUSE_MS: Final = 1_000
 """Minimum time in milliseconds between two checks for old messages."""
 _STEP_MS: Final = 100
 """The same for each step of the last check: so checks take a few percent of the time."""
+_UNTIMED_MS: Final = 5_000
 _FAR_MS: Final = 3_600_000
 _LOOK_MS: Final = 60_000
 """Maximum time in milliseconds until the next check: senders may set the times of records."""
@@ -50,9 +51,9 @@ class Expiry:
         self._dead_before = 0
         """Number of dead messages when that trim began."""
 
-    def postpone(self, now_ms: int) -> None:
-        """Check later: there is no time that decides, or an error."""
-        self.due_ms = self.expires_ms = now_ms + _LOOK_MS
+    def postpone(self, now_ms: int, *, has_time: bool = True) -> None:
+        """Check later: after an error, or sooner, because no time decides now."""
+        self.due_ms = self.expires_ms = now_ms + (_LOOK_MS if has_time else _UNTIMED_MS)
 
     async def wait_ms(
         self, before: int | None, *, kept_until_ms: int | None, steps: int, now_ms: int

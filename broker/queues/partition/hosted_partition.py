@@ -756,6 +756,7 @@ class HostedPartition:
             postponed_ms = expiry.due_ms
             deletion_ms = self._context.deletion_ms()
             if deletion_ms is None:
+                expiry.postpone(now_ms, has_time=False)
                 return expiry.expires_ms
             try:
                 wait_ms = await self._expire_before(deletion_ms)
