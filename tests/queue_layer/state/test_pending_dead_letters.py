@@ -107,13 +107,13 @@ def test_the_end_of_a_chain_is_known_without_a_sum(seed: int) -> None:
     for _ in range(200):
         target = random.choice([DEAD, OTHER])
         batch = moves.next_batch(target)
-        match random.choice(["add", "pop", "give up", "retarget", "drop", "snapshot"]):
+        match random.choice(["add", "pop", "fail", "retarget", "drop", "snapshot"]):
             case "add":
                 moves.add(target, [(first, random.randint(1, 5)), (first + 7, 1)])
                 first += 10
             case "pop" if batch is not None:
                 moves.pop(target, random.randint(1, batch.count))
-            case "give up" if batch is not None:
+            case "fail" if batch is not None:
                 moves.give_up(target, random.randint(1, batch.count))
             case "retarget":
                 moves.retarget(target, random.choice([DEAD, OTHER]))
