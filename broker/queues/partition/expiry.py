@@ -19,7 +19,9 @@ _PAUSE_MS: Final = 1_000
 _STEP_MS: Final = 100
 """The same for each step of the last check: so checks take a few percent of the time."""
 _UNTIMED_MS: Final = 5_000
+"""Time in milliseconds until the next check when no time decides, as at the start of a broker."""
 _FAR_MS: Final = 3_600_000
+"""Time in milliseconds to the next expiry of a queue whose messages do not expire."""
 _LOOK_MS: Final = 60_000
 """Maximum time in milliseconds until the next check: senders may set the times of records."""
 

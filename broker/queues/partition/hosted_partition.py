@@ -209,6 +209,7 @@ class HostedPartition:
                 start = self.view.start_offsets[self.number]
                 self.decide(self.core.seek(start, now_ms=self.now_ms()))
             self.loaded_to = self.core.state.cursor
+            self._letters_end = self._end_of_letters()  # Of an earlier leader: they are not fresh.
             self.core.start(self.now_ms(), leader_epoch=self.journal.epoch)
             self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
         except WireFormatError as error:
@@ -397,11 +398,12 @@ class HostedPartition:
         self.schedule()
         return outcome.reply
 
-    def _note_letters(self) -> None:
+    def _end_of_letters(self) -> tuple[int, int]:
         target = self.core.config.dead_letter_target
-        if target is None:
-            return
-        end = self.core.state.moves.end_of(target)
+        return (0, 0) if target is None else self.core.state.moves.end_of(target)
+
+    def _note_letters(self) -> None:
+        end = self._end_of_letters()
         if end != self._letters_end:
             if end > self._letters_end:
                 self._letters_at = trio.current_time()

@@ -4,12 +4,14 @@
 # pyright: reportPrivateUsage=false
 
 import errno
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import batch_of, produce, submit
 from tests.broker.queues.dead_letters.dead_letter_fixture import (
+    DeadLetterQueue,
     dead_letter_queue,
     let_move,
     values_of,
@@ -33,6 +35,11 @@ from tidelog.wire.messages.queues import MessageState, SettleAction
 from tidelog.wire.protocol import api
 
 
+def once(mock_clock: MockClock, **settings: str) -> AbstractAsyncContextManager[DeadLetterQueue]:
+    """Run a broker with a queue whose messages have one delivery."""
+    return dead_letter_queue(mock_clock, max_receive_count="1", **settings)
+
+
 def hosted_of(broker: Broker, queue: bytes) -> HostedPartition:
     assert broker._partitions is not None
     journal = broker._partitions.replica(queue, 0)
@@ -45,13 +52,7 @@ def hosted_of(broker: Broker, queue: bytes) -> HostedPartition:
 async def test_a_message_dies_when_its_last_lease_ends_without_a_request(
     mock_clock: MockClock,
 ) -> None:
-    async with dead_letter_queue(mock_clock, max_receive_count="1") as (
-        world,
-        broker,
-        client,
-        _,
-        queue,
-    ):
+    async with once(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         await receive(client, queue, 1, visibility_timeout_ms=30_000)
 
@@ -68,9 +69,7 @@ async def test_a_message_dies_when_its_last_lease_ends_without_a_request(
 async def test_a_poll_of_the_dead_letter_queue_after_a_release_finds_the_message(
     mock_clock: MockClock, retry_backoff: str
 ) -> None:
-    async with dead_letter_queue(
-        mock_clock, max_receive_count="1", retry_backoff=retry_backoff
-    ) as (_, broker, client, dead, queue):
+    async with once(mock_clock, retry_backoff=retry_backoff) as (_, broker, client, dead, queue):
         await produce(client, topic_of(broker), batch_of(b"a"))
 
         messages = await receive(client, queue)
@@ -84,13 +83,7 @@ async def test_answers_wait_for_the_move_of_a_message_that_just_died(
     mock_clock: MockClock,
 ) -> None:
     """Whichever answer finds the message dead: the poll after it finds the dead letter."""
-    async with dead_letter_queue(mock_clock, max_receive_count="1") as (
-        world,
-        broker,
-        client,
-        dead,
-        queue,
-    ):
+    async with once(mock_clock) as (world, broker, client, dead, queue):
         await produce(client, topic_of(broker), batch_of(b"a"))
         await receive(client, queue, visibility_timeout_ms=1000)
         world.work.hold_syncs()
@@ -113,13 +106,7 @@ async def test_answers_wait_for_the_move_of_a_message_that_just_died(
 async def test_a_dead_letter_queue_that_does_not_answer_delays_answers_for_a_second(
     mock_clock: MockClock,
 ) -> None:
-    async with dead_letter_queue(mock_clock, max_receive_count="1") as (
-        world,
-        broker,
-        client,
-        _,
-        queue,
-    ):
+    async with once(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a"))
         (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
         world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=100)
@@ -144,13 +131,7 @@ async def test_a_queue_with_a_last_delivery_stays_loaded_until_its_end(
     mock_clock: MockClock,
 ) -> None:
     """A partition without requests is unloaded after ten minutes."""
-    async with dead_letter_queue(mock_clock, max_receive_count="1") as (
-        world,
-        broker,
-        client,
-        _,
-        queue,
-    ):
+    async with once(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a"))
         await receive(client, queue, visibility_timeout_ms=3_600_000)
 
@@ -205,13 +186,7 @@ async def test_a_lower_limit_makes_dead_letters_without_a_request(
 
 
 async def test_a_decision_that_cannot_be_written_is_made_later(mock_clock: MockClock) -> None:
-    async with dead_letter_queue(mock_clock, max_receive_count="1") as (
-        world,
-        broker,
-        client,
-        _,
-        queue,
-    ):
+    async with once(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a"))
         await receive(client, queue, visibility_timeout_ms=1000)
         (path,) = {path for path, _ in world.segments() if path.startswith("topics/queue@orders")}
@@ -226,13 +201,7 @@ async def test_messages_that_were_settled_in_time_keep_no_broker_busy(
     mock_clock: MockClock,
 ) -> None:
     """A message may be noted as exhausted, and deleted before the decision."""
-    async with dead_letter_queue(mock_clock, max_receive_count="1") as (
-        world,
-        broker,
-        client,
-        _,
-        queue,
-    ):
+    async with once(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a"))
         await settle(client, queue, await receive(client, queue))
         state = hosted_of(broker, queue).core.state
@@ -244,3 +213,24 @@ async def test_messages_that_were_settled_in_time_keep_no_broker_busy(
         assert state.exhausted == []
         assert await values_of(client, topic_of(broker, "dead")) == []
         assert world.told("dead_letters_wait") == []
+
+
+@pytest.mark.statement("b95")
+async def test_dead_letters_of_an_earlier_leader_delay_no_answer(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
+        world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=100)
+        await settle(client, queue, await receive(client, queue), action=SettleAction.REJECT)
+
+    world = world.after_crash()
+    world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=100)
+    async with world.broker(), world.client() as client:
+        pending = submit_receive(client, queue)
+        await let_happen()
+
+        assert pending.is_answered
+        assert (await states(client, queue))[3] == 1

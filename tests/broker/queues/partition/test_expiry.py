@@ -3,10 +3,12 @@
 # Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import batch_of, delete_records, produce
@@ -23,6 +25,7 @@ from tests.broker.world import START_MS, World
 from tests.queue_layer.driver import TARGET, Driver
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.partition import expiry
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.server import Broker
 from tidelog.queue_layer.commands import remove
 from tidelog.wire.batch.batch_columns import decode_columns
@@ -263,3 +266,32 @@ def test_dead_letters_that_return_after_the_log_deleted_them_are_removed() -> No
     trim()
 
     assert driver.offsets() == [3]
+
+
+async def test_a_check_that_is_cancelled_is_made_again_at_once(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request or the watch may stop waiting; the next receive checks, and not after a minute."""
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="1h")
+        assert await receive(client, queue) == []
+        for value, at_ms in ((b"old", START_MS - 7_200_000), (b"new", START_MS)):
+            await produce(client, topic_of(broker), batch_of(value, at_ms=at_ms))
+        (hosted,) = (
+            each for each in journal_of(broker, queue).watchers if isinstance(each, HostedPartition)
+        )
+        hosted._expiry.due_ms = 0
+
+        with trio.CancelScope() as scope, monkeypatch.context() as patch:
+
+            def slices(*args: object) -> Iterator[tuple[int, int]]:
+                del args
+                scope.cancel()
+                yield 0, 0
+
+            patch.setattr(expiry.Expiry, "slices", slices)
+            await hosted.expire_due()
+
+        assert scope.cancelled_caught
+        assert [each.value for each in await receive(client, queue)] == [b"new"]
