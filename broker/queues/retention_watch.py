@@ -6,10 +6,7 @@ idle queue costs one look at its oldest record in each retention time. Warnings 
 that of the queue and that of its topic; a limit by size may be reached at any time.
 """
 
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from heapq import heapify, heappop, heappush
-from itertools import count
 from typing import Final, final
 from weakref import WeakKeyDictionary
 
@@ -20,6 +17,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.queues.queue_view import QueueView
 from tidelog.broker.queues.supervisor import supervising, surviving
+from tidelog.broker.requests.deadlines import Deadlines
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.errors import BrokerError, CorruptRecordError
@@ -66,12 +64,8 @@ class RetentionWatch:
         """By the leader of the journal: a new leader starts without bounds."""
         self._warned_at_ms: dict[bytes, int] = {}
         """Time of each queue's last report; Unix milliseconds."""
-        self._due_ms: dict[Partition, int] = {}
-        """Journals, and the time of the next look; milliseconds of the broker's clock."""
-        self._heap: list[tuple[int, int, Partition]] = []
-        """The same by time, and by order; an entry with another time than in `_due_ms` is obsolete.
-        """
-        self._tickets = count()
+        self._due: Deadlines[Partition] = Deadlines()
+        """Journals by the time of the next look, in seconds of the broker's clock."""
         self._has_earlier = trio.Event()
         self._looks = trio.CapacityLimiter(_AT_ONCE)
         self._looked_at: set[Partition] = set()
@@ -90,29 +84,9 @@ class RetentionWatch:
             self._look_at_ms(partition, 0)
 
     def _look_at_ms(self, partition: Partition, time_ms: int) -> None:
-        self._due_ms[partition] = time_ms
-        heappush(self._heap, (time_ms, next(self._tickets), partition))
-        if self._heap[0][2] is partition:
+        self._due.discard(partition)
+        if self._due.add(partition, time_ms / 1000):
             self._has_earlier.set()
-
-    def _forget_others(self, partitions: Iterable[Partition]) -> None:
-        """Forget the journals that are not among these: their queues were deleted."""
-        known = set(partitions)
-        gone = [each for each in self._due_ms if each not in known]
-        for partition in gone:
-            del self._due_ms[partition]
-        if gone:
-            self._heap = [
-                (due_ms, next(self._tickets), each) for each, due_ms in self._due_ms.items()
-            ]
-            heapify(self._heap)
-
-    def _take_due(self, now_ms: int) -> Iterator[Partition]:
-        while self._heap and self._heap[0][0] <= now_ms:
-            due_ms, _, partition = heappop(self._heap)
-            if self._due_ms.get(partition) == due_ms:
-                del self._due_ms[partition]
-                yield partition
 
     async def _run_rounds(self) -> None:
         """Look once a minute at queues with new settings, and at logs that lost messages."""
@@ -125,7 +99,8 @@ class RetentionWatch:
                 if now_ms - _REPEAT_MS < at_ms <= now_ms
             }
             partitions = self._server.partitions.all()
-            self._forget_others(partitions)
+            for partition in self._due.items() - set(partitions):
+                self._due.discard(partition)  # Its queue was deleted.
             for number, partition in enumerate(partitions):
                 if number % _PARTITIONS_AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
@@ -155,13 +130,12 @@ class RetentionWatch:
     async def _run_looks(self, nursery: trio.Nursery) -> None:
         clock = self._server.env.clock
         while True:
-            wait_s = _CLOCK_LOOK_S
-            if self._heap:
-                wait_s = (self._heap[0][0] - clock.now_ms()) / 1000
+            due_at = self._due.next_deadline
+            wait_s = _CLOCK_LOOK_S if due_at is None else due_at - clock.now_ms() / 1000
             with trio.move_on_after(min(max(wait_s, 0), _CLOCK_LOOK_S)):
                 await self._has_earlier.wait()
             self._has_earlier = trio.Event()
-            for partition in self._take_due(clock.now_ms()):
+            for partition in self._due.take_expired(clock.now_ms() / 1000):
                 if partition in self._looked_at:
                     self._look_at_ms(partition, clock.now_ms() + _PAUSE_MS)
                 elif partition.leader is not None:  # Otherwise another broker serves it now.

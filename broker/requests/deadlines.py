@@ -5,6 +5,7 @@ dictionary entry, and one task serves all of them.
 """
 
 import heapq
+from collections.abc import KeysView
 from math import ceil
 from typing import Generic, TypeVar, final
 
@@ -53,6 +54,10 @@ class Deadlines(Generic[Item]):
         tick = self._tick_of.pop(item, None)
         if tick is not None:
             del self._by_tick[tick][item]
+
+    def items(self) -> KeysView[Item]:
+        """Return the waiting items."""
+        return self._tick_of.keys()
 
     def take_expired(self, now: float) -> list[Item]:
         """Remove and return the items that have reached their deadline, earliest first."""
