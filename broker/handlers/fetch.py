@@ -362,6 +362,8 @@ class FetchHandler:
                     room_bytes -= length
                 if piece is not None:
                     pieces.append(piece)
+                if length and item.partition is not None:
+                    item.partition.traffic.sent(length)
             results.append(
                 PartitionFetched(
                     length,

@@ -195,11 +195,13 @@ class ProduceHandler:
             )
         except BrokerError as error:
             if partition is not None:
+                partition.traffic.refused()
                 partition.note_status(str(error))
                 error = partition.passing(error)
             pending.settle(index, _failed(error))
             return
         if not appended.is_duplicate:
+            partition.traffic.received(header)
             self._group_commit.appended(partition)
             partition.progressed()
         if acks is not Acks.NONE:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple, Protocol, final
 
+from tidelog.broker.partitions.traffic import PartitionTraffic
 from tidelog.coordinator.metadata.topic_config import TopicConfig
 from tidelog.isr.divergence import LogShape
 from tidelog.isr.durability import Durability, ack_level
@@ -108,6 +109,7 @@ class Partition:
         """State as the leader; `None` while another broker leads, or while there is no leader."""
         self.follower: PartitionFollower | None = None
         """State as a follower; `None` while this broker leads."""
+        self.traffic = PartitionTraffic()
         self.watchers: dict[Watcher, None] = {}
         """Observers that are called for every change; they remove themselves."""
         self.is_held = False
@@ -120,7 +122,6 @@ class Partition:
         self._high_watermark = log.high_watermark
         """The high watermark that was known when this broker took its role."""
         self.is_flushing = False
-        """Whether a flush task is under way."""
         self.is_checkpointing = False
         """Whether a checkpoint is being written that a flush deferred."""
         self.is_flush_wanted = False

@@ -159,6 +159,7 @@ class CommitAppender:
             memoryview(batch), stamped, leader_epoch=leader.leader_epoch, now_ms=now_ms
         )
         assert not appended.is_duplicate, "records below the producer's sequence are skipped"
+        partition.traffic.received(stamped)
         self._ends.append(appended.next_offset)
         self._group_commit.appended(partition)
         partition.progressed()

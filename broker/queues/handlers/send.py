@@ -329,9 +329,11 @@ class SendHandler:
                 batch, header, leader_epoch=leader.leader_epoch, now_ms=decision.time_ms
             )
         except BrokerError as error:
+            partition.traffic.refused()
             partition.note_status(str(error))
             raise partition.passing(error) from error
         assert not appended.is_duplicate, "a duplicate is answered before"
+        partition.traffic.received(header)
         self._group_commit.appended(partition)
         partition.progressed()
         return appended.base_offset

@@ -636,11 +636,12 @@ class HostedPartition:
             return None
         if gathered.damage is not None and not gathered.taken:
             raise self.records.partition().passing(gathered.damage)
-        pieces = self.records.pieces(gathered.batches)
+        source, pieces = self.records.partition(), self.records.pieces(gathered.batches)
         received = self.decide(self.core.receive(plan, gathered.taken, now_ms=now_ms))
         if not received.runs:
             return None
         size = sum(len(part) if isinstance(part, bytes) else part.length for part in pieces)
+        source.traffic.sent(size)
         # Clients count from the broker's time, which may be behind that of the queue.
         lead_ms = now_ms - self._context.env.clock.now_ms()
         deadline_ms = received.deadline_ms - max(0, lead_ms)

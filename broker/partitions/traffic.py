@@ -1,0 +1,52 @@
+"""Traffic of one partition with clients, as cumulative counters (Kafka: BrokerTopicMetrics).
+
+Replication, repairs and journals of queues do not count: only what clients wrote and read.
+"""
+
+from typing import final
+
+from tidelog.wire.batch.record_batch import BatchHeader
+
+
+@final
+class PartitionTraffic:
+    """Counters of one replica since this process opened it; none of them ever falls."""
+
+    __slots__ = (
+        "received_batches",
+        "received_bytes",
+        "received_records",
+        "refused_batches",
+        "sent_bytes",
+        "sent_replies",
+    )
+
+    def __init__(self) -> None:
+        """Begin at 0."""
+        self.received_bytes = 0
+        """Bytes of appended batches, as they are stored."""
+        self.received_records = 0
+        """Appended records."""
+        self.received_batches = 0
+        """Appended batches; a duplicate is none."""
+        self.refused_batches = 0
+        """Batches of producers that the partition did not append, because of an error."""
+        self.sent_bytes = 0
+        """Bytes of batches in replies to consumers and to receives of queues."""
+        self.sent_replies = 0
+        """Such replies with at least one batch of the partition."""
+
+    def received(self, header: BatchHeader) -> None:
+        """Count an appended batch."""
+        self.received_bytes += header.size
+        self.received_records += header.record_count
+        self.received_batches += 1
+
+    def refused(self) -> None:
+        """Count a batch that was not appended."""
+        self.refused_batches += 1
+
+    def sent(self, length: int) -> None:
+        """Count `length` bytes of batches in a reply."""
+        self.sent_bytes += length
+        self.sent_replies += 1
