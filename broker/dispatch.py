@@ -11,6 +11,7 @@ from typing import Any, Final, final
 
 import trio
 
+from tidelog.broker.metrics.request_counts import RequestCounts
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.broker.requests.steps import Steps
 from tidelog.wire.errors import (
@@ -99,6 +100,8 @@ class Dispatcher:
         self._nursery = nursery
         self.apis: list[api.AnyApi] = list(apis)
         self._api_of = {int(served.key): served for served in self.apis}
+        self.counts = {int(served.key): RequestCounts() for served in self.apis}
+        """Answered requests by API key."""
         self._of_all: dict[int, _Run] = {}
         self._of_nodes: dict[int, _Run] = {}
         self._of_clients: dict[int, _Run] = {}
@@ -125,7 +128,7 @@ class Dispatcher:
         Return the rest of the work if that is long: the attachment is in use until its end.
         """
         key = request.api_key
-        response = ResponseHandle(self._api_of[key], request, context)
+        response = ResponseHandle(self._api_of[key], request, context, self.counts[key])
         with response:
             try:
                 steps = self._run_for(request.message, key, context)(request, response)

@@ -34,6 +34,7 @@ from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.maintenance import Maintenance
 from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.maintenance.scrubber import Scrubber, ScrubProgress
+from tidelog.broker.metrics.event_counts import CountingProbe
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.network.acceptor import Acceptor, listen
 from tidelog.broker.partitions.data_directory import DataDirectory, DiskIds, open_data_directory
@@ -101,6 +102,8 @@ class Broker:
         `secret`. `sources` says where each setting of `config` comes from, as in `ResolvedConfig`.
         """
         self._sources = sources
+        self._events = CountingProbe(env.probe)
+        env = replace(env, probe=self._events)
         self._clock = BrokerClock(env.clock, env.probe, skew_max_ms=config.clock_skew_max_ms)
         env = replace(env, clock=self._clock)
         self._env = env

@@ -117,6 +117,7 @@ class DelayedFetch:
         """Begin to wait at these partitions."""
         self._partitions = partitions
         self._response.context.delayed[self] = None
+        self._response.parked()
         for partition in partitions:
             partition.wait_for_data(self)
 

@@ -60,6 +60,7 @@ class DelayedProduce:
         self._places = [(0, 0)] * batch_count
         self._open_count = batch_count
         self._is_parked = False
+        self._began_at = trio.current_time()
 
     def settle(self, index: int, result: PartitionAppended) -> None:
         """Record the result of one batch."""
@@ -109,6 +110,7 @@ class DelayedProduce:
                 self._reply()
 
     def _reply(self) -> None:
+        self._purgatory.commit_waits.observe(trio.current_time() - self._began_at)
         results = [result for result in self._results if result is not None]
         assert len(results) == len(self._results)
         self._response.reply(ProduceReply(results))

@@ -13,11 +13,13 @@ from typing import final
 import trio
 
 from tidelog.broker.maintenance.idle_checkpoints import IdleCheckpoints
+from tidelog.broker.metrics.catalog import SYNC_DURATION
 from tidelog.broker.partitions.partition import Partition
 from tidelog.isr.durability import Durability
 from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS
 from tidelog.logstore.flush import FlushJob
 from tidelog.wire.env.env import Env
+from tidelog.wire.metrics.metric import Histogram
 
 _LATE_MAX_S = 0.05
 _BRIEF_AT_ONCE = 2
@@ -40,6 +42,8 @@ class GroupCommit:
         broker."""
         self.idle = IdleCheckpoints(self.request)
         """Writes checkpoints of idle logs; its `run` must run in a task."""
+        self.syncs = Histogram(SYNC_DURATION)
+        """Seconds of each sync."""
         self._lazy: dict[Partition, None] = {}
         self._wanted: set[Partition] = set()
         self._under_way: dict[Partition, float] = {}
@@ -185,7 +189,9 @@ class GroupCommit:
             if flush is None:
                 return
             partition.flushes_begun += 1
+            began_at = trio.current_time()
             await self._env.run_in_thread(flush.run, is_brief=self._is_brief(flush))
+            self.syncs.observe(trio.current_time() - began_at)
         except OSError as error:
             if error.errno in NO_DESCRIPTOR_ERRNOS:
                 await self._try_again(partition, error)

@@ -123,7 +123,7 @@ PARTITIONS: Final = Metric(
 ISR_CHANGES: Final = Metric(
     "tidelog_isr_changes_total",
     _COUNTER,
-    "Changes of the ISR of partitions that this broker leads",
+    "Replicas that left or joined an ISR by kind, from the controller that decided it",
     ("kind",),
 )
 ELECTIONS: Final = Metric(
@@ -181,8 +181,8 @@ TOPIC_SENT_BYTES: Final = Metric(
 TOPIC_REFUSED_BATCHES: Final = Metric(
     "tidelog_topic_refused_batches_total",
     _COUNTER,
-    "Refused batches by error code",
-    ("topic", "code"),
+    "Produced batches that the leader refused",
+    ("topic",),
 )
 
 # -- groups -----------------------------------------------------------------------------------

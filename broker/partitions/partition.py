@@ -90,8 +90,12 @@ class Partition:
         topic: str,
         config: TopicConfig,
         probe: Probe,
+        traffic: PartitionTraffic | None = None,
     ) -> None:
-        """Create a replica of the topic `topic` with `log`; report its events to `probe`."""
+        """Create a replica of the topic `topic` with `log`; report its events to `probe`.
+
+        Clients' records are counted in `traffic`.
+        """
         self._probe = probe
         self.topic = topic
         """Name of the topic; a journal and a staging log have names of their own."""
@@ -109,7 +113,7 @@ class Partition:
         """State as the leader; `None` while another broker leads, or while there is no leader."""
         self.follower: PartitionFollower | None = None
         """State as a follower; `None` while this broker leads."""
-        self.traffic = PartitionTraffic()
+        self.traffic = PartitionTraffic() if traffic is None else traffic
         self.watchers: dict[Watcher, None] = {}
         """Observers that are called for every change; they remove themselves."""
         self.is_held = False

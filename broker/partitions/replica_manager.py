@@ -6,14 +6,18 @@ Shell: opens, creates and removes logs on the disk.
 import errno
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, final
 
 import trio
 
+from tidelog.broker.metrics.object_counts import ObjectCounts
+from tidelog.broker.metrics.topic_counts import TopicCounts
 from tidelog.broker.partitions.data_directory import DataDirectory
 from tidelog.broker.partitions.mover_ids import MoverIds
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manifest import ReplicaManifest, SuspectReplica
+from tidelog.broker.partitions.traffic import PartitionTraffic
 from tidelog.coordinator.metadata.broker_delta import Key
 from tidelog.coordinator.metadata.catalog import Catalog, Topic
 from tidelog.coordinator.metadata.leaderless import why_leaderless
@@ -75,6 +79,8 @@ class ReplicaManager:
         """Producers that no log expires."""
         self._manifest = ReplicaManifest(env, directory.disk)
         self._open: dict[Key, Partition] = {}
+        self.topic_counts = ObjectCounts(TopicCounts)
+        """Traffic by name of the topic."""
         self._read_at = -math.inf
         """Time of the last read from a follower here, in seconds of trio's clock."""
 
@@ -357,6 +363,7 @@ class ReplicaManager:
             topic=topic.name,
             config=topic.config,
             probe=self._env.probe,
+            traffic=PartitionTraffic(partial(self.topic_counts.of, topic.name)),
         )
 
     def _report(

@@ -3,8 +3,10 @@
 Replication, repairs and journals of queues do not count: only what clients wrote and read.
 """
 
+from collections.abc import Callable
 from typing import final
 
+from tidelog.broker.metrics.topic_counts import TopicCounts
 from tidelog.wire.batch.record_batch import BatchHeader
 
 
@@ -13,6 +15,7 @@ class PartitionTraffic:
     """Counters of one replica since this process opened it; none of them ever falls."""
 
     __slots__ = (
+        "_topic",
         "received_batches",
         "received_bytes",
         "received_records",
@@ -21,8 +24,9 @@ class PartitionTraffic:
         "sent_replies",
     )
 
-    def __init__(self) -> None:
-        """Begin at 0."""
+    def __init__(self, topic: Callable[[], TopicCounts] = TopicCounts) -> None:
+        """Begin at 0; add to the counts that `topic` returns, too."""
+        self._topic = topic
         self.received_bytes = 0
         """Bytes of appended batches, as they are stored."""
         self.received_records = 0
@@ -41,12 +45,18 @@ class PartitionTraffic:
         self.received_bytes += header.size
         self.received_records += header.record_count
         self.received_batches += 1
+        topic = self._topic()
+        topic.received_bytes += header.size
+        topic.received_records += header.record_count
+        topic.received_batches += 1
 
     def refused(self) -> None:
         """Count a batch that was not appended."""
         self.refused_batches += 1
+        self._topic().refused_batches += 1
 
     def sent(self, length: int) -> None:
         """Count `length` bytes of batches in a reply."""
         self.sent_bytes += length
         self.sent_replies += 1
+        self._topic().sent_bytes += length

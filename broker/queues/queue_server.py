@@ -12,6 +12,8 @@ from typing import Final, final
 import trio
 
 from tidelog.broker.maintenance.group_commit import GroupCommit
+from tidelog.broker.metrics.object_counts import ObjectCounts
+from tidelog.broker.metrics.queue_counts import QueueCounts
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -73,6 +75,8 @@ class QueueServer:
         self.group_commit = group_commit
         self.search = search
         self.reader = SliceReader(env)
+        self.counts = ObjectCounts(QueueCounts)
+        """What happened to messages, by name of the queue."""
         self._cluster = cluster
         self._producer = TopicProducer(cluster)
         self._hosted: dict[Key, HostedPartition] = {}

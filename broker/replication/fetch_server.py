@@ -117,6 +117,7 @@ class ReplicaSession:
     def wait(self, request: ReplicaFetchRequest, response: ResponseHandle) -> None:
         """Answer when there is something to send, or when time is over."""
         self._waiting = (request, response)
+        response.parked()
         max_wait_ms = min(request.max_wait_ms, _MAX_WAIT_MS_MAX)
         if self.is_held_up:
             max_wait_ms = min(max_wait_ms, self._server.throttle.wait_ms())

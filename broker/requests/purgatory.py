@@ -7,7 +7,9 @@ from typing import Protocol, final
 
 import trio
 
+from tidelog.broker.metrics.catalog import COMMIT_WAIT
 from tidelog.broker.requests.deadlines import Deadlines
+from tidelog.wire.metrics.metric import Histogram
 
 
 class Waiter(Protocol):
@@ -31,6 +33,8 @@ class Purgatory:
         self._deadlines: Deadlines[Waiter] = Deadlines()
         self._waiters: dict[Waiter, None] = {}
         self._changed = trio.Event()
+        self.commit_waits = Histogram(COMMIT_WAIT)
+        """Seconds that records and messages waited for their acknowledgement, by request."""
 
     def __len__(self) -> int:
         """Return the number of parked requests."""

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, final
 
+import trio
+
+from tidelog.broker.metrics.request_counts import RequestCounts
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import BrokerError, UnexpectedServerError
 from tidelog.wire.protocol import api
@@ -62,11 +65,27 @@ class ResponseHandle:
     defect is logged and becomes an error reply, and other requests are not affected.
     """
 
-    __slots__ = ("_api", "_correlation_id", "_is_answered", "context", "version")
+    __slots__ = (
+        "_api",
+        "_began_at",
+        "_correlation_id",
+        "_counts",
+        "_is_answered",
+        "context",
+        "version",
+    )
 
-    def __init__(self, served: api.AnyApi, request: Request, context: RequestContext) -> None:
-        """Answer `request`, which arrived on `context`."""
+    def __init__(
+        self,
+        served: api.AnyApi,
+        request: Request,
+        context: RequestContext,
+        counts: RequestCounts | None = None,
+    ) -> None:
+        """Answer `request`, which arrived on `context`, and count the answer in `counts`."""
         self._api = served
+        self._counts = RequestCounts() if counts is None else counts
+        self._began_at: float | None = trio.current_time()
         self.version = request.version
         self._correlation_id = request.correlation_id
         self._is_answered = False
@@ -91,6 +110,12 @@ class ResponseHandle:
             write_buffer.put(piece)
         self.context.answered()
 
+    def parked(self) -> None:
+        """Count the time so far: from now on, the request waits for data as its client wishes."""
+        if self._began_at is not None:
+            self._counts.durations.observe(trio.current_time() - self._began_at)
+            self._began_at = None
+
     def fail(self, error: BrokerError) -> None:
         """Reply that the request as a whole failed."""
         frame = api.encode_error(
@@ -99,7 +124,7 @@ class ResponseHandle:
             api_version=self.version,
             correlation_id=self._correlation_id,
         )
-        self._note_answered()
+        self._note_answered(error)
         self.context.write_buffer.put(frame)
         self.context.answered()
 
@@ -136,6 +161,11 @@ class ResponseHandle:
             self.fail(error)
         return True
 
-    def _note_answered(self) -> None:
+    def _note_answered(self, error: BrokerError | None = None) -> None:
         assert not self._is_answered, "a request is answered once"
         self._is_answered = True
+        if error is None:
+            self._counts.ok += 1
+        else:
+            self._counts.errors[error.code.name] += 1
+        self.parked()

@@ -114,6 +114,7 @@ class QueueState:
         self.redrive: Redrive | None = None
         """Redrive that runs, or the last one that ran."""
         self.unreceived = UnreceivedRecords(0, 0)
+        self._ended_leases = 0
         self.version = 0
         """Grows with each change of known messages, by entries or by time."""
         self.order: DeliveryOrder | None = None
@@ -212,6 +213,11 @@ class QueueState:
             counts[MessageState.DEAD],
         )
 
+    def take_ended_leases(self) -> int:
+        """Return the messages whose lease has ended by time alone since the last call."""
+        ended, self._ended_leases = self._ended_leases, 0
+        return ended
+
     def pieces(self, first: int, end: int) -> Iterator[StatefulPiece]:
         """Yield the messages in a range of offsets, in order; no changes meanwhile."""
         for piece_first, piece_end, status in self.runs.pieces(first, min(end, self.cursor)):
@@ -275,6 +281,8 @@ class QueueState:
         for first, end, deliver_at_ms in self.unreceived.pop_due(now_ms):
             self._tell_visible(first, end, deliver_at_ms)
         for first, end, status in self.runs.advance(now_ms):
+            if status.stored is SnapshotState.IN_FLIGHT:
+                self._ended_leases += end - first
             self._tell_visible(first, end, status.visible_at_ms)
             self._note_exhausted(first, end, status)
         return self.runs.time_ms

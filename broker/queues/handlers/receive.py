@@ -150,6 +150,8 @@ class PendingReceive:
                 over = (hosted for hosted in self._hosted if hosted.core.is_over_limit)
                 self._results.extend(map(_over_limit, over))
             self._settle()
+        else:
+            self._response.parked()
 
     def _in_order(self, ready_at: HostedPartition | None) -> Sequence[HostedPartition]:
         """Return the partitions, the changed one first: earlier attempts found the others empty."""
@@ -266,6 +268,8 @@ class PendingReceive:
             hosted.immediate_waiters.pop(self, None)
         self._purgatory.done(self)
         if not self._results:
+            if self._hosted:
+                self._server.counts.of(self._hosted[0].name).empty_receives += 1
             for place, hosted in enumerate(self._hosted):
                 if hosted.has_fresh_letters:
                     self._open.add(~place)

@@ -83,6 +83,8 @@ class PendingSend:
         """Scope of the reads before the append; nothing of the send is appended yet."""
         self._reply: SendReply | None = None
         self._purgatory: Purgatory | None = None
+        self._appended_at = 0.0
+        """Seconds of trio's clock."""
 
     @property
     def timeout_s(self) -> float:
@@ -99,10 +101,11 @@ class PendingSend:
         assert leader is not None, "the leader cannot change between append and acknowledgement"
         end = max((offset for offset in reply.offsets if offset is not None), default=-1) + 1
         self._reply = reply
+        self._purgatory = purgatory
+        self._appended_at = trio.current_time()
         if end <= leader.acknowledged_offset(Acks.ALL):
             self.acknowledged(0, ack_level(Acks.ALL, leader.durability))
             return
-        self._purgatory = purgatory
         purgatory.add(self, trio.current_time() + self.timeout_s)
         partition.wait_for_ack(Acks.ALL, end, self, index=0)
 
@@ -143,8 +146,9 @@ class PendingSend:
 
     def _settle(self) -> SendReply | None:
         reply, self._reply = self._reply, None
-        if self._purgatory is not None:
+        if reply is not None and self._purgatory is not None:
             self._purgatory.done(self)
+            self._purgatory.commit_waits.observe(trio.current_time() - self._appended_at)
         return reply
 
 
@@ -305,6 +309,9 @@ class SendHandler:
             if window.messages is not None:
                 window.messages.appended(decision, base_offset)
         kept = set(decision.kept)
+        counts = self._server.counts.of(window.view.name)
+        counts.sent += len(kept)
+        counts.duplicates += len(pending.messages) - len(kept)
         reply = SendReply(
             [*decision.offsets(base_offset)],
             [place for place in range(len(pending.messages)) if place not in kept],
@@ -354,6 +361,7 @@ class SendHandler:
                 expected_sequence=pending.header.base_sequence + len(stored.messages),
             )
         now_ms = self._server.env.clock.now_ms()
+        self._server.counts.of(window.view.name).duplicates += len(pending.messages)
         offsets: list[int | None] = []
         for message, place in zip(pending.messages, places, strict=True):
             if place is not None:

@@ -12,6 +12,8 @@ import trio
 from msgspec.structs import replace
 
 from tidelog.broker.maintenance.group_commit import GroupCommit
+from tidelog.broker.metrics.object_counts import ObjectCounts
+from tidelog.broker.metrics.queue_counts import QueueCounts
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.partition import AckWaiter, Partition
@@ -103,6 +105,8 @@ class Context(Protocol):
     group_commit: GroupCommit
     search: OffsetSearch
     reader: SliceReader
+    counts: ObjectCounts[QueueCounts]
+    """What happened to messages, by name of the queue."""
 
     def deletion_ms(self) -> int | None:
         """Return the time that decides about deletion by time; `None`: nothing is deleted."""
@@ -217,6 +221,7 @@ class HostedPartition:
         except BrokerError as error:
             self.drop(self.journal.partition.passing(error))
         else:
+            self.core.state.take_ended_leases()  # Their leader has counted them.
             self.is_loaded = True
             self._has_loaded.set()
             self.schedule()
@@ -341,6 +346,7 @@ class HostedPartition:
     def unload(self) -> None:
         """Drop the state of the partition, which no request uses."""
         assert self.is_idle, "only an idle partition is unloaded"
+        self.count_ended_leases()
         self.drop(LeaderNotAvailableError("this partition of the queue must be loaded again"))
 
     def changed(self, partition: Partition) -> None:
@@ -386,7 +392,8 @@ class HostedPartition:
 
     def decide(self, outcome: Outcome[Reply]) -> Reply:
         """Apply a decision: it is appended soon, and no request is answered before."""
-        for frame in outcome.frames:
+        frames = outcome.frames
+        for frame in frames:
             try:
                 self.core.state.apply(frame)
             except BaseException:
@@ -394,9 +401,21 @@ class HostedPartition:
                 self.drop(UnexpectedServerError("this partition of the queue must be loaded again"))
                 raise
             self.journal.enqueue(frame, self.core.state.background_work)
+        if frames:
+            self._counts.decided(outcome.entries)
+            self.count_ended_leases()
         self._note_letters()
         self.schedule()
         return outcome.reply
+
+    @property
+    def _counts(self) -> QueueCounts:
+        return self._context.counts.of(self.name)
+
+    def count_ended_leases(self) -> None:
+        """Count the leases that have ended since the last call."""
+        if self.is_loaded:
+            self._counts.expired_leases += self.core.state.take_ended_leases()
 
     def _end_of_letters(self) -> tuple[int, int]:
         target = self.core.config.dead_letter_target
@@ -640,6 +659,7 @@ class HostedPartition:
         received = self.decide(self.core.receive(plan, gathered.taken, now_ms=now_ms))
         if not received.runs:
             return None
+        self._counts.delivered(received.runs)
         size = sum(len(part) if isinstance(part, bytes) else part.length for part in pieces)
         source.traffic.sent(size)
         # Clients count from the broker's time, which may be behind that of the queue.

@@ -64,7 +64,7 @@ def reply_in(context: FakeContext) -> object:
     return api.METADATA.decode_reply(frame.header)
 
 
-def test_a_reply_is_sent_and_counted() -> None:
+async def test_a_reply_is_sent_and_counted() -> None:
     context = FakeContext()
 
     new_response(context).reply(MetadataReply("c", [], []))
@@ -73,7 +73,7 @@ def test_a_reply_is_sent_and_counted() -> None:
     assert context.answered_count == 1
 
 
-def test_a_refusal_in_a_step_of_the_work_becomes_the_reply() -> None:
+async def test_a_refusal_in_a_step_of_the_work_becomes_the_reply() -> None:
     context = FakeContext()
     with new_response(context):
         raise OverloadedError("too much")
@@ -82,7 +82,7 @@ def test_a_refusal_in_a_step_of_the_work_becomes_the_reply() -> None:
     assert (getattr(detail, "code", 0), context.answered_count) == (ErrorCode.OVERLOADED, 1)
 
 
-def test_a_defect_in_a_step_of_the_work_is_logged_and_answered(
+async def test_a_defect_in_a_step_of_the_work_is_logged_and_answered(
     defects: list[str],
 ) -> None:
     context = FakeContext()
@@ -96,7 +96,7 @@ def test_a_defect_in_a_step_of_the_work_is_logged_and_answered(
     assert context.answered_count == 1
 
 
-def test_a_defect_after_the_reply_is_only_logged(defects: list[str]) -> None:
+async def test_a_defect_after_the_reply_is_only_logged(defects: list[str]) -> None:
     context = FakeContext()
     response = new_response(context)
     with response:
@@ -108,7 +108,7 @@ def test_a_defect_after_the_reply_is_only_logged(defects: list[str]) -> None:
     assert "afterwards" in defects.pop()
 
 
-def test_a_second_reply_is_a_defect_and_is_not_sent(defects: list[str]) -> None:
+async def test_a_second_reply_is_a_defect_and_is_not_sent(defects: list[str]) -> None:
     context = FakeContext()
     response = new_response(context)
     response.nothing()
@@ -126,7 +126,9 @@ def test_a_second_reply_is_a_defect_and_is_not_sent(defects: list[str]) -> None:
     defects.clear()
 
 
-def test_a_reply_that_cannot_be_encoded_is_answered_with_the_defect(defects: list[str]) -> None:
+async def test_a_reply_that_cannot_be_encoded_is_answered_with_the_defect(
+    defects: list[str],
+) -> None:
     context = FakeContext()
     response = new_response(context)
     with response:
@@ -137,7 +139,7 @@ def test_a_reply_that_cannot_be_encoded_is_answered_with_the_defect(defects: lis
     assert "object" in defects.pop()
 
 
-def test_an_exception_that_is_no_error_passes_through() -> None:
+async def test_an_exception_that_is_no_error_passes_through() -> None:
     context = FakeContext()
     with pytest.raises(KeyboardInterrupt), new_response(context):
         raise KeyboardInterrupt
@@ -145,7 +147,7 @@ def test_an_exception_that_is_no_error_passes_through() -> None:
     assert context.answered_count == 0
 
 
-def test_a_reply_to_a_lost_client_is_dropped() -> None:
+async def test_a_reply_to_a_lost_client_is_dropped() -> None:
     context = FakeContext()
     context.write_buffer.close()
 
@@ -155,7 +157,7 @@ def test_a_reply_to_a_lost_client_is_dropped() -> None:
     assert context.answered_count == 1
 
 
-def test_every_refusal_can_be_encoded() -> None:
+async def test_every_refusal_can_be_encoded() -> None:
     for kind in ERROR_CLASSES.values():
         context = FakeContext()
         error: BrokerError = kind("why")
