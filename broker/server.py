@@ -34,8 +34,8 @@ from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.maintenance import Maintenance
 from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.maintenance.scrubber import Scrubber, ScrubProgress
-from tidelog.broker.metrics.event_counts import CountingProbe
 from tidelog.broker.metadata_applier import MetadataApplier
+from tidelog.broker.metrics.event_counts import CountingProbe
 from tidelog.broker.network.acceptor import Acceptor, listen
 from tidelog.broker.partitions.data_directory import DataDirectory, DiskIds, open_data_directory
 from tidelog.broker.partitions.replica_manager import ReplicaManager
