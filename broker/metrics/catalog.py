@@ -148,6 +148,12 @@ HOT_PARTITIONS: Final = Metric(
 # -- disks ------------------------------------------------------------------------------------
 
 DISK_FREE: Final = Metric("tidelog_disk_free_bytes", _GAUGE, "Free bytes of the data directory")
+DISK_SIZE: Final = Metric(
+    "tidelog_disk_size_bytes", _GAUGE, "Size of the file system of the data directory"
+)
+DISK_RESERVE: Final = Metric(
+    "tidelog_disk_reserve_bytes", _GAUGE, "The setting min_free_disk_bytes in force"
+)
 DISK_FULL_LOGS: Final = Metric(
     "tidelog_disk_full_logs", _GAUGE, "Logs that are read-only because the disk has no room"
 )
@@ -226,6 +232,12 @@ QUEUE_LEASED: Final = Metric(
 )
 QUEUE_DELAYED: Final = Metric(
     "tidelog_queue_delayed", _GAUGE, "Messages that become visible later", ("queue",)
+)
+QUEUE_DEAD: Final = Metric(
+    "tidelog_queue_dead",
+    _GAUGE,
+    "Dead letters that are not in the dead-letter queue yet, or that no queue accepts",
+    ("queue",),
 )
 QUEUE_AGE: Final = Metric(
     "tidelog_queue_oldest_message_age_seconds", _GAUGE, "Age of the oldest message", ("queue",)
@@ -330,7 +342,10 @@ SECTIONS: Final[dict[str, tuple[Metric, ...]]] = {
         *(CONTROLLER, METADATA_AGE, BROKERS, CLUSTER_PARTITIONS, PARTITIONS, ISR_CHANGES),
         *(ELECTIONS, REPLICA_LAG_RECORDS, HOT_PARTITIONS),
     ),
-    "Disks": (DISK_FREE, DISK_FULL_LOGS, LOG_BYTES, DAMAGE_FOUND, DAMAGE_REPAIRED),
+    "Disks": (
+        *(DISK_FREE, DISK_SIZE, DISK_RESERVE, DISK_FULL_LOGS, LOG_BYTES),
+        *(DAMAGE_FOUND, DAMAGE_REPAIRED),
+    ),
     "Topics": (
         *(TOPIC_RECEIVED_BYTES, TOPIC_RECEIVED_RECORDS, TOPIC_RECEIVED_BATCHES),
         *(TOPIC_SENT_BYTES, TOPIC_REFUSED_BATCHES),
@@ -340,8 +355,8 @@ SECTIONS: Final[dict[str, tuple[Metric, ...]]] = {
         *(GROUP_EPOCH, GROUP_ALERT_LAG),
     ),
     "Queues": (
-        *(QUEUE_READY, QUEUE_LEASED, QUEUE_DELAYED, QUEUE_AGE, QUEUE_UNKNOWN, QUEUE_SENT),
-        *(QUEUE_RECEIVED, QUEUE_REDELIVERED, QUEUE_DELETED, QUEUE_RELEASED),
+        *(QUEUE_READY, QUEUE_LEASED, QUEUE_DELAYED, QUEUE_DEAD, QUEUE_AGE, QUEUE_UNKNOWN),
+        *(QUEUE_SENT, QUEUE_RECEIVED, QUEUE_REDELIVERED, QUEUE_DELETED, QUEUE_RELEASED),
         *(QUEUE_EXPIRED_LEASES, QUEUE_EXPIRED, QUEUE_DEAD_LETTERS, QUEUE_DUPLICATES),
         *(QUEUE_EMPTY_RECEIVES, QUEUE_ALERT_AGE, QUEUE_ALERT_DEPTH, QUEUE_ALERT_DEAD_LETTERS),
     ),
