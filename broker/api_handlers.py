@@ -6,6 +6,12 @@ Shell: builds the handlers of one broker, in the order in which the broker begin
 from dataclasses import replace
 from functools import partial
 
+from tidelog.broker.collectors.broker_collector import BrokerCollector, BrokerParts
+from tidelog.broker.collectors.group_collector import GroupCollector
+from tidelog.broker.collectors.metrics_collector import MetricsCollector
+from tidelog.broker.collectors.queue_collector import QueueCollector
+from tidelog.broker.collectors.read_metrics import ReadMetricsHandler
+from tidelog.broker.collectors.replica_walk import ReplicaWalk
 from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.dispatch import (
     Appending,
@@ -45,11 +51,11 @@ from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.queues.retention_watch import RetentionWatch
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
-from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import ResponseHandle
 from tidelog.broker.requests.steps import Steps
 from tidelog.broker.transactions.handlers import StageHandler, TransactionHandler
 from tidelog.broker.transactions.server import TransactionServer
+from tidelog.coordinator.group_coordinator.admin import GroupAdministration
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.messages.metadata import MetadataRequest
@@ -104,14 +110,15 @@ class ApiHandlers:
         dynamic_config: DynamicConfig,
         applier: MetadataApplier,
         *,
-        purgatory: Purgatory,
+        parts: BrokerParts,
     ) -> None:
-        """Build the handlers of a broker that has opened its logs."""
+        """Build the handlers of a broker that has opened its logs; `parts` have its counts."""
         self._context = context
         self._dynamic_config = dynamic_config
         self._config = dynamic_config.own
         self._applier = applier
-        self._purgatory = purgatory
+        self._parts = parts
+        self._purgatory = parts.purgatory
         self._env, self._nursery = context.env, context.nursery
         self._cluster, self._partitions = context.cluster, context.partitions
         self._group_commit = context.group_commit
@@ -124,8 +131,10 @@ class ApiHandlers:
             peers=self._cluster.peers,
         )
 
-    def start(self, dispatcher: Dispatcher) -> None:
-        """Begin to serve clients."""
+    def start(self, dispatcher: Dispatcher) -> MetricsCollector:
+        """Begin to serve clients; return the metrics of all that is served."""
+        queues, groups = self._queue_server(), self._group_coordinator()
+        metrics = self._metrics(queues, groups.administration)
         moves = ListReassignmentsHandler(self._cluster.metadata, self._partitions)
         dispatcher.serve_all({api.LIST_REASSIGNMENTS: Immediate(moves.handle)})
         dispatcher.serve_nodes({api.LIST_OFFSETS: InTask(self._list_offsets.answer)})
@@ -133,12 +142,41 @@ class ApiHandlers:
             {
                 **self._records(),
                 **self._topics(),
-                **self._groups(),
+                **self._groups(groups),
                 **self._cluster_admin(),
                 **self._queue_admin(),
-                **self._queues(),
+                **self._queues(queues),
                 **self._transactions(),
+                api.READ_METRICS: InTask(ReadMetricsHandler(metrics).read),
             }
+        )
+        return metrics
+
+    def _metrics(
+        self, queues: QueueServer, administration: GroupAdministration
+    ) -> MetricsCollector:
+        cluster, topics = self._cluster, self._partitions.topic_counts
+
+        def topic_name(topic_id: bytes) -> str | None:
+            topic = cluster.metadata.state.catalog.topic_by_id(topic_id)
+            return None if topic is None else topic.name
+
+        groups = GroupCollector(
+            administration,
+            is_controller=lambda: cluster.raft.is_active_leader,
+            topic_name=topic_name,
+        )
+        maximum = self._config.metrics_objects_max
+        topics.maximum = queues.counts.maximum = groups.maximum = maximum
+        return MetricsCollector(
+            BrokerCollector(self._parts, cluster),
+            ReplicaWalk(
+                self._partitions.all,
+                has_series=lambda name: topics.of(name) is not topics.other,
+            ),
+            topics,
+            queues=QueueCollector(queues),
+            groups=groups,
         )
 
     def _records(self) -> Routes:
@@ -190,7 +228,7 @@ class ApiHandlers:
             api.TOPIC_USAGE: InTask(usage.answer),
         }
 
-    def _groups(self) -> Routes:
+    def _group_coordinator(self) -> GroupCoordinator:
         cluster = self._cluster
         lookup = OffsetLookup(
             cluster.raft,
@@ -209,6 +247,9 @@ class ApiHandlers:
             may_delete=lambda: cluster.clock.deletion_ms() is not None,
         )
         self._nursery.start_soon(groups.run)
+        return groups
+
+    def _groups(self, groups: GroupCoordinator) -> Routes:
         administration = groups.administration
         return {
             api.GROUP_HEARTBEAT: InTask(groups.heartbeat),
@@ -243,18 +284,20 @@ class ApiHandlers:
             api.DELETE_QUEUE: InTask(queues.delete),
         }
 
-    def _queues(self) -> Routes:
-        nursery, purgatory = self._nursery, self._purgatory
-        max_bytes = self._config.fetch_max_bytes
-        server = QueueServer(
+    def _queue_server(self) -> QueueServer:
+        return QueueServer(
             replace(self._env, clock=self._cluster.clock.steady),
-            nursery,
+            self._nursery,
             self._cluster,
             partitions=self._partitions,
             group_commit=self._group_commit,
             search=self._search,
             deletion_ms=self._cluster.clock.deletion_ms,
         )
+
+    def _queues(self, server: QueueServer) -> Routes:
+        nursery, purgatory = self._nursery, self._purgatory
+        max_bytes = self._config.fetch_max_bytes
         windows = DeduplicationWindows(server)
         for run in (server.run, RetentionWatch(server).run):
             nursery.start_soon(run)

@@ -25,6 +25,8 @@ from tidelog.broker.api_handlers import (
     operator_routes,
     replication_routes,
 )
+from tidelog.broker.collectors.broker_collector import BrokerParts, LoopLag
+from tidelog.broker.collectors.metrics_collector import MetricsCollector
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
 from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.dispatch import Dispatcher
@@ -122,6 +124,7 @@ class Broker:
         )
         self._purgatory = Purgatory()
         self._group_commit = GroupCommit(env, nursery)
+        self._loop_lag = LoopLag()
         self._coordinating = trio.CancelScope()
         self._registering = trio.CancelScope()
         self._has_left_cluster = trio.Event()
@@ -132,6 +135,7 @@ class Broker:
         self._scrubber: Scrubber | None = None
         self._compactor: Compactor | None = None
         self._context: ReplicationContext | None = None
+        self._metrics: MetricsCollector | None = None
         self.failure: TidelogError | None = None
         """Error by which this broker must stop, from another part of the cluster or a disk."""
 
@@ -145,6 +149,12 @@ class Broker:
     def cluster_id(self) -> str:
         """Identity of the cluster of this broker; empty before the broker has joined one."""
         return self._directory.cluster_id
+
+    @property
+    def metrics(self) -> MetricsCollector:
+        """The metrics of this broker, once it serves clients."""
+        assert self._metrics is not None
+        return self._metrics
 
     def statistics(self) -> BrokerStatistics:
         """Return the resources that are held for clients now."""
@@ -210,13 +220,26 @@ class Broker:
             group_commit=self._group_commit,
             deletion_ms=self._clock.deletion_ms,
         )
-        service = ApiHandlers(self._context, config, applier, purgatory=self._purgatory)
-        service.start(self._dispatcher)
+        service = ApiHandlers(self._context, config, applier, parts=self._parts())
+        self._metrics = service.start(self._dispatcher)
         self._look_after(config, retention, applier, roles=roles)
         await roles.failed_replicas.remove_damaged_from_isr()
         await partitions.settle_suspects()
         await lifecycle.heartbeat()
         self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
+
+    def _parts(self) -> BrokerParts:
+        return BrokerParts(
+            self._env,
+            self._directory.disk,
+            _VERSION,
+            self._events,
+            self._dispatcher.counts,
+            self._acceptor,
+            self._purgatory,
+            self._group_commit,
+            self._loop_lag,
+        )
 
     def _look_after(
         self,

@@ -111,6 +111,10 @@ class BrokerConfig:
     While others wait for memory, it also closes a connection that has held some for so long without
     completing its frame."""
 
+    metrics_objects_max: int = _number(1_000, low=0, high=1_000_000)
+    """Maximum number of topics, of queues and of groups with [metrics](metrics.md) of their own,
+    each; a queue with thresholds always has them. The others share the label `_other`."""
+
     log_flush_interval_ms: int = _number(5_000, low=10, high=24 * _HOUR_MS)
     """Interval of background syncs for topics with `durability = replicated`."""
 

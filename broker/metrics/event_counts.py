@@ -21,6 +21,8 @@ class CountingProbe:
         """Elected leaders by kind, as in `leaders_elected`."""
         self.isr_changes: Counter[str] = Counter()
         """Replicas that left an ISR (`shrink`) or joined one (`expand`)."""
+        self.damage = 0
+        """Damage that a start found, and logs in which a reader or a scrub did."""
 
     def __call__(self, event: str, **fields: object) -> None:
         """See `Probe`."""
@@ -29,11 +31,17 @@ class CountingProbe:
             self.elections[str(fields["kind"])] += _count(fields)
         elif event in _ISR_CHANGES:
             self.isr_changes[_ISR_CHANGES[event]] += _count(fields)
+        elif event == "log_damaged" or _is_of_damage(event, fields):
+            self.damage += 1
         self._probe(event, **fields)
 
     def count(self, event: str) -> int:
         """Return the number of events with a name, of any severity."""
         return sum(count for (name, _), count in self.events.items() if name == event)
+
+
+def _is_of_damage(event: str, fields: dict[str, object]) -> bool:
+    return event == "log_status_changed" and fields["status"] == "damaged"
 
 
 def _count(fields: dict[str, object]) -> int:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, final
+from weakref import WeakKeyDictionary
 
 import trio
 
@@ -20,12 +21,17 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.dead_letters.mover import DeadLetterMover
 from tidelog.broker.queues.dead_letters.resume import Resumer
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
-from tidelog.broker.queues.partition.hosted_partition import HostedPartition, MessageWaiter
+from tidelog.broker.queues.partition.hosted_partition import (
+    HostedPartition,
+    MessageWaiter,
+    Summary,
+)
 from tidelog.broker.queues.queue_view import QueueView, is_current, view_of
 from tidelog.broker.queues.supervisor import start_supervised, supervising
 from tidelog.broker.requests.deadlines import Deadlines
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.node import ClusterNode
+from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
@@ -86,6 +92,8 @@ class QueueServer:
         self._touched: dict[HostedPartition, None] = {}
         self._to_plan: dict[HostedPartition, None] = {}
         self._deadlines: Deadlines[HostedPartition] = Deadlines()
+        self.idle: WeakKeyDictionary[PartitionLeader, Summary] = WeakKeyDictionary()
+        """Messages of unloaded partitions, by the leader of the journal."""
         self._used_at: dict[HostedPartition, float] = {}
         """Time of the last request for each partition, oldest first; seconds of trio's clock."""
         self._has_work = trio.Event()
@@ -131,6 +139,7 @@ class QueueServer:
             if hosted is not None:
                 hosted.drop(self.not_led_error(hosted))
             hosted = HostedPartition(self, view, journal)
+            self.idle.pop(hosted.journal.leader, None)
             self._hosted[hosted.key] = hosted
             self._movers[hosted] = DeadLetterMover(self.nursery, self._producer, hosted)
             start_supervised(self.nursery, hosted, hosted.load)
@@ -303,6 +312,8 @@ class QueueServer:
             if idle_at <= now:
                 # Removed first: there was no failure, and no work is to be resumed.
                 self._remove(hosted)
+                if hosted.journal.is_led:
+                    self.idle[hosted.journal.leader] = hosted.summary()
                 hosted.unload()
                 return
             deadline = idle_at

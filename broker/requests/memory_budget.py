@@ -53,6 +53,11 @@ class MemoryBudget:
         self._idle: dict[Holder, None] = {}
 
     @property
+    def limit_bytes(self) -> int:
+        """Maximum of `used_bytes`."""
+        return self._pool_bytes + self._largest_bytes
+
+    @property
     def used_bytes(self) -> int:
         """Bytes lent out."""
         return sum(self._lent.values())

@@ -4,7 +4,7 @@ Shell: requests log bounds of partitions, and commits decisions of `coordinator.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, final
+from typing import Final, NamedTuple, Protocol, final
 
 import trio
 
@@ -16,7 +16,7 @@ from tidelog.coordinator.groups.description import describe_group, list_groups, 
 from tidelog.coordinator.groups.expiry import GroupExpiry
 from tidelog.coordinator.groups.group import Group
 from tidelog.coordinator.groups.group_manager import GroupManager
-from tidelog.coordinator.groups.lag import LogBounds, group_lag, partition_lag
+from tidelog.coordinator.groups.lag import Lag, LogBounds, group_lag, partition_lag
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.reset_offsets import ResetLog, plan_resets
 from tidelog.wire.env.env import Env
@@ -43,6 +43,8 @@ _RESETS_AT_ONCE: Final = 500
 """Partitions to be reset that are looked up before other tasks run."""
 _GROUPS_AT_ONCE: Final = 100
 """Groups that are described before other tasks run."""
+_LAGS_AT_ONCE: Final = 500
+"""Partitions whose lag is computed before other tasks run."""
 
 
 class LogQuestions(Protocol):
@@ -51,6 +53,16 @@ class LogQuestions(Protocol):
     async def ask(self, questions: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
         """Return the answers in the order of the questions, errors among them."""
         ...
+
+
+class GroupProgress(NamedTuple):
+    """The progress of one group."""
+
+    group_id: str
+    epoch: int
+    member_count: int
+    lag_of: dict[bytes, Lag]
+    """By topic id; topics whose leaders cannot be reached are missing."""
 
 
 @final
@@ -111,6 +123,41 @@ class GroupAdministration:
             if len(described) % _GROUPS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
         return DescribeGroupsReply(described)
+
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions that `progress` asks about."""
+        return sum(len(partitions_of(group)) for group in self._metadata.groups.groups.values())
+
+    async def progress(self) -> list[GroupProgress]:
+        """Return the progress of all groups, as far as this node knows their commits.
+
+        On cancellation, nothing has changed.
+        """
+        groups = self._metadata.groups.groups
+        questions: dict[tuple[str, Partition], OffsetQuery] = {}
+        for number, (group_id, group) in enumerate(list(groups.items())):
+            if number % _GROUPS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            for partition in partitions_of(group):
+                questions[group_id, partition] = _question(group, partition)
+        found = await self._logs.ask(list(questions.values()))
+        now_ms, lags = self._env.clock.now_ms(), dict[str, dict[bytes, list[Lag]]]()
+        for number, ((group_id, partition), log) in enumerate(zip(questions, found, strict=True)):
+            if number % _LAGS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            if log.error is None:
+                lag = partition_lag(questions[group_id, partition].at_offset, _log(log), now_ms)
+                lags.setdefault(group_id, {}).setdefault(partition[0], []).append(lag)
+        return [
+            GroupProgress(
+                group_id,
+                group.group_epoch,
+                len(group.members),
+                {topic: group_lag(some) for topic, some in lags.get(group_id, {}).items()},
+            )
+            for group_id, group in groups.items()
+        ]
 
     async def reset_offsets(self, request: ResetOffsetsRequest) -> ResetOffsetsReply:
         """Reset a group to other offsets, in all named partitions or in none.

@@ -52,20 +52,36 @@ def health_of(state: ClusterState, *, damaged: Container[tuple[bytes, int]] = ()
 
     `damaged` has topic id and number of partitions with damaged replicas, which are notable.
     """
+    health = new_health(state)
+    for topic in state.catalog.topics:
+        count_topic(health, state, topic, damaged=damaged)
+    return health
+
+
+def new_health(state: ClusterState) -> Health:
+    """Return the health of no partition yet, for `count_topic`."""
     broker_count = len(state.undrained_brokers)
     default = default_replication_factor(state.config, broker_count)
-    health = Health(default_replication_factor=max(1, min(default, broker_count)))
-    for topic in state.catalog.topics:
-        partitions = state.partitions(topic.topic_id)
-        if not topic.is_internal:
-            factor = min((len(each.target_replicas) for each in partitions), default=default)
-            health.below_default_count += factor < health.default_replication_factor
-        for number, partition in enumerate(partitions):
-            health.partition_count += 1
-            is_counted = _count(health, state, topic, partition=partition)
-            if is_counted or (topic.topic_id, number) in damaged:
-                health.notable.append(NotablePartition(topic, number, partition))
-    return health
+    return Health(default_replication_factor=max(1, min(default, broker_count)))
+
+
+def count_topic(
+    health: Health,
+    state: ClusterState,
+    topic: Topic,
+    *,
+    damaged: Container[tuple[bytes, int]] = (),
+) -> None:
+    """Add the partitions of one topic; see `health_of`. A deleted topic has none."""
+    partitions = state.partitions(topic.topic_id)
+    if partitions and not topic.is_internal:
+        factor = min(len(each.target_replicas) for each in partitions)
+        health.below_default_count += factor < health.default_replication_factor
+    for number, partition in enumerate(partitions):
+        health.partition_count += 1
+        is_counted = _count(health, state, topic, partition=partition)
+        if is_counted or (topic.topic_id, number) in damaged:
+            health.notable.append(NotablePartition(topic, number, partition))
 
 
 def _count(

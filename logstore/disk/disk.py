@@ -154,6 +154,10 @@ class Disk(Protocol):
         """Return the number of free bytes."""
         ...
 
+    def total_bytes(self) -> int:
+        """Return the size of the file system."""
+        ...
+
     def lock(self, path: str) -> DirectoryLock:
         """Lock the tree for this process with a file of this name.
 

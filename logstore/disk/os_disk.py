@@ -221,6 +221,11 @@ class OsDisk:
         status = os.statvfs(self._root)
         return status.f_bavail * status.f_frsize
 
+    def total_bytes(self) -> int:
+        """Return the size of the file system of the root."""
+        status = os.statvfs(self._root)
+        return status.f_blocks * status.f_frsize
+
     def lock(self, path: str) -> OsDirectoryLock:
         """See `logstore.disk.disk.Disk`.
 

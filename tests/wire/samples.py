@@ -8,6 +8,7 @@ from tests.wire import (
     cluster_samples,
     group_samples,
     message_samples,
+    metric_samples,
     queue_samples,
     redrive_samples,
     replication_samples,
@@ -383,6 +384,7 @@ EXCHANGES = [
     _exchange(api.UPDATE_FEATURES, *cluster_samples.FEATURES),
     _exchange(api.LIST_TOPICS, *topic_samples.LIST),
     _exchange(api.LIST_QUEUES, *queue_samples.LIST),
+    _exchange(api.READ_METRICS, *metric_samples.READ),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

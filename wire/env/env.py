@@ -8,7 +8,7 @@ clocks, sockets, entropy or threads.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 Result = TypeVar("Result")
 BytesLike = bytes | bytearray | memoryview
@@ -161,6 +161,18 @@ class Buggify(Protocol):
         ...
 
 
+class ProcessUsage(NamedTuple):
+    """Resources of this process; 0 where the platform does not tell."""
+
+    cpu_s: float = 0.0
+    """CPU time in user and system mode."""
+    resident_bytes: int = 0
+    open_files: int = 0
+    max_open_files: int = 0
+    started_at_s: float = 0.0
+    """Unix seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Env:
     """The environment of one process."""
@@ -172,3 +184,4 @@ class Env:
     run_in_thread: ThreadPool
     probe: Probe
     buggify: Buggify
+    process_usage: Callable[[], ProcessUsage] = ProcessUsage

@@ -22,6 +22,7 @@ from tidelog.wire.messages import (
     groups,
     handshake,
     metadata,
+    metrics,
     names,
     offset_ranges,
     produce,
@@ -113,6 +114,7 @@ class ApiKey(IntEnum):
     UPDATE_FEATURES = 66
     LIST_TOPICS = 67
     LIST_QUEUES = 68
+    READ_METRICS = 72
 
 
 @final
@@ -367,6 +369,7 @@ UPDATE_FEATURES = Api(
 )
 LIST_TOPICS = Api(ApiKey.LIST_TOPICS, names.ListNamesRequest, names.ListNamesReply)
 LIST_QUEUES = Api(ApiKey.LIST_QUEUES, names.ListNamesRequest, names.ListNamesReply)
+READ_METRICS = Api(ApiKey.READ_METRICS, metrics.ReadMetricsRequest, metrics.ReadMetricsReply)
 
 AnyApi = Api[object, object]
 

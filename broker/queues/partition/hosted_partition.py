@@ -38,6 +38,7 @@ from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
+from tidelog.queue_layer.state.queue_state import StateCounts
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
@@ -65,6 +66,18 @@ class Delivery(NamedTuple):
 
     received: PartitionReceived
     pieces: list[bytes | FileRegion]
+
+
+class Summary(NamedTuple):
+    """The messages of one partition in numbers; they stay true when it is unloaded."""
+
+    counts: StateCounts
+    records_end: int
+    """Records from here on are not counted: they may be chunks or delayed messages."""
+    oldest_offset: int
+    """See `QueueState`."""
+    changes_at_ms: int | None
+    """Time at which the next messages become visible by themselves, in Unix milliseconds."""
 
 
 class EmptyReason(Enum):
@@ -519,6 +532,17 @@ class HostedPartition:
     def probe(self, event: str, **fields: object) -> None:
         """Report an event of this queue partition to the operator, with its queue and number."""
         self._context.env.probe(event, queue=self.name, partition=self.number, **fields)
+
+    def summary(self) -> Summary:
+        """Return the messages as of now; of very many ended leases, only some count as visible."""
+        state = self.core.state
+        state.advance_in_part(self.now_ms())
+        self.count_ended_leases()
+        if state.exhausted:
+            self._context.schedule_deadline(self)
+        return Summary(
+            state.counts(), state.records_from, state.oldest_offset, state.next_deadline_ms
+        )
 
     def seek(self, offset: int) -> None:
         """Decide that messages from an offset on are visible again."""

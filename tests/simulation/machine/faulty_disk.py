@@ -241,6 +241,10 @@ class FaultyDisk:
         self.enter("free_bytes", "")
         return self.room_bytes()
 
+    def total_bytes(self) -> int:
+        """Return the size of the disk; as much as there is, if it has no bound."""
+        return self.room_bytes()
+
     def lock(self, path: str) -> FaultyLock:
         """See `logstore.disk.disk.Disk`. The holder is always this process."""
         self.enter("lock", path)

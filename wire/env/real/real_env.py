@@ -13,6 +13,7 @@ from typing import Final, TypeVar, final
 import trio
 
 from tidelog.wire.env.env import Env
+from tidelog.wire.env.real.process_usage import process_usage
 from tidelog.wire.env.real.tcp import TcpNetwork
 
 Result = TypeVar("Result")
@@ -142,4 +143,5 @@ def real_env() -> Env:
         run_in_thread=AdaptiveThreadPool(),
         probe=log_event,
         buggify=never,
+        process_usage=process_usage,
     )

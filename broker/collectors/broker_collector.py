@@ -1,0 +1,184 @@
+"""Collector of the metrics of the broker itself: process, requests, cluster, disk."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.maintenance.group_commit import GroupCommit
+from tidelog.broker.metrics import catalog
+from tidelog.broker.metrics.event_counts import CountingProbe
+from tidelog.broker.metrics.request_counts import RequestCounts
+from tidelog.broker.network.acceptor import Acceptor
+from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.coordinator.metadata.health import count_topic, new_health
+from tidelog.coordinator.node import ClusterNode
+from tidelog.logstore.disk.disk import Disk
+from tidelog.wire.env.env import Env
+from tidelog.wire.metrics.metric import Family, Histogram, Value, family, single
+from tidelog.wire.protocol.api import ApiKey
+
+_TICK_S: Final = 0.1
+_PARTITIONS_PER_S: Final = 5_000
+"""Partitions of the cluster for each second of the time until they are counted again."""
+_TOPICS_AT_ONCE: Final = 100
+"""Topics of the cluster that are counted before other tasks run."""
+_ELECTIONS: Final = ("planned", "failover", "recovery", "unclean")
+_ISR_CHANGES: Final = ("shrink", "expand")
+
+
+@final
+class LoopLag:
+    """Measures how late the event loop runs a timer."""
+
+    def __init__(self) -> None:
+        """Start without measurements; `run` must run in a task."""
+        self.lags = Histogram(catalog.LOOP_LAG)
+        """Seconds."""
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            due = trio.current_time() + _TICK_S
+            await trio.sleep_until(due)
+            self.lags.observe(max(0.0, trio.current_time() - due))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """The parts of a broker that have counts."""
+
+    env: Env
+    disk: Disk
+    version: str
+    events: CountingProbe
+    requests: Mapping[int, RequestCounts]
+    acceptor: Acceptor
+    purgatory: Purgatory
+    group_commit: GroupCommit
+    loop_lag: LoopLag
+
+
+@final
+class BrokerCollector:
+    """Reads the metrics of one broker."""
+
+    def __init__(self, parts: BrokerParts, cluster: ClusterNode) -> None:
+        """Read `parts`, and what this node knows of the cluster."""
+        self._parts = parts
+        self._cluster = cluster
+        self._cluster_families: list[Family] = []
+        self._counted_at = float("-inf")
+        self._partition_count = 0
+
+    async def families(self) -> list[Family]:
+        """Return the metrics of the broker."""
+        disk, in_thread = self._parts.disk, self._parts.env.run_in_thread
+        free_bytes, total_bytes = await in_thread(lambda: (disk.free_bytes(), disk.total_bytes()))
+        return [
+            *self._process(),
+            *self._requests(),
+            *await self._cluster_state(),
+            single(catalog.DISK_FREE, free_bytes),
+            single(catalog.DISK_SIZE, total_bytes),
+            single(catalog.DAMAGE_FOUND, self._parts.events.damage),
+            single(catalog.DAMAGE_REPAIRED, self._parts.events.count("replica_repaired")),
+        ]
+
+    def _process(self) -> list[Family]:
+        parts, usage = self._parts, self._parts.env.process_usage()
+        identity = (parts.version, str(self._cluster.node_id), self._cluster.raft.cluster_id)
+        return [
+            family(catalog.BUILD_INFO, [(identity, 1)]),
+            single(catalog.PROCESS_CPU, usage.cpu_s),
+            single(catalog.PROCESS_MEMORY, usage.resident_bytes),
+            single(catalog.PROCESS_FILES, usage.open_files),
+            single(catalog.PROCESS_MAX_FILES, usage.max_open_files),
+            single(catalog.PROCESS_START, usage.started_at_s),
+            single(catalog.LOOP_LAG, parts.loop_lag.lags.value()),
+            family(catalog.EVENTS, sorted(parts.events.events.items())),
+        ]
+
+    def _requests(self) -> list[Family]:
+        parts = self._parts
+        answers: list[tuple[tuple[str, ...], Value]] = []
+        durations: list[tuple[tuple[str, ...], Value]] = []
+        for key, counts in parts.requests.items():
+            api = ApiKey(key).name
+            if counts.ok or counts.errors:
+                answers.append(((api, "OK"), counts.ok))
+                answers += [((api, code), count) for code, count in counts.errors.items()]
+                durations.append(((api,), counts.durations.value()))
+        of_nodes = sum(each.node_id is not None for each in parts.acceptor.connections)
+        of_clients = len(parts.acceptor.connections) - of_nodes
+        return [
+            family(catalog.REQUESTS, answers),
+            family(catalog.REQUEST_DURATION, durations),
+            single(catalog.COMMIT_WAIT, parts.purgatory.commit_waits.value()),
+            single(catalog.SYNC_DURATION, parts.group_commit.syncs.value()),
+            family(catalog.CONNECTIONS, [(("client",), of_clients), (("node",), of_nodes)]),
+            single(catalog.WAITING_REQUESTS, len(parts.purgatory)),
+            single(catalog.REQUEST_MEMORY, parts.acceptor.memory.used_bytes),
+            single(catalog.REQUEST_MEMORY_LIMIT, parts.acceptor.memory.limit_bytes),
+        ]
+
+    async def _cluster_state(self) -> list[Family]:
+        events, is_controller = self._parts.events, self._cluster.raft.is_active_leader
+        age_ms = self._cluster.metadata_age_ms()
+        found = [
+            single(catalog.CONTROLLER, int(is_controller)),
+            single(catalog.METADATA_AGE, float("inf") if age_ms is None else age_ms / 1000),
+            family(catalog.ELECTIONS, [((kind,), events.elections[kind]) for kind in _ELECTIONS]),
+            family(
+                catalog.ISR_CHANGES, [((kind,), events.isr_changes[kind]) for kind in _ISR_CHANGES]
+            ),
+        ]
+        if not is_controller:
+            return found
+        now = trio.current_time()
+        if now - self._counted_at >= self._partition_count / _PARTITIONS_PER_S:
+            self._counted_at = now
+            self._cluster_families = await self._of_controller()
+        return found + self._cluster_families
+
+    async def _of_controller(self) -> list[Family]:
+        state = self._cluster.metadata.state
+        health = new_health(state)
+        for number, topic in enumerate(list(state.catalog.topics)):
+            if number % _TOPICS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            count_topic(health, state, topic)
+        self._partition_count = health.partition_count
+        partitions = {
+            "leaderless": health.leaderless_count,
+            "under_min_isr": health.unavailable_count,
+            "under_replicated": health.under_replicated_count,
+            "below_default_replication": health.below_default_count,
+            "reassigning": health.reassigning_count,
+            "not_preferred": health.not_preferred_count,
+        }
+        fenced = sum(broker.is_fenced for broker in state.brokers.values())
+        brokers = {
+            "alive": len(state.brokers) - fenced,
+            "fenced": fenced,
+            "drained": len(state.drained_node_ids),
+        }
+        transactions = state.transactions
+        begun_ms = [
+            name.open.begun_at_ms for name in transactions.names.values() if name.open is not None
+        ]
+        now_ms = self._parts.env.clock.now_ms()
+        age_s = max(0, now_ms - min(begun_ms)) / 1000 if begun_ms else 0.0
+        states = {
+            "open": len(transactions.open_numbers),
+            "committing": transactions.pending_count,
+            "known": len(transactions.names),
+        }
+        return [
+            family(catalog.CLUSTER_PARTITIONS, [((at,), n) for at, n in partitions.items()]),
+            family(catalog.BROKERS, [((at,), n) for at, n in brokers.items()]),
+            family(catalog.TRANSACTIONS, [((at,), n) for at, n in states.items()]),
+            single(catalog.OLDEST_TRANSACTION, age_s),
+        ]

@@ -1,0 +1,117 @@
+"""Collector of all metrics of a broker, for pages and for requests over the wire."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.collectors.broker_collector import BrokerCollector
+from tidelog.broker.collectors.group_collector import GroupCollector
+from tidelog.broker.collectors.queue_collector import QueueCollector
+from tidelog.broker.collectors.replica_walk import ReplicaWalk
+from tidelog.broker.metrics import catalog
+from tidelog.broker.metrics.object_counts import ObjectCounts
+from tidelog.broker.metrics.topic_counts import TopicCounts
+from tidelog.coordinator.groups.pattern import TopicPattern
+from tidelog.wire.metrics.metric import Family, Labels, Metric, Sample
+
+_PREFIX: Final = "tidelog_"
+_OBJECTS: Final = ("topic", "queue", "group")
+_TOPIC_COUNTERS: Final[Sequence[tuple[Metric, Callable[[TopicCounts], int]]]] = (
+    (catalog.TOPIC_RECEIVED_BYTES, lambda each: each.received_bytes),
+    (catalog.TOPIC_RECEIVED_RECORDS, lambda each: each.received_records),
+    (catalog.TOPIC_RECEIVED_BATCHES, lambda each: each.received_batches),
+    (catalog.TOPIC_SENT_BYTES, lambda each: each.sent_bytes),
+    (catalog.TOPIC_REFUSED_BATCHES, lambda each: each.refused_batches),
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The metrics that a reader wants."""
+
+    families: Sequence[str] = ()
+    """Beginnings of names without `tidelog_`, such as `queue`; empty for all."""
+    names: TopicPattern | None = None
+    """Names of topics, queues and groups; `None` for all."""
+
+    def of(self, families: Iterable[Family]) -> list[Family]:
+        """Return what is wanted of some families."""
+        found = [each for each in families if self._has(each.metric)]
+        names = self.names
+        if names is None:
+            return found
+        return [
+            Family(metric, [each for each in some if _is_named(each, names)])
+            for metric, some in found
+        ]
+
+    def _has(self, metric: Metric) -> bool:
+        name = metric.name.removeprefix(_PREFIX)
+        return not self.families or any(map(name.startswith, self.families))
+
+
+def _is_named(sample: Sample, names: TopicPattern) -> bool:
+    """Return whether a sample is of an object with one of the names, or of no object."""
+    labels, _ = sample
+    named = [
+        value for name, value in zip(labels.names, labels.values, strict=True) if name in _OBJECTS
+    ]
+    return not named or any(map(names.matches, named))
+
+
+EVERYTHING: Final = Selection()
+
+
+@final
+class MetricsCollector:
+    """Collects all metrics. Readers take turns, so that several cost no more than one."""
+
+    def __init__(
+        self,
+        broker: BrokerCollector,
+        replicas: ReplicaWalk,
+        topics: ObjectCounts[TopicCounts],
+        *,
+        queues: QueueCollector,
+        groups: GroupCollector,
+    ) -> None:
+        """Collect from these."""
+        self._broker = broker
+        self._replicas = replicas
+        self._topics = topics
+        self._queues = queues
+        self._groups = groups
+        self._topic_labels: dict[str, Labels] = {}
+        self._turn = trio.Lock()
+
+    async def collect(self, selection: Selection = EVERYTHING) -> list[Family]:
+        """Return the values of all metrics that are wanted, as of now."""
+        async with self._turn:
+            await self._replicas.refresh()
+            found = [
+                *await self._broker.families(),
+                *self._replicas.families(),
+                *self._of_topics(),
+                *await self._groups.families(),
+                *await self._queues.families(self._replicas.totals.journals),
+            ]
+        return selection.of(found)
+
+    def _of_topics(self) -> list[Family]:
+        totals = self._replicas.totals
+        self._topics.forget_idle(
+            now=trio.current_time(), is_empty=lambda name: not totals.bytes_of[name]
+        )
+        counts = [*self._topics, (catalog.OTHER, self._topics.other)]
+        labels = {
+            name: self._topic_labels.get(name) or catalog.LOG_BYTES.labelled(name)
+            for name, _ in counts
+        }
+        self._topic_labels = labels
+        return [
+            Family(metric, [(labels[name], value(each)) for name, each in counts])
+            for metric, value in _TOPIC_COUNTERS
+        ]

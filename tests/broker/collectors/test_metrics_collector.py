@@ -1,0 +1,241 @@
+"""Metrics of a broker: their values are those of what clients did."""
+
+from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import MockClock
+
+from tests.broker.broker_requests import batch_of, create_topic, fetch, produce, submit_produce
+from tests.broker.collectors.readings import Readings, read_metrics
+from tests.broker.queues.queue_requests import (
+    create_queue,
+    receive,
+    received,
+    send,
+    settle,
+    submit_receive,
+)
+from tests.broker.world import World
+from tidelog.broker.metrics.catalog import SECTIONS
+from tidelog.wire.messages.queues import SettleAction
+from tidelog.wire.metrics.exposition import expose
+
+CATALOG = {metric.name: metric for metrics in SECTIONS.values() for metric in metrics}
+
+
+def of(readings: Readings, *labels: str) -> dict[str, float]:
+    """Return the values by name of those that have exactly these labels."""
+    return {name: value for (name, *found), value in readings.items() if tuple(found) == labels}
+
+
+async def test_traffic_of_topics_is_counted(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic_id = await create_topic(client, partitions=2)
+        await produce(client, topic_id, batch_of(b"a", b"b"))
+        await produce(client, topic_id, batch_of(b"c"), partition=1)
+        found = await fetch(client, topic_id, 0)
+
+        topic = of(await read_metrics(client, "topic", "log"), "orders")
+
+    assert len(found.records) == 2
+    assert topic["topic_received_records_total"] == 3
+    assert topic["topic_received_batches_total"] == 2
+    assert 0 < topic["topic_sent_bytes_total"] < topic["topic_received_bytes_total"]
+    assert topic["topic_refused_batches_total"] == 0
+    assert topic["log_bytes"] >= topic["topic_received_bytes_total"]
+
+
+async def test_requests_are_counted_with_their_errors(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic_id = await create_topic(client)
+        await produce(client, topic_id, batch_of(b"a"))
+        pending = submit_produce(client, topic_id, batch_of(b"a"), partition=0, acks=7)
+        await pending.answered()
+
+        readings = await read_metrics(client, "request", "commit", "sync")
+
+    assert readings["requests_total", "PRODUCE", "OK"] == 1
+    assert readings["requests_total", "PRODUCE", "INVALID_REQUEST"] == 1
+    assert readings["request_duration_seconds", "PRODUCE"] == 2
+    assert ("requests_total", "FETCH", "OK") not in readings
+    assert readings["commit_wait_seconds",] == 1
+    assert readings["sync_duration_seconds",] >= 1
+
+
+async def test_a_long_poll_takes_no_time_while_it_waits(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue_id = await create_queue(broker, "work", topic="work", partitions=1)
+        pending = submit_receive(client, queue_id, max_wait_ms=60_000)
+        await world.pass_time(30)
+        await send(client, queue_id, (b"a", None))
+        assert len(await received(pending)) == 1
+
+        collected = await broker.metrics.collect()
+
+    (durations,) = [
+        each for each in collected if each.metric.name.endswith("request_duration_seconds")
+    ]
+    (value,) = [value for labels, value in durations.samples if labels.values == ("RECEIVE",)]
+    assert not isinstance(value, float | int)
+    assert value.counts[-1] == 1
+    assert value.sum < 1
+
+
+async def test_what_happens_to_messages_is_counted(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue_id = await create_queue(
+            broker, "work", topic="work", partitions=1, visibility_timeout_ms="30s"
+        )
+        assert await receive(client, queue_id) == []
+        await send(client, queue_id, *((b"%d" % n, None) for n in range(5)))
+        await world.pass_time(10)
+        one, two, three = await receive(client, queue_id, 3)
+        await settle(client, queue_id, [one])
+        await settle(client, queue_id, [two], action=SettleAction.RELEASE)
+        before = of(await read_metrics(client, "queue"), "work")
+        await world.pass_time(40)
+        ended = of(await read_metrics(client, "queue"), "work")
+        await receive(client, queue_id, 10)
+        after = of(await read_metrics(client, "queue"), "work")
+
+    del three
+    counted = {
+        name.removeprefix("queue_").removesuffix("_total"): value for name, value in before.items()
+    }
+    assert counted == {
+        "sent": 5,
+        "received": 3,
+        "redelivered": 0,
+        "deleted": 1,
+        "released": 1,
+        "expired_leases": 0,
+        "expired_messages": 0,
+        "dead_letters": 0,
+        "duplicates_dropped": 0,
+        "empty_receives": 1,
+        "ready": 3,
+        "leased": 1,
+        "delayed": 0,
+        "dead": 0,
+        "oldest_message_age_seconds": 10,
+    }
+    assert (ended["queue_ready"], ended["queue_leased"]) == (4, 0)
+    assert ended["queue_expired_leases_total"] == 1
+    assert ended["queue_oldest_message_age_seconds"] == 50
+    assert after["queue_received_total"] == 7
+    assert after["queue_redelivered_total"] == 2
+    assert (after["queue_ready"], after["queue_leased"]) == (0, 4)
+
+
+async def test_queues_that_are_not_in_memory_have_depth_and_age(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue_id = await create_queue(broker, "work", topic="work", partitions=1)
+        await send(client, queue_id, (b"a", None), (b"b", None))
+        await receive(client, queue_id, 1)
+        await world.pass_time(700)  # It is unloaded.
+        await send(client, queue_id, (b"c", None))
+
+        unloaded = of(await read_metrics(client, "queue"), "work")
+        await world.pass_time(5)
+
+    assert (unloaded["queue_ready"], unloaded["queue_leased"]) == (3, 0)
+    assert unloaded["queue_oldest_message_age_seconds"] == 700
+
+    after = world.after_crash()
+    async with after.broker(), after.client() as client:
+        await read_metrics(client, "queue")
+        await after.pass_time(1)
+
+        restarted = await read_metrics(client, "queue")
+
+    assert restarted["queue_partitions_unknown",] == 0
+    assert of(restarted, "work")["queue_ready"] == 3
+    assert of(restarted, "work")["queue_oldest_message_age_seconds"] >= 705
+
+
+async def test_a_queue_that_was_never_counted_is_unknown_at_first(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "empty", topic="empty", partitions=1)
+        queue_id = await create_queue(broker, "work", topic="work", partitions=1)
+        await send(client, queue_id, (b"a", None))
+
+        first = await read_metrics(client, "queue")
+        await world.pass_time(1)
+        second = await read_metrics(client, "queue")
+
+    assert first["queue_partitions_unknown",] == 1
+    assert second["queue_partitions_unknown",] == 0
+    assert second["queue_ready", "work"] == 1
+    assert ("queue_ready", "empty") not in second
+
+
+async def test_objects_beyond_the_maximum_share_series(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(metrics_objects_max=1) as broker, world.client() as client:
+        queue_ids = [
+            await create_queue(broker, name, topic=name, partitions=1) for name in ("a", "b", "c")
+        ]
+        for queue_id in queue_ids:
+            await send(client, queue_id, (b"1", None), (b"2", None))
+            await receive(client, queue_id, 1)
+
+        readings = await read_metrics(client, "queue", "topic")
+
+    assert readings["queue_sent_total", "a"] == 2
+    assert readings["queue_sent_total", "_other"] == 4
+    assert (readings["queue_ready", "_other"], readings["queue_leased", "_other"]) == (2, 2)
+    assert ("queue_sent_total", "b") not in readings
+    assert readings["topic_received_records_total", "_other"] == 4
+
+
+async def test_readers_choose_families_and_names(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        for name in ("pay-in", "pay-out", "mail"):
+            queue_id = await create_queue(broker, name, topic=name, partitions=1)
+            await send(client, queue_id, (b"1", None))
+
+        readings = await read_metrics(client, "queue_sent", names="pay-*")
+        whole = await read_metrics(client, names="mail")
+
+    assert readings == {("queue_sent_total", "pay-in"): 1, ("queue_sent_total", "pay-out"): 1}
+    assert whole["queue_sent_total", "mail"] == 1
+    assert whole["controller",] == 1
+    assert ("queue_sent_total", "pay-in") not in whole
+
+
+async def test_events_elections_and_states_are_counted(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client, partitions=3)
+        readings = await read_metrics(client)
+
+    counted = {key[1:]: value for key, value in readings.items() if key[0] == "events_total"}
+    heard = [(event.name, str(event.fields.get("severity", "info"))) for event in world.events]
+    assert counted[("topic_created", "info")] == 1
+    assert all(counted[event] <= heard.count(event) for event in counted)
+    assert readings["partitions", "leader"] == 3
+    assert readings["cluster_partitions", "leaderless"] == 0
+    assert readings["brokers", "alive"] == 1
+    assert readings["connections", "client"] == 1
+    assert readings["metadata_age_seconds",] == 0
+
+
+async def test_the_whole_text_is_valid_and_in_the_catalog(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue_id = await create_queue(broker, "work", topic="work", partitions=1)
+        await send(client, queue_id, (b"1", None))
+        text = b"".join(expose(await broker.metrics.collect())).decode()
+
+    found = list(text_string_to_metric_families(text))
+    names = {f"{each.name}_total" if each.type == "counter" else each.name for each in found}
+    assert names <= set(CATALOG)
+    for each in found:
+        metric = CATALOG.get(each.name) or CATALOG[f"{each.name}_total"]
+        assert each.type == metric.kind
+        assert all(set(sample.labels) - {"le"} == set(metric.labels) for sample in each.samples)
