@@ -109,6 +109,15 @@ class Dispatcher:
         """Reason that clients are not served yet, for error texts."""
         self.is_shutting_down = False
         """Whether new requests of clients are refused."""
+        self.is_stopping = False
+        """Whether the broker has begun to stop; it may still serve clients."""
+
+    @property
+    def unready_reason(self) -> str | None:
+        """Reason that clients should use other brokers, `None` while this one serves them."""
+        if self.is_stopping:
+            return "it is shutting down"
+        return None if self._of_clients else self.waiting_for
 
     def serve_all(self, routes: Routes) -> None:
         """Add routes for every peer, which are served also beyond `max_connections`."""

@@ -9,7 +9,7 @@ over leaderships, clients get their replies, everything is synced to disk.
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -27,10 +27,13 @@ from tidelog.broker.api_handlers import (
 )
 from tidelog.broker.collectors.broker_collector import BrokerParts, LoopLag
 from tidelog.broker.collectors.metrics_collector import MetricsCollector
-from tidelog.broker.config.broker_config import BrokerConfig, parse_address
+from tidelog.broker.config.broker_config import DEFAULT, BrokerConfig, format_address, parse_address
 from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
+from tidelog.broker.http.health import health_pages
+from tidelog.broker.http.http_server import HttpServer, listen_http
+from tidelog.broker.http.page import Handler
 from tidelog.broker.maintenance.compactor import CompactionLimits, CompactionProgress, Compactor
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.maintenance import Maintenance
@@ -97,6 +100,7 @@ class Broker:
         nursery: trio.Nursery,
         secret: bytes,
         sources: Mapping[str, str] | None = None,
+        http_listener: Listener | None = None,
     ) -> None:
         """Create the parts of a broker that does not serve yet; tasks run in `nursery`.
 
@@ -122,6 +126,11 @@ class Broker:
         self._acceptor = Acceptor(
             env, config, listener, dispatcher=self._dispatcher, nursery=nursery
         )
+        self._http: HttpServer | None = None
+        if http_listener is not None:
+            self._http = HttpServer(
+                env, http_listener, pages=self._pages(), refusals=self._acceptor.refusals
+            )
         self._purgatory = Purgatory()
         self._group_commit = GroupCommit(env, nursery)
         self._loop_lag = LoopLag()
@@ -142,8 +151,12 @@ class Broker:
     @property
     def address(self) -> str:
         """`HOST:PORT` at which the broker listens."""
-        host, port = self._acceptor.address
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return format_address(*self._acceptor.address)
+
+    @property
+    def http_address(self) -> str:
+        """`HOST:PORT` of the HTTP server; empty without one."""
+        return "" if self._http is None else format_address(*self._http.address)
 
     @property
     def cluster_id(self) -> str:
@@ -182,6 +195,8 @@ class Broker:
         self._dispatcher.serve_all(handshake_routes(self._introduction, self._identity))
         self._dispatcher.serve_nodes(discovery_routes(self._introduction))
         self._nursery.start_soon(self._acceptor.run)
+        if self._http is not None:
+            self._nursery.start_soon(self._http.run)
         cluster = await self._enter_cluster()
         lifecycle = self._make_lifecycle(cluster)
         await lifecycle.register()
@@ -241,6 +256,10 @@ class Broker:
             self._loop_lag,
         )
 
+    def _pages(self) -> dict[str, Handler]:
+        """Return the pages of the HTTP server, by path."""
+        return health_pages(self._dispatcher)
+
     def _look_after(
         self,
         config: DynamicConfig,
@@ -290,6 +309,7 @@ class Broker:
         assert self._compactor is not None
         assert self._roles is not None
         self._env.probe("broker_stopping", address=self.address)
+        self._dispatcher.is_stopping = True
         self._scrubber.stop()
         self._compactor.stop()
         await self._hand_over(self._cluster)
@@ -474,8 +494,7 @@ async def open_broker(
     cancellation, or if the block raises, the broker ends at once, as in a crash: acknowledged
     records are safe, and the next start recovers the logs. The block is cancelled when the broker
     must not go on. All nodes of a cluster have the same `secret`. `sources` says where each
-    setting comes from, as in `ResolvedConfig`; the broker
-    only reports it.
+    setting comes from, as in `ResolvedConfig`: an `http_listen` that is a default may be in use.
 
     Raises:
         DataDirectoryError: The data directory is in use, damaged, or belongs to another node or
@@ -490,9 +509,14 @@ async def open_broker(
         lambda: open_data_directory(disk, node_id=config.node_id, disk_ids=disk_ids)
     )
     try:
-        # The address comes first, so that a port in use is reported before a long recovery.
-        listener = await listen(env, config)
-        try:
+        with ExitStack() as listeners:
+            # The addresses come first, so that a port in use is reported before a long recovery.
+            listener = await listen(env, config)
+            listeners.callback(listener.close)
+            is_default = sources is not None and sources.get("http_listen") == DEFAULT
+            http_listener = await listen_http(env, config, is_optional=is_default)
+            if http_listener is not None:
+                listeners.callback(http_listener.close)
             failure: Exception | None = None
             async with trio.open_nursery() as nursery:
                 broker = Broker(
@@ -500,6 +524,7 @@ async def open_broker(
                     config,
                     directory,
                     listener=listener,
+                    http_listener=http_listener,
                     nursery=nursery,
                     secret=secret,
                     sources=sources,
@@ -524,7 +549,5 @@ async def open_broker(
             failure = failure or broker.failure
             if failure is not None:
                 raise failure
-        finally:
-            listener.close()
     finally:
         directory.release()

@@ -23,6 +23,8 @@ from tidelog.wire.config.settings import parse_size_bytes
 from tidelog.wire.errors import ConfigError, InvalidConfigError
 
 DEFAULT_PORT = 8433
+DEFAULT_HTTP_LISTEN = "127.0.0.1:8480"
+"""`http_listen` of `tidelog serve`, which starts without it if the address is in use."""
 _ENVIRONMENT_PREFIX = "TIDELOG_"
 _PORT_MAX = 0xFFFF
 _ADDRESS = re.compile(
@@ -64,6 +66,12 @@ class BrokerConfig:
     advertised: str = ""
     """HOST:PORT that clients are told to connect to; empty means the address at which the client
     reached this broker."""
+
+    http_listen: str = ""
+    """HOST:PORT of the HTTP server for [health checks](operations.md#health-checks). It is
+    read-only and has no authentication: listen on an address that only operators reach. Empty turns
+    it off. The default is for embedded brokers; that of `tidelog serve` is `127.0.0.1:8480`, and a
+    broker starts without the server if this default is in use."""
 
     node_id: int = _number(1, low=1, high=(1 << 31) - 1)
     """Number of this broker in its cluster; fixed once a data directory was created with it."""
@@ -252,8 +260,13 @@ class BrokerConfig:
 
     def _wrong_addresses(self) -> list[str]:
         problems: list[str] = []
-        for name, address in (("listen", self.listen), ("advertised", self.advertised)):
-            if not address and name == "advertised":
+        addresses = {
+            "listen": self.listen,
+            "advertised": self.advertised,
+            "http_listen": self.http_listen,
+        }
+        for name, address in addresses.items():
+            if not address and name != "listen":
                 continue
             try:
                 _, port = parse_address(address)
@@ -299,6 +312,8 @@ class BrokerConfig:
         return []
 
 
+DEFAULT = "default"
+"""The source of a setting that nothing sets."""
 FIELDS = {item.name: item for item in fields(BrokerConfig)}
 """Every setting, by name, with its limits as metadata."""
 
@@ -316,6 +331,11 @@ def parse_address(text: str) -> tuple[str, int]:
     if found is None or port > _PORT_MAX:
         raise ConfigError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:8433")
     return found["name"] or found["bracketed"] or found["bare"], port
+
+
+def format_address(host: str, port: int) -> str:
+    """Return `HOST:PORT`; the inverse of `parse_address`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_peers(text: str) -> dict[int, tuple[str, int]]:
@@ -353,10 +373,15 @@ class ResolvedConfig:
 
 
 def resolve_config(
-    *, file: str | None, environment: Mapping[str, str], flags: Mapping[str, object]
+    *,
+    file: str | None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, object],
+    defaults: Mapping[str, str] | None = None,
 ) -> ResolvedConfig:
     """Return the settings: defaults, then the TOML file, then the environment, then flags.
 
+    `defaults` replaces defaults of the fields.
     A variable `TIDELOG_DATA_DIR` sets `data_dir`, and so on for every simple field. Other variables
     with this prefix are ignored: Kubernetes sets some for a service named tidelog. A flag that is
     `None` was not given.
@@ -364,7 +389,8 @@ def resolve_config(
     Raises:
         ConfigError: A setting is unknown, unreadable or out of range; one line lists all problems.
     """
-    given = _given(file, environment, flags)
+    replaced = {name: (value, DEFAULT) for name, value in (defaults or {}).items()}
+    given = replaced | _given(file, environment, flags)
     checked: dict[str, object] = {}
     problems: list[str] = []
     for name, (value, source) in given.items():
@@ -379,7 +405,7 @@ def resolve_config(
         raise ConfigError("; ".join([*problems, str(error)])) from error
     if problems:
         raise ConfigError("; ".join(problems))
-    sources = {name: given[name][1] if name in given else "default" for name in FIELDS}
+    sources = {name: given[name][1] if name in given else DEFAULT for name in FIELDS}
     return ResolvedConfig(config, sources)
 
 

@@ -228,6 +228,11 @@ def server_options(command: Decorated) -> Decorated:
 _SERVER_OPTIONS = (
     click.option("--data-dir", metavar="DIR", help="Keep data in this directory.  [tidelog-data]"),
     click.option("--listen", metavar="HOST:PORT", help="Listen on this address.  [127.0.0.1:8433]"),
+    click.option(
+        "--http-listen",
+        metavar="HOST:PORT",
+        help="Serve health checks by HTTP here.  [127.0.0.1:8480]",
+    ),
     click.option("--node-id", type=int, help="Set the node id of this broker.  [1]"),
     click.option(
         "--peers",

@@ -52,10 +52,11 @@ def test_the_environment_overrides_the_file_and_a_flag_overrides_both(tmp_path: 
 
     assert (resolved.config.node_id, resolved.config.listen) == (2, "h:3")
     assert resolved.config.data_dir == "four"
-    assert list(resolved.sources.items())[:4] == [
+    assert list(resolved.sources.items())[:5] == [
         ("data_dir", "--data-dir"),
         ("listen", "TIDELOG_LISTEN"),
         ("advertised", "default"),
+        ("http_listen", "default"),
         ("node_id", str(file)),
     ]
 

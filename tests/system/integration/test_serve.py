@@ -83,9 +83,9 @@ async def test_a_second_signal_stops_the_broker_at_once(tmp_path: Path) -> None:
 
 async def test_the_start_line_has_the_address_and_the_data_directory(tmp_path: Path) -> None:
     async with serving(tmp_path) as broker:
-        await broker.wait_until(lambda: any("listening" in name for name in broker.names()))
+        await broker.wait_until(lambda: any("listening on" in name for name in broker.names()))
 
-    (line,) = (name for name in broker.names() if "listening" in name)
+    (line,) = (name for name in broker.names() if "listening on" in name)
     assert line.startswith("tidelog ")
     assert line.endswith(f" listening on {broker.address}, data in {tmp_path}")
 

@@ -13,7 +13,12 @@ from typing import cast
 import click
 import trio
 
-from tidelog.broker.config.broker_config import ResolvedConfig, resolve_config
+from tidelog.broker.config.broker_config import (
+    DEFAULT,
+    DEFAULT_HTTP_LISTEN,
+    ResolvedConfig,
+    resolve_config,
+)
 from tidelog.cli.options import examples, json_option, server_options
 from tidelog.cli.output.log_format import configure_logging
 from tidelog.cli.output.tables import print_json, print_table
@@ -61,11 +66,13 @@ _OPEN_FILES_MIN = 16
     metavar="N",
     help="Run N brokers of one rack, with data in DIR/1 to DIR/N.  [1]",
 )
+@click.option("--default-http-listen", default=DEFAULT_HTTP_LISTEN, hidden=True)  # of a worker
 def serve(
     config_file: str | None,
+    default_http_listen: str,
     worker_count: int,
-    prints_config: bool,
     *,
+    prints_config: bool,
     as_json: bool,
     **flags: object,
 ) -> int:
@@ -76,13 +83,18 @@ def serve(
     prints the result instead of running a broker.
 
     The data directory is created if missing. --peers includes this node. With --workers, node ids
-    and ports count up from --node-id and --listen.
+    and ports count up from --node-id, --listen and --http-listen.
 
     SIGTERM and Ctrl-C stop the broker in order: it finishes requests and syncs its logs. A second
     signal stops it at once. That loses no acknowledged record, but the next start must recover the
     ends of the logs.
     """
-    resolved = resolve_config(file=config_file, environment=os.environ, flags=flags)
+    resolved = resolve_config(
+        file=config_file,
+        environment=os.environ,
+        flags=flags,
+        defaults={"http_listen": default_http_listen},
+    )
     config = resolved.config
     if prints_config:
         _print_config(resolved, as_json=as_json)
@@ -92,7 +104,14 @@ def serve(
     if worker_count > 1:
         plans = worker_plans(config, worker_count)
         configure_logging(config.log_format, config.log_level)
-        return trio.run(partial(run_workers, plans, config_file=config_file))
+        return trio.run(
+            partial(
+                run_workers,
+                plans,
+                config_file=config_file,
+                is_http_default=resolved.sources["http_listen"] == DEFAULT,
+            )
+        )
     check_no_workers(config.data_dir)
     configure_logging(config.log_format, config.log_level)
     resolved = _with_open_files(resolved)

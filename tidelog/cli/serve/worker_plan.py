@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tidelog.broker.config.broker_config import BrokerConfig, parse_address
+from tidelog.broker.config.broker_config import BrokerConfig, format_address, parse_address
 from tidelog.wire.errors import ConfigError, DataDirectoryError
 
 WORKERS_MAX: Final = 64
@@ -42,6 +42,11 @@ def worker_plans(base: BrokerConfig, worker_count: int) -> list[BrokerConfig]:
             f"workers cannot connect to each other at the wildcard address {base.listen}; set"
             " advertised (TIDELOG_ADVERTISED=HOST:PORT), or listen on one address"
         )
+    http = [""] * worker_count
+    if base.http_listen:
+        http = [
+            _counted_up("http_listen", base.http_listen, count) for count in range(worker_count)
+        ]
     _check_directories(Path(base.data_dir), worker_count)
     reached_at = advertised if base.advertised else addresses
     peers = base.peers or ",".join(
@@ -53,6 +58,7 @@ def worker_plans(base: BrokerConfig, worker_count: int) -> list[BrokerConfig]:
             data_dir=str(Path(base.data_dir) / str(count + 1)),
             listen=addresses[count],
             advertised=advertised[count],
+            http_listen=http[count],
             node_id=base.node_id + count,
             peers=peers,
             broker_rack=base.broker_rack or socket.gethostname(),
@@ -107,10 +113,12 @@ def _worker_numbers(directory: Path) -> Sequence[int]:
 
 def _counted_up(name: str, address: str, count: int) -> str:
     host, port = parse_address(address)
+    if not port and name == "http_listen":
+        return address
     if not port:
         raise ConfigError(f"{name} has port 0, but workers need fixed ports; choose a port")
     if port + count > _PORT_MAX:
         raise ConfigError(
             f"{name} is {address}: port {port + count} does not exist; choose a lower port"
         )
-    return f"[{host}]:{port + count}" if ":" in host else f"{host}:{port + count}"
+    return format_address(host, port + count)

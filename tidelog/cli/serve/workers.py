@@ -22,16 +22,20 @@ _log = logging.getLogger("tidelog.workers")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-async def run_workers(plans: Sequence[BrokerConfig], *, config_file: str | None) -> int:
+async def run_workers(
+    plans: Sequence[BrokerConfig], *, config_file: str | None, is_http_default: bool = False
+) -> int:
     """Run a broker for each plan until all have ended; return the exit status.
 
+    `is_http_default` says that the plans have `http_listen` by default, so that it may be in use.
     The first SIGTERM or SIGINT stops all workers in order, a second one at once.
 
     Raises:
         CommandError: A worker failed; one line.
     """
     workers = [
-        Worker(number, plan, config_file=config_file) for number, plan in enumerate(plans, 1)
+        Worker(number, plan, config_file=config_file, is_http_default=is_http_default)
+        for number, plan in enumerate(plans, 1)
     ]
     signal_count = 0
     last = signal.SIGTERM
@@ -67,8 +71,16 @@ async def run_workers(plans: Sequence[BrokerConfig], *, config_file: str | None)
 class Worker:
     """One broker, as a child process."""
 
-    def __init__(self, number: int, plan: BrokerConfig, *, config_file: str | None) -> None:
-        """Prepare a broker with the settings of `plan` and of the file."""
+    def __init__(
+        self,
+        number: int,
+        plan: BrokerConfig,
+        *,
+        config_file: str | None,
+        is_http_default: bool = False,
+    ) -> None:
+        """Prepare a broker with the settings of `plan` and of the file; see `run_workers`."""
+        self._http_flag = "--default-http-listen" if is_http_default else "--http-listen"
         self.number = number
         """Number of the worker, from 1 on."""
         self.status: int | None = None
@@ -127,6 +139,7 @@ class Worker:
         flags = {
             "--data-dir": plan.data_dir,
             "--listen": plan.listen,
+            self._http_flag: plan.http_listen,
             "--node-id": str(plan.node_id),
             "--peers": plan.peers,
             "--cluster-secret-file": plan.cluster_secret_file,

@@ -71,7 +71,7 @@ def end_once() -> Callable[[], None]:
 def test_a_signal_while_it_serves_ends_it_in_order(
     tmp_path: Path, on_log: OnLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    on_log("listening", end_once())
+    on_log("listening on", end_once())
 
     status = main.run([*SERVE, str(tmp_path)])
 
@@ -84,8 +84,8 @@ def test_objects_of_the_start_are_excluded_from_garbage_collection(
     tmp_path: Path, on_log: OnLog
 ) -> None:
     frozen_counts: list[int] = []
-    on_log("listening", lambda: frozen_counts.append(gc.get_freeze_count()))
-    on_log("listening", end_once())
+    on_log("listening on", lambda: frozen_counts.append(gc.get_freeze_count()))
+    on_log("listening on", end_once())
 
     main.run([*SERVE, str(tmp_path)])
 
