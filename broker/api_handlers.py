@@ -37,6 +37,7 @@ from tidelog.broker.handlers.producer_ids import ProducerIdsHandler, ProducersHa
 from tidelog.broker.handlers.queue_admin import QueueAdminHandler
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.handlers.reassignment import ListReassignmentsHandler, ReassignmentHandler
+from tidelog.broker.handlers.safe_to_stop import SafeToStopHandler
 from tidelog.broker.handlers.topic_usage import TopicUsageHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.metadata_applier import MetadataApplier
@@ -77,7 +78,10 @@ def discovery_routes(introduction: HandshakeHandler) -> Routes:
 
 def operator_routes(cluster: ClusterNode) -> Routes:
     """Return the routes that administrators need most when the cluster has no majority."""
-    return {api.DESCRIBE_CLUSTER: Immediate(ClusterHandler(cluster).describe)}
+    return {
+        api.DESCRIBE_CLUSTER: Immediate(ClusterHandler(cluster).describe),
+        api.SAFE_TO_STOP: Immediate(SafeToStopHandler(cluster).handle),
+    }
 
 
 def cluster_routes(cluster: ClusterNode) -> Routes:

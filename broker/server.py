@@ -258,7 +258,7 @@ class Broker:
 
     def _pages(self) -> dict[str, Handler]:
         """Return the pages of the HTTP server, by path."""
-        return health_pages(self._dispatcher)
+        return health_pages(self._dispatcher, lambda: self._cluster)
 
     def _look_after(
         self,

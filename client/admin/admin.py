@@ -27,6 +27,7 @@ from tidelog.wire.messages.cluster_admin import (
     DescribeConfigReply,
     EventDescription,
     LeaderElected,
+    SafeToStopReply,
 )
 from tidelog.wire.messages.division import divided, divided_names
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
@@ -642,6 +643,20 @@ class Admin:
             InvalidRequestError: The node is alive, or still has replicas.
         """
         return await cluster_admin.unregister_broker(self._cluster, node_id)
+
+    async def safe_to_stop(self, node_id: int) -> SafeToStopReply:
+        """Return whether a node may stop, and what becomes unavailable if it does.
+
+        For restarts of all nodes, one after the other: stop a node when it is safe. A partition is
+        at risk if without the node it has fewer live in-sync replicas than `min_insync_replicas`,
+        or none; so is the majority of the voters. The broker answers from its metadata, and says no
+        if these are stale.
+
+        Raises:
+            InvalidRequestError: There is no such node.
+            UnsupportedVersionError: The brokers run a version without this check.
+        """
+        return await cluster_admin.safe_to_stop(self._cluster, node_id)
 
     async def describe_features(self) -> ClusterFeatures:
         """Return the feature level of the cluster, those of its nodes, and obstacles to a rise.

@@ -25,6 +25,8 @@ from tidelog.wire.messages.cluster_admin import (
     ElectLeadersRequest,
     EventDescription,
     LeaderElected,
+    SafeToStopReply,
+    SafeToStopRequest,
     TopicToElect,
     UnregisterBrokerRequest,
 )
@@ -159,6 +161,11 @@ async def describe_cluster(
     """See `Admin.describe_cluster`."""
     request = DescribeClusterRequest(with_partitions)
     return await cluster.call_any(api.DESCRIBE_CLUSTER, request, is_repeatable=True)
+
+
+async def safe_to_stop(cluster: ClusterClient, node_id: int) -> SafeToStopReply:
+    """See `Admin.safe_to_stop`."""
+    return await cluster.call_any(api.SAFE_TO_STOP, SafeToStopRequest(node_id), is_repeatable=True)
 
 
 async def cluster_events(cluster: ClusterClient) -> list[EventDescription]:

@@ -22,7 +22,10 @@ from tidelog.wire.messages.cluster_admin import (
     LeaderElected,
     LeaderlessPartitions,
     NodeDescription,
+    PartitionAtRisk,
     PartitionState,
+    SafeToStopReply,
+    SafeToStopRequest,
     TopicToElect,
     UnregisterBrokerReply,
     UnregisterBrokerRequest,
@@ -276,5 +279,22 @@ DESCRIBE_CONFIG = (
             BrokerSetting("listen", "0.0.0.0:8433", "TIDELOG_LISTEN", False),
             BrokerSetting("scrub_max_bytes_per_second", "8388608", "broker", True),
         ],
+    ),
+)
+SAFE_TO_STOP = (
+    SafeToStopRequest(node_id=2),
+    SafeToStopReply(
+        node_id=2,
+        is_safe=False,
+        reasons=["partitions with too few in-sync replicas: 21, such as partition 3 of orders"],
+        partition_count=21,
+        partitions=[
+            PartitionAtRisk(
+                topic="orders", partition=3, remaining_in_sync=[1], min_insync_replicas=2
+            )
+        ],
+        voters=[1, 2, 3],
+        remaining_voters=[1, 3],
+        metadata_age_ms=700,
     ),
 )

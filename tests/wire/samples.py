@@ -354,6 +354,7 @@ EXCHANGES = [
     _exchange(api.DRAIN_BROKER, *cluster_samples.DRAIN),
     _exchange(api.UNREGISTER_BROKER, *cluster_samples.UNREGISTER),
     _exchange(api.DESCRIBE_CONFIG, *cluster_samples.DESCRIBE_CONFIG),
+    _exchange(api.SAFE_TO_STOP, *cluster_samples.SAFE_TO_STOP),
     _exchange(api.ACKNOWLEDGE_EVENTS, *cluster_samples.ACKNOWLEDGE_EVENTS),
     _exchange(api.CREATE_QUEUE, *queue_samples.CREATE),
     _exchange(api.DESCRIBE_QUEUES, *queue_samples.DESCRIBE),

@@ -320,3 +320,39 @@ class AcknowledgeEventsReply(msgspec.Struct, frozen=True, array_like=True):
 
     unacknowledged_count: int
     """Events that are left."""
+
+
+class SafeToStopRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Ask whether a node may stop without making anything unavailable."""
+
+    node_id: int
+
+
+class PartitionAtRisk(msgspec.Struct, frozen=True, array_like=True):
+    """A partition with too few in-sync replicas if the node stops."""
+
+    topic: str
+    partition: int
+    remaining_in_sync: list[int]
+    """Live in-sync replicas without the node; the partition has no leader if there are none."""
+    min_insync_replicas: int
+    """In-sync replicas without which the partition refuses writes; at least 1."""
+
+
+class SafeToStopReply(msgspec.Struct, frozen=True, array_like=True):
+    """The consequences of a stop."""
+
+    node_id: int
+    is_safe: bool
+    reasons: list[str]
+    """One line each: why the node must not stop; empty if it may."""
+    partition_count: int
+    """Number of partitions at risk."""
+    partitions: list[PartitionAtRisk]
+    """The first 20 of them, by name and number."""
+    voters: list[int]
+    """Nodes whose majority elects the controller."""
+    remaining_voters: list[int]
+    """Live voters without the node."""
+    metadata_age_ms: int | None
+    """Time since the metadata of the answering broker were current; `None` if they never were."""

@@ -114,6 +114,7 @@ class ApiKey(IntEnum):
     UPDATE_FEATURES = 66
     LIST_TOPICS = 67
     LIST_QUEUES = 68
+    SAFE_TO_STOP = 71
     READ_METRICS = 72
 
 
@@ -369,6 +370,9 @@ UPDATE_FEATURES = Api(
 )
 LIST_TOPICS = Api(ApiKey.LIST_TOPICS, names.ListNamesRequest, names.ListNamesReply)
 LIST_QUEUES = Api(ApiKey.LIST_QUEUES, names.ListNamesRequest, names.ListNamesReply)
+SAFE_TO_STOP = Api(
+    ApiKey.SAFE_TO_STOP, cluster_admin.SafeToStopRequest, cluster_admin.SafeToStopReply
+)
 READ_METRICS = Api(ApiKey.READ_METRICS, metrics.ReadMetricsRequest, metrics.ReadMetricsReply)
 
 AnyApi = Api[object, object]

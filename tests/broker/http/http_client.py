@@ -1,7 +1,7 @@
 """A client of the HTTP server under full control of a test: raw bytes, and parsed replies."""
 
-from dataclasses import dataclass, field
-from typing import final
+from dataclasses import dataclass
+from typing import Generic, TypeVar, final
 
 import h11
 import msgspec
@@ -9,9 +9,11 @@ import trio
 
 from tests.broker.memory_network import MemoryStream
 from tests.broker.world import World
+from tidelog.wire.env.env import Network, Stream
 
 HTTP = "broker:8480"
 _ADDRESS = ("broker", 8480)
+AnyStream = TypeVar("AnyStream", bound=Stream)
 
 
 @final
@@ -23,7 +25,6 @@ class HttpReply:
     headers: dict[str, str]
     body: bytes = b""
     is_complete: bool = False
-    parts: list[int] = field(default_factory=list[int])
 
     @property
     def text(self) -> str:
@@ -35,10 +36,10 @@ class HttpReply:
 
 
 @final
-class HttpClient:
+class HttpClient(Generic[AnyStream]):
     """One connection."""
 
-    def __init__(self, stream: MemoryStream) -> None:
+    def __init__(self, stream: AnyStream) -> None:
         self.stream = stream
         self._core = h11.Connection(h11.CLIENT)
 
@@ -92,7 +93,7 @@ class HttpClient:
         return bytes(buffer[:count])
 
 
-async def http_client(world: World) -> HttpClient:
+async def http_client(world: World) -> HttpClient[MemoryStream]:
     """Connect to the HTTP server of the broker."""
     return HttpClient(await world.network.connect(*_ADDRESS))
 
@@ -104,3 +105,12 @@ async def get(world: World, target: str, *headers: str, method: str = "GET") -> 
         return await client.get(target, *headers, method=method)
     finally:
         client.stream.close()
+
+
+async def get_from(network: Network, host: str, target: str) -> HttpReply:
+    """Return the reply of the HTTP server on a machine."""
+    stream = await network.connect(host, _ADDRESS[1])
+    try:
+        return await HttpClient(stream).get(target)
+    finally:
+        stream.close()

@@ -8,6 +8,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.broker.http.http_client import HttpClient, get, http_client
+from tests.broker.memory_network import MemoryStream
 from tests.broker.world import World
 from tidelog.broker.http.http_connection import HEADERS_MAX_BYTES, IDLE_S, REQUEST_S
 from tidelog.broker.http.http_server import CONNECTIONS_MAX, HttpServer
@@ -286,7 +287,7 @@ async def test_a_page_that_takes_too_long_ends_with_503(mock_clock: MockClock) -
         assert (reply.status, "not ready after 10 s" in reply.text) == (503, True)
 
 
-async def start_large(world: World) -> HttpClient:
+async def start_large(world: World) -> HttpClient[MemoryStream]:
     client = await http_client(world)
     client.stream.set_receive_buffer(1 << 20)
     await client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")

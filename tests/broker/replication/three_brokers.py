@@ -86,6 +86,8 @@ class ThreeBrokers:
         """Nodes that serve now."""
         self.peers: dict[int, tuple[int, ...]] = dict.fromkeys(NODES, NODES)
         """The list of nodes with which each broker starts; empty for a cluster of one."""
+        self.serves_http = False
+        """Whether brokers that start from now on serve HTTP on port 8480."""
         self._stops: dict[int, trio.Event] = {}
         self._settings = settings
 
@@ -255,6 +257,7 @@ class ThreeBrokers:
             config = BrokerConfig(
                 node_id=node_id,
                 listen=f"{host_of(node_id)}:{PORT}",
+                http_listen=f"{host_of(node_id)}:8480" if self.serves_http else "",
                 peers=",".join(f"{each}={host_of(each)}:{PORT}" for each in self.peers[node_id]),
                 **self._settings,  # type: ignore[arg-type]  # numbers
             )

@@ -17,6 +17,7 @@ from tidelog.wire.messages.cluster_admin import (
     DescribeConfigReply,
     EventDescription,
     LeaderElected,
+    SafeToStopReply,
 )
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 from tidelog.wire.messages.groups import GroupListing
@@ -586,6 +587,20 @@ class Admin(Forwarding[AsyncAdmin]):
             InvalidRequestError: The node is alive, or still has replicas.
         """
         return self._thread.call(partial(self._inner.unregister_broker, node_id))
+
+    def safe_to_stop(self, node_id: int) -> SafeToStopReply:
+        """Return whether a node may stop, and what becomes unavailable if it does.
+
+        For restarts of all nodes, one after the other: stop a node when it is safe. A partition is
+        at risk if without the node it has fewer live in-sync replicas than `min_insync_replicas`,
+        or none; so is the majority of the voters. The broker answers from its metadata, and says no
+        if these are stale.
+
+        Raises:
+            InvalidRequestError: There is no such node.
+            UnsupportedVersionError: The brokers run a version without this check.
+        """
+        return self._thread.call(partial(self._inner.safe_to_stop, node_id))
 
     def describe_features(self) -> ClusterFeatures:
         """Return the feature level of the cluster, those of its nodes, and obstacles to a rise.

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 import click
+from msgspec.structs import asdict
 
 from tidelog.cli.client import ask, broker_option, confirm
 from tidelog.cli.cluster.reassign import reassignment, run_moves, wait_option
@@ -14,6 +15,7 @@ from tidelog.cli.cluster.view import (
     print_cluster,
     print_elections,
     print_features,
+    print_stop_check,
 )
 from tidelog.cli.errors import CommandError
 from tidelog.cli.lazy_group import OrderedGroup
@@ -37,6 +39,8 @@ _STATUS_OF_SEVERITY: Final = {
     ClusterSeverity.UNAVAILABLE: 4,
 }
 """Exit status of `--check`; 1 and 2 are those of errors and of wrong usage."""
+_NOT_SAFE: Final = 3
+"""Exit status of `safe-to-stop` for a node that must not stop."""
 
 
 @cluster.command(
@@ -86,6 +90,33 @@ def status(with_partitions: bool, is_check: bool, broker: str, *, as_json: bool)
         print_cluster(found, moves, with_partitions=with_partitions)
     if is_check:
         raise click.exceptions.Exit(_STATUS_OF_SEVERITY[cluster_health(found).severity])
+
+
+@cluster.command(
+    "safe-to-stop",
+    epilog=examples(
+        "tidelog cluster safe-to-stop 2",
+        "until tidelog cluster safe-to-stop 2; do sleep 1; done",
+    ),
+)
+@click.argument("node_id", metavar="NODE", type=int)
+@broker_option
+@json_option
+def safe_to_stop(node_id: int, *, broker: str, as_json: bool) -> None:
+    """Check whether a node may stop now.
+
+    The exit status is 0 if all partitions can be written and read without the node, and the other
+    voters are a majority. It is 3 if not, or if the contacted broker has no current metadata; the
+    command prints the reasons and the first 20 partitions. `/health/safe-to-stop` of a broker is
+    the same for that broker.
+    """
+    found = ask(broker, lambda client: client.admin.safe_to_stop(node_id))
+    if as_json:
+        print_json(asdict(found) | {"partitions": [asdict(each) for each in found.partitions]})
+    else:
+        print_stop_check(found)
+    if not found.is_safe:
+        raise click.exceptions.Exit(_NOT_SAFE)
 
 
 @cluster.command(

@@ -23,6 +23,7 @@ from tidelog.wire.messages.cluster_admin import (
     LeaderElected,
     NodeDescription,
     PartitionState,
+    SafeToStopReply,
 )
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 
@@ -419,6 +420,32 @@ def _print_losses(losses: Sequence[AcceptedLoss]) -> None:
     ]
     columns = ["TIME (UTC)", "TOPIC", "PARTITION", "LEADER", "EPOCH", "BEFORE", "EXCLUDED"]
     print_table(columns, rows, right=_NUMBERS)
+
+
+def print_stop_check(found: SafeToStopReply) -> None:
+    """Print whether a node may stop, and the partitions that it would make unavailable."""
+    if found.is_safe:
+        click.echo(f"node {found.node_id} may stop: it is not needed now")
+        return
+    click.echo(f"node {found.node_id} must not stop:")
+    for reason in found.reasons:
+        click.echo(f"  {reason}")
+    if found.partitions:
+        rows = [
+            (
+                each.topic,
+                each.partition,
+                _nodes(each.remaining_in_sync) or None,
+                each.min_insync_replicas,
+            )
+            for each in found.partitions
+        ]
+        click.echo()
+        print_table(
+            ["TOPIC", "PARTITION", "LEFT IN SYNC", "NEEDED"], rows, right=("PARTITION", "NEEDED")
+        )
+        if found.partition_count > len(rows):
+            click.echo(f"... and {found.partition_count - len(rows)} more")
 
 
 def _nodes(node_ids: Sequence[int]) -> str:

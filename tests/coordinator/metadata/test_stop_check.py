@@ -1,0 +1,83 @@
+"""The check before a node stops: partitions and voters that need it."""
+
+from tests.coordinator.metadata.clusters import Cluster
+from tidelog.coordinator.metadata.commands import AlterClusterConfig
+from tidelog.coordinator.metadata.stop_check import PARTITIONS_NAMED_MAX, check_stop
+
+VOTERS = (1, 2, 3)
+
+
+def at_risk(cluster: Cluster, node_id: int) -> list[tuple[str, int, tuple[int, ...], int]]:
+    """Return the named partitions: topic, number, remaining replicas and their minimum."""
+    found = check_stop(cluster.state, node_id, VOTERS).partitions
+    return [(each.topic.name, each.number, each.remaining, each.minimum) for each in found]
+
+
+def test_a_node_of_a_healthy_cluster_may_stop() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3], [2, 3, 1])
+
+    for node_id in VOTERS:
+        found = check_stop(cluster.state, node_id, VOTERS)
+        assert (found.has_majority, found.partition_count) == (True, 0)
+    assert found.remaining_voters == [1, 2]
+
+
+def test_without_a_third_replica_the_others_are_needed() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3])
+    cluster.fence(3)
+
+    assert at_risk(cluster, 1) == [("orders", 0, (2,), 2)]
+    assert at_risk(cluster, 2) == [("orders", 0, (1,), 2)]
+    # A node that is in no ISR takes nothing away.
+    assert at_risk(cluster, 3) == []
+
+
+def test_a_sole_replica_is_needed_and_the_second_of_two_is_not() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("single", [1])
+    cluster.create("double", [1, 2])
+
+    assert at_risk(cluster, 1) == [("single", 0, (), 1)]
+    assert at_risk(cluster, 2) == []
+
+
+def test_min_insync_replicas_of_the_cluster_counts() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3])
+    cluster.do(AlterClusterConfig({"min_insync_replicas": "3"}, []))
+
+    assert at_risk(cluster, 1) == [("orders", 0, (2, 3), 3)]
+
+
+def test_a_broker_that_is_stopping_counts_no_more() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3])
+    cluster.shut_down(3)
+
+    found = check_stop(cluster.state, 1, VOTERS)
+    assert (found.has_majority, found.remaining_voters) == (False, [2])
+    assert found.partition_count == 1
+
+
+def test_two_of_three_voters_must_be_left() -> None:
+    cluster = Cluster(1, 2, 3, 4)
+    cluster.fence(3)
+
+    assert not check_stop(cluster.state, 1, VOTERS).has_majority
+    # A node without a vote is no part of the majority.
+    assert check_stop(cluster.state, 4, VOTERS).has_majority
+    assert not check_stop(Cluster(1).state, 1, [1]).has_majority
+
+
+def test_a_result_names_the_first_partitions_and_counts_all() -> None:
+    cluster = Cluster(1, 2)
+    for name in ("b", "a"):
+        cluster.create(name, *[[1]] * 30)
+
+    found = check_stop(cluster.state, 1, VOTERS)
+    assert found.partition_count == 60
+    assert [(each.topic.name, each.number) for each in found.partitions] == [
+        ("a", number) for number in range(PARTITIONS_NAMED_MAX)
+    ]
