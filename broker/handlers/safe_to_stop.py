@@ -74,8 +74,8 @@ def _stale(age_ms: int | None) -> Iterator[str]:
 
 def _reasons(found: StopCheck, voter_count: int) -> Iterator[str]:
     if not found.has_majority:
-        names = ", ".join(map(str, found.remaining_voters)) or "none"
-        yield f"no majority of the {voter_count} voters; alive voters without the node: {names}"
+        left = f"{len(found.remaining_voters)} of {voter_count} are alive"
+        yield f"no majority of voters: without the node, {left}"
     if found.partitions:
         first = found.partitions[0]
         yield (

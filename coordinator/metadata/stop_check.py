@@ -53,9 +53,9 @@ def check_stop(state: ClusterState, node_id: int, voters: Collection[int]) -> St
     nothing: they have the node's replica in no quorum.
     """
     alive = {each.node_id for each in state.brokers.values() if each.can_lead} - {node_id}
-    remaining = sorted(alive.intersection(voters))
-    has_majority = node_id not in voters or 2 * len(remaining) > len(voters)
-    check = StopCheck(remaining, has_majority)
+    remaining_voters = sorted(alive.intersection(voters))
+    has_majority = node_id not in voters or 2 * len(remaining_voters) > len(voters)
+    check = StopCheck(remaining_voters, has_majority)
     hosted = [state.catalog.topic_by_id(each) for each in state.index.topic_ids(node_id)]
     for topic in sorted(filter(None, hosted), key=lambda each: each.name):
         for number, partition in enumerate(state.partitions(topic.topic_id)):

@@ -354,7 +354,6 @@ EXCHANGES = [
     _exchange(api.DRAIN_BROKER, *cluster_samples.DRAIN),
     _exchange(api.UNREGISTER_BROKER, *cluster_samples.UNREGISTER),
     _exchange(api.DESCRIBE_CONFIG, *cluster_samples.DESCRIBE_CONFIG),
-    _exchange(api.SAFE_TO_STOP, *cluster_samples.SAFE_TO_STOP),
     _exchange(api.ACKNOWLEDGE_EVENTS, *cluster_samples.ACKNOWLEDGE_EVENTS),
     _exchange(api.CREATE_QUEUE, *queue_samples.CREATE),
     _exchange(api.DESCRIBE_QUEUES, *queue_samples.DESCRIBE),
@@ -385,6 +384,7 @@ EXCHANGES = [
     _exchange(api.UPDATE_FEATURES, *cluster_samples.FEATURES),
     _exchange(api.LIST_TOPICS, *topic_samples.LIST),
     _exchange(api.LIST_QUEUES, *queue_samples.LIST),
+    _exchange(api.SAFE_TO_STOP, *cluster_samples.SAFE_TO_STOP),
     _exchange(api.READ_METRICS, *metric_samples.READ),
 ]
 

@@ -96,7 +96,7 @@ def status(with_partitions: bool, is_check: bool, broker: str, *, as_json: bool)
     "safe-to-stop",
     epilog=examples(
         "tidelog cluster safe-to-stop 2",
-        "until tidelog cluster safe-to-stop 2; do sleep 1; done",
+        "tidelog cluster safe-to-stop 2 --json",
     ),
 )
 @click.argument("node_id", metavar="NODE", type=int)

@@ -46,6 +46,25 @@ def test_a_check_is_one_line_and_exits_by_severity(capsys: Printed) -> None:
     )
 
 
+@pytest.mark.usefixtures("at_broker")
+def test_a_broker_that_is_alone_is_not_safe_to_stop(capsys: Printed) -> None:
+    assert main.run(["cluster", "safe-to-stop", "1"]) == 3
+    printed = capsys.readouterr().out
+    assert printed.startswith(
+        "node 1 must not stop:\n  no majority of voters: without the node, 0 of 1 are alive\n"
+    )
+
+    assert main.run(["cluster", "safe-to-stop", "1", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["is_safe"], found["voters"], found["remaining_voters"]) == (False, [1], [])
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_an_unknown_node_cannot_be_checked(capsys: Printed) -> None:
+    assert main.run(["cluster", "safe-to-stop", "9"]) == 1
+    assert "there is no node 9; there are 1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
