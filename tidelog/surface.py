@@ -256,6 +256,11 @@ class RunningBroker(Protocol):
         """`host:port` that clients connect to."""
         ...
 
+    @property
+    def http_address(self) -> str:
+        """`host:port` of the HTTP server; empty unless `http_listen` is set."""
+        ...
+
 
 def open_broker(
     data_dir: str | os.PathLike[str], *, listen: str = "127.0.0.1:0", **settings: object

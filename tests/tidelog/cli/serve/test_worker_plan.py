@@ -34,6 +34,16 @@ def test_ids_ports_and_directories_are_counted_up_in_one_failure_domain(tmp_path
     assert {plan.broker_rack for plan in plans} == {socket.gethostname()}
 
 
+def test_addresses_for_http_are_counted_up_if_there_are_any(tmp_path: Path) -> None:
+    def addresses(http_listen: str) -> list[str]:
+        plans = worker_plans(base(tmp_path, http_listen=http_listen), 2)
+        return [plan.http_listen for plan in plans]
+
+    assert addresses("127.0.0.1:8480") == ["127.0.0.1:8480", "127.0.0.1:8481"]
+    assert addresses("") == ["", ""]
+    assert addresses("127.0.0.1:0") == ["127.0.0.1:0", "127.0.0.1:0"]
+
+
 def test_workers_that_are_alone_are_each_others_peers(tmp_path: Path) -> None:
     plans = worker_plans(base(tmp_path, listen="[::1]:9000"), 2)
 
