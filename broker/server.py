@@ -27,12 +27,14 @@ from tidelog.broker.api_handlers import (
 )
 from tidelog.broker.collectors.broker_collector import BrokerParts, LoopLag
 from tidelog.broker.collectors.metrics_collector import MetricsCollector
+from tidelog.broker.collectors.partition_collector import PartitionCollector
 from tidelog.broker.config.broker_config import DEFAULT, BrokerConfig, format_address, parse_address
 from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
 from tidelog.broker.http.health import health_pages
 from tidelog.broker.http.http_server import HttpServer, listen_http
+from tidelog.broker.http.metrics_pages import metrics_pages
 from tidelog.broker.http.page import Handler
 from tidelog.broker.maintenance.compactor import CompactionLimits, CompactionProgress, Compactor
 from tidelog.broker.maintenance.group_commit import GroupCommit
@@ -197,6 +199,7 @@ class Broker:
         self._nursery.start_soon(self._acceptor.run)
         if self._http is not None:
             self._nursery.start_soon(self._http.run)
+            self._nursery.start_soon(self._loop_lag.run)
         cluster = await self._enter_cluster()
         lifecycle = self._make_lifecycle(cluster)
         await lifecycle.register()
@@ -258,7 +261,14 @@ class Broker:
 
     def _pages(self) -> dict[str, Handler]:
         """Return the pages of the HTTP server, by path."""
-        return health_pages(self._dispatcher, lambda: self._cluster)
+        return {
+            **health_pages(self._dispatcher, lambda: self._cluster),
+            **metrics_pages(lambda: self._metrics, self._partition_metrics),
+        }
+
+    def _partition_metrics(self) -> PartitionCollector | None:
+        partitions = self._partitions
+        return None if partitions is None else PartitionCollector(partitions.all)
 
     def _look_after(
         self,

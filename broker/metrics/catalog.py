@@ -329,6 +329,43 @@ OLDEST_TRANSACTION: Final = Metric(
 )
 STAGED_BYTES: Final = Metric("tidelog_staged_bytes", _GAUGE, "Bytes of staging logs on this broker")
 
+# -- partitions of one topic, at /metrics/partitions?topic=NAME -----------------------------------
+
+_PARTITION: Final = ("topic", "partition")
+PARTITION_LEADER: Final = Metric(
+    "tidelog_partition_leader", _GAUGE, "1 if this broker leads the partition, else 0", _PARTITION
+)
+PARTITION_START_OFFSET: Final = Metric(
+    "tidelog_partition_log_start_offset", _GAUGE, "First offset of the log", _PARTITION
+)
+PARTITION_HIGH_WATERMARK: Final = Metric(
+    "tidelog_partition_high_watermark", _GAUGE, "Exclusive end of the readable records", _PARTITION
+)
+PARTITION_END_OFFSET: Final = Metric(
+    "tidelog_partition_log_end_offset", _GAUGE, "Exclusive end of the log", _PARTITION
+)
+PARTITION_BYTES: Final = Metric(
+    "tidelog_partition_log_bytes", _GAUGE, "Bytes of the replica on this broker", _PARTITION
+)
+PARTITION_ISR: Final = Metric(
+    "tidelog_partition_in_sync_replicas", _GAUGE, "Size of the ISR, from the leader", _PARTITION
+)
+PARTITION_LAG: Final = Metric(
+    "tidelog_partition_replica_lag_records",
+    _GAUGE,
+    "Records that the slowest follower has not fetched, from the leader",
+    _PARTITION,
+)
+PARTITION_RECEIVED_BYTES: Final = Metric(
+    "tidelog_partition_received_bytes_total", _COUNTER, "Bytes of produced batches", _PARTITION
+)
+PARTITION_RECEIVED_RECORDS: Final = Metric(
+    "tidelog_partition_received_records_total", _COUNTER, "Produced records", _PARTITION
+)
+PARTITION_SENT_BYTES: Final = Metric(
+    "tidelog_partition_sent_bytes_total", _COUNTER, "Bytes sent to consumers", _PARTITION
+)
+
 SECTIONS: Final[dict[str, tuple[Metric, ...]]] = {
     "The process": (
         *(BUILD_INFO, PROCESS_CPU, PROCESS_MEMORY, PROCESS_FILES, PROCESS_MAX_FILES),
@@ -361,5 +398,10 @@ SECTIONS: Final[dict[str, tuple[Metric, ...]]] = {
         *(QUEUE_EMPTY_RECEIVES, QUEUE_ALERT_AGE, QUEUE_ALERT_DEPTH, QUEUE_ALERT_DEAD_LETTERS),
     ),
     "Staged writes": (TRANSACTIONS, OLDEST_TRANSACTION, STAGED_BYTES),
+    "Partitions of one topic": (
+        *(PARTITION_LEADER, PARTITION_START_OFFSET, PARTITION_HIGH_WATERMARK),
+        *(PARTITION_END_OFFSET, PARTITION_BYTES, PARTITION_ISR, PARTITION_LAG),
+        *(PARTITION_RECEIVED_BYTES, PARTITION_RECEIVED_RECORDS, PARTITION_SENT_BYTES),
+    ),
 }
 """All metrics, by section of `docs/metrics.md`."""

@@ -1,0 +1,67 @@
+"""Collector of the metrics of single partitions, for readers that name a topic."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.collectors.replica_walk import replica_lag
+from tidelog.broker.metrics import catalog
+from tidelog.broker.partitions.partition import Partition
+from tidelog.coordinator.groups.pattern import TopicPattern
+from tidelog.wire.metrics.metric import Family, Labels, Metric
+
+_AT_ONCE: Final = 200
+"""Partitions that are read before other tasks run."""
+
+
+def _in_sync(partition: Partition) -> int:
+    leader = partition.leader
+    return 0 if leader is None else len(leader.replicas.in_sync_replicas)
+
+
+def _lag(partition: Partition) -> int:
+    leader = partition.leader
+    return 0 if leader is None else replica_lag(leader, partition.log.log_end_offset)
+
+
+_ALL: Final[Sequence[tuple[Metric, Callable[[Partition], int]]]] = (
+    (catalog.PARTITION_LEADER, lambda each: int(each.leader is not None)),
+    (catalog.PARTITION_START_OFFSET, lambda each: each.log.log_start_offset),
+    (catalog.PARTITION_HIGH_WATERMARK, lambda each: each.high_watermark),
+    (catalog.PARTITION_END_OFFSET, lambda each: each.log.log_end_offset),
+    (catalog.PARTITION_BYTES, lambda each: each.log.size_bytes),
+)
+_OF_LEADERS: Final[Sequence[tuple[Metric, Callable[[Partition], int]]]] = (
+    (catalog.PARTITION_ISR, _in_sync),
+    (catalog.PARTITION_LAG, _lag),
+    (catalog.PARTITION_RECEIVED_BYTES, lambda each: each.traffic.received_bytes),
+    (catalog.PARTITION_RECEIVED_RECORDS, lambda each: each.traffic.received_records),
+    (catalog.PARTITION_SENT_BYTES, lambda each: each.traffic.sent_bytes),
+)
+
+
+@final
+class PartitionCollector:
+    """Reads the replicas of a broker."""
+
+    def __init__(self, replicas: Callable[[], list[Partition]]) -> None:
+        """Read `replicas`."""
+        self._replicas = replicas
+
+    async def families(self, topics: TopicPattern) -> list[Family]:
+        """Return the metrics of the partitions of some topics."""
+        shown: list[tuple[Labels, Partition]] = []
+        for number, partition in enumerate(self._replicas()):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            is_of_topic = not partition.queue_name and not partition.is_staging
+            if is_of_topic and topics.matches(partition.topic):
+                labels = catalog.PARTITION_LEADER.labelled(partition.topic, str(partition.number))
+                shown.append((labels, partition))
+        led = [(labels, partition) for labels, partition in shown if partition.leader is not None]
+        return [
+            Family(metric, [(labels, value(partition)) for labels, partition in partitions])
+            for metrics, partitions in ((_ALL, shown), (_OF_LEADERS, led))
+            for metric, value in metrics
+        ]
