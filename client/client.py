@@ -27,6 +27,7 @@ from tidelog.client.producer.producer import Producer
 from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.chunk_reader import ChunkReader
+from tidelog.client.tracing.tracing import Tracing
 from tidelog.client.transactions.transaction import Transaction
 from tidelog.wire.env.env import Env
 from tidelog.wire.env.real.real_env import real_env
@@ -46,6 +47,20 @@ class Client:
         self._queues = QueueContext(cluster)
         self.admin = Admin(cluster)
         """Administration of topics, queues, groups and the cluster."""
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """What makes the spans of this client, `None` without; see `tidelog.tracing.instrument`."""
+        return self._cluster.tracing
+
+    @tracing.setter
+    def tracing(self, tracing: Tracing | None) -> None:
+        self._cluster.tracing = tracing
+
+    @property
+    def client_id(self) -> str:
+        """Name of this client, as brokers know it."""
+        return self._cluster.config.client_id
 
     def producer(
         self, config: ProducerConfig | None = None, **settings: Unpack[ProducerSettings]

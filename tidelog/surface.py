@@ -24,6 +24,7 @@ from tidelog.client.consumer.fetch.record_iterator import BatchIterator, RecordI
 from tidelog.client.producer.producer import Producer, ProducerStatistics
 from tidelog.client.producer.receipt import RangeReceipt, Receipt
 from tidelog.client.queue.inspect.history import EventKind, HistoryEvent
+from tidelog.client.queue.inspect.message_story import Interval, MessageStory
 from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message, Origin
@@ -153,6 +154,7 @@ __all__ = [
     "GroupProgress",
     "HistoryEvent",
     "IneligibleReplicaError",
+    "Interval",
     "InvalidBatchError",
     "InvalidConfigError",
     "InvalidReceiptError",
@@ -169,6 +171,7 @@ __all__ = [
     "MessageCounts",
     "MessageGoneError",
     "MessageState",
+    "MessageStory",
     "MovingReplica",
     "NoPositionError",
     "NodeDescription",

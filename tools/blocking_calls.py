@@ -78,12 +78,14 @@ FACES: Final = (
         "Producer",
         frozenset(
             {
+                "is_traced",
                 "producer_id",
                 "send_nowait",
                 "send_records",
                 "send_values",
                 "take_failure",
                 "wait_writable",
+                "with_context",
             }
         ),
         {"HandedOver": "from tidelog.blocking.handover import HandedOver"},

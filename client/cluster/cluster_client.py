@@ -22,6 +22,7 @@ from tidelog.client.cluster.hedging import first_success
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.cluster.reply_shapes import mismatch
 from tidelog.client.config import ClientConfig
+from tidelog.client.tracing.tracing import Tracing
 from tidelog.wire.env.env import BytesLike, Env, Probe
 from tidelog.wire.errors import (
     BrokerError,
@@ -82,6 +83,8 @@ class ClusterClient:
         self.env = env
         self.tasks = tasks
         self.metadata = MetadataCache()
+        self.tracing: Tracing | None = None
+        """Makes the spans of this client; `None` without tracing."""
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
         self._numbers = count(1)
         """Numbers of requests that may be repeated, for the probe."""

@@ -11,6 +11,7 @@ from typing import final
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
@@ -28,9 +29,13 @@ from tidelog.client.producer.receipt import (
 )
 from tidelog.client.producer.record_accumulator import AppendResult, Limits, RecordAccumulator
 from tidelog.client.producer.sender import Sender
+from tidelog.client.tracing.trace_context import with_context
+from tidelog.client.tracing.tracing import Tracing
 from tidelog.wire.batch.compression import CODEC_NAMES
+from tidelog.wire.batch.record_batch import Headers
 from tidelog.wire.errors import RecordTooLargeError, TidelogError
 from tidelog.wire.messages.produce import Acks
+from tidelog.wire.messages.transactions import STAGING_PREFIX
 
 _ACKS = {"all": Acks.ALL, 1: Acks.LEADER, 0: Acks.NONE}
 _QueuesByTopic = dict[str, dict[bytes | None, PartitionBatches]]
@@ -63,7 +68,12 @@ class Producer:
     """
 
     def __init__(
-        self, cluster: ClusterClient, config: ProducerConfig, *, transaction: int = 0
+        self,
+        cluster: ClusterClient,
+        config: ProducerConfig,
+        *,
+        transaction: int = 0,
+        is_traced: bool = True,
     ) -> None:
         """Use `async with client.producer()`.
 
@@ -71,6 +81,7 @@ class Producer:
             cluster: Brokers to send to.
             config: Settings.
             transaction: Transaction to stage records for; 0 to append at once.
+            is_traced: Whether the tracing of the client makes spans of its calls.
         """
         acks = _ACKS[config.acks]
         self.config = config
@@ -93,7 +104,9 @@ class Producer:
         self._sender = Sender(cluster, self._accumulator, acks, transaction=transaction)
         self._scope = trio.CancelScope()
         self._is_open = False
-        # Batches for the fast path of `send_nowait`; empty while there is an error to raise.
+        self._tracing = cluster.tracing if is_traced else None
+        # Batches for the fast path of `send_nowait`; empty while there is an error to raise, and
+        # with tracing, which may add headers to any record.
         self._queues: _QueuesByTopic = {}
 
     async def __aenter__(self) -> "Producer":
@@ -102,7 +115,8 @@ class Producer:
         await trio.lowlevel.checkpoint()
         self._cluster.tasks.require_open()
         self._is_open = True
-        self._queues = self._accumulator.queues_by_topic
+        if self._tracing is None:
+            self._queues = self._accumulator.queues_by_topic
         self._cluster.tasks.start_soon(self._run)
         return self
 
@@ -192,12 +206,26 @@ class Producer:
             topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
         )
         self._raise_failure()
+        if self._tracing is not None:
+            record = self.with_context(record)
         if not self._take(record):
             raise trio.WouldBlock(
                 f"no room for a record of {record.size} bytes: {self._accumulator.free_bytes} of"
                 f" buffer_memory={self.config.buffer_memory} are free; call wait_writable, and send"
                 " again"
             )
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether calls make spans."""
+        return self._tracing is not None
+
+    def with_context(self, record: ProducerRecord) -> ProducerRecord:
+        """Return a record of `send_nowait` with the current trace context in its headers."""
+        if self._tracing is None:
+            return record
+        headers = self._tracing.create(record.topic, record.headers)
+        return record if headers is record.headers else replace(record, headers=headers)
 
     def take_failure(self) -> Exception | None:
         """Return, instead of raising, the first failure of records that no call waited for."""
@@ -241,6 +269,8 @@ class Producer:
         record = checked_record(
             topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
         )
+        if self._tracing is not None:
+            return await self._send_traced(self._tracing, record)
         await self._know(topic)
         while (appended := self._append(record)) is None:
             await self._wait_free(record.size)
@@ -257,6 +287,16 @@ class Producer:
         if fate.failure is not None:
             raise copy.copy(fate.failure)
         return Receipt(topic, appended.queue.partition, fate.offset, sent_ms, fate.ack_level)
+
+    async def _send_traced(self, tracing: Tracing, record: ProducerRecord) -> Receipt:
+        with tracing.send(record.topic, [record.headers], count=1) as span:
+            traced = replace(record, headers=with_context(record.headers, span.context))
+            (result,) = await self._send_records(record.topic, [traced])
+            if isinstance(result, TidelogError):
+                raise result
+            span.sent([result])
+        sent_ms = result.timestamp_ms if record.timestamp_ms is None else record.timestamp_ms
+        return replace(result, timestamp_ms=sent_ms)
 
     async def send_many(
         self,
@@ -283,7 +323,15 @@ class Producer:
         """
         if keys is not None and len(keys) != len(values):
             raise ValueError(f"{len(keys)} keys for {len(values)} values")
-        return receipts(await self._send_columns(topic, values, keys, partition=partition))
+        if self._tracing is None:
+            return receipts(await self._send_columns(topic, values, keys, partition=partition))
+        destination = topic.removeprefix(STAGING_PREFIX)
+        with self._tracing.send(destination, (), count=len(values)) as span:
+            return receipts(
+                await self._send_columns(
+                    topic, values, keys, partition=partition, headers=span.context
+                )
+            )
 
     async def send_values(
         self, topic: str, values: Sequence[bytes | None]
@@ -307,6 +355,23 @@ class Producer:
             UnknownTopicError: There is no such topic.
             trio.ClosedResourceError: The producer is not open.
         """
+        if self._tracing is None:
+            return await self._send_records(topic, records)
+        given = [record.headers for record in records]
+        destination = topic.removeprefix(STAGING_PREFIX)
+        with self._tracing.send(destination, given, count=len(records)) as span:
+            if span.context:
+                records = [
+                    replace(record, headers=with_context(record.headers, span.context))
+                    for record in records
+                ]
+            results = await self._send_records(topic, records)
+            span.sent(results)
+        return results
+
+    async def _send_records(
+        self, topic: str, records: Sequence[ProducerRecord]
+    ) -> list[Receipt | TidelogError]:
         await trio.lowlevel.checkpoint()
         await self._know(topic)
         results: list[Receipt | TidelogError | AppendResult] = []
@@ -335,13 +400,14 @@ class Producer:
         keys: Sequence[bytes | None] | None,
         *,
         partition: int | None,
+        headers: Headers = (),
     ) -> list[SentSlice]:
         """Send records and wait until each is acknowledged or failed."""
         await self._know(topic)
         slices: list[SentSlice] = []
         try:
             for target, indexes in self._groups(topic, len(values), keys, partition=partition):
-                records = chosen(values, keys, indexes)
+                records = chosen(values, keys, indexes, headers)
                 while records.remaining_count:
                     first = records.taken_count
                     now = self._sender.now()

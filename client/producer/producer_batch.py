@@ -149,8 +149,16 @@ class ProducerBatch:
         self.timestamps = _padded(self.timestamps, len(self.values), self.timestamp_ms)
         self.timestamps.append(timestamp_ms)
 
-    def extend(self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None) -> None:
-        """Append records with values and perhaps keys only."""
+    def extend(
+        self,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+        headers: Headers = _NO_HEADERS,
+    ) -> None:
+        """Append records with values, perhaps keys, and the same headers."""
+        if headers:
+            self.headers = _padded(self.headers, len(self.values), _NO_HEADERS)
+            self.headers.extend([headers] * len(values))
         if keys is not None:
             self.keys = _padded(self.keys, len(self.values), None)
             self.keys.extend(keys)

@@ -32,9 +32,15 @@ class ProducerRecord(msgspec.Struct, frozen=True, gc=False):
     def size(self) -> int:
         """Bytes of the record in the producer's buffer."""
         size = RECORD_OVERHEAD_BYTES + len(self.value or b"") + len(self.key or b"")
-        for name, value in self.headers:
-            size += RECORD_OVERHEAD_BYTES + len(name) + len(value)
-        return size
+        return size + headers_size(self.headers)
+
+
+def headers_size(headers: Headers) -> int:
+    """Return the bytes of the headers of one record in the producer's buffer."""
+    size = 0
+    for name, value in headers:
+        size += RECORD_OVERHEAD_BYTES + len(name) + len(value)
+    return size
 
 
 def checked_record(
@@ -89,11 +95,16 @@ def _checked_headers(given: Iterable[tuple[str, bytes]]) -> Headers:
 class ManyRecords:
     """Columns of values, and perhaps keys; each batch takes as many records as it has room for.
 
+    All records have the same headers.
+
     Made and taken apart without a Python step for each record.
     """
 
     def __init__(
-        self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
+        self,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None = None,
+        headers: Headers = (),
     ) -> None:
         """Wrap columns of equal length that must not change any more.
 
@@ -106,6 +117,8 @@ class ManyRecords:
             lengths = map(add, lengths, _lengths("key", keys))
         self._values = values
         self._keys = keys
+        self._headers = headers
+        self._overhead = RECORD_OVERHEAD_BYTES + headers_size(headers)
         self._lengths_before = list(accumulate(lengths, initial=0))
         self.taken_count = 0
 
@@ -131,13 +144,13 @@ class ManyRecords:
         places = range(first, len(self._values) + 1)
         after = first - 1 + bisect_right(places, room_ends, key=self._size_before)
         keys = None if self._keys is None else self._keys[first:after]
-        batch.extend(self._values[first:after], keys)
+        batch.extend(self._values[first:after], keys, self._headers)
         batch.room -= self._size_before(after) - self._size_before(first)
         self.taken_count = after
         return after - first
 
     def _size_before(self, place: int) -> int:
-        return self._lengths_before[place] + RECORD_OVERHEAD_BYTES * place
+        return self._lengths_before[place] + self._overhead * place
 
 
 def _lengths(what: str, column: Sequence[bytes | None]) -> Iterable[int]:

@@ -11,6 +11,7 @@ import msgspec
 
 from tidelog.client.producer.producer_record import ManyRecords
 from tidelog.client.producer.record_accumulator import AppendResult
+from tidelog.wire.batch.record_batch import Headers
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.produce import AckLevel
 
@@ -73,13 +74,16 @@ class SentSlice(msgspec.Struct, frozen=True):
 
 
 def chosen(
-    values: Sequence[bytes | None], keys: Sequence[bytes | None] | None, indexes: Sequence[int]
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    indexes: Sequence[int],
+    headers: Headers = (),
 ) -> ManyRecords:
-    """Return the records at these places."""
+    """Return the records at these places, all with the same headers."""
     if len(indexes) != len(values):
         values = list(map(values.__getitem__, indexes))
         keys = None if keys is None else list(map(keys.__getitem__, indexes))
-    return ManyRecords(values, keys)
+    return ManyRecords(values, keys, headers)
 
 
 def outcome(appended: AppendResult) -> Receipt | TidelogError:

@@ -63,7 +63,8 @@ class PartitionCalls:
         """Use the queue `name`."""
         self._cluster = cluster
         self._queue_metadata = queue_metadata
-        self._name = name
+        self.name = name
+        """Name of the queue."""
 
     async def describe(self) -> QueueDescription:
         """Return the description of the queue.
@@ -71,7 +72,7 @@ class PartitionCalls:
         Raises:
             UnknownQueueError: There is no such queue.
         """
-        return await self._queue_metadata.find(self._name)
+        return await self._queue_metadata.find(self.name)
 
     async def visibility_timeout(self) -> float:
         """Return the visibility timeout of the queue in seconds.

@@ -18,7 +18,9 @@ from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.inspect.cancel import QueueCanceller, parse_message_id
 from tidelog.client.queue.inspect.history import HistoryEvent
 from tidelog.client.queue.inspect.history_reader import HistoryQuery, HistoryReader
+from tidelog.client.queue.inspect.message_story import MessageStory, intervals_of
 from tidelog.client.queue.inspect.peek import PeekedMessage, PeekQuery, QueuePeeker
+from tidelog.client.queue.inspect.record_search import messages_of_trace, record_at
 from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.queue.receive.attempt_id import ATTEMPT_ID_BYTES, attempt_id_on_wire
 from tidelog.client.queue.receive.message import (
@@ -47,6 +49,8 @@ from tidelog.client.queue.send.chunk_writer import Source
 from tidelog.client.queue.send.message_fields import MessageFields, OutgoingMessage
 from tidelog.client.queue.send.publisher import QueuePublisher
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.client.tracing.trace_context import parse_trace_id
+from tidelog.client.tracing.tracing import NO_SPAN
 from tidelog.wire.errors import (
     BatchError,
     InvalidReceiptError,
@@ -66,6 +70,7 @@ Received = Message | str
 _RECEIVE_BYTES_MAX: Final = 8 << 20
 """Maximum bytes of records in one reply, unless a single message is larger."""
 _NO_QUEUE: Final = "none"
+_STORY_EVENTS_MAX: Final = 1_000_000
 
 
 @final
@@ -200,14 +205,19 @@ class Queue:
             ValueError: A number or the attempt id is out of range.
             TidelogError: A partition did not answer, and the others had no messages.
         """
-        messages = await self._receive(
-            max_messages,
-            visibility_timeout=visibility_timeout,
-            wait=wait,
-            raise_at_limit=raise_at_limit,
-            attempt_id=attempt_id,
-        )
-        return await self._reassembler.joined(messages, max_value_bytes)
+        tracing = self._cluster.tracing
+        with NO_SPAN if tracing is None else tracing.receive(self.name) as span:
+            messages = await self._receive(
+                max_messages,
+                visibility_timeout=visibility_timeout,
+                wait=wait,
+                raise_at_limit=raise_at_limit,
+                attempt_id=attempt_id,
+            )
+            messages = await self._reassembler.joined(messages, max_value_bytes)
+            if span is not None:
+                span.received(messages)
+        return messages
 
     async def _receive(
         self,
@@ -389,6 +399,7 @@ class Queue:
         *,
         since_ms: int = 0,
         message_id: str | None = None,
+        trace_id: str | None = None,
     ) -> list[HistoryEvent]:
         """Return events of messages, by time: the newest ones.
 
@@ -400,13 +411,57 @@ class Queue:
             since_ms: Start in Unix milliseconds.
             message_id: Only events of this message. An event of many messages, such as a purge,
                 is one of them if it changed this message; it has the offset of the message then.
+            trace_id: Only events of messages with this trace id in their headers, also of deleted
+                ones. The call reads all records of the topic that were sent since `since_ms`, and
+                the history once for each message of the trace.
 
         Raises:
             UnknownQueueError: There is no such queue.
-            ValueError: The text is not a message id.
+            ValueError: A text is not a message id or a trace id, or there are both.
         """
         message = None if message_id is None else parse_message_id(message_id)
-        return await self._history_reader.read(HistoryQuery(since_ms, max_events, message))
+        if trace_id is None:
+            return await self._history_reader.read(HistoryQuery(since_ms, max_events, message))
+        if message is not None:
+            raise ValueError("message_id and trace_id exclude each other; give one of them")
+        wanted = parse_trace_id(trace_id)
+        topic = (await self._calls.describe()).topic
+        events: list[HistoryEvent] = []
+        for each in await messages_of_trace(self._cluster, topic, wanted, since_ms=since_ms):
+            query = HistoryQuery(since_ms, max_events, parse_message_id(each))
+            events += await self._history_reader.read(query)
+        events.sort(key=lambda event: event.time_ms)
+        return events[-max_events:]
+
+    async def story(self, message_id: str) -> MessageStory:
+        """Return the waits and leases of a message, each with start and end.
+
+        They come from the history of the queue, so they go back as far as that.
+
+        Args:
+            message_id: Id from the receipt of its send, or of a received message.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            UnknownPartitionError: The queue has no such partition.
+            ValueError: The text is not a message id.
+        """
+        partition, offset = parse_message_id(message_id)
+        topic = (await self._calls.describe()).topic
+        record = await record_at(self._cluster, TopicPartition(topic, partition), offset)
+        events = await self._history_reader.read(
+            HistoryQuery(0, _STORY_EVENTS_MAX, (partition, offset))
+        )
+        sent_ms = None if record is None else record.timestamp_ms
+        now_ms = self._cluster.env.clock.now_ms()
+        return MessageStory(
+            self.name,
+            message_id,
+            () if record is None else record.headers,
+            sent_ms,
+            intervals_of(events, sent_ms=sent_ms, now_ms=now_ms),
+            events,
+        )
 
     async def in_flight(self, max_messages: int = 100) -> list[PeekedMessage]:
         """Return messages in flight, with holder, end of visibility timeout and receive count."""

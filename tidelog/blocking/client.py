@@ -28,6 +28,7 @@ from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import RecordIterator
 from tidelog.client.producer.producer_record import checked_record
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.client.tracing.tracing import Tracing
 from tidelog.wire.env.real.real_env import run_in_thread
 
 RebalanceCallback = Callable[[list[TopicPartition]], object]
@@ -77,6 +78,20 @@ class Client:
     ) -> None:
         """Close."""
         self.close()
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """See `tidelog.Client.tracing`."""
+        return self._thread.resource.tracing
+
+    @tracing.setter
+    def tracing(self, tracing: Tracing | None) -> None:
+        self._thread.resource.tracing = tracing
+
+    @property
+    def client_id(self) -> str:
+        """See `tidelog.Client.client_id`."""
+        return self._thread.resource.client_id
 
     def producer(
         self, config: ProducerConfig | None = None, **settings: Unpack[ProducerSettings]

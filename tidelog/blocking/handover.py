@@ -39,6 +39,8 @@ class Handover:
         self._emptied = trio.lowlevel.ParkingLot()
         self._failure: Exception | None = None
         self._is_closed = False
+        # The context of the caller is current in the caller's thread only.
+        self._with_context = producer.with_context if producer.is_traced else None
         self._scope = trio.CancelScope()
         thread.start_soon(self._carry)
 
@@ -53,6 +55,8 @@ class Handover:
         if len(self._pending) >= _PENDING_MAX or self._failure is not None:
             self._thread.call(self._wait_empty)
             self._raise_failure()
+        if self._with_context is not None:
+            record = self._with_context(record)
         self._pending.append(record)
         # The task clears `_is_awake` before its last look at the deque. Therefore it either finds
         # this record or is woken.

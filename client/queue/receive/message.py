@@ -63,7 +63,7 @@ DELETE = Disposition(SettleAction.DELETE)
 RETURN = Disposition(SettleAction.RETURN)
 REASON_LENGTH_MAX: Final = 8192
 """Maximum characters of a reason."""
-Settle = Callable[[Sequence[ReceivedPlace], Disposition], Awaitable[None]]
+Settle = Callable[[Sequence["Message"], Disposition], Awaitable[None]]
 
 
 @final
@@ -271,7 +271,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         await self._settle(rejection(reason))
 
     async def _settle(self, verdict: Disposition) -> None:
-        await self.lease.settle([self.place], verdict)
+        await self.lease.settle([self], verdict)
 
 
 def extension(seconds: float) -> Disposition:

@@ -12,6 +12,7 @@ then it has succeeded.
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +28,7 @@ from tidelog.client.cluster.reply_shapes import excess
 from tidelog.client.queue.receive.message import Disposition, Lease, Message
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
 from tidelog.client.queue.receive.settled_messages import SettledMessages
+from tidelog.client.tracing.tracing import NO_SPAN
 from tidelog.wire.errors import (
     BatchError,
     BrokerError,
@@ -70,6 +72,9 @@ _REFUSED_BECAUSE_DONE: Final = {
     SettleAction.CHANGE_VISIBILITY: (),
 }
 """Errors of a retry that mean that the first attempt was executed."""
+
+_UNTRACED: Final = {SettleAction.EXTEND, SettleAction.RETURN}
+"""Settlements without a span: workers extend leases, and return messages that nothing has seen."""
 
 
 @final
@@ -166,7 +171,8 @@ class QueueSettler:
         """Settlements of messages that workers have."""
         self._cluster = cluster
         self._queue_metadata = queue_metadata
-        self._name = name
+        self.name = name
+        """Name of the queue."""
         self._node_queues: dict[tuple[int, bytes], _NodeQueue] = {}
         self._in_flight: dict[_InFlight, None] = {}
         """Requests in the order in which they were sent, which is that of their expiry."""
@@ -202,23 +208,34 @@ class QueueSettler:
         await trio.lowlevel.checkpoint_if_cancelled()
         call = _Call()
         operations = _operations(places, verdict, call)
-        if operations:
-            await self._execute(call, operations, verdict=verdict, deadline=deadline)
-        if not call.errors:
-            return
-        if len(places) == 1:
-            raise copy(call.errors[0])  # Callers may share it, and it would grow with each raise.
-        raise BatchError(
-            f"{len(call.errors)} of {len(places)} messages could not be settled, the first one"
-            f" because: {call.errors[min(call.errors)]}",
-            call.errors,
-        )
+        with NO_SPAN if self._cluster.tracing is None else self._span(places, verdict):
+            if operations:
+                await self._execute(call, operations, verdict=verdict, deadline=deadline)
+            if not call.errors:
+                return
+            if len(places) == 1:
+                raise copy(call.errors[0])  # Callers may share it, and a raise makes it grow.
+            raise BatchError(
+                f"{len(call.errors)} of {len(places)} messages could not be settled, the first one"
+                f" because: {call.errors[min(call.errors)]}",
+                call.errors,
+            )
+
+    def _span(
+        self, places: Sequence[ReceivedPlace | Message | InvalidReceiptError], verdict: Disposition
+    ) -> AbstractContextManager[object]:
+        """Return the span of a settlement; extensions and returns by the client have none."""
+        tracing, action = self._cluster.tracing, verdict.action
+        if tracing is None or action in _UNTRACED:
+            return NO_SPAN
+        messages = [place for place in places if isinstance(place, Message)]
+        return tracing.settle(self.name, action.name.lower(), messages, count=len(places))
 
     async def _execute(
         self, call: _Call, operations: list[_Operation], *, verdict: Disposition, deadline: float
     ) -> None:
         """Execute the operations of a call; it has the errors then."""
-        description = await self._queue_metadata.find(self._name)
+        description = await self._queue_metadata.find(self.name)
         patience_ends_at = trio.current_time() + self._cluster.config.request_timeout
         call.deadline = min(deadline, patience_ends_at)
         # All at once: one of them may end before the next is enqueued.
@@ -243,7 +260,7 @@ class QueueSettler:
         try:
             await self.settle(places, verdict)
         except TidelogError as error:
-            self._cluster.env.probe("client.not_settled", queue=self._name, error=str(error))
+            self._cluster.env.probe("client.not_settled", queue=self.name, error=str(error))
 
     def _enqueue(self, operation: _Operation, description: QueueDescription) -> None:
         """Enqueue an operation at the leader of its partition."""
@@ -401,9 +418,9 @@ class QueueSettler:
         is_stale = isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError, WireFormatError))
         try:
             if is_stale:
-                self._queue_metadata.invalidate(await self._queue_metadata.find(self._name))
+                self._queue_metadata.invalidate(await self._queue_metadata.find(self.name))
             await trio.sleep(delay)
-            description = await self._queue_metadata.find(self._name)
+            description = await self._queue_metadata.find(self.name)
         except TidelogError as failure:
             self._abandon(operation, failure)
             return

@@ -31,9 +31,11 @@ from tidelog.client.queue.receive.message_window import (
     MessageWindow,
     WindowedQueue,
 )
+from tidelog.client.tracing.tracing import OperationSpan
 from tidelog.wire.errors import (
     ConfigError,
     MessageBodyLostError,
+    ReceiptExpiredError,
     TidelogError,
 )
 from tidelog.wire.messages.queues import RECEIVE_COUNT_MAX, SettleAction
@@ -162,6 +164,7 @@ class QueueWorker:
         self._handler: Callable[[Message], object] = handler
         """Handler; a call shows whether it is async, as it must be."""
         self._config = config
+        self._queue_name = queue.settler.name
         self._window = MessageWindow(
             queue, cluster, visibility_timeout=config.visibility_timeout, on_over=self._lose
         )
@@ -242,23 +245,32 @@ class QueueWorker:
                 return
             held = self._queued.begin()
             held.is_lost = held.is_lost or held.expires_at <= trio.current_time()
-            verdict = None if held.is_lost else await self._handle(held)
-            self._finish(held, verdict, nursery)
+            tracing = self._cluster.tracing
+            if tracing is None or held.is_lost:
+                verdict = None if held.is_lost else await self._handle(held, None)
+                self._finish(held, verdict, nursery)
+            else:
+                with tracing.process(self._queue_name, held.message) as span:
+                    verdict = await self._handle(held, span)
+                    # In the block: the settlement belongs to the trace of the handler.
+                    self._finish(held, verdict, nursery)
 
-    async def _handle(self, held: HeldMessage) -> Disposition | None:
+    async def _handle(self, held: HeldMessage, span: OperationSpan | None) -> Disposition | None:
         """Run the handler; return the settlement of the message."""
         verdict: Disposition | None = None
         held.has_started = True
         with trio.CancelScope() as held.scope:
-            verdict = await self._outcome(held.message)
+            verdict = await self._outcome(held.message, span)
         if held.is_lost:
             self.statistics.lost_count += 1
+            if span is not None:
+                span.fail(ReceiptExpiredError("the lease was lost; the handler was cancelled"))
             return None
         if verdict is DELETE:
             self.statistics.done_count += 1
         return verdict
 
-    async def _outcome(self, message: Message) -> Disposition:
+    async def _outcome(self, message: Message, span: OperationSpan | None) -> Disposition:
         try:
             whole = await self._window.joined(message, self._config.max_value_bytes)
             if whole is None:
@@ -268,6 +280,8 @@ class QueueWorker:
                 return self._misuse()
             await work
         except Exception as error:  # noqa: BLE001  (any error of the application)
+            if span is not None:
+                span.fail(error)
             await self._tell(message, error)
             return self._verdict_on(error)
         return DELETE

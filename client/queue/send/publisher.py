@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import trio
+from msgspec.structs import replace
 
 from tidelog.client.admin.queue_metadata import QueueMetadata
 from tidelog.client.cluster.cluster_client import ClusterClient
@@ -24,6 +25,7 @@ from tidelog.client.queue.send.message_fields import (
     record_of,
 )
 from tidelog.client.queue.send.ordered_sender import OrderedSender, looks_at_messages
+from tidelog.client.tracing.trace_context import with_context
 from tidelog.wire.config.queue_config import NO_PRIORITIES, parse_priority_weights
 from tidelog.wire.errors import InvalidRequestError, RecordTooLargeError, TidelogError
 from tidelog.wire.messages.queue_admin import QueueDescription
@@ -50,7 +52,8 @@ class SharedProducer:
         async with self._opening:
             if self._producer is None:
                 config = ProducerConfig(batch_size=_BATCH_BYTES)
-                producer = Producer(self._cluster, config)
+                # The span of a send to a queue has the name of the queue, not of its topic.
+                producer = Producer(self._cluster, config, is_traced=False)
                 self._producer = await producer.__aenter__()
         return self._producer
 
@@ -83,6 +86,24 @@ class QueuePublisher:
             TypeError: A part has a wrong type; nothing is sent.
             ValueError: A number is out of range; nothing is sent.
         """
+        tracing = self._cluster.tracing
+        if tracing is None:
+            return await self._send_all(given)
+        messages = [_with_read_headers(each) for each in given]
+        headers = [each.headers for each in messages if isinstance(each, OutgoingMessage)]
+        with tracing.send(self._calls.name, headers, count=len(messages)) as span:
+            if span.context:
+                messages = [
+                    replace(each, headers=with_context(each.headers, span.context))
+                    for each in _as_messages(messages)
+                ]
+            results = await self._send_all(messages)
+            span.sent(results)
+        return results
+
+    async def _send_all(
+        self, given: Sequence[bytes | OutgoingMessage]
+    ) -> list[Receipt | TidelogError]:
         results = await self._send_plain(given)
         if results is None:
             results = await self._send(_as_messages(given))
@@ -192,6 +213,13 @@ def _as_messages(given: Sequence[bytes | OutgoingMessage]) -> list[OutgoingMessa
     return [
         each if isinstance(each, OutgoingMessage) else OutgoingMessage(value=each) for each in given
     ]
+
+
+def _with_read_headers(message: bytes | OutgoingMessage) -> bytes | OutgoingMessage:
+    """Return a message whose headers can be read more than once."""
+    if isinstance(message, OutgoingMessage) and not isinstance(message.headers, tuple):
+        return replace(message, headers=tuple(message.headers))
+    return message
 
 
 def _is_at_hand(message: bytes | OutgoingMessage) -> bool:

@@ -10,6 +10,7 @@ from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.cluster.list_offsets import OffsetSpec
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.inspect.history import HistoryEvent
+from tidelog.client.queue.inspect.message_story import MessageStory
 from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.client.queue.queue import Queue as AsyncQueue
 from tidelog.client.queue.receive.message import VALUE_BYTES_MAX
@@ -180,7 +181,12 @@ class QueueCalls(Forwarding[AsyncQueue]):
         return self._thread.call(partial(self._inner.peek, max_messages, states=list(states)))
 
     def history(
-        self, max_events: int = 1000, *, since_ms: int = 0, message_id: str | None = None
+        self,
+        max_events: int = 1000,
+        *,
+        since_ms: int = 0,
+        message_id: str | None = None,
+        trace_id: str | None = None,
     ) -> list[HistoryEvent]:
         """Return events of messages, by time: the newest ones.
 
@@ -192,14 +198,38 @@ class QueueCalls(Forwarding[AsyncQueue]):
             since_ms: Start in Unix milliseconds.
             message_id: Only events of this message. An event of many messages, such as a purge,
                 is one of them if it changed this message; it has the offset of the message then.
+            trace_id: Only events of messages with this trace id in their headers, also of deleted
+                ones. The call reads all records of the topic that were sent since `since_ms`, and
+                the history once for each message of the trace.
 
         Raises:
             UnknownQueueError: There is no such queue.
-            ValueError: The text is not a message id.
+            ValueError: A text is not a message id or a trace id, or there are both.
         """
         return self._thread.call(
-            partial(self._inner.history, max_events, since_ms=since_ms, message_id=message_id)
+            partial(
+                self._inner.history,
+                max_events,
+                since_ms=since_ms,
+                message_id=message_id,
+                trace_id=trace_id,
+            )
         )
+
+    def story(self, message_id: str) -> MessageStory:
+        """Return the waits and leases of a message, each with start and end.
+
+        They come from the history of the queue, so they go back as far as that.
+
+        Args:
+            message_id: Id from the receipt of its send, or of a received message.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            UnknownPartitionError: The queue has no such partition.
+            ValueError: The text is not a message id.
+        """
+        return self._thread.call(partial(self._inner.story, message_id))
 
     def in_flight(self, max_messages: int = 100) -> list[PeekedMessage]:
         """Return messages in flight, with holder, end of visibility timeout and receive count."""

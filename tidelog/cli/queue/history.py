@@ -19,6 +19,7 @@ _Names = Mapping[bytes, str]
     epilog=examples(
         "tidelog queue history payments --since 1h",
         "tidelog queue history payments --message 0-17",
+        "tidelog queue history payments --trace 4bf92f3577b34da6a3ce929d0e0e4736",
         "tidelog queue history payments --max 100000 --json",
     )
 )
@@ -31,6 +32,7 @@ _Names = Mapping[bytes, str]
     help="Show events since: ISO 8601, or an age such as 30min.",
 )
 @click.option("--message", "message_id", metavar="MESSAGE_ID", help="Show only this message.")
+@click.option("--trace", "trace_id", metavar="TRACE_ID", help="Show the messages of a trace.")
 @click.option(
     "--max",
     "max_events",
@@ -46,6 +48,7 @@ def history(
     since_ms: int | None,
     message_id: str | None,
     *,
+    trace_id: str | None,
     max_events: int,
     broker: str,
     as_json: bool,
@@ -55,12 +58,20 @@ def history(
     The queue keeps its history for history_retention_ms, a day by default. The expiry of a
     visibility timeout is not an event: see the column UNTIL. With --message, a purge and other
     events of many messages are included if they changed this message.
+
+    With --trace, it shows the messages whose header `traceparent` has this trace id, deleted ones
+    included. For that it reads all records that the topic keeps, or those since --since. It does
+    not find messages that were sent without a trace context, or whose records the topic deleted.
     """
+    if message_id is not None and trace_id is not None:
+        raise click.UsageError("--message and --trace exclude each other; give one of them")
 
     async def call(client: Client) -> tuple[list[HistoryEvent], _Names]:
         queue = client.queue(name)
         try:
-            found = await queue.history(max_events, since_ms=since_ms or 0, message_id=message_id)
+            found = await queue.history(
+                max_events, since_ms=since_ms or 0, message_id=message_id, trace_id=trace_id
+            )
         except ValueError as error:
             raise click.UsageError(str(error)) from error
         if not any(each.target for each in found):

@@ -54,10 +54,10 @@ def test_forged_origin_headers_are_tolerated() -> None:
 
 
 async def test_settlements_of_a_message_go_through_its_lease() -> None:
-    asked: list[tuple[Sequence[ReceivedPlace], Disposition]] = []
+    asked: list[tuple[Sequence[Message], Disposition]] = []
 
-    async def settle(places: Sequence[ReceivedPlace], verdict: Disposition) -> None:
-        asked.append((places, verdict))
+    async def settle(messages: Sequence[Message], verdict: Disposition) -> None:
+        asked.append((messages, verdict))
 
     lease = Lease(b"receipt", 10.0, settle)
     message = Message("orders", 1, 7, 0, None, b"v", (), 1, 0, lease)
@@ -66,9 +66,9 @@ async def test_settlements_of_a_message_go_through_its_lease() -> None:
 
     await message.extend(1.5)
     await message.release(2, reason="busy")
-    assert [verdict for _, verdict in asked] == [
-        Disposition(SettleAction.EXTEND, 1500),
-        Disposition(SettleAction.RELEASE, 2000, "busy"),
+    assert asked == [
+        ([message], Disposition(SettleAction.EXTEND, 1500)),
+        ([message], Disposition(SettleAction.RELEASE, 2000, "busy")),
     ]
 
 

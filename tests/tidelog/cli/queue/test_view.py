@@ -20,7 +20,6 @@ from tidelog.client.admin.queue_counts import DescribedQueue, MessageCounts
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.client.queue.receive.message import Disposition, Lease, Message
-from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
 from tidelog.wire.messages.queue_admin import QueuePartitionDescription
 from tidelog.wire.messages.queues import MessageState
 
@@ -159,7 +158,7 @@ ORIGIN = (
 )
 
 
-async def settle(places: Sequence[ReceivedPlace], verdict: Disposition) -> None:
+async def settle(messages: Sequence[Message], verdict: Disposition) -> None:
     """Settle nothing."""
 
 

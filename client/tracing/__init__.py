@@ -1,0 +1,1 @@
+"""Traces of OpenTelemetry: the interface that producers and queues call, and its implementation."""
