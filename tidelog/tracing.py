@@ -98,8 +98,8 @@ def replay_history(story: MessageStory, *, tracer_provider: TracerProvider | Non
     `replay_history(await queue.story(message_id))` makes a span `history QUEUE` with one child for
     each time that the message waited (`wait QUEUE`) or was in flight (`lease QUEUE`). It is a child
     of the span that sent the message, if the record has its context; so the sampler decides as for
-    other spans of that trace. A lease that expired, was released, or ended as a dead letter has
-    the status of an error. Each call makes new spans.
+    other spans of that trace. A lease that expired, was released for a reason, or ended as a dead
+    letter has the status of an error. Each call makes new spans.
 
     Returns:
         Number of recorded spans; 0 if the history has no event, or the trace is not sampled.
@@ -143,7 +143,8 @@ def _replay(tracer: Tracer, root: Span, story: MessageStory, interval: Interval)
     )
     if interval.is_failure:
         span.set_attribute(names.ERROR_TYPE, interval.outcome)
-        span.set_status(trace.StatusCode.ERROR, interval.reason or interval.outcome)
+        reason = interval.reason.partition("\n")[0]
+        span.set_status(trace.StatusCode.ERROR, reason or interval.outcome)
     span.end(interval.end_ms * _NS_PER_MS)
 
 

@@ -1,6 +1,7 @@
 """Queues and queue workers of the blocking client."""
 
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -79,11 +80,14 @@ class Queue(QueueCalls):
         limiter = trio.CapacityLimiter(config.concurrency)
 
         async def handle(message: AsyncMessage) -> None:
-            await run_in_thread(partial(handler, Message(self._thread, message)), limiter)
+            # In the context of the task: it has the current span, for instance.
+            work = partial(copy_context().run, handler, Message(self._thread, message))
+            await run_in_thread(work, limiter)
 
         async def tell(message: AsyncMessage, error: Exception) -> None:
             assert on_error is not None
-            await run_in_thread(partial(on_error, Message(self._thread, message), error), limiter)
+            work = partial(copy_context().run, on_error, Message(self._thread, message), error)
+            await run_in_thread(work, limiter)
 
         if on_error is not None:
             config = replace(config, on_error=tell)

@@ -27,8 +27,6 @@ _ENDS: Final = {
     EventKind.TRIM,
 }
 """Events after which the message is not in the queue any more."""
-_FAILURES: Final = {EXPIRED, EventKind.RELEASE, EventKind.DEAD_LETTER}
-"""Outcomes of a lease that mean that the message was not processed."""
 
 
 class Interval(NamedTuple):
@@ -50,8 +48,11 @@ class Interval(NamedTuple):
 
     @property
     def is_failure(self) -> bool:
-        """Whether a receiver had the message and did not process it."""
-        return self.is_lease and self.outcome in _FAILURES
+        """Whether a receiver had the message and failed: a release without a reason is none."""
+        is_release = self.outcome == EventKind.RELEASE
+        return self.is_lease and (
+            self.outcome in {EXPIRED, EventKind.DEAD_LETTER} or (is_release and bool(self.reason))
+        )
 
 
 @final

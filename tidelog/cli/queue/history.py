@@ -84,8 +84,14 @@ def history(
         print_json([event_as_json(each, names) for each in found])
     elif found:
         print_events(found, names)
-    else:
+    elif trace_id is None:
         click.echo("the history of the queue has no such event", err=True)
+    else:
+        click.echo(
+            "no message with this trace has an event: the topic has no record with the trace id,"
+            " or nothing has happened to it yet; see --help",
+            err=True,
+        )
 
 
 def event_as_json(event: HistoryEvent, names: _Names) -> dict[str, object]:

@@ -132,3 +132,30 @@ async def test_bad_input_is_refused(autojump_clock: MockClock) -> None:
         with pytest.raises(UnknownQueueError):
             await client.queue("nope").history()
         assert await queue.history(message_id="9-0") == []
+
+
+async def test_the_history_of_a_trace_has_its_messages_also_the_deleted_ones(
+    autojump_clock: MockClock,
+) -> None:
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    parent = ("traceparent", f"00-{trace_id}-00f067aa0ba902b7-01".encode())
+    async with work_queue(autojump_clock, partitions=2) as (_, queue):
+        await fill(queue, 10)
+        ours = [await queue.send(b"%d" % n, headers=[parent]) for n in range(3)]
+        await queue.send(b"other", headers=[("traceparent", b"malformed")])
+        while messages := await queue.receive(4):
+            await queue.delete_batch(messages)
+
+        events = await queue.history(trace_id=trace_id.upper())
+
+        kinds = {"receive", "delete"}
+        assert {(f"{each.partition}-{each.offset}", str(each.kind)) for each in events} == {
+            (receipt.message_id, kind) for receipt in ours for kind in kinds
+        }
+        assert [each.time_ms for each in events] == sorted(each.time_ms for each in events)
+        assert await queue.history(2, trace_id=trace_id) == events[-2:]
+        assert await queue.history(trace_id="f" * 32) == []
+        with pytest.raises(ValueError, match="32 hexadecimal digits"):
+            await queue.history(trace_id="x")
+        with pytest.raises(ValueError, match="exclude each other"):
+            await queue.history(trace_id=trace_id, message_id="0-0")

@@ -75,3 +75,29 @@ def test_an_event_of_many_messages_has_count_and_offset(capsys: Printed) -> None
     assert second.split()[3:5] == ["moved", "5-*"]
     assert second.endswith(" 2 messages, to orders/3")
     assert event_as_json(moved, {})["target"] == f"{b'known'.hex()}/3"
+
+
+@pytest.mark.usefixtures("at_broker")
+def test_the_messages_of_a_trace_are_shown(broker_address: str, capsys: Printed) -> None:
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+    async def call(client: Client) -> None:
+        await client.admin.create_queue("traced")
+        queue = client.queue("traced")
+        parent = f"00-{trace_id}-00f067aa0ba902b7-01".encode()
+        await queue.send(b"a")
+        await queue.send(b"b", headers=[("traceparent", parent)])
+        await queue.delete_batch(await queue.receive(2, wait=10))
+
+    ask(broker_address, call)
+    words = ["queue", "history", "traced"]
+
+    assert main.run([*words, "--trace", trace_id]) == 0
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[3:5] for line in lines] == [["receive", "0-1"], ["delete", "0-1"]]
+    assert main.run([*words, "--trace", "f" * 32]) == 0
+    assert "no message with this trace" in capsys.readouterr().err
+    assert main.run([*words, "--trace", "x"]) == 2
+    assert "32 hexadecimal digits" in capsys.readouterr().err
+    assert main.run([*words, "--trace", trace_id, "--message", "0-1"]) == 2
+    assert "exclude each other" in capsys.readouterr().err
