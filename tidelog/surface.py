@@ -24,7 +24,7 @@ from tidelog.client.consumer.fetch.record_iterator import BatchIterator, RecordI
 from tidelog.client.producer.producer import Producer, ProducerStatistics
 from tidelog.client.producer.receipt import RangeReceipt, Receipt
 from tidelog.client.queue.inspect.history import EventKind, HistoryEvent
-from tidelog.client.queue.inspect.message_story import Interval, MessageStory
+from tidelog.client.queue.inspect.message_story import MessageInterval, MessageStory
 from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message, Origin
@@ -154,7 +154,6 @@ __all__ = [
     "GroupProgress",
     "HistoryEvent",
     "IneligibleReplicaError",
-    "Interval",
     "InvalidBatchError",
     "InvalidConfigError",
     "InvalidReceiptError",
@@ -170,6 +169,7 @@ __all__ = [
     "MessageBodyLostError",
     "MessageCounts",
     "MessageGoneError",
+    "MessageInterval",
     "MessageState",
     "MessageStory",
     "MovingReplica",

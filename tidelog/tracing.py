@@ -16,7 +16,7 @@ from typing import Final
 from tidelog import __version__, blocking
 from tidelog.client.client import Client
 from tidelog.client.queue.inspect.history import HistoryEvent
-from tidelog.client.queue.inspect.message_story import Interval, MessageStory
+from tidelog.client.queue.inspect.message_story import MessageInterval, MessageStory
 from tidelog.client.tracing import names
 from tidelog.client.tracing.tracing import Delivered
 
@@ -127,7 +127,7 @@ def replay_history(story: MessageStory, *, tracer_provider: TracerProvider | Non
     return 1 + len(story.intervals) if is_recorded else 0
 
 
-def _replay(tracer: Tracer, root: Span, story: MessageStory, interval: Interval) -> None:
+def _replay(tracer: Tracer, root: Span, story: MessageStory, interval: MessageInterval) -> None:
     operation = names.LEASE if interval.is_lease else names.WAIT
     found = {names.HOLDER: interval.holder, names.REASON: interval.reason}
     attributes = _attributes(operation, story)

@@ -291,7 +291,7 @@ class Producer:
     async def _send_traced(self, tracing: Tracing, record: ProducerRecord) -> Receipt:
         with tracing.send(record.topic, [record.headers], count=1) as span:
             traced = replace(record, headers=with_context(record.headers, span.context))
-            (result,) = await self._send_records(record.topic, [traced])
+            (result,) = await self.send_records(record.topic, [traced], in_span=True)
             if isinstance(result, TidelogError):
                 raise result
             span.sent([result])
@@ -334,44 +334,34 @@ class Producer:
             )
 
     async def send_values(
-        self, topic: str, values: Sequence[bytes | None]
+        self, topic: str, values: Sequence[bytes | None], *, headers: Headers = ()
     ) -> list[Receipt | TidelogError]:
-        """Send records without keys; return the receipt or the error of each.
+        """Send records without keys, all with the same headers; return receipt or error of each.
 
         Cancellation and errors as for `send_records`, but much faster.
         """
-        slices = await self._send_columns(topic, values, None, partition=None)
+        slices = await self._send_columns(topic, values, None, partition=None, headers=headers)
         return outcomes(slices, len(values))
 
     async def send_records(
-        self, topic: str, records: Sequence[ProducerRecord]
+        self, topic: str, records: Sequence[ProducerRecord], *, in_span: bool = False
     ) -> list[Receipt | TidelogError]:
         """Send records of one topic; return the receipt or the error of each.
 
         If cancelled, any part of the records may be sent; their failures are kept like those of
         `send_nowait`.
 
+        Args:
+            topic: Topic of all records.
+            records: Records.
+            in_span: Whether the caller has a span for them.
+
         Raises:
             UnknownTopicError: There is no such topic.
             trio.ClosedResourceError: The producer is not open.
         """
-        if self._tracing is None:
-            return await self._send_records(topic, records)
-        given = [record.headers for record in records]
-        destination = topic.removeprefix(STAGING_PREFIX)
-        with self._tracing.send(destination, given, count=len(records)) as span:
-            if span.context:
-                records = [
-                    replace(record, headers=with_context(record.headers, span.context))
-                    for record in records
-                ]
-            results = await self._send_records(topic, records)
-            span.sent(results)
-        return results
-
-    async def _send_records(
-        self, topic: str, records: Sequence[ProducerRecord]
-    ) -> list[Receipt | TidelogError]:
+        if self._tracing is not None and not in_span:
+            return await self._send_records_traced(self._tracing, topic, records)
         await trio.lowlevel.checkpoint()
         await self._know(topic)
         results: list[Receipt | TidelogError | AppendResult] = []
@@ -392,6 +382,22 @@ class Producer:
                     self._accumulator.keep_failure(each, 1)
             raise
         return [outcome(each) if isinstance(each, AppendResult) else each for each in results]
+
+    async def _send_records_traced(
+        self, tracing: Tracing, topic: str, records: Sequence[ProducerRecord]
+    ) -> list[Receipt | TidelogError]:
+        given = [record.headers for record in records]
+        destination = topic.removeprefix(STAGING_PREFIX)
+        with tracing.send(destination, given, count=len(records)) as span:
+            context = span.context
+            if context:
+                records = [
+                    replace(record, headers=with_context(record.headers, context))
+                    for record in records
+                ]
+            results = await self.send_records(topic, records, in_span=True)
+            span.sent(results)
+        return results
 
     async def _send_columns(
         self,

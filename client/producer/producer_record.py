@@ -32,7 +32,7 @@ class ProducerRecord(msgspec.Struct, frozen=True, gc=False):
     def size(self) -> int:
         """Bytes of the record in the producer's buffer."""
         size = RECORD_OVERHEAD_BYTES + len(self.value or b"") + len(self.key or b"")
-        return size + headers_size(self.headers)
+        return size + headers_size(self.headers) if self.headers else size
 
 
 def headers_size(headers: Headers) -> int:

@@ -50,7 +50,6 @@ from tidelog.client.queue.send.message_fields import MessageFields, OutgoingMess
 from tidelog.client.queue.send.publisher import QueuePublisher
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.client.tracing.trace_context import parse_trace_id
-from tidelog.client.tracing.tracing import NO_SPAN
 from tidelog.wire.errors import (
     BatchError,
     InvalidReceiptError,
@@ -205,18 +204,19 @@ class Queue:
             ValueError: A number or the attempt id is out of range.
             TidelogError: A partition did not answer, and the others had no messages.
         """
+        receiving = self._receive(
+            max_messages,
+            visibility_timeout=visibility_timeout,
+            wait=wait,
+            raise_at_limit=raise_at_limit,
+            attempt_id=attempt_id,
+        )
         tracing = self._cluster.tracing
-        with NO_SPAN if tracing is None else tracing.receive(self.name) as span:
-            messages = await self._receive(
-                max_messages,
-                visibility_timeout=visibility_timeout,
-                wait=wait,
-                raise_at_limit=raise_at_limit,
-                attempt_id=attempt_id,
-            )
-            messages = await self._reassembler.joined(messages, max_value_bytes)
-            if span is not None:
-                span.received(messages)
+        if tracing is None:
+            return await self._reassembler.joined(await receiving, max_value_bytes)
+        with tracing.receive(self.name) as span:
+            messages = await self._reassembler.joined(await receiving, max_value_bytes)
+            span.received(messages)
         return messages
 
     async def _receive(

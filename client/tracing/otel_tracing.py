@@ -6,16 +6,23 @@ conventions for messaging: the context of a `send` span is the creation context 
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import islice
 from typing import Final, final
 
 from opentelemetry import trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context, get_current
 from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from tidelog.client.tracing import names
-from tidelog.client.tracing.trace_context import carrier_of, has_context, headers_of
+from tidelog.client.tracing.trace_context import (
+    TRACEPARENT,
+    TRACESTATE,
+    carrier_of,
+    has_context,
+    headers_of,
+)
 from tidelog.client.tracing.tracing import Delivered, Sent
 from tidelog.wire.batch.record_batch import Headers
 
@@ -86,7 +93,8 @@ class OtelTracing:
 
     def create(self, topic: str, headers: Headers) -> Headers:
         """Return headers with the context of a `create` span, if a context is current."""
-        if not _current().is_valid or has_context(headers):
+        # A context without values has no span; that is known at a tenth of the cost.
+        if not get_current() or not _current().is_valid or has_context(headers):
             return headers
         span = self._start(names.CREATE, names.CREATE, topic, SpanKind.PRODUCER)
         span.end()
@@ -191,8 +199,16 @@ class OtelTracing:
 def creation_context(headers: Headers) -> SpanContext | None:
     """Return the context of the span that sent a message; `None` without a valid one."""
     carrier = carrier_of(headers)
-    if not carrier:
+    if TRACEPARENT not in carrier:
         return None
+    return _extracted(carrier[TRACEPARENT], carrier.get(TRACESTATE))
+
+
+@lru_cache(maxsize=256)  # The messages of a batch share a context.
+def _extracted(traceparent: str, tracestate: str | None) -> SpanContext | None:
+    carrier = {TRACEPARENT: traceparent}
+    if tracestate is not None:
+        carrier[TRACESTATE] = tracestate
     context = _PROPAGATOR.extract(carrier, Context())
     found = trace.get_current_span(context).get_span_context()
     return found if found.is_valid else None

@@ -5,13 +5,10 @@ that once per call.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Final, Protocol
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from tidelog.wire.batch.record_batch import Headers
-
-NO_SPAN: Final = nullcontext()
-"""Stands for a span where there is no tracing."""
 
 
 class Sent(Protocol):

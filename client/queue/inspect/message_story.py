@@ -29,7 +29,7 @@ _ENDS: Final = {
 """Events after which the message is not in the queue any more."""
 
 
-class Interval(NamedTuple):
+class MessageInterval(NamedTuple):
     """Time between two events of a message."""
 
     is_lease: bool
@@ -65,7 +65,7 @@ class MessageStory(msgspec.Struct, frozen=True):
     """Headers of the record; empty if the topic does not keep it any more."""
     sent_ms: int | None
     """Time of the send in Unix milliseconds; `None` if the topic does not keep the record."""
-    intervals: list[Interval]
+    intervals: list[MessageInterval]
     """Waits and leases, by time."""
     events: list[HistoryEvent]
     """Events that they are made of, by time."""
@@ -73,7 +73,7 @@ class MessageStory(msgspec.Struct, frozen=True):
 
 def intervals_of(
     events: Iterable[HistoryEvent], *, sent_ms: int | None, now_ms: int
-) -> list[Interval]:
+) -> list[MessageInterval]:
     """Return the waits and leases of a message.
 
     Args:
@@ -100,7 +100,7 @@ class _Fold:
     """Intervals so far, and the one that is open."""
 
     def __init__(self, sent_ms: int | None) -> None:
-        self.intervals: list[Interval] = []
+        self.intervals: list[MessageInterval] = []
         self._lease: _Lease | None = None
         self._waiting_since_ms = sent_ms
 
@@ -137,12 +137,14 @@ class _Fold:
         """End the lease or the wait that is open, if there is one."""
         if self._lease is not None:
             start_ms, _, receive_count, holder = self._lease
-            interval = Interval(
+            interval = MessageInterval(
                 True, start_ms, time_ms, str(outcome), receive_count, holder, reason
             )
             self.intervals.append(interval)
         elif self._waiting_since_ms is not None:
             # The clocks of a sender and of a broker may differ.
             start_ms = min(self._waiting_since_ms, time_ms)
-            self.intervals.append(Interval(False, start_ms, time_ms, str(outcome), reason=reason))
+            self.intervals.append(
+                MessageInterval(False, start_ms, time_ms, str(outcome), reason=reason)
+            )
         self._lease = self._waiting_since_ms = None

@@ -12,7 +12,6 @@ then it has succeeded.
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,7 +27,6 @@ from tidelog.client.cluster.reply_shapes import excess
 from tidelog.client.queue.receive.message import Disposition, Lease, Message
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
 from tidelog.client.queue.receive.settled_messages import SettledMessages
-from tidelog.client.tracing.tracing import NO_SPAN
 from tidelog.wire.errors import (
     BatchError,
     BrokerError,
@@ -185,6 +183,7 @@ class QueueSettler:
         verdict: Disposition,
         *,
         deadline: float = math.inf,
+        in_span: bool = False,
     ) -> None:
         """Settle messages, all alike.
 
@@ -195,6 +194,7 @@ class QueueSettler:
             verdict: Settlement.
             deadline: End of retries, in seconds of trio's clock; at most `request_timeout` from
                 now.
+            in_span: Whether this call has a span.
 
         Raises:
             BrokerError: The only message could not be settled.
@@ -205,31 +205,27 @@ class QueueSettler:
         if not places:
             await trio.lowlevel.checkpoint()
             return
+        tracing = self._cluster.tracing
+        if tracing is not None and not in_span and verdict.action not in _UNTRACED:
+            operation, count = verdict.action.name.lower(), len(places)
+            messages = [place for place in places if isinstance(place, Message)]
+            with tracing.settle(self.name, operation, messages, count=count):
+                await self.settle(places, verdict, deadline=deadline, in_span=True)
+            return
         await trio.lowlevel.checkpoint_if_cancelled()
         call = _Call()
         operations = _operations(places, verdict, call)
-        with NO_SPAN if self._cluster.tracing is None else self._span(places, verdict):
-            if operations:
-                await self._execute(call, operations, verdict=verdict, deadline=deadline)
-            if not call.errors:
-                return
-            if len(places) == 1:
-                raise copy(call.errors[0])  # Callers may share it, and a raise makes it grow.
-            raise BatchError(
-                f"{len(call.errors)} of {len(places)} messages could not be settled, the first one"
-                f" because: {call.errors[min(call.errors)]}",
-                call.errors,
-            )
-
-    def _span(
-        self, places: Sequence[ReceivedPlace | Message | InvalidReceiptError], verdict: Disposition
-    ) -> AbstractContextManager[object]:
-        """Return the span of a settlement; extensions and returns by the client have none."""
-        tracing, action = self._cluster.tracing, verdict.action
-        if tracing is None or action in _UNTRACED:
-            return NO_SPAN
-        messages = [place for place in places if isinstance(place, Message)]
-        return tracing.settle(self.name, action.name.lower(), messages, count=len(places))
+        if operations:
+            await self._execute(call, operations, verdict=verdict, deadline=deadline)
+        if not call.errors:
+            return
+        if len(places) == 1:
+            raise copy(call.errors[0])  # Callers may share it, and it would grow with each raise.
+        raise BatchError(
+            f"{len(call.errors)} of {len(places)} messages could not be settled, the first one"
+            f" because: {call.errors[min(call.errors)]}",
+            call.errors,
+        )
 
     async def _execute(
         self, call: _Call, operations: list[_Operation], *, verdict: Disposition, deadline: float

@@ -26,6 +26,8 @@ from tidelog.client.queue.send.message_fields import (
 )
 from tidelog.client.queue.send.ordered_sender import OrderedSender, looks_at_messages
 from tidelog.client.tracing.trace_context import with_context
+from tidelog.client.tracing.tracing import Tracing
+from tidelog.wire.batch.record_batch import Headers
 from tidelog.wire.config.queue_config import NO_PRIORITIES, parse_priority_weights
 from tidelog.wire.errors import InvalidRequestError, RecordTooLargeError, TidelogError
 from tidelog.wire.messages.queue_admin import QueueDescription
@@ -52,7 +54,7 @@ class SharedProducer:
         async with self._opening:
             if self._producer is None:
                 config = ProducerConfig(batch_size=_BATCH_BYTES)
-                # The span of a send to a queue has the name of the queue, not of its topic.
+                # The span of a send to a queue has the name of the queue, and chunks have none.
                 producer = Producer(self._cluster, config, is_traced=False)
                 self._producer = await producer.__aenter__()
         return self._producer
@@ -78,8 +80,14 @@ class QueuePublisher:
         self._producer = producer
         self._ordered_sender = ordered_sender
 
-    async def send(self, given: Sequence[bytes | OutgoingMessage]) -> list[Receipt | TidelogError]:
+    async def send(
+        self, given: Sequence[bytes | OutgoingMessage], *, context: Headers | None = None
+    ) -> list[Receipt | TidelogError]:
         """Send messages and wait until the outcome of each is known.
+
+        Args:
+            given: Values and messages.
+            context: Trace context of the span of this call; `None` if it has none yet.
 
         Raises:
             UnknownQueueError: There is no such queue.
@@ -87,26 +95,12 @@ class QueuePublisher:
             ValueError: A number is out of range; nothing is sent.
         """
         tracing = self._cluster.tracing
-        if tracing is None:
-            return await self._send_all(given)
-        messages = [_with_read_headers(each) for each in given]
-        headers = [each.headers for each in messages if isinstance(each, OutgoingMessage)]
-        with tracing.send(self._calls.name, headers, count=len(messages)) as span:
-            if span.context:
-                messages = [
-                    replace(each, headers=with_context(each.headers, span.context))
-                    for each in _as_messages(messages)
-                ]
-            results = await self._send_all(messages)
-            span.sent(results)
-        return results
-
-    async def _send_all(
-        self, given: Sequence[bytes | OutgoingMessage]
-    ) -> list[Receipt | TidelogError]:
-        results = await self._send_plain(given)
+        if tracing is not None and context is None:
+            return await self._send_traced(tracing, given)
+        context = context or ()
+        results = await self._send_plain(given, context)
         if results is None:
-            results = await self._send(_as_messages(given))
+            results = await self._send(_as_messages(given, context))
         too_large = [
             place
             for place, result in enumerate(results)
@@ -114,15 +108,25 @@ class QueuePublisher:
         ]
         if too_large and (len(given) == 1 or not (await self._calls.describe()).is_fifo):
             # The topic has a lower limit. In a FIFO group chunks would come behind later messages.
-            again = _as_messages([given[place] for place in too_large])
+            again = _as_messages([given[place] for place in too_large], context)
             for place, result in zip(
                 too_large, await self._send(again, whole_bytes_max=0), strict=True
             ):
                 results[place] = result
         return results
 
+    async def _send_traced(
+        self, tracing: Tracing, given: Sequence[bytes | OutgoingMessage]
+    ) -> list[Receipt | TidelogError]:
+        messages = [_with_read_headers(each) for each in given]
+        headers = [each.headers for each in messages if isinstance(each, OutgoingMessage)]
+        with tracing.send(self._calls.name, headers, count=len(messages)) as span:
+            results = await self.send(messages, context=span.context)
+            span.sent(results)
+        return results
+
     async def _send_plain(
-        self, messages: Sequence[bytes | OutgoingMessage]
+        self, messages: Sequence[bytes | OutgoingMessage], context: Headers
     ) -> list[Receipt | TidelogError] | None:
         """Send messages with nothing but values; return `None` if others are among them."""
         if not is_plain(messages):
@@ -132,7 +136,7 @@ class QueuePublisher:
         if looks_at_messages(description):
             return None
         producer = await self._producer.get()
-        return await producer.send_values(description.topic, messages)
+        return await producer.send_values(description.topic, messages, headers=context)
 
     async def _send(
         self, messages: Sequence[OutgoingMessage], *, whole_bytes_max: int = WHOLE_BYTES_MAX
@@ -209,10 +213,15 @@ def _refused(
     return refused
 
 
-def _as_messages(given: Sequence[bytes | OutgoingMessage]) -> list[OutgoingMessage]:
-    return [
+def _as_messages(
+    given: Sequence[bytes | OutgoingMessage], context: Headers
+) -> list[OutgoingMessage]:
+    messages = [
         each if isinstance(each, OutgoingMessage) else OutgoingMessage(value=each) for each in given
     ]
+    if not context:
+        return messages
+    return [replace(each, headers=with_context(each.headers, context)) for each in messages]
 
 
 def _with_read_headers(message: bytes | OutgoingMessage) -> bytes | OutgoingMessage:

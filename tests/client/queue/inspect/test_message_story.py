@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from tests.client.queue_fixture import made, work_queue
 from tidelog.client.queue.inspect.history import EventKind, HistoryEvent
-from tidelog.client.queue.inspect.message_story import Interval, intervals_of
+from tidelog.client.queue.inspect.message_story import MessageInterval, intervals_of
 from tidelog.wire.errors import TidelogError
 
 
@@ -21,7 +21,7 @@ def event(
     )
 
 
-def shown(intervals: Iterable[Interval]) -> list[tuple[str, int, int, str]]:
+def shown(intervals: Iterable[MessageInterval]) -> list[tuple[str, int, int, str]]:
     return [
         ("lease" if each.is_lease else "wait", each.start_ms, each.end_ms, each.outcome)
         for each in intervals
