@@ -42,6 +42,8 @@ API_PAGES: Final = {
         "MessageState",
         "HistoryEvent",
         "EventKind",
+        "MessageStory",
+        "MessageInterval",
         "QueueCounts",
         "RedriveReport",
         "RedriveStatus",
@@ -91,6 +93,12 @@ def api_pages() -> dict[str, str]:
     pages["reference/api/blocking.md"] = (
         "# Blocking client\n\n`tidelog.blocking` has the names of the asynchronous client, for"
         " programs without trio.\n\n" + entries
+    )
+    names = ("instrument", "uninstrument", "process", "replay_history")
+    entries = "".join(_entry(name, f"tidelog.tracing.{name}") for name in names)
+    pages["reference/api/tracing.md"] = (
+        "# Tracing\n\n`tidelog.tracing` makes spans of OpenTelemetry:"
+        " [how to trace messages](../../howto/traces.md).\n\n" + entries
     )
     return pages
 
