@@ -11,6 +11,7 @@ messaging, which are not stable: names of spans and attributes may change in any
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Final
 
 from tidelog import __version__, blocking
@@ -43,7 +44,7 @@ def instrument(
 ) -> None:
     """Make spans of the calls of a client, and propagate their contexts in headers.
 
-    Call it right after `connect`: producers that are open already stay without spans.
+    Call it right after `connect`: producers that exist already stay without spans.
 
     Args:
         client: The client.
@@ -59,7 +60,7 @@ def instrument(
 
 
 def uninstrument(client: Client | blocking.Client) -> None:
-    """Make no more spans of the calls of a client; open producers go on."""
+    """Make no more spans of the calls of a client; producers that exist already go on."""
     client.tracing = None
 
 
@@ -84,8 +85,8 @@ def process(
         tracer_provider: Provider of tracers; by default, the global one of OpenTelemetry.
         producer_as_parent: As for `instrument`.
     """
-    tracing = OtelTracing(_tracer(tracer_provider), is_producer_parent=producer_as_parent)
     attributes = {} if group_id is None else {names.GROUP: group_id}
+    tracing = _tracing(tracer_provider, is_producer_parent=producer_as_parent)
     with tracing.processing(
         record, destination=destination or record.topic, attributes=attributes
     ) as span:
@@ -122,12 +123,12 @@ def replay_history(story: MessageStory, *, tracer_provider: TracerProvider | Non
     for event in story.events:
         root.add_event(str(event.kind), _event_attributes(event), event.time_ms * _NS_PER_MS)
     for interval in story.intervals:
-        _replay(tracer, root, story, interval)
+        _replay(tracer, story, interval, root=root)
     root.end(max(each.end_ms for each in story.intervals) * _NS_PER_MS)
     return 1 + len(story.intervals) if is_recorded else 0
 
 
-def _replay(tracer: Tracer, root: Span, story: MessageStory, interval: MessageInterval) -> None:
+def _replay(tracer: Tracer, story: MessageStory, interval: MessageInterval, *, root: Span) -> None:
     operation = names.LEASE if interval.is_lease else names.WAIT
     found = {names.HOLDER: interval.holder, names.REASON: interval.reason}
     attributes = _attributes(operation, story)
@@ -162,6 +163,11 @@ def _event_attributes(event: HistoryEvent) -> dict[str, str | int]:
     attributes: dict[str, str | int] = {names.RECEIVE_COUNT: event.receive_count}
     found = {names.HOLDER: event.holder, names.REASON: event.reason}
     return attributes | {name: text for name, text in found.items() if text}
+
+
+@lru_cache(maxsize=4)  # A tracer costs more than a span.
+def _tracing(provider: TracerProvider | None, *, is_producer_parent: bool) -> OtelTracing:
+    return OtelTracing(_tracer(provider), is_producer_parent=is_producer_parent)
 
 
 def _tracer(provider: TracerProvider | None) -> Tracer:

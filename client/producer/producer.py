@@ -413,7 +413,7 @@ class Producer:
         slices: list[SentSlice] = []
         try:
             for target, indexes in self._groups(topic, len(values), keys, partition=partition):
-                records = chosen(values, keys, indexes, headers)
+                records = chosen(values, keys, indexes, headers=headers)
                 while records.remaining_count:
                     first = records.taken_count
                     now = self._sender.now()

@@ -77,6 +77,7 @@ def chosen(
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None,
     indexes: Sequence[int],
+    *,
     headers: Headers = (),
 ) -> ManyRecords:
     """Return the records at these places, all with the same headers."""

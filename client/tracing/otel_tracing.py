@@ -96,7 +96,7 @@ class OtelTracing:
         # A context without values has no span; that is known at a tenth of the cost.
         if not get_current() or not _current().is_valid or has_context(headers):
             return headers
-        span = self._start(names.CREATE, names.CREATE, topic, SpanKind.PRODUCER)
+        span = self._start(names.CREATE, topic, SpanKind.PRODUCER)
         span.end()
         return (*headers, *_context_headers(span))
 
@@ -111,9 +111,7 @@ class OtelTracing:
         kind = SpanKind.CLIENT if own and len(own) == count else SpanKind.PRODUCER
         links = [Link(each) for each in islice(filter(None, own), LINKS_MAX)]
         is_current = _current().is_valid
-        span = self._start(
-            names.SEND, names.SEND, destination, kind, attributes=attributes, links=links
-        )
+        span = self._start(names.SEND, destination, kind, attributes=attributes, links=links)
         is_propagated = is_current or span.get_span_context().trace_flags.sampled
         context = _context_headers(span) if is_propagated else ()
         with _running(span):
@@ -122,7 +120,7 @@ class OtelTracing:
     @contextmanager
     def receive(self, queue: str) -> Generator[OtelSpan, None, None]:
         """Run the block in a `receive` span; see `Tracing.receive`."""
-        with _running(self._start(names.RECEIVE, names.RECEIVE, queue, SpanKind.CLIENT)) as span:
+        with _running(self._start(names.RECEIVE, queue, SpanKind.CLIENT)) as span:
             yield OtelSpan(span)
 
     @contextmanager
@@ -135,7 +133,12 @@ class OtelTracing:
             attributes |= _place(messages[0])
         links = list(links_to(messages))
         span = self._start(
-            operation, names.SETTLE, queue, SpanKind.CLIENT, attributes=attributes, links=links
+            operation,
+            queue,
+            SpanKind.CLIENT,
+            operation_type=names.SETTLE,
+            attributes=attributes,
+            links=links,
         )
         with _running(span):
             yield OtelSpan(span)
@@ -160,7 +163,6 @@ class OtelTracing:
                 links.append(Link(ambient))
         span = self._start(
             names.PROCESS,
-            names.PROCESS,
             destination,
             SpanKind.CONSUMER,
             attributes={**_place(message), **(attributes or {})},
@@ -173,10 +175,10 @@ class OtelTracing:
     def _start(
         self,
         operation: str,
-        kind_of_operation: str,
         destination: str,
         kind: SpanKind,
         *,
+        operation_type: str | None = None,
         attributes: Mapping[str, str | int] | None = None,
         links: Sequence[Link] = (),
         context: Context | None = None,
@@ -188,7 +190,7 @@ class OtelTracing:
             {
                 **self._common,
                 names.OPERATION_NAME: operation,
-                names.OPERATION_TYPE: kind_of_operation,
+                names.OPERATION_TYPE: operation_type or operation,
                 names.DESTINATION: destination,
                 **(attributes or {}),
             },

@@ -81,13 +81,13 @@ class Queue(QueueCalls):
 
         async def handle(message: AsyncMessage) -> None:
             # In the context of the task: it has the current span, for instance.
-            work = partial(copy_context().run, handler, Message(self._thread, message))
-            await run_in_thread(work, limiter)
+            work = partial(handler, Message(self._thread, message))
+            await run_in_thread(partial(copy_context().run, work), limiter)
 
         async def tell(message: AsyncMessage, error: Exception) -> None:
             assert on_error is not None
-            work = partial(copy_context().run, on_error, Message(self._thread, message), error)
-            await run_in_thread(work, limiter)
+            work = partial(on_error, Message(self._thread, message), error)
+            await run_in_thread(partial(copy_context().run, work), limiter)
 
         if on_error is not None:
             config = replace(config, on_error=tell)

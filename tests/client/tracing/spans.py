@@ -33,8 +33,9 @@ class Spans:
 
 def context_of(span: ReadableSpan) -> SpanContext:
     """Return the context of a span."""
-    assert span.context is not None
-    return span.context
+    context: SpanContext | None = span.context
+    assert context is not None
+    return context
 
 
 def ids(span: ReadableSpan) -> tuple[int, int]:

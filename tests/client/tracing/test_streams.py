@@ -78,8 +78,7 @@ async def test_the_buffer_counts_the_headers_of_traced_records(autojump_clock: M
     spans = Spans()
     async with orders_client(autojump_clock) as client:
         tracing.instrument(client, tracer_provider=spans.provider)
-        settings = {"batch_size": 4096, "buffer_memory": 8192}
-        async with client.producer(**settings, linger=0) as producer:
+        async with client.producer(batch_size=4096, buffer_memory=8192) as producer:
             await producer.send_many("orders", [b"v" * 100] * 500)
             assert producer.statistics().buffered_bytes == 0
         assert len(await records_of(client)) == 500
