@@ -96,6 +96,8 @@ def test_the_import_contracts_hold() -> None:
         ("tidelog.surface", "tidelog.broker", "two-sides"),
         ("broker", "tidelog.client", "server-never-client"),
         ("client", "tidelog", "face-stays-outside"),
+        ("client.client", "opentelemetry", "opentelemetry-on-request"),
+        ("tidelog.cli.main", "tidelog.tracing", "opentelemetry-on-request"),
         ("wire", "trio", "sans-io"),
         ("queue_layer", "time", "sans-io"),
         ("broker", "time", "seams"),
