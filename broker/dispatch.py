@@ -137,7 +137,7 @@ class Dispatcher:
         Return the rest of the work if that is long: the attachment is in use until its end.
         """
         key = request.api_key
-        response = ResponseHandle(self._api_of[key], request, context, self.counts[key])
+        response = ResponseHandle(self._api_of[key], request, context, counts=self.counts[key])
         with response:
             try:
                 steps = self._run_for(request.message, key, context)(request, response)

@@ -15,6 +15,7 @@ _FIRST: Final = {"probe", "_probe", "LogEvent", "_isr_event"}
 _KEYWORD: Final = "failure"
 """Keyword argument that is the name of an event."""
 _PASSED_ON: Final = {
+    ("broker/metrics/event_counts.py", "event"),
     ("broker/network/refusals.py", "event"),
     ("broker/network/refusals.py", "f'{event}_again'"),
     ("broker/partitions/partition.py", "event"),

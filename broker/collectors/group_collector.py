@@ -11,7 +11,7 @@ import trio
 
 from tidelog.broker.metrics import catalog
 from tidelog.broker.metrics.object_counts import OBJECTS_MAX
-from tidelog.coordinator.group_coordinator.admin import GroupAdministration, GroupProgress
+from tidelog.coordinator.group_coordinator.admin import GroupAdministration, GroupLags
 from tidelog.wire.metrics.metric import Family, Value, family
 
 _PARTITIONS_PER_S: Final = 500
@@ -35,7 +35,7 @@ class GroupCollector:
         self._administration = administration
         self._is_controller = is_controller
         self._topic_name = topic_name
-        self._progress: list[GroupProgress] = []
+        self._progress: list[GroupLags] = []
         self._asked_at = float("-inf")
         self.maximum = OBJECTS_MAX
         """Maximum of groups with series; the groups after them have none."""

@@ -12,13 +12,13 @@ from tidelog.broker.collectors.queue_collector import QueueCollector
 from tidelog.broker.collectors.replica_walk import ReplicaWalk
 from tidelog.broker.metrics import catalog
 from tidelog.broker.metrics.object_counts import ObjectCounts
-from tidelog.broker.metrics.topic_counts import TopicCounts
+from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.coordinator.groups.pattern import TopicPattern
 from tidelog.wire.metrics.metric import Family, Labels, Metric, Sample
 
 _PREFIX: Final = "tidelog_"
 _OBJECTS: Final = ("topic", "queue", "group")
-_TOPIC_COUNTERS: Final[Sequence[tuple[Metric, Callable[[TopicCounts], int]]]] = (
+_TOPIC_COUNTERS: Final[Sequence[tuple[Metric, Callable[[TopicTotals], int]]]] = (
     (catalog.TOPIC_RECEIVED_BYTES, lambda each: each.received_bytes),
     (catalog.TOPIC_RECEIVED_RECORDS, lambda each: each.received_records),
     (catalog.TOPIC_RECEIVED_BATCHES, lambda each: each.received_batches),
@@ -29,7 +29,7 @@ _TOPIC_COUNTERS: Final[Sequence[tuple[Metric, Callable[[TopicCounts], int]]]] = 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Selection:
+class MetricSelection:
     """The metrics that a reader wants."""
 
     families: Sequence[str] = ()
@@ -62,7 +62,7 @@ def _is_named(sample: Sample, names: TopicPattern) -> bool:
     return not named or any(map(names.matches, named))
 
 
-EVERYTHING: Final = Selection()
+EVERYTHING: Final = MetricSelection()
 
 
 @final
@@ -73,7 +73,7 @@ class MetricsCollector:
         self,
         broker: BrokerCollector,
         replicas: ReplicaWalk,
-        topics: ObjectCounts[TopicCounts],
+        topics: ObjectCounts[TopicTotals],
         *,
         queues: QueueCollector,
         groups: GroupCollector,
@@ -87,7 +87,7 @@ class MetricsCollector:
         self._topic_labels: dict[str, Labels] = {}
         self._turn = trio.Lock()
 
-    async def collect(self, selection: Selection = EVERYTHING) -> list[Family]:
+    async def collect(self, selection: MetricSelection = EVERYTHING) -> list[Family]:
         """Return the values of all metrics that are wanted, as of now."""
         async with self._turn:
             await self._replicas.refresh()

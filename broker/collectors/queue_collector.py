@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from tidelog.broker.metrics import catalog
-from tidelog.broker.metrics.queue_counts import QueueCounts
+from tidelog.broker.metrics.queue_totals import QueueTotals
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.isr.leader import PartitionLeader
@@ -26,7 +26,7 @@ _LOADS_MAX: Final = 100
 """Partitions that one collection begins to count for the first time."""
 _LOADING_S: Final = 10.0
 
-_COUNTERS: Final[Sequence[tuple[Metric, Callable[[QueueCounts], int]]]] = (
+_COUNTERS: Final[Sequence[tuple[Metric, Callable[[QueueTotals], int]]]] = (
     (catalog.QUEUE_SENT, lambda each: each.sent),
     (catalog.QUEUE_RECEIVED, lambda each: each.received),
     (catalog.QUEUE_REDELIVERED, lambda each: each.redelivered),
@@ -79,6 +79,8 @@ class QueueCollector:
             WeakKeyDictionary()
         )
         """Offset of the oldest message by leader of the journal, and its time (Unix ms)."""
+        self._arrived: WeakKeyDictionary[PartitionLeader, int] = WeakKeyDictionary()
+        """End of the counted records of a topic, by leader of the journal of a queue on it."""
         self._counting: set[Partition] = set()
         self._limit = trio.CapacityLimiter(_LOADS_AT_ONCE)
 
@@ -135,6 +137,7 @@ class QueueCollector:
         if leader is None:
             return _EMPTY
         source = server.partitions.led(server.view(journal.topic_id).source_id, journal.number)
+        self._count_arrivals(journal.queue_name, leader, source)
         hosted = server.loaded(*journal.key)
         if hosted is not None and hosted.is_loaded:
             known = hosted.summary()
@@ -143,18 +146,27 @@ class QueueCollector:
         else:
             return _EMPTY if source.log.log_start_offset >= source.high_watermark else None
         now_ms = server.env.clock.now_ms()
-        visible, leased, delayed, dead = known.counts
+        visible, leased, delayed = known.visible, known.in_flight, known.delayed
         if known.changes_at_ms is not None and known.changes_at_ms <= now_ms:
             visible, leased, delayed = visible + leased + delayed, 0, 0
         visible += max(0, source.high_watermark - known.records_end)
-        if not (visible or leased or delayed or dead):
+        if not (visible or leased or delayed or known.dead):
             return _EMPTY
         offset, oldest_ms = self._times.get(leader, (-1, None))
         if offset != known.oldest_offset or oldest_ms is None:
             oldest_ms = await self._time_at(source, known.oldest_offset)
             self._times[leader] = (known.oldest_offset, oldest_ms)
         age_s = 0.0 if oldest_ms is None else max(0, now_ms - oldest_ms) / 1000
-        return _Depth(visible, leased, delayed, dead, age_s)
+        return _Depth(visible, leased, delayed, known.dead, age_s)
+
+    def _count_arrivals(self, queue: str, leader: PartitionLeader, source: Partition) -> None:
+        """Count records that became readable while this broker leads the partition."""
+        assert source.leader is not None, "`led` returns only partitions that are led here"
+        end = source.high_watermark
+        counted = self._arrived.get(leader, source.leader.epoch_start_offset)
+        if end > counted:
+            self._server.counts.of(queue).sent += end - counted
+        self._arrived[leader] = max(end, counted)
 
     async def _time_at(self, source: Partition, offset: int) -> int | None:
         try:

@@ -4,7 +4,7 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.collectors.metrics_collector import MetricsCollector, Selection
+from tidelog.broker.collectors.metrics_collector import MetricsCollector, MetricSelection
 from tidelog.coordinator.groups.pattern import TopicPattern
 from tidelog.wire.messages.metrics import (
     MetricFamily,
@@ -36,7 +36,7 @@ class ReadMetricsHandler:
         names = TopicPattern(request.names) if request.names else None
         families: list[MetricFamily] = []
         count = 0
-        for family in await self._collector.collect(Selection(request.families, names)):
+        for family in await self._collector.collect(MetricSelection(request.families, names)):
             families.append(_message_of(family))
             count += len(family.samples)
             if count >= _SAMPLES_AT_ONCE:

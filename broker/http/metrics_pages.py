@@ -7,7 +7,7 @@ for topics that are named.
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.broker.collectors.metrics_collector import MetricsCollector, Selection
+from tidelog.broker.collectors.metrics_collector import MetricsCollector, MetricSelection
 from tidelog.broker.collectors.partition_collector import PartitionCollector
 from tidelog.broker.http.page import Handler, Page, Query, text_page
 from tidelog.coordinator.groups.pattern import TopicPattern
@@ -33,7 +33,9 @@ def metrics_pages(
             families, names = _given(query, "family"), _pattern(query, "name")
         except InvalidRequestError as error:
             return text_page(str(error), 400)
-        return Page(200, CONTENT_TYPE, expose(await found.collect(Selection(families, names))))
+        return Page(
+            200, CONTENT_TYPE, expose(await found.collect(MetricSelection(families, names)))
+        )
 
     async def partition_metrics(query: Query) -> Page:
         found = partitions()

@@ -250,7 +250,7 @@ QUEUE_UNKNOWN: Final = Metric(
 QUEUE_SENT: Final = Metric(
     "tidelog_queue_sent_total",
     _COUNTER,
-    "Messages sent; records that producers append to the topic of a queue count at the topic",
+    "Messages that arrived in the topic of the queue; each chunk of a large message counts",
     ("queue",),
 )
 QUEUE_RECEIVED: Final = Metric(

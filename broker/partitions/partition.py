@@ -8,6 +8,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple, Protocol, final
 
+from tidelog.broker.metrics.object_counts import ObjectCounts
+from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.broker.partitions.traffic import PartitionTraffic
 from tidelog.coordinator.metadata.topic_config import TopicConfig
 from tidelog.isr.divergence import LogShape
@@ -113,7 +115,7 @@ class Partition:
         """State as the leader; `None` while another broker leads, or while there is no leader."""
         self.follower: PartitionFollower | None = None
         """State as a follower; `None` while this broker leads."""
-        self.traffic = PartitionTraffic() if traffic is None else traffic
+        self.traffic = traffic or PartitionTraffic(ObjectCounts(TopicTotals), topic)
         self.watchers: dict[Watcher, None] = {}
         """Observers that are called for every change; they remove themselves."""
         self.is_held = False

@@ -6,13 +6,12 @@ Shell: opens, creates and removes logs on the disk.
 import errno
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Final, final
 
 import trio
 
 from tidelog.broker.metrics.object_counts import ObjectCounts
-from tidelog.broker.metrics.topic_counts import TopicCounts
+from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.broker.partitions.data_directory import DataDirectory
 from tidelog.broker.partitions.mover_ids import MoverIds
 from tidelog.broker.partitions.partition import Partition
@@ -79,8 +78,10 @@ class ReplicaManager:
         """Producers that no log expires."""
         self._manifest = ReplicaManifest(env, directory.disk)
         self._open: dict[Key, Partition] = {}
-        self.topic_counts = ObjectCounts(TopicCounts)
+        self.topic_counts = ObjectCounts(TopicTotals)
         """Traffic by name of the topic."""
+        self._internal_traffic = PartitionTraffic(ObjectCounts(TopicTotals), "")
+        """Shared by journals and staging logs, which have no traffic with clients."""
         self._read_at = -math.inf
         """Time of the last read from a follower here, in seconds of trio's clock."""
 
@@ -363,7 +364,11 @@ class ReplicaManager:
             topic=topic.name,
             config=topic.config,
             probe=self._env.probe,
-            traffic=PartitionTraffic(partial(self.topic_counts.of, topic.name)),
+            traffic=(
+                self._internal_traffic
+                if topic.is_internal
+                else PartitionTraffic(self.topic_counts, topic.name)
+            ),
         )
 
     def _report(

@@ -3,10 +3,10 @@
 Replication, repairs and journals of queues do not count: only what clients wrote and read.
 """
 
-from collections.abc import Callable
 from typing import final
 
-from tidelog.broker.metrics.topic_counts import TopicCounts
+from tidelog.broker.metrics.object_counts import ObjectCounts
+from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.wire.batch.record_batch import BatchHeader
 
 
@@ -16,6 +16,7 @@ class PartitionTraffic:
 
     __slots__ = (
         "_topic",
+        "_topics",
         "received_batches",
         "received_bytes",
         "received_records",
@@ -24,8 +25,9 @@ class PartitionTraffic:
         "sent_replies",
     )
 
-    def __init__(self, topic: Callable[[], TopicCounts] = TopicCounts) -> None:
-        """Begin at 0; add to the counts that `topic` returns, too."""
+    def __init__(self, topics: ObjectCounts[TopicTotals], topic: str) -> None:
+        """Begin at 0; add to the totals of `topic` in `topics`, too."""
+        self._topics = topics
         self._topic = topic
         self.received_bytes = 0
         """Bytes of appended batches, as they are stored."""
@@ -45,7 +47,7 @@ class PartitionTraffic:
         self.received_bytes += header.size
         self.received_records += header.record_count
         self.received_batches += 1
-        topic = self._topic()
+        topic = self._topics.of(self._topic)
         topic.received_bytes += header.size
         topic.received_records += header.record_count
         topic.received_batches += 1
@@ -53,10 +55,10 @@ class PartitionTraffic:
     def refused(self) -> None:
         """Count a batch that was not appended."""
         self.refused_batches += 1
-        self._topic().refused_batches += 1
+        self._topics.of(self._topic).refused_batches += 1
 
     def sent(self, length: int) -> None:
         """Count `length` bytes of batches in a reply."""
         self.sent_bytes += length
         self.sent_replies += 1
-        self._topic().sent_bytes += length
+        self._topics.of(self._topic).sent_bytes += length

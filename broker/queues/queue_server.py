@@ -14,18 +14,15 @@ import trio
 
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metrics.object_counts import ObjectCounts
-from tidelog.broker.metrics.queue_counts import QueueCounts
+from tidelog.broker.metrics.queue_totals import QueueTotals
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.dead_letters.mover import DeadLetterMover
 from tidelog.broker.queues.dead_letters.resume import Resumer
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
-from tidelog.broker.queues.partition.hosted_partition import (
-    HostedPartition,
-    MessageWaiter,
-    Summary,
-)
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition, MessageWaiter
+from tidelog.broker.queues.partition.queue_summary import QueueSummary
 from tidelog.broker.queues.queue_view import QueueView, is_current, view_of
 from tidelog.broker.queues.supervisor import start_supervised, supervising
 from tidelog.broker.requests.deadlines import Deadlines
@@ -81,7 +78,7 @@ class QueueServer:
         self.group_commit = group_commit
         self.search = search
         self.reader = SliceReader(env)
-        self.counts = ObjectCounts(QueueCounts)
+        self.counts = ObjectCounts(QueueTotals)
         """What happened to messages, by name of the queue."""
         self._cluster = cluster
         self._producer = TopicProducer(cluster)
@@ -92,7 +89,7 @@ class QueueServer:
         self._touched: dict[HostedPartition, None] = {}
         self._to_plan: dict[HostedPartition, None] = {}
         self._deadlines: Deadlines[HostedPartition] = Deadlines()
-        self.idle: WeakKeyDictionary[PartitionLeader, Summary] = WeakKeyDictionary()
+        self.idle: WeakKeyDictionary[PartitionLeader, QueueSummary] = WeakKeyDictionary()
         """Messages of unloaded partitions, by the leader of the journal."""
         self._used_at: dict[HostedPartition, float] = {}
         """Time of the last request for each partition, oldest first; seconds of trio's clock."""

@@ -80,6 +80,7 @@ class ResponseHandle:
         served: api.AnyApi,
         request: Request,
         context: RequestContext,
+        *,
         counts: RequestCounts | None = None,
     ) -> None:
         """Answer `request`, which arrived on `context`, and count the answer in `counts`."""

@@ -55,7 +55,7 @@ class LogQuestions(Protocol):
         ...
 
 
-class GroupProgress(NamedTuple):
+class GroupLags(NamedTuple):
     """The progress of one group."""
 
     group_id: str
@@ -129,7 +129,7 @@ class GroupAdministration:
         """Number of partitions that `progress` asks about."""
         return sum(len(partitions_of(group)) for group in self._metadata.groups.groups.values())
 
-    async def progress(self) -> list[GroupProgress]:
+    async def progress(self) -> list[GroupLags]:
         """Return the progress of all groups, as far as this node knows their commits.
 
         On cancellation, nothing has changed.
@@ -150,7 +150,7 @@ class GroupAdministration:
                 lag = partition_lag(questions[group_id, partition].at_offset, _log(log), now_ms)
                 lags.setdefault(group_id, {}).setdefault(partition[0], []).append(lag)
         return [
-            GroupProgress(
+            GroupLags(
                 group_id,
                 group.group_epoch,
                 len(group.members),

@@ -51,7 +51,7 @@ class PeekHandler:
             hosted = self._server.find(request.queue_id, request.partition)
             with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
                 await hosted.catch_up()
-                if hosted.has_fresh_letters:
+                if hosted.letters.are_on_the_way:
                     await hosted.wait_moved()
                     await hosted.catch_up()
             states = [_STATES[state] for state in request.states]

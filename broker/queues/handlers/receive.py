@@ -271,7 +271,7 @@ class PendingReceive:
             if self._hosted:
                 self._server.counts.of(self._hosted[0].name).empty_receives += 1
             for place, hosted in enumerate(self._hosted):
-                if hosted.has_fresh_letters:
+                if hosted.letters.are_on_the_way:
                     self._open.add(~place)
                     hosted.when_moved(self, ~place)
         if self._open:

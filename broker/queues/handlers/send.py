@@ -309,9 +309,9 @@ class SendHandler:
             if window.messages is not None:
                 window.messages.appended(decision, base_offset)
         kept = set(decision.kept)
-        counts = self._server.counts.of(window.view.name)
-        counts.sent += len(kept)
-        counts.duplicates += len(pending.messages) - len(kept)
+        duplicates = len(pending.messages) - len(kept)
+        if duplicates:
+            self._server.counts.of(window.view.name).duplicates += duplicates
         reply = SendReply(
             [*decision.offsets(base_offset)],
             [place for place in range(len(pending.messages)) if place not in kept],

@@ -56,7 +56,7 @@ class PendingSettle:
         """Wait until the decisions at a partition are committed, and new dead letters moved."""
         self._open.add(index)
         hosted.journal.when_committed(self, index)
-        if action in _TO_DEAD_LETTERS and hosted.has_fresh_letters:
+        if action in _TO_DEAD_LETTERS and hosted.letters.are_on_the_way:
             self._open.add(~index)
             hosted.when_moved(self, ~index)
 

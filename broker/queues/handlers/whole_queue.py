@@ -8,7 +8,8 @@ from typing import final
 import trio
 
 from tidelog.broker.queues.handlers.deduplication_windows import DeduplicationWindows
-from tidelog.broker.queues.partition.hosted_partition import LETTERS_S, HostedPartition
+from tidelog.broker.queues.partition.fresh_letters import LETTERS_S
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import DECISION_TIMEOUT_S, deciding_until
 from tidelog.queue_layer.commands.redrive import RedriveCommand
@@ -69,7 +70,7 @@ class WholeQueueHandler:
                 hosted = self._server.find(request.queue_id, number)
                 with deciding_until(deadline):
                     await hosted.catch_up()
-                if hosted.has_fresh_letters:
+                if hosted.letters.are_on_the_way:
                     waits_until = waits_until or trio.current_time() + LETTERS_S
                     with trio.move_on_at(waits_until):
                         await hosted.wait_moved()

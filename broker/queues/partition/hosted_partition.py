@@ -13,16 +13,18 @@ from msgspec.structs import replace
 
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metrics.object_counts import ObjectCounts
-from tidelog.broker.metrics.queue_counts import QueueCounts
+from tidelog.broker.metrics.queue_totals import QueueTotals
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.partition import AckWaiter, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.partition.batch_cache import EmptyCache
 from tidelog.broker.queues.partition.expiry import Expiry
+from tidelog.broker.queues.partition.fresh_letters import FreshLetters
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.broker.queues.partition.journal_retention import cut_history
 from tidelog.broker.queues.partition.quarantine import Quarantine
+from tidelog.broker.queues.partition.queue_summary import QueueSummary
 from tidelog.broker.queues.partition.source_records import (
     Gathered,
     Reading,
@@ -38,7 +40,6 @@ from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
-from tidelog.queue_layer.state.queue_state import StateCounts
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
@@ -53,8 +54,6 @@ from tidelog.wire.transport.write_buffer import FileRegion
 
 Reply = TypeVar("Reply")
 
-LETTERS_S: Final = 1.0
-"""Maximum age in seconds of a dead letter for which answers wait until it is at its target."""
 _RETRY_MS: Final = 1_000
 """Time in milliseconds until dead letters are decided again that could not be written."""
 _MORE_RECORDS: Final = 20_000
@@ -66,18 +65,6 @@ class Delivery(NamedTuple):
 
     received: PartitionReceived
     pieces: list[bytes | FileRegion]
-
-
-class Summary(NamedTuple):
-    """The messages of one partition in numbers; they stay true when it is unloaded."""
-
-    counts: StateCounts
-    records_end: int
-    """Records from here on are not counted: they may be chunks or delayed messages."""
-    oldest_offset: int
-    """See `QueueState`."""
-    changes_at_ms: int | None
-    """Time at which the next messages become visible by themselves, in Unix milliseconds."""
 
 
 class EmptyReason(Enum):
@@ -118,7 +105,7 @@ class Context(Protocol):
     group_commit: GroupCommit
     search: OffsetSearch
     reader: SliceReader
-    counts: ObjectCounts[QueueCounts]
+    counts: ObjectCounts[QueueTotals]
     """What happened to messages, by name of the queue."""
 
     def deletion_ms(self) -> int | None:
@@ -192,12 +179,7 @@ class HostedPartition:
         """Whether a read from the disk is under way for this partition; one at a time."""
         self._is_cutting = False
         """Whether a task is determining how much of the journal can be deleted."""
-        self._letters_at = -LETTERS_S
-        """When messages became dead letters last, in seconds of trio's clock."""
-        self._letters_end = (0, 0)
-        """End of the dead letters that the queue has to move."""
-        self._has_moved: trio.Event | None = None
-        """Set at the next decision, if an answer waits for dead letters."""
+        self.letters = FreshLetters(self.core)
         self._letters_due_ms = 0
         """Time before which dead letters are not decided, after a failure."""
         self._has_changed = trio.Event()
@@ -226,7 +208,7 @@ class HostedPartition:
                 start = self.view.start_offsets[self.number]
                 self.decide(self.core.seek(start, now_ms=self.now_ms()))
             self.loaded_to = self.core.state.cursor
-            self._letters_end = self._end_of_letters()  # Of an earlier leader: they are not fresh.
+            self.letters.skip()
             self.core.start(self.now_ms(), leader_epoch=self.journal.epoch)
             self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
         except WireFormatError as error:
@@ -277,27 +259,13 @@ class HostedPartition:
         while not self.core.state.advance_in_part(self.now_ms()):
             await trio.lowlevel.checkpoint()
 
-    @property
-    def has_fresh_letters(self) -> bool:
-        """Whether messages became dead letters just now, and are not at their target yet."""
-        is_fresh = trio.current_time() < self._letters_at + LETTERS_S
-        return is_fresh and not self._are_letters_moved(self._letters_end)
-
     async def wait_moved(self) -> None:
         """Wait until the dead letters so far are at their target, unless that takes too long.
-
-        So a poll of the dead-letter queue that starts after an answer of this queue finds what the
-        answer found dead.
 
         Raises:
             BrokerError: This broker does not serve the partition any more.
         """
-        end = self._letters_end
-        with trio.move_on_at(self._letters_at + LETTERS_S):
-            while self.error is None and not self._are_letters_moved(end):
-                if self._has_moved is None:
-                    self._has_moved = trio.Event()
-                await self._has_moved.wait()
+        await self.letters.wait(is_served=lambda: self.error is None)
         if self.error is not None:
             raise self.error
 
@@ -309,10 +277,6 @@ class HostedPartition:
         with suppress(BrokerError):  # The journal tells it to the waiter.
             await self.wait_moved()
         waiter.acknowledged(index, AckLevel.DURABLE)
-
-    def _are_letters_moved(self, end: tuple[int, int]) -> bool:
-        target = self.core.config.dead_letter_target
-        return target is None or self.core.state.moves.has_reached(target, end)
 
     async def wait_committed(self) -> None:
         """Wait until all decisions so far are committed.
@@ -342,8 +306,7 @@ class HostedPartition:
         self._watch(None)
         self._has_loaded.set()
         self._has_changed.set()
-        if self._has_moved is not None:
-            self._has_moved.set()
+        self.letters.wake()
         self._context.remove(self)
         self.journal.fail(error)
         waiters, self.waiters = self.waiters, {}
@@ -417,32 +380,18 @@ class HostedPartition:
         if frames:
             self._counts.decided(outcome.entries)
             self.count_ended_leases()
-        self._note_letters()
+        self.letters.note()
         self.schedule()
         return outcome.reply
 
     @property
-    def _counts(self) -> QueueCounts:
+    def _counts(self) -> QueueTotals:
         return self._context.counts.of(self.name)
 
     def count_ended_leases(self) -> None:
         """Count the leases that have ended since the last call."""
         if self.is_loaded:
             self._counts.expired_leases += self.core.state.take_ended_leases()
-
-    def _end_of_letters(self) -> tuple[int, int]:
-        target = self.core.config.dead_letter_target
-        return (0, 0) if target is None else self.core.state.moves.end_of(target)
-
-    def _note_letters(self) -> None:
-        end = self._end_of_letters()
-        if end != self._letters_end:
-            if end > self._letters_end:
-                self._letters_at = trio.current_time()
-            self._letters_end = end
-        if self._has_moved is not None:
-            self._has_moved.set()
-            self._has_moved = None
 
     def dead_letter_exhausted(self) -> None:
         """Make messages dead letters whose last delivery has ended; of very many only a part."""
@@ -533,15 +482,15 @@ class HostedPartition:
         """Report an event of this queue partition to the operator, with its queue and number."""
         self._context.env.probe(event, queue=self.name, partition=self.number, **fields)
 
-    def summary(self) -> Summary:
+    def summary(self) -> QueueSummary:
         """Return the messages as of now; of very many ended leases, only some count as visible."""
         state = self.core.state
         state.advance_in_part(self.now_ms())
         self.count_ended_leases()
         if state.exhausted:
             self._context.schedule_deadline(self)
-        return Summary(
-            state.counts(), state.records_from, state.oldest_offset, state.next_deadline_ms
+        return QueueSummary(
+            *state.counts(), state.records_from, state.oldest_offset, state.next_deadline_ms
         )
 
     def seek(self, offset: int) -> None:

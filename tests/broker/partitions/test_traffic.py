@@ -9,6 +9,8 @@ from tests.broker.replication.three_brokers import NODES, ThreeBrokers, live, ma
 from tests.broker.replication.three_brokers import produce as produce_by_client
 from tests.broker.world import World
 from tests.simulation.transactions.requests import begin, commit, replica, stage
+from tidelog.broker.metrics.object_counts import ObjectCounts
+from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.broker.partitions.traffic import PartitionTraffic
 from tidelog.client.client import Client
 from tidelog.wire.batch.record_batch import header_of
@@ -122,7 +124,7 @@ def test_replication_does_not_count_at_leader_or_followers() -> None:
 
 def test_a_header_gives_the_size_and_the_records() -> None:
     batch = batch_of(b"a", b"b", b"c")
-    traffic = PartitionTraffic()
+    traffic = PartitionTraffic(ObjectCounts(TopicTotals), "orders")
 
     traffic.received(header_of(batch))
 

@@ -4,7 +4,7 @@ from typing import final
 
 
 @final
-class TopicCounts:
+class TopicTotals:
     """Totals of the replicas of a topic that this broker leads or has led."""
 
     __slots__ = (

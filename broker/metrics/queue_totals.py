@@ -19,7 +19,7 @@ from tidelog.wire.messages.queues import ReceivedRun, Run
 
 
 @final
-class QueueCounts:
+class QueueTotals:
     """Totals of the partitions of a queue that this broker serves or has served."""
 
     __slots__ = (

@@ -1,0 +1,21 @@
+"""Summary of the messages of a queue partition, which stays true when the partition is unloaded.
+
+Pure: declarations.
+"""
+
+import msgspec
+
+
+class QueueSummary(msgspec.Struct, frozen=True, gc=False):
+    """The messages of one partition in numbers; a hundred thousand of them take little memory."""
+
+    visible: int
+    in_flight: int
+    delayed: int
+    dead: int
+    records_end: int
+    """Records from here on are not counted: more may have arrived since."""
+    oldest_offset: int
+    """See `QueueState`."""
+    changes_at_ms: int | None
+    """Time at which the next messages become visible by themselves, in Unix milliseconds."""
