@@ -23,6 +23,7 @@ from tidelog.client.config import (
 )
 from tidelog.client.consumer.consumer import Consumer, GroupMembership, subscription_of
 from tidelog.client.consumer.fetch.record import Record
+from tidelog.client.metrics.statistics import ClientStatistics, statistics_of
 from tidelog.client.producer.producer import Producer
 from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.queue import Queue
@@ -119,6 +120,14 @@ class Client:
         if partitions is not None and len(names) != 1:
             raise ConfigError("partitions can be chosen for one topic; for several, use assign()")
         return Consumer(self._cluster, names, partitions, config=config)
+
+    def statistics(self) -> ClientStatistics:
+        """Return a snapshot of what the client counts: requests, records, messages, and buffers.
+
+        It costs no request and waits for nothing. Any thread may call it, also after the client is
+        closed. `docs/metrics.md` lists the same numbers as metrics.
+        """
+        return statistics_of(self._cluster.counters, self._cluster.config.client_id)
 
     def chunks(self, record: Record) -> AsyncIterator[bytes]:
         """Iterate over the value of a record, which may be a large message of a queue.

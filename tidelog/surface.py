@@ -21,6 +21,16 @@ from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import BatchIterator, RecordIterator
+from tidelog.client.metrics.statistics import (
+    ClientConsumerStatistics,
+    ClientProducerStatistics,
+    ClientQueueStatistics,
+    ClientStatistics,
+    ConnectionStatistics,
+    ConsumedTopicStatistics,
+    ProducedTopicStatistics,
+    RequestStatistics,
+)
 from tidelog.client.producer.producer import Producer, ProducerStatistics
 from tidelog.client.producer.receipt import RangeReceipt, Receipt
 from tidelog.client.queue.inspect.history import EventKind, HistoryEvent
@@ -115,6 +125,7 @@ from tidelog.wire.messages.reassignment import PartitionMove, PartitionMoved, Re
 from tidelog.wire.messages.redrives import RedriveStatus
 from tidelog.wire.messages.topics import PartitionDescription, TopicDescription
 from tidelog.wire.messages.transactions import TransactionDescription, TransactionStatus
+from tidelog.wire.metrics.metric import HistogramValue
 
 __all__ = [
     "AcceptedLoss",
@@ -125,6 +136,10 @@ __all__ = [
     "BrokerError",
     "Client",
     "ClientConfig",
+    "ClientConsumerStatistics",
+    "ClientProducerStatistics",
+    "ClientQueueStatistics",
+    "ClientStatistics",
     "ClusterDescription",
     "ClusterFeatures",
     "ClusterHealth",
@@ -132,6 +147,8 @@ __all__ = [
     "ConfigError",
     "ConnectError",
     "ConnectionLostError",
+    "ConnectionStatistics",
+    "ConsumedTopicStatistics",
     "Consumer",
     "ConsumerConfig",
     "CorruptBatchError",
@@ -152,6 +169,7 @@ __all__ = [
     "GroupListing",
     "GroupNotEmptyError",
     "GroupProgress",
+    "HistogramValue",
     "HistoryEvent",
     "IneligibleReplicaError",
     "InvalidBatchError",
@@ -194,6 +212,7 @@ __all__ = [
     "PartitionOffset",
     "PartitionState",
     "PeekedMessage",
+    "ProducedTopicStatistics",
     "Producer",
     "ProducerConfig",
     "ProducerStatistics",
@@ -214,6 +233,7 @@ __all__ = [
     "RedriveReport",
     "RedriveStatus",
     "ReplicaProgress",
+    "RequestStatistics",
     "RequestTimedOutError",
     "RetriableError",
     "RunningBroker",

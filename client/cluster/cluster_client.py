@@ -22,6 +22,7 @@ from tidelog.client.cluster.hedging import first_success
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.cluster.reply_shapes import mismatch
 from tidelog.client.config import ClientConfig
+from tidelog.client.metrics.counters import ClientCounters
 from tidelog.client.tracing.tracing import Tracing
 from tidelog.wire.env.env import BytesLike, Env, Probe
 from tidelog.wire.errors import (
@@ -82,6 +83,8 @@ class ClusterClient:
         self.config = config
         self.env = env
         self.tasks = tasks
+        self.counters = ClientCounters(trio.lowlevel.current_clock().current_time)
+        """Counters of this client, for `Client.statistics`."""
         self.metadata = MetadataCache()
         self.tracing: Tracing | None = None
         """Makes the spans of this client; `None` without tracing."""
@@ -93,6 +96,7 @@ class ClusterClient:
             config,
             env,
             tasks,
+            counters=self.counters.connections,
             metadata=self.metadata,
             on_change=self._notify,
             on_stale_metadata=self._invalidate,

@@ -16,6 +16,7 @@ from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.cluster.wrong_replies import WrongReplies
 from tidelog.client.config import ClientConfig
+from tidelog.client.metrics.counters import ConnectionCounters
 from tidelog.wire.env.connect_errors import another_service, diagnose
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
@@ -49,6 +50,7 @@ class ConnectionPool:
         env: Env,
         tasks: BackgroundTasks,
         *,
+        counters: ConnectionCounters,
         metadata: MetadataCache,
         on_change: Callable[[], None],
         on_stale_metadata: Callable[[], None],
@@ -61,11 +63,14 @@ class ConnectionPool:
         self._config = config
         self._env = env
         self._tasks = tasks
+        self._counters = counters
         self._metadata = metadata
         self._on_change = on_change
         self._on_stale_metadata = on_stale_metadata
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
         self._connections: dict[int, RpcConnection] = {}
+        self._met: set[int] = set()
+        """Nodes with a connection now or earlier."""
         self._silent: set[int] = set()
         self._dialled: dict[int, bool] = {}
         """Nodes to which a task tries to connect; whether a caller still wants the connection."""
@@ -176,9 +181,10 @@ class ConnectionPool:
 
     async def _connect(self, address: Address) -> RpcConnection:
         connection: RpcConnection | None = None
+        self._counters.attempts += 1
         with trio.move_on_after(self._config.connect_timeout):
             stream = await connect_stream(self._env.network, address.host, address.port)
-            connection = RpcConnection(stream)
+            connection = RpcConnection(stream, self._counters)
             if not self._tasks.start_soon(self._run, connection, address):
                 connection.close()
             try:
@@ -201,20 +207,27 @@ class ConnectionPool:
             if known is not None:
                 connection.close()
                 return known
-            self._connections[hello.node_id] = connection
-            self._reached[address] = hello.node_id
-            if self._wrong_replies.knows(address, trio.current_time()):
-                self._wrong_replies.understood(address, ApiKey.HELLO)
-                connection.on_understood = partial(self._wrong_replies.understood, address)
-            self._silent.discard(hello.node_id)
-            self._failures.pop(hello.node_id, None)
-            self._env.probe("client.connected", address=str(address), node_id=hello.node_id)
-            self._on_change()
+            self._keep(connection, address, hello.node_id)
             return connection
         if connection is None:
             raise ConnectError(diagnose(address.host, address.port, TimeoutError("no answer")))
         why = f"it has not answered within {self._config.connect_timeout:g} s"
         raise ConnectError(another_service(str(address), connection.first_bytes, why))
+
+    def _keep(self, connection: RpcConnection, address: Address, node_id: int) -> None:
+        """Use a new connection from now on."""
+        self._connections[node_id] = connection
+        self._counters.opened += 1
+        self._counters.reconnects += node_id in self._met
+        self._met.add(node_id)
+        self._reached[address] = node_id
+        if self._wrong_replies.knows(address, trio.current_time()):
+            self._wrong_replies.understood(address, ApiKey.HELLO)
+            connection.on_understood = partial(self._wrong_replies.understood, address)
+        self._silent.discard(node_id)
+        self._failures.pop(node_id, None)
+        self._env.probe("client.connected", address=str(address), node_id=node_id)
+        self._on_change()
 
     async def _run(self, connection: RpcConnection, address: Address) -> None:
         async with trio.open_nursery() as nursery:
@@ -227,6 +240,7 @@ class ConnectionPool:
         for node_id, known in list(self._connections.items()):
             if known is connection:
                 del self._connections[node_id]
+                self._counters.closed += 1
                 self._silent.discard(node_id)
                 self._env.probe("client.connection_lost", address=str(address), node_id=node_id)
                 self._on_change()

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
+from tidelog.client.metrics.counters import ProducerGauges
 from tidelog.client.producer.partition_batches import DeliveryRules, PartitionBatches
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
 from tidelog.client.producer.producer_record import ProducerRecord, checked_record
@@ -100,6 +101,7 @@ class Producer:
                 backoff=cluster.backoff,
             ),
             cluster.env.random,
+            counters=cluster.counters.producers,
         )
         self._sender = Sender(cluster, self._accumulator, acks, transaction=transaction)
         self._scope = trio.CancelScope()
@@ -117,6 +119,7 @@ class Producer:
         self._is_open = True
         if self._tracing is None:
             self._queues = self._accumulator.queues_by_topic
+        self._cluster.counters.producers.gauges[self] = self._gauges
         self._cluster.tasks.start_soon(self._run)
         return self
 
@@ -142,6 +145,7 @@ class Producer:
                     error.add_note(f"besides, records could not be delivered: {failure}")
         finally:
             self._is_open = False
+            self._cluster.counters.producers.gauges.pop(self, None)
             self._queues = {}
             self._scope.cancel()
             abandoned_count = self._accumulator.unsettled_record_count
@@ -530,9 +534,23 @@ class Producer:
 
     async def _wait_free(self, size: int) -> None:
         """Send everything, and wait until `size` bytes of the buffer are free."""
+        counters = self._cluster.counters
+        began_at = counters.now()
         self._sender.send()
-        while self._accumulator.free_bytes < size:
-            await self._wait_progress()
+        try:
+            while self._accumulator.free_bytes < size:
+                await self._wait_progress()
+        finally:
+            counters.producers.buffer_wait_s += counters.now() - began_at
+
+    def _gauges(self) -> ProducerGauges:
+        """Return the state for `Client.statistics`; any thread may call this."""
+        return ProducerGauges(
+            queued_records=self._accumulator.unsettled_record_count,
+            buffer_bytes=self._accumulator.buffered_bytes,
+            buffer_limit_bytes=self.config.buffer_memory,
+            requests_in_flight=self._sender.in_flight_request_count,
+        )
 
     async def _wait_progress(self) -> None:
         self._require_open()

@@ -19,6 +19,7 @@ import msgspec
 
 from tidelog.client.cluster.clock import Timestamp
 from tidelog.client.cluster.metadata import check_partition
+from tidelog.client.metrics.counters import ProducerCounters, count_error
 from tidelog.client.producer.partition_batches import (
     DeliveryRules,
     PartitionBatches,
@@ -86,7 +87,14 @@ class RecordAccumulator:
     sizes of unrouted records.
     """
 
-    def __init__(self, limits: Limits, rules: DeliveryRules, entropy: random.Random) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        rules: DeliveryRules,
+        entropy: random.Random,
+        *,
+        counters: ProducerCounters,
+    ) -> None:
         """Start empty, without topics."""
         self.queues_by_topic: dict[str, dict[bytes | None, PartitionBatches]] = {}
         """Queues by key, for topics whose partitions are known: the queue of each recent key, and
@@ -103,6 +111,7 @@ class RecordAccumulator:
         self._limits = limits
         self._rules = rules
         self._entropy = entropy
+        self._counters = counters
         self._identity: ProducerIdentity | None = None
         self._failure: Exception | None = None
         self._topics: dict[str, TopicPartitioner] = {}
@@ -136,8 +145,9 @@ class RecordAccumulator:
     @property
     def unsettled_record_count(self) -> int:
         """Number of records that are neither acknowledged nor failed."""
-        unrouted = sum(len(waiting) for waiting in self._unrouted.values())
-        return unrouted + sum(batch.count for _, batch in self._unsettled.values())
+        # Copies: another thread may ask, for `Client.statistics`.
+        unrouted = sum(len(waiting) for waiting in self._unrouted.copy().values())
+        return unrouted + sum(batch.count for _, batch in self._unsettled.copy().values())
 
     @property
     def topics(self) -> list[str]:
@@ -249,7 +259,7 @@ class RecordAccumulator:
             try:
                 appended = self.append(record, now)
             except UnknownPartitionError as error:
-                self.keep_failure(error, 1)
+                self._fail_unrouted(name, error)
             else:
                 assert appended is not None, "the record had its room already"
         self._is_routing = False
@@ -258,7 +268,7 @@ class RecordAccumulator:
         """Fail all records of a topic that are not in flight; it is unknown from now on."""
         for record, _ in self._unrouted.pop(name, ()):
             self.buffered_bytes -= record.size
-            self.keep_failure(error, 1)
+            self._fail_unrouted(name, error)
         topic = self._topics.pop(name, None)
         self.queues_by_topic.pop(name, None)
         if topic is not None:
@@ -298,6 +308,10 @@ class RecordAccumulator:
             for node_id, queues in ready.items()
         }
 
+    def opened_at(self, batch: ProducerBatch) -> float:
+        """Return when a batch was opened, in monotonic seconds."""
+        return batch.deadline - self._limits.delivery_timeout
+
     def acknowledge(
         self, drained: DrainedBatch, base_offset: int | None, ack_level: AckLevel | None
     ) -> None:
@@ -307,6 +321,7 @@ class RecordAccumulator:
 
     def retry_or_fail(self, drained: DrainedBatch, error: Exception, now: float) -> None:
         """Retry or fail a batch after a failed attempt to send it."""
+        count_error(self._counters.errors, error)
         topic = self._topics.get(drained.queue.topic)
         if isinstance(error, RecordTooLargeError) and error.limit_bytes and topic is not None:
             topic.batch_size = min(topic.batch_size, error.limit_bytes)
@@ -323,7 +338,7 @@ class RecordAccumulator:
             while waiting and waiting[0].deadline <= now.monotonic:
                 record, _ = waiting.popleft()
                 self.buffered_bytes -= record.size
-                self.keep_failure(_never_routed(topic), 1)
+                self._fail_unrouted(topic, _never_routed(topic))
             if not waiting:
                 del self._unrouted[topic]
 
@@ -469,6 +484,8 @@ class RecordAccumulator:
         if queue.has_open and not queue.is_backed_up:
             self._close(queue)
         batch = queue.start()
+        if batch.attempt_count > 1:
+            self._counters.topics.of(queue.topic).retries += 1
         if batch.parent is None:  # A part uses the reservation of the batch it was split from.
             self._hold(batch, len(batch.encoded))
         self.ready_partitions.touch(queue)
@@ -505,13 +522,26 @@ class RecordAccumulator:
         return bool(waiting)
 
     def _on_settled(self, batch: ProducerBatch) -> None:
+        byte_count = batch.held_bytes
         self._hold(batch, 0)
-        del self._unsettled[batch.order]
+        queue, _ = self._unsettled.pop(batch.order)
         failed_count = batch.failed_count(0, batch.record_count)
-        self.acknowledged_record_count += batch.record_count - failed_count
+        acknowledged_count = batch.record_count - failed_count
+        self.acknowledged_record_count += acknowledged_count
+        self._counters.settled(
+            queue.topic,
+            acknowledged=acknowledged_count,
+            failed=failed_count,
+            byte_count=byte_count,
+        )
         unawaited_count = min(failed_count, batch.record_count - batch.awaited_count)
         if batch.failure is not None and unawaited_count:
             self.keep_failure(batch.failure, unawaited_count)
+
+    def _fail_unrouted(self, topic: str, failure: Exception) -> None:
+        """Fail one record that waited for the partitions of its topic."""
+        self._counters.topics.of(topic).failed_records += 1
+        self.keep_failure(failure, 1)
 
     def keep_failure(self, failure: Exception, record_count: int) -> None:
         """Keep a failure of records that no call waits for, for `take_failure`."""

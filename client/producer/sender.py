@@ -81,6 +81,7 @@ class Sender:
         self._cluster = cluster
         self._accumulator = accumulator
         self._acks = acks
+        self._counters = cluster.counters.producers
         self._in_flight: dict[_InFlight, None] = {}
         """Requests in the order of their submission, which is that of their expiry."""
         self._is_renewing_identity = False
@@ -270,16 +271,19 @@ class Sender:
         else:
             results = cast("ProduceReply", outcome[0]).results
             if len(results) == len(in_flight.drained_batches):
+                now = self._cluster.counters.now()
                 for drained, result in zip(in_flight.drained_batches, results, strict=True):
-                    self._settle(drained, result)
+                    self._settle(drained, result, now)
             else:
                 problem = f"{len(results)} results for {len(in_flight.drained_batches)} batches"
                 wrong = in_flight.connection.reject(api.PRODUCE, problem)
                 self._retry_or_fail_all(in_flight.drained_batches, wrong)
         self._progressed()
 
-    def _settle(self, drained: DrainedBatch, result: PartitionAppended) -> None:
+    def _settle(self, drained: DrainedBatch, result: PartitionAppended, now: float) -> None:
         if result.error is None:
+            opened_at = self._accumulator.opened_at(drained.batch)
+            self._counters.send_duration.observe(now - opened_at)
             level = _ACK_LEVELS.get(result.ack_level)
             self._accumulator.acknowledge(drained, result.base_offset, level)
         else:

@@ -88,6 +88,7 @@ class Queue:
         cluster, queue_metadata = context.cluster, context.queue_metadata
         self._queue_metadata = queue_metadata
         self._cluster = cluster
+        self._counters = cluster.counters.queues.of(name)
         self._holder = holder or cluster.config.client_id
         self._settler = QueueSettler(cluster, queue_metadata, context.settled, name=name)
         self._receiver = QueueReceiver(cluster, queue_metadata, self._settler, name=name)
@@ -131,6 +132,7 @@ class Queue:
         (result,) = await self._publisher.send([OutgoingMessage(value=value, **fields)])
         if isinstance(result, TidelogError):
             raise result
+        self._counters.sent += 1
         return result
 
     async def send_batch(self, messages: Iterable[bytes | OutgoingMessage]) -> list[Receipt]:
@@ -154,6 +156,7 @@ class Queue:
                 errors[index] = result
             else:
                 receipts[index] = result
+        self._counters.sent += len(receipts)
         if errors:
             raise BatchError(
                 f"{len(errors)} of {len(given)} messages were not acknowledged, the first one"
@@ -257,7 +260,10 @@ class Queue:
             raises_at_limit=raise_at_limit,
             is_repeatable=attempt_id is not None,
         )
-        return await self._coalescer.receive(options, wait_s=wait)
+        messages = await self._coalescer.receive(options, wait_s=wait)
+        self._counters.received += len(messages)
+        self._counters.empty_receives += not messages
+        return messages
 
     async def delete(self, message: Received) -> None:
         """Delete a message; see `Message.delete`."""

@@ -12,6 +12,7 @@ from tests.coordinator.raft_clients import until
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState
+from tidelog.client.metrics.counters import ConsumerCounters
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     BrokerError,
@@ -31,7 +32,7 @@ LEADER, FOLLOWER = 1, 2
 
 def subscription() -> FetchState:
     """Return one partition with position 10."""
-    made = FetchState(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
+    made = FetchState(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)), ConsumerCounters())
     made.assign({AT: b"i" * 16})
     made.seek(AT, 10)
     return made

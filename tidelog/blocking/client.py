@@ -26,6 +26,7 @@ from tidelog.client.config import RebalanceCallback as AsyncRebalanceCallback
 from tidelog.client.consumer.fetch.fetch_state import Until
 from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import RecordIterator
+from tidelog.client.metrics.statistics import ClientStatistics
 from tidelog.client.producer.producer_record import checked_record
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.client.tracing.tracing import Tracing
@@ -150,6 +151,10 @@ class Client:
     def queue(self, name: str, *, holder: str = "") -> Queue:
         """Return a queue; see `tidelog.Client.queue`."""
         return Queue(self._thread, self._thread.resource.queue(name, holder=holder))
+
+    def statistics(self) -> ClientStatistics:
+        """Return a snapshot of what the client counts; see `tidelog.Client.statistics`."""
+        return self._thread.resource.statistics()
 
     def close(self) -> None:
         """Close all connections and abandon records that are not acknowledged."""

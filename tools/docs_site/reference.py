@@ -50,6 +50,17 @@ API_PAGES: Final = {
     ),
     "transaction": ("Transaction", "TransactionTask", "TaskResult"),
     "admin": ("Admin", "cluster_health", "ClusterHealth", "ClusterSeverity"),
+    "statistics": (
+        "ClientStatistics",
+        "ConnectionStatistics",
+        "RequestStatistics",
+        "ClientProducerStatistics",
+        "ProducedTopicStatistics",
+        "ClientConsumerStatistics",
+        "ConsumedTopicStatistics",
+        "ClientQueueStatistics",
+        "HistogramValue",
+    ),
     "embedded": ("open_broker", "RunningBroker"),
 }
 """The names of each page, in reading order. Two more pages contain all other names: errors, and
@@ -62,6 +73,7 @@ _TITLES: Final = {
     "queue": "Queue",
     "transaction": "Transactions",
     "admin": "Admin",
+    "statistics": "Statistics",
     "embedded": "Embedded broker",
     "descriptions": "Descriptions",
     "errors": "Errors",

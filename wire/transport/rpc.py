@@ -5,7 +5,7 @@ Shell: owns one stream. Clients use it, and brokers use it for requests to other
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar, cast, final
+from typing import Protocol, TypeVar, cast, final
 
 import trio
 
@@ -34,13 +34,32 @@ connection. The view is only valid during the callback."""
 _NOTHING = memoryview(b"")
 
 
+class RequestMeter(Protocol):
+    """Counters of the requests of a connection."""
+
+    sent_bytes: int
+    received_bytes: int
+
+    @property
+    def now(self) -> Callable[[], float]:
+        """Returns monotonic seconds."""
+        ...
+
+    def ended(self, api_key: ApiKey, sent_at: float, outcome: object) -> None:
+        """Count a request with its reply message or error; must not raise."""
+        ...
+
+
 @final
 class RpcConnection:
     """Requests on one stream; replies may come in any order."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, meter: RequestMeter | None = None) -> None:
         """Use `stream`; `run` must run in a task of its own."""
         self._stream = stream
+        self._meter = meter
+        self._metered: dict[int, tuple[ApiKey, float]] = {}
+        """API and time of each request in flight, by correlation id; only with a meter."""
         self._core = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
         self._write_buffer = WriteBuffer(stream)
         self._callbacks: dict[int, Callable[[Outcome], None]] = {}
@@ -116,6 +135,8 @@ class RpcConnection:
             self._callbacks[correlation_id] = on_outcome
             if kept_until:
                 self._kept_until[correlation_id] = kept_until
+        if self._meter is not None:
+            self._measure(api_.key, correlation_id, len(frame) + length)
         self._write_buffer.put(frame)
         for piece in attachment:
             self._write_buffer.put(piece)
@@ -212,6 +233,12 @@ class RpcConnection:
         self._fail(error)
         return error
 
+    def _measure(self, api_key: ApiKey, correlation_id: int, sent_bytes: int) -> None:
+        assert self._meter is not None, "there is a meter"
+        self._meter.sent_bytes += sent_bytes
+        if correlation_id in self._callbacks:
+            self._metered[correlation_id] = (api_key, self._meter.now())
+
     def _watched(
         self, api_key: ApiKey, on_outcome: Callable[[Outcome], None], tell: Callable[[ApiKey], None]
     ) -> Callable[[Outcome], None]:
@@ -234,6 +261,8 @@ class RpcConnection:
                 raise ConnectionLostError(f"{self._stream.peer} closed the connection")
             if self.hello is None and len(self.first_bytes) < _FIRST_BYTES:
                 self.first_bytes += bytes(buffer[: min(received, _FIRST_BYTES)])
+            if self._meter is not None:
+                self._meter.received_bytes += received
             decoder.bytes_received(received)
             # A callback may close the connection; the later requests then have their outcome.
             while self._failure is None and (reply := self._core.next_reply()) is not None:
@@ -241,6 +270,8 @@ class RpcConnection:
                 callback = self._callbacks.pop(reply.correlation_id)
                 self._kept_until.pop(reply.correlation_id, None)
                 message = reply.message
+                if self._meter is not None:
+                    self._meter.ended(*self._metered.pop(reply.correlation_id), message)
                 if isinstance(message, BrokerError):
                     callback(message)
                 else:
@@ -257,6 +288,10 @@ class RpcConnection:
         self._failure = failure
         self._write_buffer.close()  # Not only the stream: a task may be in `wait_sent`.
         callbacks, self._callbacks = self._callbacks, {}
+        metered, self._metered = self._metered, {}
+        if self._meter is not None:
+            for api_key, sent_at in metered.values():
+                self._meter.ended(api_key, sent_at, failure)
         for callback in callbacks.values():
             callback(_another(failure))
 

@@ -21,6 +21,7 @@ from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.offset_reset import is_fetch_retriable, no_position
 from tidelog.client.consumer.fetch.read_epochs import ReadEpochs
 from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.client.metrics.counters import ConsumedCounters, ConsumerCounters
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.record_batch import PRODUCED_COUNT_MAX
 from tidelog.wire.errors import (
@@ -61,9 +62,12 @@ class PartitionFetchState:
     Invariant: the records between `position` and `fetch_offset` are in memory.
     """
 
-    def __init__(self, tp: TopicPartition, topic_id: bytes) -> None:
+    def __init__(self, tp: TopicPartition, topic_id: bytes, counters: ConsumedCounters) -> None:
         """Start without a position."""
         self.at = tp
+        self.counters = counters
+        self.counted_offset = 0
+        """Records below it were handed out and counted; a seek starts it again."""
         self.topic_id = topic_id
         self.position: int | None = None
         self.fetch_offset = 0
@@ -127,8 +131,11 @@ class FetchState:
     Invariant: `buffered_bytes` is the size of all waiting chunks.
     """
 
-    def __init__(self, config: ConsumerConfig, backoff: Backoff) -> None:
+    def __init__(
+        self, config: ConsumerConfig, backoff: Backoff, counters: ConsumerCounters
+    ) -> None:
         """Start without partitions."""
+        self._counters = counters
         self.buffered_bytes = 0
         """Bytes of prefetched batches."""
         self._config = config
@@ -163,7 +170,7 @@ class FetchState:
         for tp, topic_id in topic_ids.items():
             state = kept.pop(tp, None)
             if state is None or state.topic_id != topic_id:
-                state = PartitionFetchState(tp, topic_id)
+                state = PartitionFetchState(tp, topic_id, self._counters.topics.of(tp.topic))
             self._partitions[tp] = state
         for dropped in kept.values():
             self._restart_fetching(dropped)
@@ -186,7 +193,7 @@ class FetchState:
         compare its log with earlier records.
         """
         state = self._state(tp)
-        state.position = offset
+        state.position = state.counted_offset = offset
         self._unplaced.pop(tp, None)
         self._restart_fetching(state)
         state.epochs.restart(offset, leader_epoch)
@@ -351,6 +358,19 @@ class FetchState:
             elif state is not None:
                 self._refused(state, error, now)
 
+    def lags(self) -> dict[str, int]:
+        """Return the records that the worst partition of each topic has not handed out.
+
+        Only of partitions that were fetched. Any thread may call this.
+        """
+        found: dict[str, int] = {}
+        for state in self._partitions.copy().values():
+            position, high_watermark = state.position, state.high_watermark
+            if position is not None and high_watermark is not None:
+                lag = max(high_watermark - position, 0)
+                found[state.at.topic] = max(found.get(state.at.topic, 0), lag)
+        return found
+
     def take_stale_topics(self) -> set[str]:
         """Return topics with failures that newer metadata may cure."""
         stale, self._stale_topics = self._stale_topics, set()
@@ -404,6 +424,10 @@ class FetchState:
             self._waiting.appendleft(_Waiting(state, rest))
             batch = batch.between(batch.base_offset, int(end_offset))
         state.position = batch.next_offset
+        if batch.base_offset >= state.counted_offset:  # Otherwise it was given back before.
+            state.counted_offset = batch.next_offset
+            state.counters.batches += 1
+            state.counters.records += len(batch)
         return batch
 
     def _may_fetch(self, state: PartitionFetchState, now: float) -> bool:
@@ -476,6 +500,7 @@ class FetchState:
         if next_offset is not None:
             state.fetch_offset = next_offset
             state.epochs.read(chunk.leader_epochs, next_offset)
+        state.counters.fetched_bytes += chunk.size
         state.buffered_bytes += chunk.size
         self.buffered_bytes += chunk.size
         self._waiting.append(_Waiting(state, chunk))

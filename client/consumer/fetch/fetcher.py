@@ -9,6 +9,7 @@ then read, and leaving from when it must not be handed out any more until it is 
 """
 
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from copy import copy
 from functools import partial
@@ -27,6 +28,7 @@ from tidelog.client.consumer.fetch.record_iterator import (
     InFlightBatch,
     RecordIterator,
 )
+from tidelog.client.metrics.counters import ConsumerGauges
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     ConnectionLostError,
@@ -81,7 +83,7 @@ class Fetcher:
         self._cluster = cluster
         self._config = config
         self._is_member = is_member
-        self._fetch_state = FetchState(config, cluster.backoff)
+        self._fetch_state = FetchState(config, cluster.backoff, cluster.counters.consumers)
         self._topic_ids: dict[TopicPartition, bytes] = {}
         self._staged: dict[TopicPartition, _StagedPartition] = {}
         self._leaving: dict[TopicPartition, int | None] = {}
@@ -93,18 +95,25 @@ class Fetcher:
         self._in_flight_batch = InFlightBatch()
         self._was_finished = trio.Event()
         self._is_open = False
+        self._is_polled = False
+        """Whether the application waits for records."""
+        self._polled_at = 0.0
+        """Time at which it last stopped waiting (monotonic seconds)."""
         self._refresh_at = -math.inf
 
     def open(self) -> None:
         """Start fetching."""
         assert not self._is_open, "a consumer is opened once"
         self._is_open = True
+        self._polled_at = self._cluster.counters.now()
+        self._cluster.counters.consumers.gauges[self] = self._gauges
         self._cluster.subscribe(self._cluster_changed)
 
     def close(self) -> None:
         """Stop for good."""
         if self._is_open:
             self._is_open = False
+            self._cluster.counters.consumers.gauges.pop(self, None)
             self._cluster.unsubscribe(self._cluster_changed)
         self.wake()
 
@@ -286,6 +295,14 @@ class Fetcher:
         The batch in flight counts as processed. If cancelled, nothing is lost.
         """
         self._finish()  # A cancelled call counts as a request, too.
+        self._is_polled = True
+        try:
+            return await self._take(until)
+        finally:
+            self._is_polled = False
+            self._polled_at = self._cluster.counters.now()
+
+    async def _take(self, until: Until | None) -> RecordBatch | None:
         await trio.lowlevel.checkpoint()
         if self.is_starved():
             await self._let_others_run()
@@ -344,6 +361,16 @@ class Fetcher:
         if stale_topics:
             self._cluster.request_refresh(stale_topics, because=self._fetch_state.last_refusal)
             self._fetch_state.last_refusal = None
+
+    def _gauges(self) -> ConsumerGauges:
+        """Return the state for `Client.statistics`; any thread may call this."""
+        age_s = self._cluster.counters.now() - self._polled_at
+        return ConsumerGauges(
+            assigned=Counter(tp.topic for tp in self.assignment),
+            lags=self._fetch_state.lags(),
+            prefetched_bytes=self._fetch_state.buffered_bytes,
+            last_poll_age_s=0.0 if self._is_polled else max(age_s, 0.0),
+        )
 
     def _pause(self) -> Awaitable[None] | None:
         return self._let_others_run() if self.is_starved() else None

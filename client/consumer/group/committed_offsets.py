@@ -185,8 +185,13 @@ class CommittedOffsets:
 
     async def _send_part(self, offsets: Mapping[GroupPartition, int]) -> TidelogError | None:
         """Commit offsets in one request; return the first refusal of a partition."""
+        counters = self._cluster.counters.consumers
         counted = {one: self._fetcher.processed(_place(one)) for one in offsets}
-        reply = await self._ask(self._request(offsets))
+        try:
+            reply = await self._ask(self._request(offsets))
+        except TidelogError as error:
+            counters.committed(error)
+            raise
         failure: TidelogError | None = None
         for (one, offset), result in zip(offsets.items(), reply.results, strict=True):
             tp = _place(one)
@@ -195,6 +200,7 @@ class CommittedOffsets:
             elif one in self._membership.owned:
                 self._committed[tp] = offset
                 self._counted[tp] = counted[one]
+        counters.committed(failure)
         return failure
 
     async def _ask(self, request: CommitOffsetsRequest) -> CommitOffsetsReply:

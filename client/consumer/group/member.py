@@ -96,6 +96,7 @@ class GroupMember:
         """Start outside of the group; `open` joins."""
         self.offsets = CommittedOffsets(cluster, fetcher, membership, group_id=group_id)
         self._cluster = cluster
+        self._rebalances = cluster.counters.consumers.rebalances
         self._fetcher = fetcher
         self._membership = membership
         self._group_id = group_id
@@ -328,6 +329,7 @@ class GroupMember:
                     nursery.start_soon(self._assign_later, later, member_id)
             case PartitionsLost():
                 lost = _places(event.partitions)
+                self._rebalances["lost"] += 1
                 self._probe("group.lost", lost, severity="warning")
                 await self._call(self._config.on_lost, self._tell_of_end(lost), _always)
             case MembershipEnded():
@@ -355,6 +357,7 @@ class GroupMember:
             self._tell_of_end(places)
             self._fetcher.forget(places)
             self.offsets.forget(places)
+            self._rebalances["revoked"] += 1
             self._probe("group.revoked", places)
             self._handle_events(self._membership.released(partitions, trio.current_time()))
             self._wake_heart.set()
@@ -381,6 +384,7 @@ class GroupMember:
         begun = _places(self._still_owned(ready, member_id))
         if begun:
             self._told.update(begun)
+            self._rebalances["assigned"] += 1
             self._probe("group.assigned", begun)
             self._fetcher.begin(begun)
         return [one for one in owned if _place(one) not in found]

@@ -143,6 +143,7 @@ class LeaseExtender:
             held.extend_at = trio.current_time() + _RETRY_S
         elif self._is_wanted(held):
             held.is_lost = True
+            self._settler.counters.lost_leases += 1
             self._on_over(held)
 
 

@@ -11,7 +11,7 @@ then it has succeeded.
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -167,6 +167,8 @@ class QueueSettler:
         """Settle messages of the queue `name`."""
         self.settled = settled
         """Settlements of messages that workers have."""
+        self.counters = cluster.counters.queues.of(name)
+        """Counters of the queue."""
         self._cluster = cluster
         self._queue_metadata = queue_metadata
         self.name = name
@@ -382,7 +384,8 @@ class QueueSettler:
             operation.indexes = [index for _, index in left]
             self._failed(operation, failure)
 
-    def _note(self, operation: _Operation, offsets: Iterable[int]) -> None:
+    def _note(self, operation: _Operation, offsets: Collection[int]) -> None:
+        self.counters.settled[operation.verdict.action] += len(offsets)
         self.settled.note(
             operation.partition, operation.receipt, offsets, action=operation.verdict.action
         )

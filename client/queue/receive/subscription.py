@@ -169,6 +169,7 @@ class QueueSubscription:
             if held.expires_at > trio.current_time():
                 held.has_started = True
                 return held
+            self._settler.counters.lost_leases += not held.is_lost
             self._drop(held)
         return None
 

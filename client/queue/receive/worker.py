@@ -161,6 +161,7 @@ class QueueWorker:
         """Use `queue.worker(handler)`."""
         self.statistics = WorkerStatistics()
         self._cluster = cluster
+        self._counters = queue.settler.counters
         self._handler: Callable[[Message], object] = handler
         """Handler; a call shows whether it is async, as it must be."""
         self._config = config
@@ -244,7 +245,9 @@ class QueueWorker:
             if self._is_stopping:
                 return
             held = self._queued.begin()
-            held.is_lost = held.is_lost or held.expires_at <= trio.current_time()
+            if not held.is_lost and held.expires_at <= trio.current_time():
+                held.is_lost = True
+                self._counters.lost_leases += 1
             tracing = self._cluster.tracing
             if tracing is None or held.is_lost:
                 verdict = None if held.is_lost else await self._handle(held, None)
@@ -278,13 +281,24 @@ class QueueWorker:
             work = self._handler(whole)
             if not isinstance(work, Awaitable):
                 return self._misuse()
-            await work
+            await self._measured(work)
         except Exception as error:  # noqa: BLE001  (any error of the application)
             if span is not None:
                 span.fail(error)
+            self._counters.handler_failures += 1
             await self._tell(message, error)
             return self._verdict_on(error)
         return DELETE
+
+    async def _measured(self, work: Awaitable[object]) -> None:
+        counters, now = self._counters, self._cluster.counters.now
+        began_at = now()
+        counters.handlers_running += 1
+        try:
+            await work
+        finally:
+            counters.handlers_running -= 1
+            counters.handler_duration.observe(now() - began_at)
 
     def _misuse(self) -> Disposition:
         """Stop, instead of making dead letters of all messages."""

@@ -133,6 +133,7 @@ class OrderedSender:
         self._cluster = cluster
         self._queue_metadata = queue_metadata
         self._name = name
+        self._counters = cluster.counters.queues.of(name)
         self._streams: dict[int, _PartitionStream] = {}
         self._sticky = 0
         self._delivery_timeout = ProducerConfig().delivery_timeout
@@ -197,8 +198,9 @@ class OrderedSender:
         else:
             stream.next_sequence += len(messages) - len(reply.duplicates)
             _settle(stream.partition, messages, reply)
-            timeout = self._cluster.config.request_timeout
-            await trio.sleep(min(reply.throttle_ms / 1000, timeout))
+            throttled_s = min(reply.throttle_ms / 1000, self._cluster.config.request_timeout)
+            self._counters.throttled_s += throttled_s
+            await trio.sleep(throttled_s)
 
     async def _deliver(
         self, stream: _PartitionStream, messages: list[_PendingMessage]
@@ -234,6 +236,8 @@ class OrderedSender:
                         raise
                     raise _timed_out(messages, error, is_ambiguous=is_ambiguous) from error
                 self._invalidate(request, error)
+                if isinstance(error, ThrottledError):
+                    self._counters.throttled_s += delay
             await trio.sleep(delay)
 
     def _delay(self, error: TidelogError, failure_count: int) -> float | None:

@@ -14,6 +14,7 @@ from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.client.cluster.connection_pool import ConnectionPool
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.config import ClientConfig
+from tidelog.client.metrics.counters import ConnectionCounters
 from tidelog.wire.errors import ConnectError, ConnectionLostError, OverloadedError
 from tidelog.wire.messages.metadata import (
     BrokerAddress,
@@ -38,6 +39,7 @@ class Place:
             ClientConfig(connect_timeout=3.0),
             cluster.world.env,
             BackgroundTasks(nursery),
+            counters=ConnectionCounters(trio.current_time),
             metadata=self.metadata,
             on_change=self._changed,
             on_stale_metadata=self._doubted,

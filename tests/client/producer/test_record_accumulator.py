@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.client.model_broker import FAILURES, ModelBroker
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.clock import Timestamp
+from tidelog.client.metrics.counters import ProducerCounters
 from tidelog.client.producer.partition_batches import (
     DeliveryRules,
     PartitionBatches,
@@ -56,7 +57,7 @@ class Bench:
             backoff=Backoff(0.1, 1.0, entropy),
         )
         limits = Limits(batch_size, buffer_memory, linger, delivery_timeout=60.0)
-        self.accumulator = RecordAccumulator(limits, rules, entropy)
+        self.accumulator = RecordAccumulator(limits, rules, entropy, counters=ProducerCounters())
         self.broker = ModelBroker(self.accumulator, partition_count)
         self.now = 1000.0
         self.is_reachable = True

@@ -9,6 +9,7 @@ from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch import fetch_state
 from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState
+from tidelog.client.metrics.counters import ConsumerCounters
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.record_batch import (
     Columns,
@@ -31,7 +32,7 @@ ID = b"i" * 16
 
 
 def subscription(*partitions: TopicPartition) -> FetchState:
-    made = FetchState(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
+    made = FetchState(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)), ConsumerCounters())
     made.assign(dict.fromkeys(partitions, ID))
     for at in partitions:
         made.seek(at, 10)
@@ -89,7 +90,7 @@ def test_a_batch_of_very_many_records_with_wrong_offsets_is_an_error_until_it_is
 
 
 def test_a_partition_without_a_position_raises_no_position_error() -> None:
-    made = FetchState(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
+    made = FetchState(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)), ConsumerCounters())
     made.assign({AT: ID})
 
     assert made.unplaced == [AT]

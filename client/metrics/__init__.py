@@ -1,0 +1,1 @@
+"""Metrics of a client: their declaration, counters, and snapshots."""
