@@ -102,9 +102,10 @@ matrices: $(VENV)/installed-dev ## Write the tests of each invariant and stateme
 	@$(BIN)/python -m tests.matrices
 
 .PHONY: generate
-generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls, and docs/ of settings, simulation and mutations
+generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls, and docs/ of settings, metrics, simulation and mutations
 	@$(BIN)/python -m tools.blocking_calls
 	@$(BIN)/python -m tools.config_docs > docs/configuration.md
+	@$(BIN)/python -m tools.metrics_docs > docs/metrics.md
 	@$(BIN)/python -m tests.simulation.results.page > docs/simulation-results.md
 	@$(BIN)/python -m tests.mutation_score.page > docs/mutation-score.md
 

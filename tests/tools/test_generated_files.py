@@ -1,4 +1,4 @@
-"""Files that tools generate: the blocking calls, and the page about settings."""
+"""Files that tools generate: the blocking calls, and the pages about settings and metrics."""
 
 import inspect
 import re
@@ -9,9 +9,12 @@ import tidelog
 from tests.paths import ROOT
 from tidelog import blocking
 from tidelog.broker.config.broker_config import FIELDS
+from tidelog.broker.metrics.catalog import SECTIONS as BROKER_SECTIONS
+from tidelog.client.metrics.catalog import SECTIONS as CLIENT_SECTIONS
 from tidelog.coordinator.metadata.cluster_config import CLUSTER_SETTINGS
 from tidelog.coordinator.metadata.topic_config import SETTINGS
 from tidelog.wire.config.queue_config import QUEUE_SETTINGS
+from tools import metrics_docs
 from tools.blocking_calls import FACES, FOLDER, Face, written
 from tools.config_docs import describe
 
@@ -62,3 +65,18 @@ def test_numbers_are_written_as_people_write_them() -> None:
     assert "| `node_id` | `1` | 1 to 2147483647 |" in page
     assert "| `log_level` | `info` | debug, info, warning, error |" in page
     assert "| `durability` | `fsync` | fsync, replicated |" in page
+
+
+def test_the_page_of_metrics_is_as_the_catalogs() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+
+    assert page == metrics_docs.describe(), "run: python -m tools.metrics_docs > docs/metrics.md"
+
+
+def test_every_metric_has_a_row() -> None:
+    row = r"^\| `(\w+)` \| (?:counter|gauge|histogram) \| [`\w, ]* \| [\w`].+\. \|$"
+    rows = re.findall(row, metrics_docs.describe(), re.MULTILINE)
+
+    sections = [*BROKER_SECTIONS.values(), *CLIENT_SECTIONS.values()]
+    assert rows == [metric.name for section in sections for metric in section]
+    assert len(set(rows)) == len(rows)
