@@ -23,7 +23,6 @@ try:
         HistogramMetricFamily,
     )
     from prometheus_client.registry import Collector
-    from prometheus_client.utils import floatToGoString
 except ImportError as error:
     raise ImportError(
         "tidelog.prometheus cannot be imported: prometheus_client is missing;"
@@ -122,5 +121,5 @@ def _add_samples(found: PrometheusFamily, given: Family, client: str) -> None:
 
 
 def _buckets(value: HistogramValue) -> Sequence[tuple[str, float]]:
-    bounds = [*map(floatToGoString, value.bounds), "+Inf"]
+    bounds = [*map(repr, value.bounds), "+Inf"]
     return list(zip(bounds, value.counts, strict=True))

@@ -230,17 +230,19 @@ class ConnectionPool:
         self._on_change()
 
     async def _run(self, connection: RpcConnection, address: Address) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch, connection)
-            await connection.run()
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch, connection)
+                await connection.run()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._counters.closed += connection in self._connections.values()
         self._reached.pop(address, None)
         if connection.wrong_reply is not None:
             self._note_wrong_reply(connection, address, connection.wrong_reply)
         for node_id, known in list(self._connections.items()):
             if known is connection:
                 del self._connections[node_id]
-                self._counters.closed += 1
                 self._silent.discard(node_id)
                 self._env.probe("client.connection_lost", address=str(address), node_id=node_id)
                 self._on_change()

@@ -464,6 +464,7 @@ class Producer:
                 await self._sender.run()
         finally:
             self._queues = {}
+            self._cluster.counters.producers.gauges.pop(self, None)
 
     def _require_open(self) -> None:
         if not self._is_open:

@@ -101,6 +101,9 @@ def api_pages() -> dict[str, str]:
         entries = "".join(_entry(name, _path_of(name)) for name in names)
         introduction = _INTRODUCTIONS.get(page, "")
         pages[f"reference/api/{page}.md"] = f"# {_TITLES[page]}\n\n{introduction}{entries}"
+    pages["reference/api/statistics.md"] += _entry(
+        "ClientCollector", "tidelog.prometheus.ClientCollector"
+    )
     entries = "".join(_entry(name, path) for name, path in _blocking_paths())
     pages["reference/api/blocking.md"] = (
         "# Blocking client\n\n`tidelog.blocking` has the names of the asynchronous client, for"

@@ -40,9 +40,8 @@ class RequestMeter(Protocol):
     sent_bytes: int
     received_bytes: int
 
-    @property
-    def now(self) -> Callable[[], float]:
-        """Returns monotonic seconds."""
+    def now(self) -> float:
+        """Return monotonic seconds."""
         ...
 
     def ended(self, api_key: ApiKey, sent_at: float, outcome: object) -> None:

@@ -281,7 +281,7 @@ class QueueWorker:
             work = self._handler(whole)
             if not isinstance(work, Awaitable):
                 return self._misuse()
-            await self._measured(work)
+            await self._measured(cast("Awaitable[object]", work))
         except Exception as error:  # noqa: BLE001  (any error of the application)
             if span is not None:
                 span.fail(error)

@@ -1,7 +1,9 @@
 """Statistics of a client: they equal what was done."""
 
+import sys
 from dataclasses import FrozenInstanceError
 from random import Random
+from types import FrameType
 from typing import cast
 
 import pytest
@@ -14,6 +16,7 @@ from tests.client.group_fixture import group_fixture_of
 from tests.client.queue_fixture import fill, work_queue
 from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
+from tidelog.client.metrics import counters
 from tidelog.client.metrics.catalog import OBJECTS_MAX, OTHER, SECTIONS
 from tidelog.client.metrics.counters import ByName, ClientCounters, QueueCounters
 from tidelog.client.metrics.statistics import ClientQueueStatistics, ClientStatistics, statistics_of
@@ -24,6 +27,7 @@ from tidelog.wire.errors import (
     NotLeaderError,
     UnknownTopicError,
 )
+from tidelog.wire.metrics import metric
 from tidelog.wire.metrics.metric import HistogramValue
 from tidelog.wire.protocol.api import ApiKey
 
@@ -229,6 +233,40 @@ async def test_a_lost_acknowledgement_is_a_retry(autojump_clock: MockClock) -> N
     assert samples["tidelog_client_request_duration_seconds", "PRODUCE"] == 3
 
 
+async def test_a_closed_client_has_nothing_open(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (client, queue):
+        await queue.send(b"by the producer of all queues")
+        during = client.statistics()
+    after = client.statistics()
+
+    assert (during.connections.open, during.producers.open) == (1, 1)
+    assert (after.connections.open, after.producers.open) == (0, 0)
+    assert after.queues["work"].sent == 1
+
+
+async def test_counting_takes_no_time_for_each_record(autojump_clock: MockClock) -> None:
+    files = (counters.__file__, metric.__file__)
+
+    async with orders_client(autojump_clock) as client, client.producer() as producer:
+
+        async def calls_of(count: int) -> int:
+            calls = 0
+
+            def note(frame: FrameType, event: str, _: object) -> None:
+                nonlocal calls
+                calls += event == "call" and frame.f_code.co_filename in files
+
+            sys.setprofile(note)
+            try:
+                await producer.send_many("orders", [b"value"] * count)
+            finally:
+                sys.setprofile(None)
+            return calls
+
+        await calls_of(1)
+        assert await calls_of(5_000) == await calls_of(10) < 10
+
+
 async def test_bytes_of_both_directions_are_counted(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client:
         async with client.producer() as producer:
@@ -345,14 +383,14 @@ def test_names_above_the_limit_share_their_counters() -> None:
 
 
 def test_every_metric_of_the_catalog_is_reported() -> None:
-    counters = ClientCounters(lambda: 0.0)
-    counters.connections.ended(ApiKey.FETCH, 0.0, None)
-    counters.connections.ended(ApiKey.FETCH, 0.0, NotLeaderError("moved"))
-    counters.connections.ended(ApiKey.FETCH, 0.0, ConnectionLostError("lost"))
-    found = statistics_of(counters, "billing")
+    counted = ClientCounters(lambda: 0.0)
+    counted.connections.ended(ApiKey.FETCH, 0.0, None)
+    counted.connections.ended(ApiKey.FETCH, 0.0, NotLeaderError("moved"))
+    counted.connections.ended(ApiKey.FETCH, 0.0, ConnectionLostError("lost"))
+    found = statistics_of(counted, "billing")
 
-    declared = [metric for section in SECTIONS.values() for metric in section]
+    declared = [each for section in SECTIONS.values() for each in section]
     assert [each.metric for each in found.families()] == declared
-    assert len({metric.name for metric in declared}) == len(declared)
+    assert len({each.name for each in declared}) == len(declared)
     assert numbers(found)["tidelog_client_requests_total", "FETCH", "NOT_LEADER"] == 1
     assert found.requests["FETCH"].count == 3
