@@ -8,11 +8,12 @@ Its sources are the catalogs `broker.metrics.catalog` and `client.metrics.catalo
 import sys
 from collections.abc import Iterator, Mapping
 
+from tidelog.broker.config.broker_config import FIELDS
 from tidelog.broker.metrics import catalog as broker_catalog
-from tidelog.broker.metrics.object_counts import OBJECTS_MAX
 from tidelog.client.metrics import catalog as client_catalog
 from tidelog.wire.metrics.metric import Metric
 
+_OBJECTS_MAX = FIELDS["metrics_objects_max"].default
 _INTRODUCTION = f"""\
 # Metrics
 
@@ -29,7 +30,8 @@ the code; a test fails while it is stale.
 ## Scrape brokers
 
 Prometheus scrapes each broker at the address of its setting `http_listen`, path `/metrics`. The
-reply is in the text format of Prometheus, version 0.0.4.
+reply is in the text format of Prometheus, version 0.0.4. Programs get the same numbers with the
+request [READ_METRICS](protocol.md#read_metrics-72), of some families and names only if they want.
 
 ## Report a client
 
@@ -50,16 +52,16 @@ to the endpoint of the application ([how-to](howto/client-metrics.md)).
 
 ## Number of series
 
-The number of series is bounded. A broker reports up to `metrics_objects_max` topics and as many
-queues by name (by default {OBJECTS_MAX:,}). An object gets series of its own
-with its first traffic, and an empty one loses them after an hour without traffic. All other objects
-share the series `{broker_catalog.OTHER}`, whose counters have only what happens while an object has
-no series of its own. So no counter goes back. Queues with a threshold such as `alert_age_ms` always
-have series of their own.
+The number of series is bounded. A broker reports by name up to `metrics_objects_max` topics, as
+many queues and as many groups: {_OBJECTS_MAX:,} of each by default. A topic or a queue gets series
+of its own with its first traffic, and an empty one loses them after an hour without traffic. All
+others share the series `{broker_catalog.OTHER}`, whose counters have only what happens while an
+object has no series of its own. So no counter goes back. Queues with a threshold such as
+`alert_age_ms` always have series of their own. Of groups, the first by name are reported.
 
-A client reports the first {client_catalog.OBJECTS_MAX} topics that it produces to, as many that it
-consumes, and as many queues; the rest is `{client_catalog.OTHER}`. No series is of a partition, a
-connection or a key.
+A client reports by name the first {client_catalog.OBJECTS_MAX} topics that it produces to, as many
+that it consumes, and as many queues; the rest is `{client_catalog.OTHER}`. No series is of a
+partition, a connection or a key.
 """
 
 
