@@ -8,7 +8,7 @@ Its sources are the catalogs `broker.metrics.catalog` and `client.metrics.catalo
 import sys
 from collections.abc import Iterator, Mapping
 
-from tidelog.broker.config.broker_config import FIELDS
+from tidelog.broker.config.broker_config import DEFAULT_HTTP_LISTEN, FIELDS
 from tidelog.broker.metrics import catalog as broker_catalog
 from tidelog.client.metrics import catalog as client_catalog
 from tidelog.wire.metrics.metric import Metric
@@ -29,9 +29,18 @@ the code; a test fails while it is stale.
 
 ## Scrape brokers
 
-Prometheus scrapes each broker at the address of its setting `http_listen`, path `/metrics`. The
-reply is in the text format of Prometheus, version 0.0.4. Programs get the same numbers with the
-request [READ_METRICS](protocol.md#read_metrics-72), of some families and names only if they want.
+Prometheus scrapes each broker at the address of its setting `http_listen` (`tidelog serve`:
+`{DEFAULT_HTTP_LISTEN}`), path `/metrics`. The reply is in the text format of Prometheus, version
+0.0.4. A broker that serves no clients yet answers with 503.
+
+| path | reply |
+|---|---|
+| `/metrics` | all metrics |
+| `/metrics?family=queue,group` | metrics whose names begin so behind `tidelog_` |
+| `/metrics?name=pay*,orders` | topics, queues and groups whose names match a glob |
+| `/metrics/partitions?topic=orders` | one series for each partition of these topics |
+
+Programs get the same numbers with the request [READ_METRICS](protocol.md#read_metrics-72).
 
 ## Report a client
 
@@ -60,7 +69,7 @@ object has no series of its own. So no counter goes back. Queues with a threshol
 `alert_age_ms` always have series of their own. Of groups, the first by name are reported.
 
 A client reports by name the first {client_catalog.OBJECTS_MAX} topics that it produces to, as many
-that it consumes, and as many queues; the rest is `{client_catalog.OTHER}`. No series is of a
+that it consumes, and as many queues; the rest is `{client_catalog.OTHER}`. It has no series of a
 partition, a connection or a key.
 """
 
