@@ -12,7 +12,8 @@ from tidelog.broker.metrics.event_counts import CountingProbe
 from tidelog.broker.metrics.request_counts import RequestCounts
 from tidelog.broker.network.acceptor import Acceptor
 from tidelog.broker.requests.purgatory import Purgatory
-from tidelog.coordinator.metadata.health import count_topic, new_health
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta
+from tidelog.coordinator.metadata.health import Health, count_topic, new_health
 from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.disk.disk import Disk
 from tidelog.wire.env.env import Env
@@ -69,9 +70,11 @@ class BrokerCollector:
         """Read `parts`, and what this node knows of the cluster."""
         self._parts = parts
         self._cluster = cluster
-        self._cluster_families: list[Family] = []
+        self._health = Health()
         self._counted_at = float("-inf")
-        self._partition_count = 0
+        self._has_changed = True
+        """Whether the metadata have changed since the health was counted."""
+        cluster.metadata.subscribe(self._on_metadata)
 
     async def families(self) -> list[Family]:
         """Return the metrics of the broker."""
@@ -137,20 +140,29 @@ class BrokerCollector:
         ]
         if not is_controller:
             return found
-        now = trio.current_time()
-        if now - self._counted_at >= self._partition_count / _PARTITIONS_PER_S:
-            self._counted_at = now
-            self._cluster_families = await self._of_controller()
-        return found + self._cluster_families
+        return [*found, *await self._of_controller()]
 
-    async def _of_controller(self) -> list[Family]:
+    def _on_metadata(self, delta: BrokerDelta) -> None:
+        del delta
+        self._has_changed = True
+
+    async def _counted_health(self) -> Health:
         state = self._cluster.metadata.state
         health = new_health(state)
         for number, topic in enumerate(list(state.catalog.topics)):
             if number % _TOPICS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             count_topic(health, state, topic)
-        self._partition_count = health.partition_count
+        return health
+
+    async def _of_controller(self) -> list[Family]:
+        state = self._cluster.metadata.state
+        health = self._health
+        now = trio.current_time()
+        is_old = now - self._counted_at >= self._health.partition_count / _PARTITIONS_PER_S
+        if self._has_changed and is_old:
+            self._has_changed, self._counted_at = False, now
+            health = self._health = await self._counted_health()
         partitions = {
             "leaderless": health.leaderless_count,
             "under_min_isr": health.unavailable_count,

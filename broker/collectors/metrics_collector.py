@@ -1,7 +1,8 @@
 """Collector of all metrics of a broker, for pages and for requests over the wire."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, final
 
 import trio
@@ -43,17 +44,23 @@ class MetricSelection:
         names = self.names
         if names is None:
             return found
-        return [
-            Family(metric, [each for each in some if _is_named(each, names)])
-            for metric, some in found
-        ]
+        return [Family(metric, filter(partial(_is_named, names), some)) for metric, some in found]
 
     def _has(self, metric: Metric) -> bool:
         name = metric.name.removeprefix(_PREFIX)
         return not self.families or any(map(name.startswith, self.families))
 
 
-def _is_named(sample: Sample, names: TopicPattern) -> bool:
+def _sample(
+    labels: Mapping[str, Labels],
+    value: Callable[[TopicTotals], int],
+    named: tuple[str, TopicTotals],
+) -> Sample:
+    name, totals = named
+    return labels[name], value(totals)
+
+
+def _is_named(names: TopicPattern, sample: Sample) -> bool:
     """Return whether a sample is of an object with one of the names, or of no object."""
     labels, _ = sample
     named = [
@@ -112,6 +119,6 @@ class MetricsCollector:
         }
         self._topic_labels = labels
         return [
-            Family(metric, [(labels[name], value(each)) for name, each in counts])
+            Family(metric, map(partial(_sample, labels, value), counts))
             for metric, value in _TOPIC_COUNTERS
         ]

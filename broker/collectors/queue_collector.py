@@ -4,8 +4,9 @@ Shell: checkpoints, and loads partitions that were never counted. A partition th
 keeps its last counts: its messages do not change until it is loaded again, except that more arrive.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple, final
 from weakref import WeakKeyDictionary
 
@@ -14,10 +15,12 @@ import trio
 from tidelog.broker.metrics import catalog
 from tidelog.broker.metrics.queue_totals import QueueTotals
 from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.queues.partition.queue_summary import QueueSummary
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.isr.leader import PartitionLeader
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.errors import BrokerError, CorruptRecordError
-from tidelog.wire.metrics.metric import Family, Labels, Metric
+from tidelog.wire.metrics.metric import Family, Labels, Metric, Sample
 
 _AT_ONCE: Final = 50
 """Partitions that are read before other tasks run."""
@@ -66,6 +69,41 @@ class _Depth(NamedTuple):
 _EMPTY: Final = _Depth()
 
 
+def _counter(
+    labels: Mapping[str, Labels],
+    value: Callable[[QueueTotals], int],
+    named: tuple[str, QueueTotals],
+) -> Sample:
+    name, totals = named
+    return labels[name], value(totals)
+
+
+def _gauge(index: int, labelled: tuple[Labels, _Depth]) -> Sample:
+    labels, depth = labelled
+    return labels, depth[index]
+
+
+@final
+class _Watched:
+    """What is known of one queue partition while this broker leads it."""
+
+    __slots__ = ("arrived", "oldest_ms", "oldest_offset", "source", "state", "summary", "version")
+
+    def __init__(self, source: Partition) -> None:
+        assert source.leader is not None, "only partitions that are led here are watched"
+        self.source = source
+        """The partition with the records."""
+        self.arrived = source.leader.epoch_start_offset
+        """End of the records that are counted."""
+        self.state: QueueState | None = None
+        """The state from which `summary` is, at `version`; `None` if it is not in memory."""
+        self.version = 0
+        self.summary: QueueSummary | None = None
+        self.oldest_offset = -1
+        self.oldest_ms: int | None = None
+        """Unix milliseconds of the message at `oldest_offset`; `None` if it is not known."""
+
+
 @final
 class QueueCollector:
     """Reads counts and depths of the queue partitions that this broker serves."""
@@ -75,12 +113,8 @@ class QueueCollector:
         self._server = server
         self._labels: dict[str, Labels] = {}
         """By queue, rendered once."""
-        self._times: WeakKeyDictionary[PartitionLeader, tuple[int, int | None]] = (
-            WeakKeyDictionary()
-        )
-        """Offset of the oldest message by leader of the journal, and its time (Unix ms)."""
-        self._arrived: WeakKeyDictionary[PartitionLeader, int] = WeakKeyDictionary()
-        """End of the counted records of a topic, by leader of the journal of a queue on it."""
+        self._watched: WeakKeyDictionary[PartitionLeader, _Watched] = WeakKeyDictionary()
+        """By the leader of the journal."""
         self._counting: set[Partition] = set()
         self._limit = trio.CapacityLimiter(_LOADS_AT_ONCE)
 
@@ -88,21 +122,30 @@ class QueueCollector:
         """Return the metrics of all queues; `journals` are those that this broker leads."""
         server, depths = self._server, dict[str, _Depth]()
         unknown: list[Partition] = []
+        now_ms = server.env.clock.now_ms()
         for number, journal in enumerate(journals):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
+                now_ms = server.env.clock.now_ms()
             depth = None
             with suppress(BrokerError):  # Another broker serves it now, or it is being deleted.
-                depth = await self._depth_of(journal)
+                watched = self._watch(journal)
+                if watched is None:
+                    continue
+                depth = self._depth_of(journal, watched, now_ms)
                 if depth is None:
                     unknown.append(journal)
+                elif depth is not _EMPTY:
+                    age_s = await self._age_s(watched, now_ms)
+                    depth = depth._replace(age_s=age_s)
             if depth is None:
                 continue
             name = journal.queue_name
-            if depth != _EMPTY and name not in server.counts:
+            if depth is not _EMPTY and name not in server.counts:
                 server.counts.of(name)  # There may be room for series of its own.
             name = name if name in server.counts else catalog.OTHER
-            depths[name] = depths.get(name, _EMPTY).plus(depth)
+            known = depths.get(name)
+            depths[name] = depth if known is None else known.plus(depth)
         self._count_soon(unknown)
         server.counts.forget_idle(
             now=trio.current_time(), is_empty=lambda name: depths.get(name, _EMPTY) == _EMPTY
@@ -114,12 +157,12 @@ class QueueCollector:
         labels = {name: self._labels_of(name) for name, _ in counts}
         self._labels = labels
         found = [
-            Family(metric, [(labels[name], value(each)) for name, each in counts])
+            Family(metric, map(partial(_counter, labels, value), counts))
             for metric, value in _COUNTERS
         ]
         ordered = [(labels[name], depths.get(name, _EMPTY)) for name, _ in counts]
         found += [
-            Family(metric, [(label, depth[index]) for label, depth in ordered])
+            Family(metric, map(partial(_gauge, index), ordered))
             for index, metric in enumerate(_GAUGES)
         ]
         return [*found, Family(catalog.QUEUE_UNKNOWN, [(Labels(), unknown_count)])]
@@ -127,52 +170,70 @@ class QueueCollector:
     def _labels_of(self, name: str) -> Labels:
         return self._labels.get(name) or catalog.QUEUE_READY.labelled(name)
 
-    async def _depth_of(self, journal: Partition) -> _Depth | None:
-        """Return the messages of a partition; `None` if they were never counted.
+    def _watch(self, journal: Partition) -> _Watched | None:
+        """Return what is known of a partition; `None` if another broker serves it now.
 
         Raises:
             BrokerError: This broker does not serve the partition.
         """
         server, leader = self._server, journal.leader
         if leader is None:
-            return _EMPTY
-        source = server.partitions.led(server.view(journal.topic_id).source_id, journal.number)
-        self._count_arrivals(journal.queue_name, leader, source)
-        hosted = server.loaded(*journal.key)
-        if hosted is not None and hosted.is_loaded:
-            known = hosted.summary()
-        elif leader in server.idle:
-            known = server.idle[leader]
-        else:
-            return _EMPTY if source.log.log_start_offset >= source.high_watermark else None
-        now_ms = server.env.clock.now_ms()
+            return None
+        watched = self._watched.get(leader)
+        if watched is None or watched.source.leader is None:
+            source_id = server.view(journal.topic_id).source_id
+            watched = _Watched(server.partitions.led(source_id, journal.number))
+            self._watched[leader] = watched
+        return watched
+
+    def _depth_of(self, journal: Partition, watched: _Watched, now_ms: int) -> _Depth | None:
+        """Return the messages of a partition; `None` if they were never counted."""
+        source = watched.source
+        end = source.high_watermark
+        if end > watched.arrived:
+            self._server.counts.of(journal.queue_name).sent += end - watched.arrived
+            watched.arrived = end
+        known = self._summary(journal, watched, now_ms)
+        if known is None:
+            return _EMPTY if source.log.log_start_offset >= end else None
         visible, leased, delayed = known.visible, known.in_flight, known.delayed
         if known.changes_at_ms is not None and known.changes_at_ms <= now_ms:
             visible, leased, delayed = visible + leased + delayed, 0, 0
-        visible += max(0, source.high_watermark - known.records_end)
+        visible += max(0, end - known.records_end)
         if not (visible or leased or delayed or known.dead):
             return _EMPTY
-        offset, oldest_ms = self._times.get(leader, (-1, None))
-        if offset != known.oldest_offset or oldest_ms is None:
-            oldest_ms = await self._time_at(source, known.oldest_offset)
-            self._times[leader] = (known.oldest_offset, oldest_ms)
-        age_s = 0.0 if oldest_ms is None else max(0, now_ms - oldest_ms) / 1000
-        return _Depth(visible, leased, delayed, known.dead, age_s)
+        return _Depth(visible, leased, delayed, known.dead)
 
-    def _count_arrivals(self, queue: str, leader: PartitionLeader, source: Partition) -> None:
-        """Count records that became readable while this broker leads the partition."""
-        assert source.leader is not None, "`led` returns only partitions that are led here"
-        end = source.high_watermark
-        counted = self._arrived.get(leader, source.leader.epoch_start_offset)
-        if end > counted:
-            self._server.counts.of(queue).sent += end - counted
-        self._arrived[leader] = max(end, counted)
+    def _summary(self, journal: Partition, watched: _Watched, now_ms: int) -> QueueSummary | None:
+        """Return the messages that are known, in memory or since the partition was unloaded."""
+        hosted = self._server.loaded(*journal.key)
+        if hosted is None or not hosted.is_loaded:
+            watched.state = None
+            if hosted is None:
+                assert journal.leader is not None, "the caller has checked it"
+                watched.summary = self._server.idle.get(journal.leader)
+            return watched.summary
+        state, known = hosted.core.state, watched.summary
+        if (
+            known is None
+            or watched.state is not state
+            or watched.version != state.version
+            or known.records_end != state.records_from
+            or (known.changes_at_ms is not None and known.changes_at_ms <= now_ms)
+        ):
+            watched.summary = known = hosted.summary()
+            watched.state, watched.version = state, state.version
+        return known
 
-    async def _time_at(self, source: Partition, offset: int) -> int | None:
-        try:
-            return await self._server.search.time_at(source, offset)
-        except CorruptRecordError:  # The time of a damaged record is unknown.
-            return None
+    async def _age_s(self, watched: _Watched, now_ms: int) -> float:
+        """Return the age of the oldest message, 0 if it is not known."""
+        known = watched.summary
+        offset = watched.source.log.log_start_offset if known is None else known.oldest_offset
+        if watched.oldest_offset != offset or watched.oldest_ms is None:
+            watched.oldest_offset, watched.oldest_ms = offset, None
+            with suppress(CorruptRecordError):  # The time of a damaged record is unknown.
+                watched.oldest_ms = await self._server.search.time_at(watched.source, offset)
+        return 0.0 if watched.oldest_ms is None else max(0, now_ms - watched.oldest_ms) / 1000
 
     def _count_soon(self, journals: list[Partition]) -> None:
         """Begin to load partitions that were never counted, those with thresholds first."""

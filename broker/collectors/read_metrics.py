@@ -38,7 +38,7 @@ class ReadMetricsHandler:
         count = 0
         for family in await self._collector.collect(MetricSelection(request.families, names)):
             families.append(_message_of(family))
-            count += len(family.samples)
+            count += len(families[-1].samples)
             if count >= _SAMPLES_AT_ONCE:
                 count = 0
                 await trio.lowlevel.checkpoint()

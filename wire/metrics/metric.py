@@ -116,10 +116,13 @@ Sample = tuple[Labels, Value]
 
 
 class Family(NamedTuple):
-    """A metric and its values at one moment."""
+    """A metric and its values at one moment.
+
+    They can be read once: thousands of them are made one by one, and burden no garbage collection.
+    """
 
     metric: Metric
-    samples: Sequence[Sample]
+    samples: Iterable[Sample]
 
 
 def single(metric: Metric, value: Value) -> Family:
@@ -129,4 +132,4 @@ def single(metric: Metric, value: Value) -> Family:
 
 def family(metric: Metric, values: Iterable[tuple[tuple[str, ...], Value]]) -> Family:
     """Return the family of a metric, from label values and values."""
-    return Family(metric, [(metric.labelled(*labels), value) for labels, value in values])
+    return Family(metric, ((metric.labelled(*labels), value) for labels, value in values))

@@ -390,8 +390,9 @@ class HostedPartition:
 
     def count_ended_leases(self) -> None:
         """Count the leases that have ended since the last call."""
-        if self.is_loaded:
-            self._counts.expired_leases += self.core.state.take_ended_leases()
+        ended = self.core.state.take_ended_leases()
+        if ended and self.is_loaded:
+            self._counts.expired_leases += ended
 
     def dead_letter_exhausted(self) -> None:
         """Make messages dead letters whose last delivery has ended; of very many only a part."""
