@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.handlers.labels import require_labels
+from tidelog.broker.handlers.feature_level import require_labels, require_queue_settings
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.coordinator.metadata.catalog import RECEIPT_KEY_SIZE, TOPIC_ID_SIZE, Catalog, Topic
 from tidelog.coordinator.metadata.commands import (
@@ -70,6 +70,7 @@ class QueueAdminHandler:
         topic_overrides = {**defaults, **request.topic_config}
         self._check_batch_limit(topic_overrides)
         await require_labels(self._cluster, request.labels)
+        await require_queue_settings(self._cluster, request.config)
         random = self._env.random
         command = CreateQueue(
             request.name,
@@ -132,6 +133,7 @@ class QueueAdminHandler:
             RequestTimedOutError: The voters have no majority.
         """
         await require_labels(self._cluster, request.set_labels)
+        await require_queue_settings(self._cluster, request.set_config)
         answer = await self._decide(
             AlterQueue(
                 request.name,

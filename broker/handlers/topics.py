@@ -8,7 +8,7 @@ import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.handlers.events import describe_event
-from tidelog.broker.handlers.labels import require_labels
+from tidelog.broker.handlers.feature_level import require_labels
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.replica_manager import ReplicaManager

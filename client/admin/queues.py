@@ -33,6 +33,7 @@ A text that is only a number means seconds in a setting in seconds, like the num
 _DURATIONS: Final = {
     name.removesuffix("_ms"): name
     for name in (
+        "alert_age_ms",
         "deduplication_window_ms",
         "delivery_delay_ms",
         "history_retention_ms",

@@ -1,24 +1,36 @@
-"""Feature levels of metadata records: which kinds a cluster may write (Kafka: metadata.version).
+"""Feature levels of the records in the metadata log (Kafka: metadata.version).
 
-Pure: no clock, no I/O. A version that does not know a kind of record cannot apply a log with one.
-So a new kind of record belongs to a feature level, and a cluster writes it only while its level is
-at least that. Records of consumer groups are all of level 0.
+Pure: no clock, no I/O. A version that does not know a kind of record, or a setting in one, cannot
+apply a log with it. So each new one belongs to a feature level, and a cluster writes it only while
+its level is at least that. `coordinator.groups.records` has the levels of records of groups.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tidelog.coordinator.metadata.catalog import TopicLabelsSet
+from tidelog.coordinator.metadata.catalog import TopicAltered, TopicCreated, TopicLabelsSet
 from tidelog.coordinator.metadata.records import FeatureLevelSet, Record
+from tidelog.wire.config.queue_config import ALERT_SETTINGS
 from tidelog.wire.errors import InvalidRequestError
 
 RECORD_LEVELS: Final[Mapping[type[Record], int]] = {FeatureLevelSet: 1, TopicLabelsSet: 2}
 """Feature level of each kind of record that the first version did not know."""
+_QUEUE_SETTING_LEVELS: Final = dict.fromkeys(ALERT_SETTINGS, 3)
+
+
+def queue_settings_level(names: Iterable[str]) -> int:
+    """Return the lowest feature level of a cluster whose queues may have these settings."""
+    return max((_QUEUE_SETTING_LEVELS.get(name, 0) for name in names), default=0)
 
 
 def record_level(record: Record) -> int:
     """Return the lowest feature level of a cluster that may write a record."""
-    return RECORD_LEVELS.get(type(record), 0)
+    settings: Mapping[str, str] | None = None
+    if isinstance(record, TopicCreated):
+        settings = None if record.queue is None else record.queue.overrides
+    elif isinstance(record, TopicAltered):
+        settings = record.queue_overrides
+    return max(RECORD_LEVELS.get(type(record), 0), queue_settings_level(settings or ()))
 
 
 def check_records(records: Iterable[Record], level: int) -> None:
@@ -32,9 +44,17 @@ def check_records(records: Iterable[Record], level: int) -> None:
     for record in records:
         if isinstance(record, FeatureLevelSet):
             level = record.level
-        needed = record_level(record)
-        if needed > level:
-            raise InvalidRequestError(
-                f"feature level {needed} is needed, and the cluster has level {level}; when all"
-                " nodes run a newer version, run `tidelog cluster features --upgrade`"
-            )
+        check_level(record_level(record), level)
+
+
+def check_level(needed: int, level: int) -> None:
+    """Check that a feature level is at least the one that a record needs.
+
+    Raises:
+        InvalidRequestError: It is lower.
+    """
+    if needed > level:
+        raise InvalidRequestError(
+            f"feature level {needed} is needed, and the cluster has level {level}; when all"
+            " nodes run a newer version, run `tidelog cluster features --upgrade`"
+        )

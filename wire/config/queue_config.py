@@ -13,11 +13,14 @@ from typing import Any, Final, final
 
 from tidelog.wire.config.retry_backoff import BACKOFFS, NO_BACKOFF, RetryBackoff, parse_backoff
 from tidelog.wire.config.settings import (
+    NONE,
     Setting,
     parse_bounded_count,
     parse_bounded_duration,
     parse_choice,
+    parse_or_none,
     parse_or_unlimited,
+    parse_owner,
 )
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError
 from tidelog.wire.messages.queue_journal import Target
@@ -70,6 +73,9 @@ class DeduplicationScope(StrEnum):
 
 
 RANGES: Final = {
+    "alert_age_ms": (1000, _HORIZON_MS),
+    "alert_dead_letters": (0, 10**12),
+    "alert_depth": (0, 10**12),
     "deduplication_window_ms": (1000, DEDUPLICATION_WINDOW_MS_MAX),
     "delivery_delay_ms": (0, _HORIZON_MS),
     "history_retention_ms": (0, _HORIZON_MS),
@@ -117,6 +123,10 @@ class QueueConfig:
     """Messages a second; `None` for no limit."""
     receive_message_wait_time_ms: int = 0
     history_retention_ms: int = _DAY_MS
+    owner: str | None = None
+    alert_age_ms: int | None = None
+    alert_depth: int | None = None
+    alert_dead_letters: int | None = None
 
     def __post_init__(self) -> None:
         for name, (low, high) in RANGES.items():
@@ -257,6 +267,28 @@ QUEUE_SETTINGS: Final = {
     setting.name: setting
     for setting in (
         Setting(
+            "alert_age_ms",
+            parse_or_none(_parse_duration("alert_age_ms")),
+            NONE,
+            "1s or more, none",
+            "Age of the oldest message above which the alert `QueueTooOld` fires.",
+        ),
+        Setting(
+            "alert_dead_letters",
+            parse_or_none(_parse_count("alert_dead_letters")),
+            NONE,
+            "0 or more, none",
+            "Dead letters above which the alert `QueueDeadLetters` fires: those of the queue that"
+            " are not moved, and all messages of its dead-letter queue.",
+        ),
+        Setting(
+            "alert_depth",
+            parse_or_none(_parse_count("alert_depth")),
+            NONE,
+            "0 or more, none",
+            "Visible messages above which the alert `QueueTooDeep` fires.",
+        ),
+        Setting(
             "content_based_deduplication",
             _parse_switch,
             _OFF,
@@ -332,6 +364,13 @@ QUEUE_SETTINGS: Final = {
             "1 to 1000, unlimited",
             "Maximum receives of a message before it becomes a dead letter; no limit without a"
             " dead-letter queue.",
+        ),
+        Setting(
+            "owner",
+            parse_owner,
+            NONE,
+            "none, up to 256 bytes",
+            "Owner of the queue, such as a team or an address; its alerts name it.",
         ),
         Setting(
             "priority_delivery",
@@ -410,6 +449,8 @@ QUEUE_SETTINGS: Final = {
 
 FROZEN_SETTINGS: Final = ("deduplication_scope",)
 """Settings fixed by the creation of a queue."""
+ALERT_SETTINGS: Final = ("owner", "alert_age_ms", "alert_depth", "alert_dead_letters")
+"""The owner of a queue and the thresholds of its alerts (feature level 3)."""
 FIFO_SETTINGS: Final = (
     "content_based_deduplication",
     "deduplication_scope",

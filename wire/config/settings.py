@@ -12,6 +12,9 @@ from tidelog.wire.errors import InvalidConfigError
 
 UNLIMITED = "unlimited"
 """The text for no limit."""
+NONE = "none"
+"""The text for no value."""
+OWNER_BYTES_MAX = 256
 _BYTE_UNITS = {
     "": 1,
     "b": 1,
@@ -82,6 +85,33 @@ def parse_or_unlimited(parse: Callable[[str, str], Value]) -> Callable[[str, str
         return None if text.strip().lower() == UNLIMITED else parse(name, text)
 
     return parse_either
+
+
+def parse_or_none(parse: Callable[[str, str], Value]) -> Callable[[str, str], Value]:
+    """Return a parser that also accepts `none`, which is `None`."""
+
+    def parse_either(name: str, text: str) -> Value:
+        return None if text.strip().lower() == NONE else parse(name, text)
+
+    return parse_either
+
+
+def parse_owner(name: str, text: str) -> str | None:
+    """Return the name of an owner, such as a team or an address; `None` for `none`.
+
+    Raises:
+        InvalidConfigError: The text is empty, too long, or has control characters.
+    """
+    owner = text.strip()
+    if owner.lower() == NONE:
+        return None
+    size = len(owner.encode(errors="surrogatepass"))
+    if not 1 <= size <= OWNER_BYTES_MAX or not owner.isprintable():
+        raise InvalidConfigError(
+            f"{name} is {text!r}, it must be none, or a text of 1 to {OWNER_BYTES_MAX} bytes"
+            " without control characters"
+        )
+    return owner
 
 
 def _parse_count(name: str, text: str) -> int:

@@ -9,6 +9,7 @@ from tests.client.clients import client_of
 from tidelog.client.admin.queue_counts import MessageCounts, count_messages, sum_of
 from tidelog.client.admin.queues import Setting, name_of_setting, settings_as_text
 from tidelog.client.admin.redrive_status import report_of
+from tidelog.wire.config.queue_config import ALERT_SETTINGS
 from tidelog.wire.errors import (
     InvalidConfigError,
     InvalidRequestError,
@@ -68,6 +69,28 @@ async def test_labels_of_a_new_queue_wait_for_the_first_feature_level(
             await admin.alter_queue("orders", set_labels={"x": "y" * 2042})
         with pytest.raises(QueueExistsError, match="it has a label 'note'"):
             await admin.create_queue("orders", max_receive_count=5, labels={"team": "billing"})
+
+
+async def test_owner_and_alerts_are_set_changed_and_described(autojump_clock: MockClock) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        admin = client.admin
+
+        await admin.create_queue("orders", owner="billing", alert_age=300)
+
+        settings = await admin.alter_queue(
+            "orders", set={"alert_depth": 1000, "alert_dead_letters": 0}, reset=["alert_age"]
+        )
+        (queue,) = await admin.describe_queues(["orders"])
+        assert queue.config == settings
+        assert {name: settings[name] for name in ALERT_SETTINGS} == {
+            "owner": "billing",
+            "alert_age_ms": "none",
+            "alert_depth": "1000",
+            "alert_dead_letters": "0",
+        }
+        assert queue.config_overrides == ["alert_dead_letters", "alert_depth", "owner"]
+        with pytest.raises(InvalidConfigError, match=r"owner is .*, it must be none, or a text"):
+            await admin.alter_queue("orders", set={"owner": "\n"})
 
 
 async def test_queues_on_one_topic_start_at_their_own_offsets(autojump_clock: MockClock) -> None:

@@ -145,6 +145,24 @@ def test_labels_need_the_feature_level_that_all_nodes_know() -> None:
         cluster.do(AlterTopic("orders", {}, [], set_labels=TEAM))
 
 
+def test_owners_and_alerts_of_queues_need_feature_level_3() -> None:
+    cluster = cluster_of_level(2)
+    make(cluster, creation(cluster, "quiet"))
+    needed = "feature level 3 is needed, and the cluster has level 2"
+
+    with pytest.raises(InvalidRequestError, match=needed):
+        make(cluster, replace(creation(cluster, "q"), overrides={"owner": "billing"}))
+    with pytest.raises(InvalidRequestError, match=needed):
+        cluster.do(AlterQueue("quiet", {"alert_age_ms": "5min"}, []))
+
+    cluster.do(SetFeatureLevel(3, [1]))
+    cluster.do(AlterQueue("quiet", {"alert_age_ms": "1h30m", "owner": "billing"}, []))
+    assert cluster.state.used_level == 3
+    queue = cluster.state.catalog.journal("quiet").queue
+    assert queue is not None
+    assert queue.overrides == {"alert_age_ms": "90min", "owner": "billing"}
+
+
 def test_a_command_of_an_older_broker_has_no_labels() -> None:
     older = msgspec.msgpack.encode(["alter-queue", "q", {"max_receive_count": "3"}, []])
 

@@ -22,7 +22,7 @@ from tests.system.scenarios.trial import Outcome, Scenario, Trial
 
 _PAUSE_S: Final = 0.05
 """Between two calls of a writer: the upgrades matter, not the load."""
-_NEEDED: Final = "the cluster has feature level 2; start node 3 with a version of tidelog that supp"
+_NEEDED: Final = "the cluster has feature level 3; start node 3 with a version of tidelog that supp"
 _UNREADABLE: Final = "holds records that this tidelog does not understand: "
 
 Say = Callable[[str], None]
@@ -96,8 +96,8 @@ class _Upgrade:
                 *("cluster", "features", "--upgrade", "--yes"), TIDELOG_BROKER=self._nodes.addresses
             )
             assert result.returncode == 0, result.stderr
-            assert (await client.admin.describe_features()).level == 2
-        self._say("the level is 2")
+            assert (await client.admin.describe_features()).level == 3
+        self._say("the level is 3")
 
     @property
     def last_id(self) -> int:

@@ -16,4 +16,4 @@ async def test_a_cluster_is_upgraded_and_loses_nothing(tmp_path: Path) -> None:
         outcome = await run(OLD_NODE, tmp_path, goes_back=False, say=said.append)
 
     assert outcome.is_right, outcome
-    assert said[-3] == "the level is 2"
+    assert said[-3] == "the level is 3"

@@ -103,7 +103,16 @@ def test_settings_are_listed_by_name() -> None:
         ("send_rate", "-3", "must be a number"),
         ("receive_message_wait_time_ms", "11min", "at most 600000"),
         ("retry_backoff", "often", "it must be `none`, delays such as"),
-        ("colour", "red", "there is no queue setting 'colour'; there are content_based"),
+        ("alert_age_ms", "999", "at least 1000"),
+        ("alert_age_ms", "never", "a duration such as"),
+        ("alert_depth", "-1", "must be a number"),
+        ("alert_dead_letters", "many", "must be a number"),
+        ("owner", " ", "none, or a text of 1 to 256 bytes without control characters"),
+        ("owner", "x" * 257, "1 to 256 bytes"),
+        ("owner", "é" * 129, "1 to 256 bytes"),
+        ("owner", "a\nb", "without control characters"),
+        ("owner", "\udcff", "without control characters"),
+        ("colour", "red", "there is no queue setting 'colour'; there are alert_age_ms, "),
         ("deduplication_window_ms", "5min", "a setting of FIFO queues, and this queue is not FIFO"),
         ("content_based_deduplication", "on", "a setting of FIFO queues"),
     ],
@@ -336,7 +345,7 @@ def test_a_config_accepts_both_ends_of_each_range_and_nothing_beyond(name: str) 
 def test_the_documented_range_of_a_setting_is_the_accepted_range(name: str) -> None:
     """A range "1 or more" ends where no sensible value is."""
     parse = parse_duration_ms if name.endswith("_ms") else parse_size_bytes
-    documented = QUEUE_SETTINGS[name].allowed.removesuffix(", unlimited")
+    documented = QUEUE_SETTINGS[name].allowed.removesuffix(", unlimited").removesuffix(", none")
     low, _, high = documented.removesuffix(" or more").partition(" to ")
 
     assert RANGES[name][0] == parse(name, low)
@@ -353,6 +362,25 @@ def test_as_many_priorities_as_documented_can_have_weights() -> None:
 
     assert weights == (999,) * 15 + (1,)
     assert "up to 16 weights" in QUEUE_SETTINGS["priority_weights"].allowed
+
+
+def test_owner_and_thresholds_are_unset_by_default() -> None:
+    texts = {
+        "owner": " Payments <pay@example.org> ",
+        "alert_age_ms": "1h30m",
+        "alert_depth": "10000",
+        "alert_dead_letters": "0",
+    }
+
+    default, config = queue_config({}, is_fifo=False), queue_config(texts, is_fifo=False)
+    unset = queue_config(dict.fromkeys(texts, "none"), is_fifo=False)
+
+    assert unset == default
+    assert (default.owner, default.alert_age_ms) == (None, None)
+    assert (default.alert_depth, default.alert_dead_letters) == (None, None)
+    assert (config.owner, config.alert_age_ms) == ("Payments <pay@example.org>", 5_400_000)
+    assert (config.alert_depth, config.alert_dead_letters) == (10_000, 0)
+    assert queue_config({"owner": "é" * 128}, is_fifo=False).owner == "é" * 128
 
 
 @pytest.mark.parametrize("name", ["a", "x" * 249, "A.b_c-9", "_..."])

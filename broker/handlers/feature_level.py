@@ -1,0 +1,46 @@
+"""The condition for features of a higher level: all nodes of the cluster know them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tidelog.coordinator.metadata.catalog import TopicLabelsSet
+from tidelog.coordinator.metadata.features import check_level, queue_settings_level, record_level
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.errors import BrokerNotReadyError
+
+_CATCH_UP_TIMEOUT_S: Final = 10.0
+
+
+async def require_labels(cluster: ClusterNode, labels: Mapping[str, str]) -> None:
+    """Check that a command may have labels: a controller of an older version would drop them.
+
+    Raises:
+        BrokerNotReadyError: The cluster is new, and has no feature level yet.
+        InvalidRequestError: The feature level of the cluster is too low.
+        RequestTimedOutError: The voters have no majority.
+    """
+    if labels:
+        await _require(cluster, record_level(TopicLabelsSet(b"", {})), "labels")
+
+
+async def require_queue_settings(cluster: ClusterNode, settings: Mapping[str, str]) -> None:
+    """Check that a command may have these settings of a queue.
+
+    The controller checks it too; it cannot tell a new cluster from one of an older version.
+
+    Errors as in `require_labels`.
+    """
+    await _require(cluster, queue_settings_level(settings), "owners and alerts of queues")
+
+
+async def _require(cluster: ClusterNode, level: int, what: str) -> None:
+    if cluster.metadata.state.feature_level >= level:
+        return
+    await cluster.command_client.catch_up(timeout_s=_CATCH_UP_TIMEOUT_S)
+    state = cluster.metadata.state
+    if state.is_first_level_open:
+        raise BrokerNotReadyError(
+            f"{what} need a feature level, and the new cluster has none yet; try again when all of"
+            " its first nodes have started"
+        )
+    check_level(level, state.feature_level)
