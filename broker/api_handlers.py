@@ -262,6 +262,7 @@ class ApiHandlers:
             api.LIST_GROUPS: InTask(administration.list_groups),
             api.DESCRIBE_GROUPS: InTask(administration.describe_groups),
             api.RESET_OFFSETS: InTask(administration.reset_offsets),
+            api.ALTER_GROUP: InTask(administration.alter_group),
             api.DELETE_GROUP: InTask(administration.delete_group),
         }
 

@@ -3,8 +3,8 @@
 `python -m tools.config_docs > docs/configuration.md` writes the page.
 
 Its sources are the fields of `broker.config.broker_config` with the docstrings below them, and the
-tables of `coordinator.metadata.topic_config`, `wire.config.queue_config` and
-`coordinator.metadata.cluster_config`.
+tables of `coordinator.metadata.topic_config`, `wire.config.queue_config`,
+`wire.config.group_config` and `coordinator.metadata.cluster_config`.
 """
 
 import ast
@@ -18,6 +18,7 @@ from tidelog.broker.config import broker_config as config
 from tidelog.broker.config.broker_config import FIELDS, BrokerConfig
 from tidelog.coordinator.metadata.cluster_config import CLUSTER_SETTINGS
 from tidelog.coordinator.metadata.topic_config import SETTINGS
+from tidelog.wire.config.group_config import GROUP_SETTINGS
 from tidelog.wire.config.queue_config import QUEUE_SETTINGS
 
 _BYTE_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -77,6 +78,14 @@ the metadata of the cluster keeps them. [queues.md](queues.md) describes their e
 durations are seconds, and their names have no `_ms`.
 """
 
+_GROUPS = """
+## Consumer groups
+
+`tidelog group alter` sets them, also before the first member joins; the metadata of the cluster
+keeps them until the group is deleted. In programs, durations are seconds, and their names have no
+`_ms`.
+"""
+
 _CLUSTER = """
 ## Cluster
 
@@ -108,6 +117,12 @@ def describe() -> str:
             _table(
                 (name, f"`{setting.default}`", setting.allowed, setting.about)
                 for name, setting in QUEUE_SETTINGS.items()
+            ),
+            _GROUPS,
+            "\n",
+            _table(
+                (name, f"`{setting.default}`", setting.allowed, setting.about)
+                for name, setting in GROUP_SETTINGS.items()
             ),
             _CLUSTER,
             "\n",

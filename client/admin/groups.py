@@ -4,15 +4,17 @@ Shell: sends requests to the controller, and repeats them while that may help.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, final
 
+from tidelog.client.admin.queues import name_of_setting, settings_as_text
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.metadata import partition_of
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import WireFormatError, from_wire
 from tidelog.wire.messages import groups
 from tidelog.wire.messages.groups import (
+    AlterGroupRequest,
     DeleteGroupRequest,
     DescribeGroupsRequest,
     GroupListing,
@@ -103,6 +105,10 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
     partitions: tuple[GroupProgress, ...]
     """Partitions that are assigned or have a committed offset, by topic and number."""
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+    """All settings in force; empty from a broker of an older version."""
+    config_overrides: tuple[str, ...] = ()
+    """Names of settings that differ from the defaults."""
 
 
 @final
@@ -160,6 +166,21 @@ async def reset_offsets(
     return await cluster.retry(attempt, is_repeatable=is_repeatable)
 
 
+async def alter_group(
+    cluster: ClusterClient,
+    group_id: str,
+    *,
+    to_set: Mapping[str, str | float | None],
+    to_reset: Iterable[str],
+) -> dict[str, str]:
+    """See `Admin.alter_group`."""
+    request = AlterGroupRequest(
+        group_id, settings_as_text(to_set), list(map(name_of_setting, to_reset))
+    )
+    reply = await cluster.call_controller(api.ALTER_GROUP, request, is_repeatable=True)
+    return reply.config
+
+
 async def delete_group(cluster: ClusterClient, group_id: str) -> bool:
     """See `Admin.delete_group`."""
     request = DeleteGroupRequest(group_id)
@@ -207,6 +228,8 @@ def describe(found: groups.DescribedGroup, names: Mapping[bytes, str]) -> GroupD
         target_epoch=found.target_epoch,
         members=tuple(_member(each, names) for each in found.members),
         partitions=tuple(sorted(partitions, key=lambda each: each.at)),
+        config=found.config,
+        config_overrides=tuple(found.config_overrides),
     )
 
 

@@ -34,6 +34,7 @@ _DURATIONS: Final = {
     name.removesuffix("_ms"): name
     for name in (
         "alert_age_ms",
+        "alert_lag_ms",
         "deduplication_window_ms",
         "delivery_delay_ms",
         "history_retention_ms",
@@ -42,7 +43,7 @@ _DURATIONS: Final = {
         "visibility_timeout_ms",
     )
 }
-"""Settings that are durations, by the names that take seconds."""
+"""Settings of queues and groups that are durations, by the names that take seconds."""
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _ATTEMPTS: Final = 5
 """Maximum attempts while the topic is created or deleted during the creation of a queue."""

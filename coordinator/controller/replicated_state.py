@@ -23,10 +23,12 @@ from tidelog.coordinator.controller.log_entries import (
     encode_entry,
     encode_snapshot,
 )
+from tidelog.coordinator.groups.records import group_records_level
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import DeleteTopic
 from tidelog.coordinator.metadata.commands import Command, Reply, TopicCommand
+from tidelog.coordinator.metadata.features import check_level
 from tidelog.coordinator.metadata.log_events import log_events
 from tidelog.coordinator.metadata.records import Record
 from tidelog.coordinator.metadata.state import ClusterState
@@ -42,6 +44,7 @@ from tidelog.coordinator.raft_node.pending_proposals import (
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
+    BrokerNotReadyError,
     DataDirectoryError,
     DiskFullError,
     InvalidConfigError,
@@ -101,6 +104,27 @@ class ReplicatedState:
             NotControllerError: Another node decides.
         """
         return self._controller_of_this_term().state
+
+    def use_level(self, level: int) -> None:
+        """Check and keep the feature level for records of groups that this node proposes next.
+
+        The level cannot fall below it from then on.
+
+        Raises:
+            NotControllerError: Another node decides.
+            BrokerNotReadyError: The cluster is new, and has no feature level yet.
+            InvalidRequestError: The feature level of the cluster is too low.
+        """
+        if not level:
+            return
+        state = self._controller_of_this_term().state
+        if state.feature_level < level and state.is_first_level_open:
+            raise BrokerNotReadyError(
+                "settings of groups need a feature level, and the new cluster has none yet; try"
+                " again when all of its first nodes have started"
+            )
+        check_level(level, state.feature_level)
+        state.use_level(level)
 
     def are_transactions_due(self) -> bool:
         """Return whether a transaction has timed out, or a name can be forgotten.
@@ -287,6 +311,7 @@ class ReplicatedState:
             records = decoded if isinstance(decoded, EntryRecords) else decode_entry(command)
             for record in records.groups:
                 self._groups.apply(record)
+            self._image.state.use_level(group_records_level(records.groups))
             if not records.cluster:
                 return
             delta = BrokerDelta.from_records(

@@ -1,4 +1,4 @@
-"""Administration of consumer groups: list, describe, reset, delete, expire.
+"""Administration of consumer groups: list, describe, alter, reset, delete, expire.
 
 Shell: requests log bounds of partitions, and commits decisions of `coordinator.groups`.
 """
@@ -22,6 +22,8 @@ from tidelog.coordinator.groups.reset_offsets import ResetLog, plan_resets
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, NotControllerError, UnknownTopicIdError, from_wire
 from tidelog.wire.messages.groups import (
+    AlterGroupReply,
+    AlterGroupRequest,
     DeleteGroupReply,
     DeleteGroupRequest,
     DescribedGroup,
@@ -188,6 +190,26 @@ class GroupAdministration:
                 self._leadership.carry_out(outcome.records)
         await self._leadership.settled()
         return ResetOffsetsReply(planned)
+
+    async def alter_group(self, request: AlterGroupRequest) -> AlterGroupReply:
+        """Change settings of a group; an unknown group is created without members.
+
+        Raises:
+            NotControllerError: Another node leads.
+            InvalidConfigError: A setting is unknown, not legal, or set and reset.
+            InvalidRequestError: The id is invalid, or the feature level of the cluster too low.
+            BrokerNotReadyError: The cluster is new, and has no feature level yet.
+            RequestTimedOutError: The change may be applied, or not.
+        """
+        outcome = self._leadership.leading().state.alter_group(
+            request.group_id,
+            request.set_config,
+            request.reset_config,
+            now_ms=self._env.clock.now_ms(),
+        )
+        self._leadership.carry_out(outcome.records)
+        await self._leadership.settled()
+        return AlterGroupReply(outcome.reply)
 
     async def delete_group(self, request: DeleteGroupRequest) -> DeleteGroupReply:
         """Delete a group without members, and all its offsets.

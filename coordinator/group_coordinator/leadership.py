@@ -14,7 +14,7 @@ from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, Re
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group
 from tidelog.coordinator.groups.group_manager import GroupManager
-from tidelog.coordinator.groups.records import GroupRecord
+from tidelog.coordinator.groups.records import GroupRecord, group_records_level
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.groups.targets import TopicShape
 from tidelog.coordinator.metadata.state import ClusterState
@@ -83,9 +83,13 @@ class GroupLeadership:
 
         Raises:
             NotControllerError: The records were refused, and are not in force.
+            BrokerNotReadyError: The cluster is new, and has no feature level yet.
+            InvalidRequestError: The feature level of the cluster is too low for the records.
         """
         if records:
-            self.leading().apply(records, now_ms())
+            leading = self.leading()
+            self._metadata.use_level(group_records_level(records))
+            leading.apply(records, now_ms())
             self.propose(records)
 
     def propose(self, records: Sequence[GroupRecord]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tidelog.coordinator.groups.group import Group, Member
 from tidelog.coordinator.groups.lag import LogBounds, partition_lag
 from tidelog.coordinator.groups.partitions import Partition, pack
+from tidelog.wire.config.group_config import effective_group_settings
 from tidelog.wire.errors import UnknownGroupError
 from tidelog.wire.messages.groups import (
     DescribedGroup,
@@ -23,7 +24,7 @@ from tidelog.wire.messages.groups import (
 def list_groups(groups: Mapping[str, Group], states: Sequence[str] | None) -> ListGroupsReply:
     """Return groups in short, by id; only those in one of `states`, all with `None`."""
     listings = [
-        GroupListing(group_id, group.state, len(group.members), _assignor(group))
+        GroupListing(group_id, group.state, len(group.members), _assignor(group), group.overrides)
         for group_id, group in sorted(groups.items())
     ]
     return ListGroupsReply([one for one in listings if states is None or one.state in states])
@@ -56,6 +57,8 @@ def describe_group(
         group.target_epoch,
         [_describe_member(group, member) for member in group.members.values()],
         [_progress(group, one, logs.get(one), now_ms=now_ms) for one in partitions_of(group)],
+        config=effective_group_settings(group.overrides),
+        config_overrides=sorted(group.overrides),
     )
 
 

@@ -1,7 +1,8 @@
-"""The expiry of groups without members, commits and lag for a long time.
+"""The expiry of groups without members, commits, lag and settings for a long time.
 
 Pure: decides, given the time; no clock, no I/O. No group with lag expires, however long it is idle:
-a consumer that comes back after a month goes on from its committed offsets.
+a consumer that comes back after a month goes on from its committed offsets. No group with settings
+expires: its alerts are there when its members come back (Kafka: configs of a group stay).
 
 Wall clocks jump. So a group must look due for an hour of this coordinator's own, monotonic time
 before it is deleted. A group that does not look due once starts the hour again.
@@ -39,7 +40,7 @@ class GroupExpiry:
             now_ms: Monotonic milliseconds.
         """
         has_nothing_left = lag_records == 0 or not group.offsets
-        if not (self.is_idle(group, wall_ms) and has_nothing_left):
+        if group.overrides or not (self.is_idle(group, wall_ms) and has_nothing_left):
             self._due_since_ms.pop(group.group_id, None)
             return False
         due_since_ms = self._due_since_ms.setdefault(group.group_id, now_ms)

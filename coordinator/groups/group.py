@@ -78,6 +78,7 @@ class GroupSnapshot(msgspec.Struct, frozen=True, array_like=True):
     members: list[MemberSnapshot]
     offsets: list[tuple[bytes, list[tuple[int, int, int | None, str, int]]]]
     """By topic id: number, offset, leader epoch, metadata, time."""
+    overrides: dict[str, str] = {}
 
 
 @final
@@ -162,6 +163,8 @@ class Group:
         self.offsets: dict[bytes, dict[int, CommittedOffset]] = {}
         self.empty_since_ms = empty_since_ms
         """Unix milliseconds at which the last member left, or a non-member last committed."""
+        self.overrides: dict[str, str] = {}
+        """Settings that differ from the defaults, as text."""
         self._target: dict[str, frozenset[Partition]] = {}
 
     def target(self, member_id: str) -> frozenset[Partition]:
@@ -332,6 +335,7 @@ class Group:
                 )
                 for topic_id, offsets in sorted(self.offsets.items())
             ],
+            self.overrides,
         )
 
     @classmethod
@@ -342,6 +346,7 @@ class Group:
         group.target_epoch = snapshot.target_epoch
         group.assignor = snapshot.assignor
         group.topic_names = snapshot.topic_names
+        group.overrides = snapshot.overrides
         for saved in snapshot.members:
             group._restore_member(saved)
         for topic_id, offsets in snapshot.offsets:

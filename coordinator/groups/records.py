@@ -1,7 +1,10 @@
-"""The records of consumer groups in the replicated log.
+"""The records of consumer groups in the replicated log, and their feature levels.
 
 Pure: declarations. New fields are appended, with defaults that keep the earlier meaning.
 """
+
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -132,6 +135,16 @@ class TopicForgotten(msgspec.Struct, frozen=True, array_like=True, tag="topic-fo
     topic_id: bytes
 
 
+class GroupAltered(msgspec.Struct, frozen=True, array_like=True, tag="group-altered"):
+    """The settings of a group have changed; an unknown group is created without members."""
+
+    group_id: str
+    time_ms: int
+    """Unix milliseconds."""
+    overrides: dict[str, str]
+    """All settings that differ from the defaults, not only the changed ones."""
+
+
 class GroupDeleted(msgspec.Struct, frozen=True, array_like=True, tag="group-deleted"):
     """A group and its offsets are deleted."""
 
@@ -150,5 +163,14 @@ GroupRecord = (
     | OffsetsCommitted
     | OffsetsReset
     | TopicForgotten
+    | GroupAltered
     | GroupDeleted
 )
+
+GROUP_RECORD_LEVELS: Final[Mapping[type[GroupRecord], int]] = {GroupAltered: 3}
+"""Feature level of each kind of record that the first version did not know."""
+
+
+def group_records_level(records: Iterable[GroupRecord]) -> int:
+    """Return the lowest feature level of a cluster that may write these records."""
+    return max((GROUP_RECORD_LEVELS.get(type(each), 0) for each in records), default=0)

@@ -5,7 +5,7 @@ Pure: no clock, no I/O. Methods that return a `GroupOutcome` answer a command an
 `coordinator.groups.sessions`, and arrive as the command that fences a member.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import final
 
 import msgspec
@@ -23,6 +23,7 @@ from tidelog.coordinator.groups.outcome import GroupOutcome
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import (
     AssignmentChanged,
+    GroupAltered,
     GroupDeleted,
     GroupRecord,
     GroupTouched,
@@ -37,7 +38,13 @@ from tidelog.coordinator.groups.records import (
     TopicForgotten,
 )
 from tidelog.coordinator.groups.targets import TopicShape, compute_target, is_concerned, is_outdated
-from tidelog.wire.errors import GroupNotEmptyError, UnknownGroupError
+from tidelog.wire.config.durations import portable_settings
+from tidelog.wire.config.group_config import (
+    check_group_setting_name,
+    effective_group_settings,
+    group_settings,
+)
+from tidelog.wire.errors import GroupNotEmptyError, InvalidConfigError, UnknownGroupError
 from tidelog.wire.messages.groups import (
     CommitOffsetsRequest,
     GroupHeartbeatReply,
@@ -160,6 +167,41 @@ class ConsumerGroups:
         group = self._groups.get(group_id) or Group(group_id, now_ms)
         return reset_offsets(group, offsets, ranges, now_ms=now_ms)
 
+    def alter_group(
+        self,
+        group_id: str,
+        set_overrides: Mapping[str, str],
+        reset_overrides: Collection[str],
+        *,
+        now_ms: int,
+    ) -> GroupOutcome[dict[str, str]]:
+        """Change settings of a group; the reply has all settings in force.
+
+        An unknown group is created: so alerts can be set before the first member joins.
+
+        Args:
+            group_id: The group.
+            set_overrides: Settings to set.
+            reset_overrides: Names of settings to reset to their defaults.
+            now_ms: Unix milliseconds.
+
+        Raises:
+            InvalidConfigError: A setting is unknown, not legal, or set and reset.
+            InvalidRequestError: The id is invalid.
+        """
+        check_group_id(group_id)
+        for name in reset_overrides:
+            check_group_setting_name(name)
+            if name in set_overrides:
+                raise InvalidConfigError(f"{name} cannot be set and reset at the same time")
+        group_settings(set_overrides)
+        group = self._groups.get(group_id)
+        before = {} if group is None else group.overrides
+        kept = {name: text for name, text in before.items() if name not in reset_overrides}
+        overrides = {**kept, **portable_settings(set_overrides)}
+        records = [] if overrides == before else [GroupAltered(group_id, now_ms, overrides)]
+        return GroupOutcome(records, effective_group_settings(overrides))
+
     def delete_group(self, group_id: str) -> GroupOutcome[bool]:
         """Delete a group; the reply tells whether it existed.
 
@@ -175,7 +217,7 @@ class ConsumerGroups:
             )
         return GroupOutcome([GroupDeleted(group_id)], reply=True)
 
-    def apply(self, record: GroupRecord) -> None:  # noqa: C901 (one branch for each record)
+    def apply(self, record: GroupRecord) -> None:  # noqa: C901, PLR0912 (a branch for each record)
         """Apply a record; the only way in which groups change."""
         match record:
             case MemberJoined():
@@ -201,6 +243,9 @@ class ConsumerGroups:
             case TopicForgotten():
                 for group in self._groups.values():
                     group.forget_topic(record.topic_id)
+            case GroupAltered():
+                group = self._existing_or_new(record.group_id, record.time_ms)
+                group.overrides = record.overrides
             case GroupDeleted():
                 del self._groups[record.group_id]
 

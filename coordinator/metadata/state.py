@@ -169,6 +169,10 @@ class ClusterState:
         """The highest feature level of all records so far."""
         return self._used_level
 
+    def use_level(self, level: int) -> None:
+        """Note the feature level of records of groups, which are in the same log."""
+        self._used_level = max(self._used_level, level)
+
     @property
     def data_losses(self) -> Sequence[DataLossAccepted]:
         """The last accepted data losses, oldest first."""

@@ -19,6 +19,8 @@ from tidelog.coordinator.groups.state_machine import ConsumerGroups, GroupsSnaps
 from tidelog.coordinator.groups.targets import TopicShape
 from tidelog.wire.errors import BrokerError, NotControllerError
 from tidelog.wire.messages.groups import (
+    AlterGroupReply,
+    AlterGroupRequest,
     CommitOffsetsRequest,
     DeleteGroupReply,
     DeleteGroupRequest,
@@ -57,6 +59,7 @@ class GroupService:
             api.LIST_GROUPS,
             api.DESCRIBE_GROUPS,
             api.RESET_OFFSETS,
+            api.ALTER_GROUP,
             api.DELETE_GROUP,
         ):
             cluster.answers[cast("AnyApi", asked)] = self._answer
@@ -144,6 +147,15 @@ class GroupService:
                 )
             case ResetOffsetsRequest():
                 return await self._reset(message, ranges)
+            case AlterGroupRequest():
+                altered = self.groups.alter_group(
+                    message.group_id,
+                    message.set_config,
+                    message.reset_config,
+                    now_ms=self._wall_ms(),
+                )
+                self._apply(list(altered.records))
+                return AlterGroupReply(altered.reply)
             case DeleteGroupRequest():
                 outcome = self.groups.delete_group(message.group_id)
                 self._apply(list(outcome.records))

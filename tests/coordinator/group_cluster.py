@@ -163,6 +163,7 @@ class GroupCluster(Cluster):
             api.LIST_GROUPS: coordinator.administration.list_groups,
             api.DESCRIBE_GROUPS: coordinator.administration.describe_groups,
             api.RESET_OFFSETS: coordinator.administration.reset_offsets,
+            api.ALTER_GROUP: coordinator.administration.alter_group,
             api.DELETE_GROUP: coordinator.administration.delete_group,
         }
         return Made(made.state, answers, [*made.tasks, coordinator.run])

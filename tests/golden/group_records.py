@@ -10,6 +10,7 @@ import msgspec
 
 from tidelog.coordinator.groups.records import (
     AssignmentChanged,
+    GroupAltered,
     GroupDeleted,
     GroupRecord,
     GroupTouched,
@@ -58,6 +59,7 @@ RECORDS: list[GroupRecord] = [
     OffsetsReset("billing", 1_700_000_000_000, [COMMIT, PartitionCommit(TOPIC_ID, 4, 0)]),
     TopicForgotten(TOPIC_ID),
     GroupDeleted("billing"),
+    GroupAltered("billing", 1_700_000_000_000, {"owner": "billing", "alert_lag_ms": "5min"}),
 ]
 
 

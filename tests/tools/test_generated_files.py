@@ -13,6 +13,7 @@ from tidelog.broker.metrics.catalog import SECTIONS as BROKER_SECTIONS
 from tidelog.client.metrics.catalog import SECTIONS as CLIENT_SECTIONS
 from tidelog.coordinator.metadata.cluster_config import CLUSTER_SETTINGS
 from tidelog.coordinator.metadata.topic_config import SETTINGS
+from tidelog.wire.config.group_config import GROUP_SETTINGS
 from tidelog.wire.config.queue_config import QUEUE_SETTINGS
 from tools import metrics_docs
 from tools.blocking_calls import FACES, FOLDER, Face, written
@@ -53,7 +54,8 @@ def test_the_page_is_as_the_code() -> None:
 def test_every_setting_is_explained() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \| (\w.+\.) \|$", describe(), re.MULTILINE)
 
-    assert [name for name, *_ in rows] == [*FIELDS, *SETTINGS, *QUEUE_SETTINGS, *CLUSTER_SETTINGS]
+    settings = [*FIELDS, *SETTINGS, *QUEUE_SETTINGS, *GROUP_SETTINGS, *CLUSTER_SETTINGS]
+    assert [name for name, *_ in rows] == settings
 
 
 def test_numbers_are_written_as_people_write_them() -> None:

@@ -1,7 +1,11 @@
 """One instance of every message of consumer groups, with every field different from its default."""
 
+from msgspec.structs import replace
+
 from tidelog.wire.errors import OffsetOutOfRangeError, PartitionNotOwnedError, UnknownGroupError
 from tidelog.wire.messages.groups import (
+    AlterGroupReply,
+    AlterGroupRequest,
     AssignedTopic,
     CommitOffsetsReply,
     CommitOffsetsRequest,
@@ -106,7 +110,15 @@ FETCH_OFFSETS = (
 LIST = (
     ListGroupsRequest(states=["stable", "empty"]),
     ListGroupsReply(
-        groups=[GroupListing(group_id="billing", state="stable", member_count=2, assignor="range")]
+        groups=[
+            GroupListing(
+                group_id="billing",
+                state="stable",
+                member_count=2,
+                assignor="range",
+                overrides={"alert_lag_ms": "5min", "owner": "billing"},
+            )
+        ]
     ),
 )
 
@@ -148,6 +160,8 @@ DESCRIBE = (
                         metadata="half",
                     )
                 ],
+                config={"alert_lag_ms": "5min", "alert_lag_records": "none", "owner": "billing"},
+                config_overrides=["alert_lag_ms", "owner"],
             ),
             DescribedGroup(
                 group_id="gone",
@@ -188,4 +202,24 @@ RESET = (
     ),
 )
 
+ALTER = (
+    AlterGroupRequest(
+        group_id="billing",
+        set_config={"alert_lag_ms": "5min", "owner": "billing"},
+        reset_config=["alert_lag_records"],
+    ),
+    AlterGroupReply(
+        config={"alert_lag_ms": "5min", "alert_lag_records": "none", "owner": "billing"}
+    ),
+)
+
 DELETE = (DeleteGroupRequest(group_id="billing"), DeleteGroupReply(was_there=True))
+
+IN_OLDER_VERSIONS: dict[str, object] = {
+    "list_groups_reply_v1": ListGroupsReply(
+        groups=[replace(each, overrides={}) for each in LIST[1].groups]
+    ),
+    "describe_groups_reply_v1": DescribeGroupsReply(
+        groups=[replace(each, config={}, config_overrides=[]) for each in DESCRIBE[1].groups]
+    ),
+}

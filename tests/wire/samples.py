@@ -384,12 +384,14 @@ EXCHANGES = [
     _exchange(api.UPDATE_FEATURES, *cluster_samples.FEATURES),
     _exchange(api.LIST_TOPICS, *topic_samples.LIST),
     _exchange(api.LIST_QUEUES, *queue_samples.LIST),
+    _exchange(api.ALTER_GROUP, *group_samples.ALTER),
     _exchange(api.SAFE_TO_STOP, *cluster_samples.SAFE_TO_STOP),
     _exchange(api.READ_METRICS, *metric_samples.READ),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {
     **cluster_samples.IN_OLDER_VERSIONS,
+    **group_samples.IN_OLDER_VERSIONS,
     **message_samples.IN_OLDER_VERSIONS,
     **queue_samples.IN_OLDER_VERSIONS,
     **topic_samples.IN_OLDER_VERSIONS,

@@ -36,7 +36,7 @@ COMMANDS = {
         "tidelog.cli.queue.queue", "queue", "Create, describe, alter and delete queues."
     ),
     "group": LazyCommand(
-        "tidelog.cli.group.group", "group", "Describe, reset and delete consumer groups."
+        "tidelog.cli.group.group", "group", "Describe, alter, reset and delete consumer groups."
     ),
     "transaction": LazyCommand("tidelog.cli.transaction", "transaction", "List transactions."),
     "cluster": LazyCommand(

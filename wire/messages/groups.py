@@ -8,7 +8,13 @@ from enum import IntEnum
 import msgspec
 
 from tidelog.wire.errors import ErrorDetail
-from tidelog.wire.messages.field_types import Listed, LongListed, Milliseconds, StoredList
+from tidelog.wire.messages.field_types import (
+    Listed,
+    LongListed,
+    Milliseconds,
+    Settings,
+    StoredList,
+)
 
 JOIN_EPOCH = 0
 """Member epoch of a heartbeat that joins."""
@@ -183,6 +189,8 @@ class GroupListing(msgspec.Struct, frozen=True, array_like=True):
     member_count: int
     assignor: str
     """The assignor in use; empty without members."""
+    overrides: dict[str, str] = {}
+    """Settings that differ from the defaults. Since version 2."""
 
 
 class ListGroupsRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -259,6 +267,10 @@ class DescribedGroup(msgspec.Struct, frozen=True, array_like=True):
     members: list[DescribedMember]
     partitions: list[PartitionProgress]
     error: ErrorDetail | None = None
+    config: dict[str, str] = {}
+    """All settings in force. Since version 2."""
+    config_overrides: list[str] = []
+    """Names of settings that differ from the defaults. Since version 2."""
 
 
 class DescribeGroupsReply(msgspec.Struct, frozen=True, array_like=True):
@@ -316,6 +328,22 @@ class ResetOffsetsReply(msgspec.Struct, frozen=True, array_like=True):
     """The results, in the order of the request; either all resets apply, or none."""
 
     results: list[PartitionWasReset]
+
+
+class AlterGroupRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Change settings of one group, which is created if it is missing; durable on reply."""
+
+    group_id: str
+    set_config: Settings
+    """Settings to set."""
+    reset_config: Listed[str]
+    """Settings to reset to their defaults."""
+
+
+class AlterGroupReply(msgspec.Struct, frozen=True, array_like=True):
+    """The settings after the change."""
+
+    config: dict[str, str]
 
 
 class DeleteGroupRequest(msgspec.Struct, frozen=True, array_like=True):

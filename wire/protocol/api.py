@@ -114,6 +114,7 @@ class ApiKey(IntEnum):
     UPDATE_FEATURES = 66
     LIST_TOPICS = 67
     LIST_QUEUES = 68
+    ALTER_GROUP = 70
     SAFE_TO_STOP = 71
     READ_METRICS = 72
 
@@ -226,11 +227,14 @@ GROUP_HEARTBEAT = Api(
 )
 COMMIT_OFFSETS = Api(ApiKey.COMMIT_OFFSETS, groups.CommitOffsetsRequest, groups.CommitOffsetsReply)
 FETCH_OFFSETS = Api(ApiKey.FETCH_OFFSETS, groups.FetchOffsetsRequest, groups.FetchOffsetsReply)
-LIST_GROUPS = Api(ApiKey.LIST_GROUPS, groups.ListGroupsRequest, groups.ListGroupsReply)
+LIST_GROUPS = Api(
+    ApiKey.LIST_GROUPS, groups.ListGroupsRequest, groups.ListGroupsReply, max_version=2
+)
 DESCRIBE_GROUPS = Api(
-    ApiKey.DESCRIBE_GROUPS, groups.DescribeGroupsRequest, groups.DescribeGroupsReply
+    ApiKey.DESCRIBE_GROUPS, groups.DescribeGroupsRequest, groups.DescribeGroupsReply, max_version=2
 )
 RESET_OFFSETS = Api(ApiKey.RESET_OFFSETS, groups.ResetOffsetsRequest, groups.ResetOffsetsReply)
+ALTER_GROUP = Api(ApiKey.ALTER_GROUP, groups.AlterGroupRequest, groups.AlterGroupReply)
 DELETE_GROUP = Api(ApiKey.DELETE_GROUP, groups.DeleteGroupRequest, groups.DeleteGroupReply)
 ADD_PARTITIONS = Api(ApiKey.ADD_PARTITIONS, topics.AddPartitionsRequest, topics.AddPartitionsReply)
 TOPIC_USAGE = Api(ApiKey.TOPIC_USAGE, topic_usage.TopicUsageRequest, topic_usage.TopicUsageReply)

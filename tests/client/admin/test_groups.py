@@ -77,6 +77,22 @@ async def test_offsets_of_an_empty_group_are_reset(autojump_clock: MockClock) ->
         assert [fixture.groups.committed(number) for number in range(2)] == [1, 1]
 
 
+async def test_settings_of_a_group_are_changed_and_described(autojump_clock: MockClock) -> None:
+    async with group_fixture_of(autojump_clock) as fixture:
+        admin = fixture.client.admin
+
+        first = await admin.alter_group("billing", set={"owner": "a b", "alert_lag": 300})
+        second = await admin.alter_group(
+            "billing", set={"alert_lag_records": 7}, reset=["alert_lag"]
+        )
+        group = await admin.describe_group("billing")
+
+        assert first == {"owner": "a b", "alert_lag_ms": "300000ms", "alert_lag_records": "none"}
+        assert second == {"owner": "a b", "alert_lag_ms": "none", "alert_lag_records": "7"}
+        assert group.config == second
+        assert group.config_overrides == ("alert_lag_records", "owner")
+
+
 async def test_a_group_with_members_is_neither_reset_nor_deleted(autojump_clock: MockClock) -> None:
     async with group_fixture_of(autojump_clock) as fixture:
         leave = fixture.start("a")

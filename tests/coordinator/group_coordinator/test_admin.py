@@ -4,16 +4,25 @@ import pytest
 import trio
 
 from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
+from tests.coordinator.raft_clients import until
+from tests.coordinator.raft_nodes import Host
+from tidelog.coordinator.controller.log_entries import decode_snapshot
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator import admin
 from tidelog.coordinator.groups import expiry
 from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.metadata.catalog import DeleteTopic
+from tidelog.coordinator.metadata.commands import SetFeatureLevel
 from tidelog.wire.errors import (
     ErrorCode,
     GroupNotEmptyError,
+    InvalidConfigError,
+    InvalidRequestError,
     UnknownTopicIdError,
 )
 from tidelog.wire.messages.groups import (
+    AlterGroupRequest,
     DeleteGroupRequest,
     ListGroupsRequest,
     PartitionReset,
@@ -102,6 +111,83 @@ def test_a_group_with_members_is_neither_reset_nor_deleted() -> None:
         assert error.code == ErrorCode.UNKNOWN_GROUP
 
     play(story)
+
+
+def test_settings_of_a_group_outlive_leaders_and_go_with_the_group() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        leader, other = await cluster.leader_and_another()
+        await until(lambda: level_of(other) == 3)
+        texts = {"owner": "billing", "alert_lag_ms": "1h30m"}
+
+        altered = await cluster.caller.insist(
+            api.ALTER_GROUP, AlterGroupRequest(GROUP, texts, ["alert_lag_records"])
+        )
+        leader.cut_power()
+        found = await cluster.described()
+
+        settings = {"owner": "billing", "alert_lag_ms": "90min", "alert_lag_records": "none"}
+        assert altered.config == found.config == settings
+        assert (found.state, found.config_overrides) == ("empty", ["alert_lag_ms", "owner"])
+        listed = await cluster.caller.insist(api.LIST_GROUPS, ListGroupsRequest())
+        assert [each.overrides for each in listed.groups] == [
+            {"owner": "billing", "alert_lag_ms": "90min"}
+        ]
+        await cluster.caller.insist(api.DELETE_GROUP, DeleteGroupRequest(GROUP))
+        await cluster.commit(0, 1)
+        assert (await cluster.described()).config_overrides == []
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("group_id", "texts", "resets", "reason"),
+    [
+        (GROUP, {"colour": "red"}, [], "no group setting 'colour'; there are alert_lag_ms, "),
+        (GROUP, {}, ["colour"], "no group setting 'colour'"),
+        (GROUP, {"owner": "a"}, ["owner"], "owner cannot be set and reset at the same time"),
+        (GROUP, {"alert_lag_ms": "999"}, [], "at least 1000"),
+        (GROUP, {"alert_lag_records": "-1"}, [], "must be a number"),
+        ("", {"owner": "a"}, [], "cannot be the id of a group"),
+    ],
+)
+def test_an_illegal_setting_of_a_group_is_refused(
+    group_id: str, texts: dict[str, str], resets: list[str], reason: str
+) -> None:
+    with pytest.raises((InvalidConfigError, InvalidRequestError), match=reason):
+        ConsumerGroups().alter_group(group_id, texts, resets, now_ms=0)
+
+
+def test_settings_of_groups_need_their_feature_level_and_keep_it() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        leader, other = await cluster.leader_and_another()
+        await until(lambda: level_of(other) == 3)
+        await cluster.submit(leader, SetFeatureLevel(2, [1, 2, 3]))
+        owner = AlterGroupRequest(GROUP, {"owner": "billing"}, [])
+
+        with pytest.raises(InvalidRequestError, match="feature level 3 is needed, and the cluster"):
+            await cluster.caller.insist(api.ALTER_GROUP, owner)
+        await cluster.submit(leader, SetFeatureLevel(3, [1, 2, 3]))
+        await cluster.caller.insist(api.ALTER_GROUP, owner)
+
+        with pytest.raises(InvalidRequestError, match="the metadata has records of level 3"):
+            await cluster.submit(leader, SetFeatureLevel(2, [1, 2, 3]))
+        await until(lambda: used_level_of(other) == 3)
+        assert isinstance(other.state, ReplicatedState)
+        restored, groups = decode_snapshot(other.state.snapshot())
+        assert restored.state.used_level == 3
+        assert groups.group(GROUP).overrides == {"owner": "billing"}
+
+    play(story)
+
+
+def level_of(host: Host) -> int:
+    assert isinstance(host.state, ReplicatedState)
+    return host.state.state.feature_level
+
+
+def used_level_of(host: Host) -> int:
+    assert isinstance(host.state, ReplicatedState)
+    return host.state.state.used_level
 
 
 def test_an_unused_group_without_lag_expires(

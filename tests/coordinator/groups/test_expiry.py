@@ -44,6 +44,15 @@ def test_a_group_with_lag_never_expires() -> None:
             assert not is_over(expiry, group, lag=lag, wall_ms=wall_ms, now_ms=now_ms)
 
 
+def test_a_group_with_settings_never_expires() -> None:
+    expiry, group = GroupExpiry(GroupConfig()), idle_group()
+    group.overrides = {"owner": "billing"}
+    wall_ms = group.empty_since_ms + 1000 * WEEK_MS
+
+    for now_ms in (0, CONFIRMATION_MS):
+        assert not is_over(expiry, group, lag=0, wall_ms=wall_ms, now_ms=now_ms)
+
+
 def test_a_group_with_members_never_expires() -> None:
     talk = Conversation()
     talk.join("a")

@@ -37,6 +37,7 @@ steps = st.one_of(
     st.tuples(st.just("topics"), members, numbers),
     st.tuples(st.just("forget"), members, st.just(0)),
     st.tuples(st.just("reset"), members, numbers),
+    st.tuples(st.just("alter"), members, numbers),
     st.tuples(st.just("delete"), members, st.just(0)),
 )
 
@@ -79,6 +80,10 @@ def administered(
         case "reset":
             offsets = [("orders", PartitionCommit(ORDERS, value % 4, 15))]
             return talk.state.reset_offsets(GROUP, offsets, talk.ranges(), now_ms=NOW_MS).records
+        case "alter":
+            change = {"alert_lag_records": str(value)} if value else {}
+            reset = [] if value else ["alert_lag_records"]
+            return talk.state.alter_group(GROUP, change, reset, now_ms=NOW_MS).records
         case _:
             return talk.state.delete_group(GROUP).records
 

@@ -390,6 +390,32 @@ class Admin(Forwarding[AsyncAdmin]):
             )
         )
 
+    def alter_group(
+        self,
+        group_id: str,
+        *,
+        set: Mapping[str, str | float | None] | None = None,
+        reset: Iterable[str] = (),
+    ) -> dict[str, str]:
+        """Change settings of a consumer group, all or none; return all settings.
+
+        A group that does not exist is created without members. A group with settings does not
+        expire, and its deletion deletes them.
+
+        Args:
+            group_id: Name of the group.
+            set: Settings to change, such as `owner="billing"`, `alert_lag=300` (seconds),
+                `alert_lag_records=10000`.
+            reset: Names of settings to reset to their defaults.
+
+        Raises:
+            InvalidConfigError: A setting is unknown or not legal.
+            InvalidRequestError: The feature level of the cluster is too low.
+        """
+        return self._thread.call(
+            partial(self._inner.alter_group, group_id, set=set, reset=list(reset))
+        )
+
     def delete_group(self, group_id: str) -> bool:
         """Delete a group without members, and its offsets; return whether it existed.
 

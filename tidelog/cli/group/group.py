@@ -1,4 +1,4 @@
-"""The commands `tidelog group`: list, describe, reset and delete consumer groups."""
+"""The commands `tidelog group`: list, describe, alter, reset and delete consumer groups."""
 
 from collections.abc import Sequence
 from typing import TypedDict, Unpack
@@ -16,11 +16,18 @@ from tidelog.cli.group.view import (
     print_moves,
 )
 from tidelog.cli.lazy_group import OrderedGroup
-from tidelog.cli.options import examples, json_option, read_moment
-from tidelog.cli.output.tables import print_json
+from tidelog.cli.options import (
+    change_options,
+    examples,
+    json_option,
+    read_moment,
+    require_changes,
+)
+from tidelog.cli.output.tables import print_json, print_settings
 from tidelog.client.admin.groups import OffsetMove, ResetPlace
 from tidelog.client.client import Client
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.config.group_config import GROUP_SETTINGS
 
 _STATES = ("empty", "assigning", "reconciling", "stable")
 
@@ -44,7 +51,7 @@ class _ResetOptions(_Places):
 
 @click.group(cls=OrderedGroup)
 def group() -> None:
-    """Describe, reset and delete consumer groups."""
+    """Describe, alter, reset and delete consumer groups."""
 
 
 @group.command("list", epilog=examples("tidelog group list", "tidelog group list --state empty"))
@@ -141,6 +148,42 @@ def reset_offsets(
     print_moves(moves)
     if dry_run:
         click.echo("nothing was changed: --dry-run", err=True)
+
+
+@group.command(
+    epilog=examples(
+        "tidelog group alter billing --set alert_lag_ms=5min --set owner=payments@example.org",
+        "tidelog group alter billing --reset alert_lag_ms",
+    )
+)
+@click.argument("group_id", metavar="GROUP")
+@change_options
+@broker_option
+@json_option
+def alter(
+    group_id: str,
+    changes: tuple[tuple[str, str], ...],
+    resets: tuple[str, ...],
+    *,
+    broker: str,
+    as_json: bool,
+) -> None:
+    """Alter the owner and the alert thresholds of a group.
+
+    A group that does not exist is created without members. A group with settings does not expire;
+    its deletion deletes them.
+    """
+    require_changes(changes, resets)
+
+    async def call(client: Client) -> dict[str, str]:
+        return await client.admin.alter_group(group_id, set=dict(changes), reset=resets)
+
+    config = ask(broker, call)
+    if as_json:
+        print_json({"group_id": group_id, "config": config})
+    else:
+        overrides = [name for name in config if config[name] != GROUP_SETTINGS[name].default]
+        print_settings(config, overrides, "group")
 
 
 @group.command(epilog=examples("tidelog group delete billing --yes"))

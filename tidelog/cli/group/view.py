@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from tidelog.cli.output.tables import print_fields, print_table
+from tidelog.cli.output.tables import print_fields, print_settings, print_table
 from tidelog.client.admin.groups import (
     GroupDescription,
     GroupProgress,
@@ -29,6 +29,7 @@ def listing_as_json(listing: GroupListing) -> dict[str, object]:
         "state": listing.state,
         "member_count": listing.member_count,
         "assignor": listing.assignor,
+        "overrides": listing.overrides,
     }
 
 
@@ -70,6 +71,9 @@ def print_group(group: GroupDescription) -> None:
             "lag": f"{sum(lags):,} records" if lags else None,
         }
     )
+    if group.config_overrides:
+        click.echo()
+        print_settings(group.config, group.config_overrides, "group")
     if group.members:
         click.echo()
         _print_members(group.members)

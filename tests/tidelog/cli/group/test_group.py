@@ -133,6 +133,26 @@ def test_a_description_shows_how_far_behind_a_group_is(orders: str, capsys: Prin
     assert (found["state"], found["partitions"][0]["lag_records"]) == ("empty", 6)
 
 
+def test_a_group_gets_an_owner_and_alerts_before_its_first_member(
+    orders: str, capsys: Printed
+) -> None:
+    group = f"g-{orders}"
+
+    assert main.run(["group", "alter", group, "--set", "alert_lag_ms=5min", "--json"]) == 0
+    config = {"alert_lag_ms": "5min", "alert_lag_records": "none", "owner": "none"}
+    assert json.loads(capsys.readouterr().out) == {"group_id": group, "config": config}
+    assert main.run(["group", "alter", group, "--set", "owner=billing"]) == 0
+    lines = table(capsys.readouterr().out)
+    assert ["alert_lag_ms", "5min", "group"] in lines
+    assert ["alert_lag_records", "none", "default"] in lines
+    assert main.run(["group", "alter", group, "--reset", "alert_lag_ms", "--reset", "owner"]) == 0
+    assert [group_or_default for *_, group_or_default in table(capsys.readouterr().out)[1:]] == [
+        "default"
+    ] * 3
+    assert main.run(["group", "alter", group]) == 2
+    assert "no change is given" in capsys.readouterr().err
+
+
 def test_a_description_shows_members(orders: str, group_server: str, capsys: Printed) -> None:
     group = f"g-{orders}"
 
@@ -158,7 +178,9 @@ def test_groups_are_listed(orders: str, capsys: Printed) -> None:
     assert [group, "empty", "0", "-"] in table(capsys.readouterr().out)
     assert main.run(["group", "list", "--state", "empty", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert {"group_id": group, "state": "empty", "member_count": 0, "assignor": ""} in listed
+    assert {
+        "group_id": group, "state": "empty", "member_count": 0, "assignor": "", "overrides": {},
+    } in listed  # fmt: skip
     assert main.run(["group", "list", "--state", "assigning"]) == 0
     assert "there is no such group" in capsys.readouterr().err
 

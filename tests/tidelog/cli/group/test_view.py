@@ -78,6 +78,15 @@ def test_a_group_is_printed_with_members_and_partitions(capsys: Printed) -> None
     )
 
 
+def test_settings_of_a_group_are_shown_if_it_has_any(capsys: Printed) -> None:
+    config = {"alert_lag_ms": "5min", "owner": "none"}
+    print_group(GroupDescription("billing", "empty", "", 0, 0, (), (), config, ("alert_lag_ms",)))
+
+    assert capsys.readouterr().out.endswith(
+        "\nSETTING       VALUE  SOURCE\nalert_lag_ms  5min   group\nowner         none   default\n"
+    )
+
+
 def test_a_group_without_anything_is_short(capsys: Printed) -> None:
     print_group(GroupDescription("billing", "empty", "", 0, 0, (), ()))
 
