@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.alerts import Alert, AlertReport, AlertSeverity
 from tidelog.client.admin.cluster import MovingReplica
 from tidelog.client.admin.cluster_health import ClusterHealth, ClusterSeverity, cluster_health
 from tidelog.client.admin.groups import (
@@ -131,6 +132,9 @@ __all__ = [
     "AcceptedLoss",
     "AckLevel",
     "Admin",
+    "Alert",
+    "AlertReport",
+    "AlertSeverity",
     "BatchError",
     "BatchIterator",
     "BrokerError",

@@ -11,6 +11,8 @@ import trio
 from tidelog.client.admin import cluster as cluster_admin
 from tidelog.client.admin import groups as group_admin
 from tidelog.client.admin import queues as queue_admin
+from tidelog.client.admin.alert_check import check_alerts
+from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
 from tidelog.client.admin.names import list_names
@@ -504,6 +506,18 @@ class Admin:
             with_partitions: List the unhealthy partitions, in addition to their counts.
         """
         return await cluster_admin.describe_cluster(self._cluster, with_partitions=with_partitions)
+
+    async def alerts(self, *, owner: str | None = None) -> AlertReport:
+        """Check all alerts now, without any other software, and return those that fire.
+
+        Alerts of operators come from the metadata of the cluster. Queues and groups with
+        thresholds are read from the brokers that serve them, for up to 30 seconds; `unknown` of
+        the report names those that did not answer.
+
+        Args:
+            owner: Only alerts of the queues and groups of this owner.
+        """
+        return await check_alerts(self._cluster, owner, now_ms=self._cluster.env.clock.now_ms())
 
     async def cluster_events(self) -> list[EventDescription]:
         """Return the events of the cluster that no administrator has acknowledged, oldest first.

@@ -64,9 +64,12 @@ def sum_of(partitions: Iterable[QueueCounts]) -> MessageCounts:
 
 
 async def count_messages(
-    cluster: ClusterClient, queues: Sequence[QueueDescription]
+    cluster: ClusterClient, queues: Sequence[QueueDescription], *, within_s: float = float("inf")
 ) -> list[MessageCounts | None]:
-    """Return the counts of queues, in their order; `None` if a partition did not answer in time."""
+    """Return the counts of queues, in their order; `None` if a partition did not answer in time.
+
+    `within_s` limits the time for all queues together.
+    """
     found: list[MessageCounts | None] = [None] * len(queues)
     waiting = iter(enumerate(queues))
 
@@ -76,9 +79,10 @@ async def count_messages(
                 found[place] = await _count(cluster, queue)
 
     async def count_all() -> None:
-        async with trio.open_nursery() as nursery:
-            for _ in range(min(_AT_ONCE, len(queues))):
-                nursery.start_soon(work)
+        with trio.move_on_after(within_s):
+            async with trio.open_nursery() as nursery:
+                for _ in range(min(_AT_ONCE, len(queues))):
+                    nursery.start_soon(work)
 
     await cluster.tasks.until_closed(count_all)
     return found

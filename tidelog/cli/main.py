@@ -44,6 +44,7 @@ COMMANDS = {
         "cluster",
         "Describe and alter the cluster; elect leaders, reassign.",
     ),
+    "alerts": LazyCommand("tidelog.cli.alerts", "alerts", "Show the alerts that fire now."),
     "broker": LazyCommand(
         "tidelog.cli.broker.broker",
         "broker",

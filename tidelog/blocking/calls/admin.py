@@ -6,6 +6,7 @@ from functools import partial
 from tidelog.blocking.forwarding import Forwarding
 from tidelog.client.admin.admin import Admin as AsyncAdmin
 from tidelog.client.admin.admin import Setting
+from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
 from tidelog.client.admin.queue_counts import DescribedQueue
@@ -443,6 +444,18 @@ class Admin(Forwarding[AsyncAdmin]):
         return self._thread.call(
             partial(self._inner.describe_cluster, with_partitions=with_partitions)
         )
+
+    def alerts(self, *, owner: str | None = None) -> AlertReport:
+        """Check all alerts now, without any other software, and return those that fire.
+
+        Alerts of operators come from the metadata of the cluster. Queues and groups with
+        thresholds are read from the brokers that serve them, for up to 30 seconds; `unknown` of
+        the report names those that did not answer.
+
+        Args:
+            owner: Only alerts of the queues and groups of this owner.
+        """
+        return self._thread.call(partial(self._inner.alerts, owner=owner))
 
     def cluster_events(self) -> list[EventDescription]:
         """Return the events of the cluster that no administrator has acknowledged, oldest first.
