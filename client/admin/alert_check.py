@@ -26,7 +26,7 @@ from tidelog.client.admin.queue_counts import (
 )
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.wire.config.group_config import GROUP_SETTINGS
-from tidelog.wire.errors import TidelogError, UnknownQueueError
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.groups import DescribeGroupsRequest
 from tidelog.wire.messages.queue_admin import QueueDescription
@@ -64,25 +64,11 @@ async def _queues(cluster: ClusterClient, owner: str | None) -> list[QueueDescri
     found: list[QueueDescription] = []
     names = await list_names(cluster, api.LIST_QUEUES, "", after="", limit=None)
     for part in divided(names, _QUEUES_AT_ONCE):
-        for queue in await _existing(cluster, part):
+        for queue in await queue_admin.describe_existing_queues(cluster, part):
             config = alert_config(described(queue, None))
             if config is not None and owner in {None, config.owner}:
                 found.append(queue)
     return found
-
-
-async def _existing(cluster: ClusterClient, names: Sequence[str]) -> list[QueueDescription]:
-    """Return the queues of these names; those that are deleted meanwhile are left out."""
-    if not names:
-        return []
-    try:
-        return await queue_admin.describe_queues(cluster, names)
-    except UnknownQueueError:
-        if len(names) == 1:
-            return []
-        half = len(names) // 2
-        first = await _existing(cluster, names[:half])
-        return first + await _existing(cluster, names[half:])
 
 
 async def _depths(
@@ -99,7 +85,7 @@ async def _depths(
                 depths[target] = known[target]
             else:
                 wanted[target] = None
-    missing = await _existing(cluster, list(wanted))
+    missing = await queue_admin.describe_existing_queues(cluster, list(wanted))
     counts = await count_messages(cluster, missing, within_s=_COUNT_S)
     return depths | {queue.name: found for queue, found in zip(missing, counts, strict=True)}
 

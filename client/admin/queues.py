@@ -11,7 +11,13 @@ from typing import Final
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetSpec, list_offsets_at
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.wire.errors import InvalidConfigError, TopicExistsError, UnknownTopicError, from_wire
+from tidelog.wire.errors import (
+    InvalidConfigError,
+    TopicExistsError,
+    UnknownQueueError,
+    UnknownTopicError,
+    from_wire,
+)
 from tidelog.wire.messages.division import divided_names
 from tidelog.wire.messages.metadata import MetadataRequest, TopicMetadata
 from tidelog.wire.messages.queue_admin import (
@@ -124,6 +130,22 @@ async def describe_queues(
         request = DescribeQueuesRequest(part)
         found += (await cluster.call_any(api.DESCRIBE_QUEUES, request, is_repeatable=True)).queues
     return found
+
+
+async def describe_existing_queues(
+    cluster: ClusterClient, names: Sequence[str]
+) -> list[QueueDescription]:
+    """Return the queues of these names; those that are deleted meanwhile are left out."""
+    if not names:
+        return []
+    try:
+        return await describe_queues(cluster, names)
+    except UnknownQueueError:
+        if len(names) == 1:
+            return []
+        half = len(names) // 2
+        first = await describe_existing_queues(cluster, names[:half])
+        return first + await describe_existing_queues(cluster, names[half:])
 
 
 async def alter_queue(cluster: ClusterClient, request: AlterQueueRequest) -> dict[str, str]:

@@ -15,7 +15,7 @@ from tidelog.wire.errors import InvalidRequestError
 
 RECORD_LEVELS: Final[Mapping[type[Record], int]] = {FeatureLevelSet: 1, TopicLabelsSet: 2}
 """Feature level of each kind of record that the first version did not know."""
-_QUEUE_SETTING_LEVELS: Final = dict.fromkeys(ALERT_SETTINGS, 3)
+_QUEUE_SETTING_LEVELS: Final[Mapping[str, int]] = dict.fromkeys(ALERT_SETTINGS, 3)
 
 
 def queue_settings_level(names: Iterable[str]) -> int:

@@ -5,8 +5,8 @@ from trio.testing import MockClock
 
 from tests.broker.world import World
 from tests.client.clients import client_of
-from tidelog.client.admin import alert_check
 from tidelog.client.admin.alerts import AlertReport
+from tidelog.client.admin.queues import describe_existing_queues
 from tidelog.client.client import Client
 
 MINUTE_S = 60
@@ -105,7 +105,8 @@ async def test_a_queue_that_is_deleted_meanwhile_is_left_out(autojump_clock: Moc
         await client.admin.create_topic("orders")
         for name in "abc":
             await _create(client, name, owner="team")
+        cluster = client.admin._cluster  # pyright: ignore[reportPrivateUsage]
 
-        found = await alert_check._existing(client._cluster, ["a", "gone", "c"])
+        found = await describe_existing_queues(cluster, ["a", "gone", "c"])
 
         assert [queue.name for queue in found] == ["a", "c"]

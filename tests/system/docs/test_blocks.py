@@ -18,6 +18,7 @@ PAGES: Final = sorted(
         "docs/tutorial.md",
         "docs/howto/*.md",
         "docs/coming-from/*.md",
+        "docs/alerts.md",
         "docs/compaction.md",
         "docs/operations.md",
         "docs/upgrading.md",
