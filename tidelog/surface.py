@@ -14,6 +14,7 @@ from tidelog.client.admin.groups import (
     MemberDescription,
     OffsetMove,
 )
+from tidelog.client.admin.metrics import BrokerMetrics
 from tidelog.client.admin.queue_counts import DescribedQueue, MessageCounts
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.client import Client, connect
@@ -119,6 +120,7 @@ from tidelog.wire.messages.cluster_admin import DescribeClusterReply as ClusterD
 from tidelog.wire.messages.features import NodeFeatures, SupportedLevels
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 from tidelog.wire.messages.groups import GroupListing
+from tidelog.wire.messages.metrics import MetricFamily, MetricHistogram, MetricSample
 from tidelog.wire.messages.produce import AckLevel
 from tidelog.wire.messages.queue_admin import QueueDescription, QueuePartitionDescription
 from tidelog.wire.messages.queues import MessageState, QueueCounts
@@ -138,6 +140,7 @@ __all__ = [
     "BatchError",
     "BatchIterator",
     "BrokerError",
+    "BrokerMetrics",
     "Client",
     "ClientConfig",
     "ClientConsumerStatistics",
@@ -194,6 +197,9 @@ __all__ = [
     "MessageInterval",
     "MessageState",
     "MessageStory",
+    "MetricFamily",
+    "MetricHistogram",
+    "MetricSample",
     "MovingReplica",
     "NoPositionError",
     "NodeDescription",

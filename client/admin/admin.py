@@ -15,6 +15,7 @@ from tidelog.client.admin.alert_check import check_alerts
 from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
+from tidelog.client.admin.metrics import BrokerMetrics, read_metrics
 from tidelog.client.admin.names import list_names
 from tidelog.client.admin.queue_counts import DescribedQueue, count_messages, described
 from tidelog.client.admin.queues import QueueToCreate
@@ -518,6 +519,22 @@ class Admin:
             owner: Only alerts of the queues and groups of this owner.
         """
         return await check_alerts(self._cluster, owner, now_ms=self._cluster.env.clock.now_ms())
+
+    async def metrics(self, families: Iterable[str] = (), names: str = "") -> list[BrokerMetrics]:
+        """Return the metrics of each broker, by node id; all brokers are asked at the same time.
+
+        A broker that does not answer within 6 seconds, is fenced or of an earlier version has an
+        error instead of metrics.
+
+        Args:
+            families: Beginnings of names without `tidelog_`, such as `queue`; all by default.
+            names: Globs with commas for names of topics, queues and groups; all by default.
+
+        Raises:
+            InvalidRequestError: The globs are invalid.
+        """
+        described = await self.describe_cluster()
+        return await read_metrics(self._cluster, described.nodes, families=families, names=names)
 
     async def cluster_events(self) -> list[EventDescription]:
         """Return the events of the cluster that no administrator has acknowledged, oldest first.

@@ -14,6 +14,7 @@ from tidelog.wire.messages.groups import (
     ResetOffsetsRequest,
 )
 from tidelog.wire.messages.metadata import MetadataRequest
+from tidelog.wire.messages.metrics import MetricFamily, ReadMetricsReply
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest
 from tidelog.wire.messages.queue_admin import DescribeQueuesRequest
 from tidelog.wire.messages.topics import DescribeTopicsRequest
@@ -37,6 +38,8 @@ _OF_PARTITIONED: Final = (DescribeQueuesRequest, MetadataRequest)
 
 def mismatch(request: object, reply: object) -> str | None:
     """Return in which way a reply does not belong to its request, `None` if it does."""
+    if isinstance(reply, ReadMetricsReply):
+        return next(filter(None, map(_malformed, reply.families)), None)
     names = _SAME_LENGTH.get(type(request))
     if names is None:
         return None
@@ -48,6 +51,16 @@ def mismatch(request: object, reply: object) -> str | None:
         numbers = [partition.partition for partition in each.partitions]
         if each.name and numbers != list(range(len(numbers) or 1)) and not _failed(each):
             return f"{each.name!r} does not have all of its partitions, in order"
+    return None
+
+
+def _malformed(family: MetricFamily) -> str | None:
+    for sample in family.samples:
+        histogram = sample.histogram
+        if len(sample.labels) != len(family.labels):
+            return f"a sample of {family.name!r} has {len(sample.labels)} labels"
+        if histogram is not None and len(histogram.counts) != len(histogram.bounds) + 1:
+            return f"a histogram of {family.name!r} has {len(histogram.counts)} counts"
     return None
 
 

@@ -9,6 +9,7 @@ from tidelog.client.admin.admin import Setting
 from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
+from tidelog.client.admin.metrics import BrokerMetrics
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.admin.queues import Setting as QueueSetting
 from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset
@@ -456,6 +457,21 @@ class Admin(Forwarding[AsyncAdmin]):
             owner: Only alerts of the queues and groups of this owner.
         """
         return self._thread.call(partial(self._inner.alerts, owner=owner))
+
+    def metrics(self, families: Iterable[str] = (), names: str = "") -> list[BrokerMetrics]:
+        """Return the metrics of each broker, by node id; all brokers are asked at the same time.
+
+        A broker that does not answer within 6 seconds, is fenced or of an earlier version has an
+        error instead of metrics.
+
+        Args:
+            families: Beginnings of names without `tidelog_`, such as `queue`; all by default.
+            names: Globs with commas for names of topics, queues and groups; all by default.
+
+        Raises:
+            InvalidRequestError: The globs are invalid.
+        """
+        return self._thread.call(partial(self._inner.metrics, list(families), names))
 
     def cluster_events(self) -> list[EventDescription]:
         """Return the events of the cluster that no administrator has acknowledged, oldest first.
