@@ -1,5 +1,4 @@
-"""Rates and quantiles of one broker between two readings of its metrics (PromQL: rate,
-histogram_quantile).
+"""Rates and quantiles between two readings of a broker (PromQL: rate, histogram_quantile).
 
 Pure: no clock, no I/O.
 """

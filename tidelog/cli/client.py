@@ -44,20 +44,21 @@ broker_option = click.option(
 
 
 @asynccontextmanager
-async def open_client(broker: str) -> AsyncGenerator[Client, None]:
+async def open_client(broker: str, *, is_quiet: bool = False) -> AsyncGenerator[Client, None]:
     """Connect to the brokers of `--broker` while the block runs.
 
     The client reconnects by itself. A line on standard error reports each lost connection, and one
-    says what the client waits for after two seconds without a result.
+    says what the client waits for after two seconds without a result, unless `is_quiet`.
     """
     # Without a handler, Python would print warnings as bare text.
     logging.getLogger("tidelog").addHandler(logging.NullHandler())
     config = ClientConfig(client_id=_CLIENT_NAME)
     waiting = Waiting(broker, now=trio.current_time(), connect_timeout=config.connect_timeout)
-    env = replace(real_env(), probe=Notices(waiting))
+    env = real_env() if is_quiet else replace(real_env(), probe=Notices(waiting))
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_show_waiting, waiting)
+        if not is_quiet:
+            nursery.start_soon(_show_waiting, waiting)
         try:
             async with connect(broker, config=config, env=env) as client:
                 yield client
@@ -112,8 +113,10 @@ _GRACE_S = 1.0
 """Seconds that a command has after a signal, such as for releasing messages."""
 
 
-def ask(broker: str, call: Callable[[Client], Awaitable[Result]]) -> Result:
-    """Connect, run `call` with the client, and return its result.
+def ask(
+    broker: str, call: Callable[[Client], Awaitable[Result]], *, is_quiet: bool = False
+) -> Result:
+    """Connect, run `call` with the client, and return its result; see `open_client`.
 
     Ctrl-C cancels `call`. (Python would raise `KeyboardInterrupt` at any line, also within a step
     that must be completed.)
@@ -131,7 +134,7 @@ def ask(broker: str, call: Callable[[Client], Awaitable[Result]]) -> Result:
 
         async with on_signal(end) as interruption:
             with closing:
-                async with open_client(broker) as client:
+                async with open_client(broker, is_quiet=is_quiet) as client:
                     with asking:
                         return await call(client)
         raise click.exceptions.Exit(interruption.status)

@@ -50,6 +50,9 @@ COMMANDS = {
         "broker",
         "Describe, drain, replace and unregister brokers.",
     ),
+    "top": LazyCommand(
+        "tidelog.cli.top.top", "top", "Show brokers, topics, queues and groups live."
+    ),
     "log": LazyCommand(
         "tidelog.cli.log.log", "log", "Dump, verify and repair files of a stopped broker."
     ),

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 _UNIT = 1024
@@ -35,7 +35,7 @@ def print_table(
         table.add_column(title, justify="right" if title in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(shown(cell) for cell in row))
-    _print(table)
+    print_rendered(table)
 
 
 def print_fields(facts: Mapping[str, object]) -> None:
@@ -45,7 +45,7 @@ def print_fields(facts: Mapping[str, object]) -> None:
     table.add_column(overflow="fold")
     for name, value in facts.items():
         table.add_row(name, shown(value))
-    _print(table)
+    print_rendered(table)
 
 
 def print_labels(labels: Mapping[str, str]) -> None:
@@ -109,11 +109,12 @@ def size_text(size_bytes: int) -> str:
     return f"{size:.1f} TiB"
 
 
-def _print(table: Table) -> None:
+def print_rendered(renderable: RenderableType) -> None:
+    """Print tables and texts; outside of a terminal, no line is folded."""
     width = None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
     # No markup: names may contain brackets.
     console = Console(width=width, markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
-        console.print(table)
+        console.print(renderable)
     lines = (line.rstrip() for line in captured.get().splitlines())
     sys.stdout.write("".join(f"{line}\n" for line in lines))

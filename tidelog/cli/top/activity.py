@@ -197,22 +197,29 @@ def _topics(brokers: Sequence[MetricRates], cluster: DescribeClusterReply) -> li
 
 
 def _queues(brokers: Sequence[MetricRates]) -> list[QueueActivity]:
-    depths = [
-        _values(brokers, f"tidelog_queue_{state}") for state in ("ready", "leased", "delayed")
-    ]
+    ready = _values(brokers, "tidelog_queue_ready")
+    leased = _values(brokers, "tidelog_queue_leased")
+    delayed = _values(brokers, "tidelog_queue_delayed")
     ages = _values(brokers, "tidelog_queue_oldest_message_age_seconds", max)
-    rates = [
-        _rates(brokers, f"tidelog_queue_{what}_total")
-        for what in ("sent", "received", "deleted", "redelivered", "empty_receives")
-    ]
+    sent = _rates(brokers, "tidelog_queue_sent_total")
+    received = _rates(brokers, "tidelog_queue_received_total")
+    deleted = _rates(brokers, "tidelog_queue_deleted_total")
+    redelivered = _rates(brokers, "tidelog_queue_redelivered_total")
+    empty = _rates(brokers, "tidelog_queue_empty_receives_total")
     found = [
         QueueActivity(
             name,
-            *(depth.get(name, 0.0) for depth in depths),
+            ready[name],
+            leased.get(name, 0.0),
+            delayed.get(name, 0.0),
             ages.get(name, 0.0),
-            *(rate.get(name) for rate in rates),
+            sent_per_s=sent.get(name),
+            received_per_s=received.get(name),
+            deleted_per_s=deleted.get(name),
+            redelivered_per_s=redelivered.get(name),
+            empty_receives_per_s=empty.get(name),
         )
-        for name in depths[0]
+        for name in ready
     ]
     return [each for each in found if each.name != _OTHER or any(each[1:])]
 
