@@ -11,11 +11,15 @@ from typing import Final, NamedTuple, final
 
 from tidelog.client.admin.metric_rates import LabelValues, MetricRates
 from tidelog.client.admin.metrics import BrokerMetrics
+from tidelog.wire.errors import UnsupportedVersionError
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply, NodeDescription
 
 _P99: Final = 0.99
 _OTHER: Final = "_other"
 """Name of all topics or queues without series of their own, together."""
+_ANSWERING: Final = ("alive", "stopping")
+_NO_ANSWER: Final = "no answer"
+_NO_METRICS: Final = "no metrics"
 
 FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "brokers": (
@@ -44,8 +48,6 @@ class Reading:
     brokers: Sequence[BrokerMetrics]
     at_s: float
     """Seconds of the reader's clock."""
-    alert_count: int | None = None
-    """`None` if the cluster is not asked for alerts."""
 
 
 class BrokerActivity(NamedTuple):
@@ -53,7 +55,7 @@ class BrokerActivity(NamedTuple):
 
     node_id: int
     state: str
-    """Status of the node, or `no answer`."""
+    """Status of the node, `no answer`, or `no metrics` for an earlier version."""
     is_controller: bool
     leader_count: int
     requests_per_s: float | None
@@ -120,6 +122,7 @@ class Activity:
 
     cluster: DescribeClusterReply
     alert_count: int | None
+    """Alerts that fire; `None` if that is unknown."""
     interval_s: float | None
     """Seconds between the two readings; `None` after the first one."""
     brokers: Sequence[BrokerActivity]
@@ -128,19 +131,26 @@ class Activity:
     groups: Sequence[GroupActivity]
 
 
-def activity_of(before: Reading | None, after: Reading) -> Activity:
+def activity_of(
+    before: Reading | None, after: Reading, *, alert_count: int | None = None
+) -> Activity:
     """Return the activity between two readings; without `before`, rates are unknown."""
     earlier = {} if before is None else {each.node_id: each for each in before.brokers}
     rates = {each.node_id: MetricRates(earlier.get(each.node_id), each) for each in after.brokers}
-    errors = {each.node_id: str(each.error) for each in after.brokers if each.error is not None}
-    known = [rates[node_id] for node_id in rates if node_id not in errors]
+    metrics = {each.node_id: each for each in after.brokers}
+    known = [rates[each.node_id] for each in after.brokers if each.error is None]
     interval_s = None if before is None else after.at_s - before.at_s
     return Activity(
         after.cluster,
-        after.alert_count,
+        alert_count,
         interval_s,
         [
-            _broker(node, rates.get(node.node_id), errors.get(node.node_id, ""), after.cluster)
+            _broker(
+                node,
+                metrics.get(node.node_id),
+                rates.get(node.node_id, MetricRates(None, BrokerMetrics(node.node_id))),
+                is_controller=node.node_id == after.cluster.controller_id,
+            )
             for node in after.cluster.nodes
         ],
         _topics(known, after.cluster),
@@ -150,24 +160,29 @@ def activity_of(before: Reading | None, after: Reading) -> Activity:
 
 
 def _broker(
-    node: NodeDescription, rates: MetricRates | None, error: str, cluster: DescribeClusterReply
+    node: NodeDescription, metrics: BrokerMetrics | None, found: MetricRates, *, is_controller: bool
 ) -> BrokerActivity:
-    is_silent = bool(error) or rates is None
-    found = MetricRates(None, BrokerMetrics(node.node_id)) if is_silent or rates is None else rates
-    state = node.last_known_status or node.status
+    state, reason = node.status, ""
+    if metrics is None:
+        state, reason = _NO_ANSWER, f"node {node.node_id} joined the cluster a moment ago"
+    elif metrics.error is not None:
+        reason = str(metrics.error)
+        if (node.last_known_status or node.status) in _ANSWERING:
+            is_old = isinstance(metrics.error, UnsupportedVersionError)
+            state = _NO_METRICS if is_old else _NO_ANSWER
     return BrokerActivity(
         node.node_id,
-        "no answer" if is_silent and state in ("alive", "stopping") else node.status,
-        node.node_id == cluster.controller_id,
+        state,
+        is_controller,
         node.leader_count,
-        _total(found.rates("tidelog_requests_total")),
-        found.quantile("tidelog_request_duration_seconds", _P99),
-        found.quantile("tidelog_loop_lag_seconds", _P99),
-        _total(found.rates("process_cpu_seconds_total")),
-        _total(found.values("process_resident_memory_bytes")),
-        _total(found.values("tidelog_connections")),
-        _total(found.values("tidelog_disk_free_bytes")),
-        error,
+        requests_per_s=_total(found.rates("tidelog_requests_total")),
+        request_p99_s=found.quantile("tidelog_request_duration_seconds", _P99),
+        loop_lag_p99_s=found.quantile("tidelog_loop_lag_seconds", _P99),
+        cpu_ratio=_total(found.rates("process_cpu_seconds_total")),
+        memory_bytes=_total(found.values("process_resident_memory_bytes")),
+        connection_count=_total(found.values("tidelog_connections")),
+        disk_free_bytes=_total(found.values("tidelog_disk_free_bytes")),
+        reason=reason,
     )
 
 

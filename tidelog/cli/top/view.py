@@ -42,8 +42,8 @@ class Selection:
     """Keys of panels."""
     sort: str | None = None
     """Key of a column; panels without it keep their order."""
-    limit: int = 20
-    """Maximum rows of a panel."""
+    limit: int | None = None
+    """Maximum rows of a panel; `None` without a limit."""
 
 
 def picture(
@@ -68,7 +68,7 @@ def picture(
     head = [_line(line, style) for line, style in _head(activity, notice)]
     panels = [PANELS[key] for key in selection.panels]
     rows = {panel.key: panel.rows(activity, selection.sort) for panel in panels}
-    limits = [min(len(rows[panel.key]), selection.limit) for panel in panels]
+    limits = [len(rows[panel.key][: selection.limit]) for panel in panels]
     if height is not None:
         used = len(head) + bool(keys) + _FRAME * len(panels)
         limits = shared_lines(limits, height - used)
