@@ -46,6 +46,12 @@ class MetricSelection:
             return found
         return [Family(metric, filter(partial(_is_named, names), some)) for metric, some in found]
 
+    def may_have(self, beginning: str) -> bool:
+        """Return whether metrics whose names begin so, without `tidelog_`, may be wanted."""
+        return not self.families or any(
+            beginning.startswith(each) or each.startswith(beginning) for each in self.families
+        )
+
     def _has(self, metric: Metric) -> bool:
         name = metric.name.removeprefix(_PREFIX)
         return not self.families or any(map(name.startswith, self.families))
@@ -102,9 +108,12 @@ class MetricsCollector:
                 *await self._broker.families(),
                 *self._replicas.families(),
                 *self._of_topics(),
-                *await self._groups.families(),
-                *await self._queues.families(self._replicas.totals.journals),
             ]
+            # Groups and queues need questions to leaders, and look at many partitions.
+            if selection.may_have("group"):
+                found += await self._groups.families()
+            if selection.may_have("queue"):
+                found += await self._queues.families(self._replicas.totals.journals)
         return selection.of(found)
 
     def _of_topics(self) -> list[Family]:

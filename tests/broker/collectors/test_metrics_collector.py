@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
@@ -16,6 +17,7 @@ from tests.broker.queues.queue_requests import (
     submit_receive,
 )
 from tests.broker.world import World
+from tidelog.broker.collectors.metrics_collector import Selection
 from tidelog.broker.metrics.catalog import SECTIONS
 from tidelog.wire.messages.queues import SettleAction
 from tidelog.wire.metrics.exposition import expose
@@ -241,3 +243,19 @@ async def test_the_whole_text_is_valid_and_in_the_catalog(mock_clock: MockClock)
         metric = CATALOG.get(each.name) or CATALOG[f"{each.name}_total"]
         assert each.type == metric.kind
         assert all(set(sample.labels) - {"le"} == set(metric.labels) for sample in each.samples)
+
+
+@pytest.mark.parametrize(
+    ("families", "expected"),
+    [
+        ([], True),
+        (["queue"], True),
+        (["q"], True),
+        (["topic", "queue_sent_total"], True),
+        (["topic", "group", "request"], False),
+    ],
+)
+def test_metrics_that_no_reader_wants_are_not_collected(
+    families: list[str], *, expected: bool
+) -> None:
+    assert Selection(families).may_have("queue") is expected

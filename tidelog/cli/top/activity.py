@@ -33,6 +33,7 @@ FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "queues": (
         *("process_start_time", "queue_ready", "queue_leased", "queue_delayed", "queue_oldest"),
         *("queue_sent", "queue_received", "queue_deleted", "queue_redelivered", "queue_empty"),
+        "queue_partitions_unknown",
     ),
     "groups": ("group_lag", "group_members", "group_epoch"),
 }
@@ -128,6 +129,8 @@ class Activity:
     brokers: Sequence[BrokerActivity]
     topics: Sequence[TopicActivity]
     queues: Sequence[QueueActivity]
+    uncounted_count: int
+    """Queue partitions that are missing, because their leaders have not counted them yet."""
     groups: Sequence[GroupActivity]
 
 
@@ -155,6 +158,7 @@ def activity_of(
         ],
         _topics(known, after.cluster),
         _queues(known),
+        int(_values(known, "tidelog_queue_partitions_unknown").get("", 0)),
         _groups(before, after, interval_s),
     )
 

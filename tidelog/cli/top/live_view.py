@@ -14,7 +14,7 @@ from tidelog.cli.top.activity import Reading, activity_of
 from tidelog.cli.top.keys import keys_of_terminal, read_keys
 from tidelog.cli.top.panels import PANELS
 from tidelog.cli.top.reader import Wanted, count_alerts, read
-from tidelog.cli.top.view import Selection, picture
+from tidelog.cli.top.view import ViewOptions, picture
 from tidelog.client.client import Client
 from tidelog.wire.errors import TidelogError
 
@@ -30,16 +30,17 @@ _ALERTS_EVERY_S: Final = 30.0
 class LiveView:
     """The view on a terminal, and what keys change about it."""
 
-    def __init__(self, live: Live, wanted: Wanted, selection: Selection, reading: Reading) -> None:
+    def __init__(self, live: Live, wanted: Wanted, *, options: ViewOptions, first: Reading) -> None:
         self._live = live
         self._wanted = wanted
-        self._offered = selection
+        self._offered = options
         """The panels that the command line names."""
-        self._selection = selection
-        self._reading = reading
-        self._activity = activity_of(None, reading)
+        self._options = options
+        self._reading = first
+        self._activity = activity_of(None, first)
         self._failure = ""
         self.alert_count: int | None = None
+        self._drawn: object = None
         self.has_keys = False
         self.ended = trio.Event()
 
@@ -60,30 +61,35 @@ class LiveView:
         if key in ("q", "Q"):
             self.ended.set()
         elif key == "0":
-            self._selection = replace(self._selection, panels=offered)
+            self._options = replace(self._options, panels=offered)
         elif key in ("1", "2", "3", "4") and (panel := panels[int(key) - 1]) in offered:
-            self._selection = replace(self._selection, panels=(panel,))
+            self._options = replace(self._options, panels=(panel,))
         elif key == "s":
-            self._selection = replace(self._selection, sort=self._next_sort())
+            self._options = replace(self._options, sort=self._next_sort())
         self.draw()
 
     def draw(self) -> None:
-        """Draw the view in the present size of the terminal."""
+        """Draw the view in the present size of the terminal, unless it shows that already."""
         width, height = self._live.console.size
+        notice = self._notice()
+        contents = (self._activity, self._options, width, height, notice)
+        if contents == self._drawn:
+            return
+        self._drawn = contents
         shown = picture(
             self._activity,
-            self._selection,
+            self._options,
             width=width,
             height=height,
-            notice=self._notice(),
+            notice=notice,
             keys=self._keys() if self.has_keys else "",
         )
         self._live.update(shown, refresh=True)
 
     def _next_sort(self) -> str | None:
         """Return the key of the next column of the first panel; after the last one, `None`."""
-        keys = [None, *(each.key for each in PANELS[self._selection.panels[0]].columns)]
-        sort = self._selection.sort
+        keys = [None, *(each.key for each in PANELS[self._options.panels[0]].columns)]
+        sort = self._options.sort
         return keys[(keys.index(sort) + 1) % len(keys)] if sort in keys else keys[1]
 
     def _notice(self) -> str:
@@ -99,11 +105,11 @@ class LiveView:
             for number, key in enumerate(PANELS, 1)
             if key in self._offered.panels and len(self._offered.panels) > 1
         ]
-        sort = f"s sort: {self._selection.sort or 'default'}"
+        sort = f"s sort: {self._options.sort or 'default'}"
         return "  ".join(["q quit", *panels, *(["0 all"] if panels else []), sort])
 
 
-async def watch(client: Client, wanted: Wanted, selection: Selection) -> None:
+async def watch(client: Client, wanted: Wanted, options: ViewOptions) -> None:
     """Draw the activity until the user quits."""
     first = await read(client, wanted)
     console = Console(markup=False, highlight=False, emoji=False)
@@ -111,7 +117,7 @@ async def watch(client: Client, wanted: Wanted, selection: Selection) -> None:
         Live(console=console, screen=True, auto_refresh=False) as live,
         keys_of_terminal() as descriptor,
     ):
-        view = LiveView(live, wanted, selection, first)
+        view = LiveView(live, wanted, options=options, first=first)
         view.has_keys = descriptor is not None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_read_often, client, wanted, view)

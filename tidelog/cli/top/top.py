@@ -13,7 +13,7 @@ from tidelog.cli.top.activity import FAMILIES
 from tidelog.cli.top.live_view import watch
 from tidelog.cli.top.panels import PANELS, SORT_KEYS
 from tidelog.cli.top.reader import Wanted, measure
-from tidelog.cli.top.view import Selection, activity_as_json, picture
+from tidelog.cli.top.view import ViewOptions, activity_as_json, picture
 
 _LIMIT: Final = 20
 """Default maximum of rows of a panel outside of the live view."""
@@ -74,13 +74,13 @@ def top(
     families = list(dict.fromkeys(name for key in shown for name in FAMILIES[key]))
     wanted = Wanted(families, names, interval_s)
     if not (is_once or as_json) and sys.stdout.isatty():
-        selection = Selection(shown, sort, limit)
-        ask(broker, lambda client: watch(client, wanted, selection), is_quiet=True)
+        options = ViewOptions(shown, sort, limit)
+        ask(broker, lambda client: watch(client, wanted, options), is_quiet=True)
         return
-    selection = Selection(shown, sort, limit or _LIMIT)
+    options = ViewOptions(shown, sort, limit or _LIMIT)
     activity = ask(broker, lambda client: measure(client, wanted))
     if as_json:
-        print_json(activity_as_json(activity, selection))
+        print_json(activity_as_json(activity, options))
     else:
         width = Console().width if sys.stdout.isatty() else None
-        print_rendered(picture(activity, selection, width=width))
+        print_rendered(picture(activity, options, width=width))

@@ -35,7 +35,7 @@ _ALIVE: Final = ("alive", "controller")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ViewOptions:
     """What is shown."""
 
     panels: Sequence[str] = tuple(PANELS)
@@ -48,7 +48,7 @@ class Selection:
 
 def picture(
     activity: Activity,
-    selection: Selection,
+    options: ViewOptions,
     *,
     width: int | None = None,
     height: int | None = None,
@@ -59,29 +59,29 @@ def picture(
 
     Args:
         activity: The state.
-        selection: What is shown.
+        options: What is shown.
         width: Columns of the terminal; `None` without a limit.
         height: Lines of the terminal; `None` without a limit.
         notice: Line below the header.
         keys: Last line.
     """
     head = [_line(line, style) for line, style in _head(activity, notice)]
-    panels = [PANELS[key] for key in selection.panels]
-    rows = {panel.key: panel.rows(activity, selection.sort) for panel in panels}
-    limits = [len(rows[panel.key][: selection.limit]) for panel in panels]
+    panels = [PANELS[key] for key in options.panels]
+    rows = {panel.key: panel.rows(activity, options.sort) for panel in panels}
+    limits = [len(rows[panel.key][: options.limit]) for panel in panels]
     if height is not None:
         used = len(head) + bool(keys) + _FRAME * len(panels)
         limits = shared_lines(limits, height - used)
     parts: list[RenderableType] = [*head]
     for panel, limit in zip(panels, limits, strict=True):
-        parts += [_line(""), _table(panel, rows[panel.key][:limit], selection.sort, width)]
+        parts += [_line(""), _table(panel, rows[panel.key][:limit], sort=options.sort, width=width)]
         left_out = len(rows[panel.key]) - limit
         if left_out:
             parts.append(_line(f"and {counted(left_out, f'more {panel.noun}')}", "dim"))
     return Group(*parts, *([_line(""), _line(keys, "dim")] if keys else []))
 
 
-def activity_as_json(activity: Activity, selection: Selection) -> dict[str, object]:
+def activity_as_json(activity: Activity, options: ViewOptions) -> dict[str, object]:
     """Return the state of a cluster, with the rows of each panel and their number."""
     cluster, health = activity.cluster, cluster_health(activity.cluster)
     found: dict[str, object] = {
@@ -96,12 +96,14 @@ def activity_as_json(activity: Activity, selection: Selection) -> dict[str, obje
         "alert_count": activity.alert_count,
         "interval_s": _number(activity.interval_s),
     }
-    for panel in (PANELS[key] for key in selection.panels):
-        rows = panel.rows(activity, selection.sort)
+    if "queues" in options.panels:
+        found["uncounted_queue_partition_count"] = activity.uncounted_count
+    for panel in (PANELS[key] for key in options.panels):
+        rows = panel.rows(activity, options.sort)
         found[f"{panel.noun}_count"] = len(rows)
         found[panel.key] = [
             {name: _number(value) for name, value in row._asdict().items()}
-            for row in rows[: selection.limit]
+            for row in rows[: options.limit]
         ]
     return found
 
@@ -137,6 +139,7 @@ def _head(activity: Activity, notice: str) -> list[tuple[str, str]]:
         (f"cluster {cluster.cluster_id}: {', '.join(facts)}", "bold"),
         (health_line(cluster), style),
         *((_silence(each), "red") for each in silent[:_REASONS_MAX]),
+        *([(_uncounted(activity.uncounted_count), "yellow")] if activity.uncounted_count else []),
         *([(notice, "red")] if notice else []),
     ]
 
@@ -145,7 +148,11 @@ def _silence(broker: BrokerActivity) -> str:
     return f"node {broker.node_id} is missing in the figures: {broker.reason}"
 
 
-def _table(panel: Panel, rows: Sequence[Any], sort: str | None, width: int | None) -> Table:
+def _uncounted(count: int) -> str:
+    return f"{counted(count, 'queue partition')} not counted yet; the brokers read them now"
+
+
+def _table(panel: Panel, rows: Sequence[Any], *, sort: str | None, width: int | None) -> Table:
     cells = {column.key: [column.cell(row) for row in rows] for column in panel.columns}
     if panel.key == "brokers":
         cells["state"] = [

@@ -10,7 +10,8 @@ from tidelog.client.admin.metrics import BrokerMetrics
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply, PartitionState
 from tidelog.wire.messages.metrics import MetricFamily, MetricHistogram, MetricSample
 
-Values = Mapping[tuple[str, ...], float] | float
+Series = Mapping[tuple[()], float] | Mapping[tuple[str], float] | Mapping[tuple[str, str], float]
+Values = Series | float
 
 NODE = replace(
     DESCRIBE[1].nodes[0], status="alive", last_known_status="", is_drained=False, damaged_count=0
@@ -47,7 +48,7 @@ def broker(
     found: dict[str, MetricFamily] = {}
     for short, values in families.items():
         name = short if short.startswith("process_") else f"tidelog_{short}"
-        series = values if isinstance(values, Mapping) else {(): values}
+        series: Series = values if isinstance(values, Mapping) else {(): values}
         samples = [MetricSample(list(labels), value) for labels, value in series.items()]
         found[name] = MetricFamily(name, "gauge", ["label"], samples)
     for short, counts in (histograms or {}).items():

@@ -8,7 +8,7 @@ import signal
 import struct
 import subprocess
 import termios
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -131,7 +131,9 @@ def test_a_broker_that_dies_is_shown_and_missing_in_sums() -> None:
 
 
 @contextmanager
-def on_a_terminal(*words: str, lines: int = 30, columns: int = 100) -> Iterator["Terminal"]:
+def on_a_terminal(
+    *words: str, lines: int = 30, columns: int = 100
+) -> Generator["Terminal", None, None]:
     """Run a command on a terminal of this size while the block runs."""
     own, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))

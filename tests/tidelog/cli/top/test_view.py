@@ -10,7 +10,7 @@ from rich.console import Console
 from tests.tidelog.cli.top.readings import broker, cluster_of, reading
 from tidelog.cli.top.activity import Activity, activity_of
 from tidelog.cli.top.panels import SORT_KEYS, duration_text, rate_text
-from tidelog.cli.top.view import Selection, activity_as_json, picture, shared_lines
+from tidelog.cli.top.view import ViewOptions, activity_as_json, picture, shared_lines
 from tidelog.client.admin.metrics import BrokerMetrics
 from tidelog.wire.errors import ConnectError
 
@@ -34,7 +34,7 @@ def queues(depths: Sequence[float]) -> Activity:
 
 def lines_of(
     activity: Activity,
-    selection: Selection | None = None,
+    options: ViewOptions | None = None,
     *,
     width: int | None = None,
     height: int | None = None,
@@ -42,7 +42,7 @@ def lines_of(
 ) -> list[str]:
     """Return the lines of a picture."""
     console = Console(width=width or 1000, color_system=None)
-    shown = picture(activity, selection or Selection(), width=width, height=height, **texts)
+    shown = picture(activity, options or ViewOptions(), width=width, height=height, **texts)
     with console.capture() as captured:
         console.print(shown)
     return [line.rstrip() for line in captured.get().splitlines()]
@@ -81,6 +81,14 @@ def test_rates_errors_and_alerts_are_in_the_header() -> None:
     assert ["2", "no", "answer", "5", "-"] in [line.split()[:5] for line in lines]
 
 
+def test_queue_partitions_that_are_not_counted_yet_are_reported() -> None:
+    activity = activity_of(
+        None, reading(*(broker(each, queue_partitions_unknown=4.0) for each in (1, 2)))
+    )
+
+    assert lines_of(activity)[2].startswith("8 queue partitions not counted yet; ")
+
+
 def test_an_unhealthy_cluster_has_its_reason_and_the_next_step() -> None:
     cluster = replace(cluster_of(), leaderless_count=2)
 
@@ -99,7 +107,7 @@ def test_an_unhealthy_cluster_has_its_reason_and_the_next_step() -> None:
     ],
 )
 def test_rows_are_sorted_by_the_column(sort: str | None, expected: list[str]) -> None:
-    lines = lines_of(queues([1.0, 9.0, 4.0]), Selection(("queues",), sort))
+    lines = lines_of(queues([1.0, 9.0, 4.0]), ViewOptions(("queues",), sort))
 
     assert [line.split()[0] for line in lines if line.startswith("queue-")] == expected
 
@@ -115,13 +123,13 @@ def test_unknown_values_come_last() -> None:
         ),
     )
 
-    lines = lines_of(groups, Selection(("groups",), "lag"))
+    lines = lines_of(groups, ViewOptions(("groups",), "lag"))
 
     assert [line.split()[:2] for line in lines[-3:]] == [["c", "7"], ["b", "3"], ["a", "-"]]
 
 
 def test_rows_beyond_the_limit_are_counted() -> None:
-    lines = lines_of(queues([1.0] * 1000), Selection(("queues",), limit=5))
+    lines = lines_of(queues([1.0] * 1000), ViewOptions(("queues",), limit=5))
 
     assert [line.split()[0] for line in lines[-6:-1]] == QUEUE_NAMES
     assert lines[-1] == "and 995 more queues"
@@ -137,7 +145,7 @@ def test_rows_beyond_the_limit_are_counted() -> None:
     ],
 )
 def test_narrow_terminals_leave_out_columns(width: int, columns: list[str]) -> None:
-    lines = lines_of(queues([1.0] * 3), Selection(("queues",)), width=width)
+    lines = lines_of(queues([1.0] * 3), ViewOptions(("queues",)), width=width)
 
     assert lines[3].split()[: len(columns)] == columns
     assert all(len(line) <= width for line in lines)
@@ -147,7 +155,7 @@ def test_a_long_name_is_cut_before_columns_are_left_out() -> None:
     name = "x" * 249
     activity = activity_of(None, reading(broker(log_bytes={(name,): 5.0})))
 
-    lines = lines_of(activity, Selection(("topics",)), width=80)
+    lines = lines_of(activity, ViewOptions(("topics",)), width=80)
 
     assert lines[-1].startswith("xxxxxxxxxxxxxxx")
     assert "…" in lines[-1]
@@ -183,7 +191,7 @@ def test_panels_share_the_lines(wanted: list[int], lines: int, expected: list[in
 def test_json_has_numbers_of_the_selected_panels() -> None:
     activity = queues([3.0, 4.0])
 
-    found = json.loads(json.dumps(activity_as_json(activity, Selection(("queues",), limit=1))))
+    found = json.loads(json.dumps(activity_as_json(activity, ViewOptions(("queues",), limit=1))))
 
     assert found == {
         "cluster_id": "5f3a9c1e7b2d4f60a8c1e3d5",
@@ -192,6 +200,7 @@ def test_json_has_numbers_of_the_selected_panels() -> None:
         "health": {"severity": "healthy", "reason": "", "next_step": ""},
         "alert_count": None,
         "interval_s": 2,
+        "uncounted_queue_partition_count": 0,
         "queue_count": 2,
         "queues": [
             {
@@ -214,7 +223,7 @@ def test_every_column_has_a_field_and_can_be_sorted_by() -> None:
     activity = queues([1.0])
 
     for key in SORT_KEYS:
-        assert lines_of(activity, Selection(sort=key))
+        assert lines_of(activity, ViewOptions(sort=key))
 
 
 @pytest.mark.parametrize(
