@@ -166,12 +166,13 @@ def activity_of(
 def _broker(
     node: NodeDescription, metrics: BrokerMetrics | None, found: MetricRates, *, is_controller: bool
 ) -> BrokerActivity:
-    state, reason = node.status, ""
+    # A broker that answers is not unknown, even if the contacted one has stale metadata.
+    state, reason = node.last_known_status or node.status, ""
     if metrics is None:
         state, reason = _NO_ANSWER, f"node {node.node_id} joined the cluster a moment ago"
     elif metrics.error is not None:
         reason = str(metrics.error)
-        if (node.last_known_status or node.status) in _ANSWERING:
+        if state in _ANSWERING:
             is_old = isinstance(metrics.error, UnsupportedVersionError)
             state = _NO_METRICS if is_old else _NO_ANSWER
     return BrokerActivity(
