@@ -54,12 +54,9 @@ async def read(client: Client, wanted: Wanted) -> Reading:
 
 async def count_alerts(client: Client) -> int | None:
     """Return the number of alerts that fire; `None` if it cannot be found out in time."""
-    check = getattr(client.admin, "alerts", None)
-    if check is None:
-        return None
     with trio.move_on_after(_ALERTS_S):
         try:
-            return len((await check()).alerts)
+            return len((await client.admin.alerts()).alerts)
         except TidelogError:
             return None
     return None

@@ -68,6 +68,7 @@ def test_programs_get_one_document_of_the_selected_panels(queue: str, capsys: Pr
     assert found["queues"][0]["sent_per_s"] == 0
     assert found["brokers"][0]["requests_per_s"] > 0
     assert found["interval_s"] >= 0.1
+    assert found["alert_count"] == 0
     assert not {"topics", "groups"} & set(found)
 
 
@@ -122,6 +123,7 @@ def test_a_broker_that_dies_is_shown_and_missing_in_sums() -> None:
             await until(lambda: controller.brokers[killed].is_fenced, 30)
             await until(lambda: brokers.in_sync() == {1, 2, 3} - {killed}, 60)
             late = await measure(client, EVERYTHING)
+            assert late.alert_count
             assert {each.node_id: each.state for each in late.brokers}[killed] == "fenced"
             assert late.topics[0].under_replicated_count == 3
 
