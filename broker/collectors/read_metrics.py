@@ -42,7 +42,7 @@ class ReadMetricsHandler:
             if count >= _SAMPLES_AT_ONCE:
                 count = 0
                 await trio.lowlevel.checkpoint()
-        return ReadMetricsReply(families, trio.current_time())
+        return ReadMetricsReply(families, int(trio.current_time() * 1000))
 
 
 def _message_of(family: Family) -> MetricFamily:

@@ -62,7 +62,7 @@ async def read_metrics(
             found[node_id] = BrokerMetrics(node_id, error=error)
         else:
             by_name = {family.name: family for family in reply.families}
-            found[node_id] = BrokerMetrics(node_id, by_name, reply.time_s)
+            found[node_id] = BrokerMetrics(node_id, by_name, reply.time_ms / 1000)
 
     async def ask_all() -> None:
         async with trio.open_nursery() as nursery:

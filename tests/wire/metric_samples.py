@@ -22,6 +22,6 @@ READ = (
                 [MetricSample(["SEND"], 0.0, MetricHistogram([0.25, 0.5], [3, 4, 5], 2.5))],
             ),
         ],
-        time_s=12.5,
+        time_ms=12_500,
     ),
 )

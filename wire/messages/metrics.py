@@ -11,9 +11,9 @@ from tidelog.wire.messages.field_types import Listed
 class ReadMetricsRequest(msgspec.Struct, frozen=True, array_like=True):
     """The metrics to read."""
 
-    families: Listed[str] = []
+    families: Listed[str]
     """Beginnings of names without `tidelog_`, such as `queue`; empty for all."""
-    names: str = ""
+    names: str
     """Globs with commas for the names of topics, queues and groups; empty for all."""
 
 
@@ -53,5 +53,5 @@ class ReadMetricsReply(msgspec.Struct, frozen=True, array_like=True):
 
     families: list[MetricFamily]
     """See `docs/metrics.md`; a version may add and remove metrics."""
-    time_s: float
-    """Seconds of a clock that only grows, for rates between two replies of the same process."""
+    time_ms: int
+    """Milliseconds of a clock that only grows, for rates between two replies of a process."""

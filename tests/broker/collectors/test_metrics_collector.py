@@ -17,7 +17,7 @@ from tests.broker.queues.queue_requests import (
     submit_receive,
 )
 from tests.broker.world import World
-from tidelog.broker.collectors.metrics_collector import Selection
+from tidelog.broker.collectors.metrics_collector import MetricSelection
 from tidelog.broker.metrics.catalog import SECTIONS
 from tidelog.wire.messages.queues import SettleAction
 from tidelog.wire.metrics.exposition import expose
@@ -258,4 +258,4 @@ async def test_the_whole_text_is_valid_and_in_the_catalog(mock_clock: MockClock)
 def test_metrics_that_no_reader_wants_are_not_collected(
     families: list[str], *, expected: bool
 ) -> None:
-    assert Selection(families).may_have("queue") is expected
+    assert MetricSelection(families).may_have("queue") is expected

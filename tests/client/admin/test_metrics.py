@@ -87,7 +87,7 @@ async def test_a_malformed_reply_is_the_error_of_its_broker(
     async with deceived_client(autojump_clock) as (client, broker, _):
         broker.answer(api.DESCRIBE_CLUSTER, always(ALONE))
         family = MetricFamily("m", "counter", [], [sample])
-        broker.answer(api.READ_METRICS, always(ReadMetricsReply([family], 1.0)))
+        broker.answer(api.READ_METRICS, always(ReadMetricsReply([family], 1_000)))
 
         (found,) = await client.admin.metrics()
 

@@ -31,6 +31,8 @@ def value_of(hint: object) -> object:
         return filled(hint)
     if typing.get_origin(hint) is typing.Annotated:
         return value_of(arguments[0])
+    if typing.get_origin(hint) is dict:
+        return {value_of(arguments[0]): value_of(arguments[1])}
     if typing.get_origin(hint) is list:
         return [value_of(arguments[0]), value_of(arguments[0])]
     if arguments:
@@ -60,8 +62,9 @@ def test_fields_with_defaults_may_be_missing(message_type: type[msgspec.Struct])
     received = msgspec.convert(values[: len(required)], message_type)
 
     for info in msgspec.structs.fields(message_type)[len(required) :]:
-        has_factory = info.default is msgspec.NODEFAULT
-        assert getattr(received, info.name) == ([] if has_factory else info.default)
+        factory = info.default_factory
+        default = info.default if factory is msgspec.NODEFAULT else factory()
+        assert getattr(received, info.name) == default
 
 
 @every_message
