@@ -29,6 +29,7 @@ from tidelog.broker.handlers.commit_offsets import CommitHandler
 from tidelog.broker.handlers.events import EventsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
+from tidelog.broker.handlers.hot_keys import HotKeysHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offset_lookup import OffsetLookup
@@ -40,9 +41,11 @@ from tidelog.broker.handlers.reassignment import ListReassignmentsHandler, Reass
 from tidelog.broker.handlers.safe_to_stop import SafeToStopHandler
 from tidelog.broker.handlers.topic_usage import TopicUsageHandler
 from tidelog.broker.handlers.topics import TopicsHandler
+from tidelog.broker.hot.hot_traffic import HotTraffic
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.queues.handlers.deduplication_windows import DeduplicationWindows
+from tidelog.broker.queues.handlers.message_groups import MessageGroupsHandler
 from tidelog.broker.queues.handlers.peek import PeekHandler
 from tidelog.broker.queues.handlers.receive import ReceiveHandler
 from tidelog.broker.queues.handlers.send import SendHandler
@@ -59,6 +62,7 @@ from tidelog.broker.transactions.server import TransactionServer
 from tidelog.coordinator.group_coordinator.admin import GroupAdministration
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
 from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.messages.hot_keys import HotKeysReply, HotKeysRequest
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
 
@@ -126,6 +130,11 @@ class ApiHandlers:
         self._env, self._nursery = context.env, context.nursery
         self._cluster, self._partitions = context.cluster, context.partitions
         self._group_commit = context.group_commit
+        self.hot_traffic = HotTraffic(
+            self._cluster,
+            self._partitions,
+            is_sampling=self._config.hot_keys_sampling == "on",
+        )
         self._search = OffsetSearch(self._env)
         self._list_offsets = ListOffsetsHandler(
             self._cluster.raft,
@@ -137,6 +146,7 @@ class ApiHandlers:
 
     def start(self, dispatcher: Dispatcher) -> MetricsCollector:
         """Begin to serve clients; return the metrics of all that is served."""
+        self._nursery.start_soon(self.hot_traffic.run)
         queues, groups = self._queue_server(), self._group_coordinator()
         metrics = self._metrics(queues, groups.administration)
         moves = ListReassignmentsHandler(self._cluster.metadata, self._partitions)
@@ -186,7 +196,13 @@ class ApiHandlers:
     def _records(self) -> Routes:
         env, partitions, purgatory = self._env, self._partitions, self._purgatory
         metadata = MetadataHandler(self._config, self._cluster, partitions)
-        produce = ProduceHandler(env, partitions, self._group_commit, purgatory=purgatory)
+        produce = ProduceHandler(
+            env,
+            partitions,
+            self._group_commit,
+            purgatory=purgatory,
+            sample=self.hot_traffic.sample,
+        )
         fetch = FetchHandler(
             env,
             partitions,
@@ -307,8 +323,22 @@ class ApiHandlers:
         for run in (server.run, RetentionWatch(server).run):
             nursery.start_soon(run)
         whole_queue = WholeQueueHandler(server, windows)
-        send = SendHandler(server, windows, self._group_commit, purgatory=purgatory)
+        send = SendHandler(
+            server,
+            windows,
+            self._group_commit,
+            purgatory=purgatory,
+            sample=self.hot_traffic.sample,
+        )
         receive = ReceiveHandler(server, purgatory, max_bytes=max_bytes)
+        groups = MessageGroupsHandler(server)
+        keys = HotKeysHandler(self._partitions, self.hot_traffic)
+
+        async def hot_keys(request: HotKeysRequest) -> HotKeysReply:
+            topic = self._cluster.metadata.state.catalog.topic_by_id(request.topic_id)
+            is_queue = topic is not None and topic.queue is not None
+            return await (groups if is_queue else keys).answer(request)
+
         return {
             api.SEND: Appending(send.handle),
             api.RECEIVE: Deferred(receive.handle),
@@ -321,6 +351,7 @@ class ApiHandlers:
             api.GET_PURGE_OFFSET: InTask(whole_queue.get_purge_offset),
             api.CANCEL_SCHEDULED: InTask(whole_queue.cancel),
             api.DESCRIBE_REDRIVE: InTask(whole_queue.describe_redrive),
+            api.HOT_KEYS: InTask(hot_keys),
         }
 
     def _transactions(self) -> Routes:
@@ -332,6 +363,7 @@ class ApiHandlers:
             partitions=self._partitions,
             group_commit=self._group_commit,
             max_transaction_bytes_per_partition=self._config.max_transaction_bytes_per_partition,
+            sample=self.hot_traffic.sample,
         )
         self._nursery.start_soon(server.run)
         stage = StageHandler(env, server, self._group_commit, purgatory=self._purgatory)

@@ -8,6 +8,7 @@ from typing import Protocol, final
 
 import trio
 
+from tidelog.broker.hot.hot_traffic import Sample, no_sample
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Purgatory
@@ -121,13 +122,20 @@ class ProduceHandler:
     """Appends batches to partitions."""
 
     def __init__(
-        self, env: Env, partitions: Finder, group_commit: GroupCommit, *, purgatory: Purgatory
+        self,
+        env: Env,
+        partitions: Finder,
+        group_commit: GroupCommit,
+        *,
+        purgatory: Purgatory,
+        sample: Sample = no_sample,
     ) -> None:
         """Append to partitions of `partitions`; `purgatory` keeps unacknowledged requests."""
         self._env = env
         self._partitions = partitions
         self._group_commit = group_commit
         self._purgatory = purgatory
+        self._sample = sample
 
     def handle(
         self, request: ProduceRequest, attachment: memoryview, response: ResponseHandle
@@ -206,6 +214,7 @@ class ProduceHandler:
             partition.traffic.received(header)
             self._group_commit.appended(partition)
             partition.progressed()
+            self._sample(partition, header, batch)
         if acks is not Acks.NONE:
             self._settle_or_wait(partition, appended, acks, pending=pending, index=index)
 

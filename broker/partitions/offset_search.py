@@ -25,6 +25,7 @@ Found = TypeVar("Found")
 
 _UNCOMPRESSED_BYTES_MAX = 32 << 20
 _TIMES = ColumnDecoder(["timestamp_deltas"])
+_KEYS = ColumnDecoder(["keys"])
 _RECORDS_MAX = 1 << 20
 """Maximum number of records in a batch that is decoded. Batches are decoded one at a time, as far
 as that takes some ten megabytes of memory: a batch that is small on the wire may unpack to a
@@ -113,6 +114,24 @@ class OffsetSearch:
             CorruptRecordError: The record is damaged.
             LogOfflineError: The disk failed.
         """
+        return await self._tell_of(partition, offset, time_of)
+
+    async def key_at(self, partition: Partition, offset: int) -> bytes | None:
+        """Return the key of a readable record; `None` if it has none, or there is no record.
+
+        Raises:
+            CorruptRecordError: The record is damaged.
+            LogOfflineError: The disk failed.
+        """
+        return await self._tell_of(partition, offset, key_of)
+
+    async def _tell_of(
+        self,
+        partition: Partition,
+        offset: int,
+        tell: Callable[[BatchHeader, bytes, int], Found],
+    ) -> Found | None:
+        """Return what `tell` finds in the batch with the first readable record at an offset."""
         log = partition.log
         first = max(offset, log.log_start_offset)
         if first >= partition.high_watermark:
@@ -124,7 +143,7 @@ class OffsetSearch:
             raise
         if part is None:
             return None
-        return await self._look_into(partition, lambda: _load_and_tell(part, first))
+        return await self._look_into(partition, lambda: _load_and_tell(part, first, tell))
 
     async def _look_into(self, partition: Partition, look: Callable[[], Found]) -> Found:
         try:
@@ -166,6 +185,19 @@ def time_of(header: BatchHeader, data: bytes, offset: int) -> int:
     return header.first_timestamp_ms + deltas[number]
 
 
+def key_of(header: BatchHeader, data: bytes, offset: int) -> bytes | None:
+    """Return the key of the record at an offset; `None` if it has none or cannot be read."""
+    try:
+        columns = _KEYS.decode(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+    except WireFormatError:
+        return None
+    deltas = columns.offset_deltas or range(columns.record_count)
+    delta = offset - header.base_offset
+    if columns.keys is None or delta not in deltas:
+        return None
+    return columns.keys[deltas.index(delta)]
+
+
 def _find_among_left(
     header: BatchHeader, data: bytes, timestamp_ms: int, *, log_start_offset: int
 ) -> FoundRecord:
@@ -192,11 +224,13 @@ def _left_from(header: BatchHeader, data: bytes, offset: int) -> Iterator[tuple[
             yield header.base_offset + delta, time_ms
 
 
-def _load_and_tell(part: LogSlice, offset: int) -> int:
+def _load_and_tell(
+    part: LogSlice, offset: int, tell: Callable[[BatchHeader, bytes, int], Found]
+) -> Found:
     data = part.load().read()
     header = parse_header(data)
     assert header is not None, "`load` has checked it"
-    return time_of(header, data[: header.size], offset)
+    return tell(header, data[: header.size], offset)
 
 
 def _load_and_find(part: LogSlice, timestamp_ms: int, log_start_offset: int) -> FoundRecord:

@@ -1,6 +1,7 @@
 """Traffic of one partition with clients, as cumulative counters (Kafka: BrokerTopicMetrics).
 
-Replication, repairs and journals of queues do not count: only what clients wrote and read.
+Replication and repairs do not count: only what clients wrote and read. Staging logs and journals of
+queues are partitions with counters of their own.
 """
 
 from typing import final

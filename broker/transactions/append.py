@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, final
 
+from tidelog.broker.hot.hot_traffic import Sample, no_sample
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
@@ -70,6 +71,7 @@ class CommitAppender:
         group_commit: GroupCommit,
         *,
         partition: Partition,
+        sample: Sample = no_sample,
     ) -> None:
         """Append to a partition that is led here."""
         leader = partition.leader
@@ -79,6 +81,7 @@ class CommitAppender:
         self._env = env
         self._partitions = partitions
         self._group_commit = group_commit
+        self._sample = sample
         self._ends: deque[int] = deque()
 
     @property
@@ -163,6 +166,7 @@ class CommitAppender:
         self._ends.append(appended.next_offset)
         self._group_commit.appended(partition)
         partition.progressed()
+        self._sample(partition, stamped, batch)
 
     async def _wait_below(self, offset: int) -> None:
         if offset <= self._leader().acknowledged_offset(Acks.ALL):

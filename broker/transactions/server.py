@@ -9,6 +9,7 @@ from typing import Final, final
 
 import trio
 
+from tidelog.broker.hot.hot_traffic import Sample
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -64,6 +65,7 @@ class TransactionServer:
         partitions: ReplicaManager,
         group_commit: GroupCommit,
         max_transaction_bytes_per_partition: int,
+        sample: Sample,
     ) -> None:
         """Create the server; `run` must run in a task."""
         self._env = env
@@ -72,6 +74,7 @@ class TransactionServer:
         self._partitions = partitions
         self._group_commit = group_commit
         self._max_transaction_bytes = max_transaction_bytes_per_partition
+        self._sample = sample
         self._low_watermarks: dict[Key, StagingLowWatermark] = {}
         self._running: dict[Key, None] = {}
         self._finished: dict[tuple[int, Key], FinishedPart] = {}
@@ -237,7 +240,11 @@ class TransactionServer:
             try:
                 await self._append_all(
                     CommitAppender(
-                        self._env, self._partitions, self._group_commit, partition=partition
+                        self._env,
+                        self._partitions,
+                        self._group_commit,
+                        partition=partition,
+                        sample=self._sample,
                     )
                 )
                 delay_s = _RETRY_MIN_S

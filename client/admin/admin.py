@@ -10,11 +10,13 @@ import trio
 
 from tidelog.client.admin import cluster as cluster_admin
 from tidelog.client.admin import groups as group_admin
+from tidelog.client.admin import hot_keys as hot
 from tidelog.client.admin import queues as queue_admin
 from tidelog.client.admin.alert_check import check_alerts
 from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
+from tidelog.client.admin.hot_keys import HotKeys, HotMessageGroups
 from tidelog.client.admin.metrics import BrokerMetrics, read_metrics
 from tidelog.client.admin.names import list_names
 from tidelog.client.admin.queue_counts import DescribedQueue, count_messages, described
@@ -219,6 +221,38 @@ class Admin:
             reply = await self._cluster.call_any(api.TOPIC_USAGE, request, is_repeatable=True)
             found += reply.topics
         return found
+
+    async def hot_keys(self, topic: str, limit: int = 10) -> HotKeys:
+        """Return the traffic of a topic's partitions, the hot ones, and the most frequent keys.
+
+        Brokers sample recent batches, so that shares are those of the last minutes, each with an
+        error bound. Partitions whose leader does not answer within 5 s are left out.
+
+        Args:
+            topic: Name of the topic.
+            limit: Maximum number of keys, from 1 to 64.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            ValueError: The limit is out of range.
+        """
+        return await hot.hot_keys(self._cluster, topic, limit)
+
+    async def hot_message_groups(self, queue: str, limit: int = 10) -> HotMessageGroups:
+        """Return the message groups of a queue with the most messages, exactly.
+
+        A FIFO queue and one with `fair_delivery` have groups. Partitions whose leader does not
+        answer within 5 s are left out.
+
+        Args:
+            queue: Name of the queue.
+            limit: Maximum number of groups, from 1 to 64.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            ValueError: The limit is out of range.
+        """
+        return await hot.hot_message_groups(self._cluster, queue, limit)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all of its records.

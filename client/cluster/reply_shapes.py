@@ -13,6 +13,7 @@ from tidelog.wire.messages.groups import (
     DescribeGroupsRequest,
     ResetOffsetsRequest,
 )
+from tidelog.wire.messages.hot_keys import HotKeysRequest
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.metrics import MetricFamily, ReadMetricsReply
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest
@@ -26,6 +27,7 @@ _SAME_LENGTH: Final[dict[type, tuple[str, str]]] = {
     DescribeQueuesRequest: ("queues", "queues"),
     DescribeTopicsRequest: ("topics", "topics"),
     FetchRequest: ("partitions", "results"),
+    HotKeysRequest: ("partitions", "partitions"),
     ListOffsetsRequest: ("partitions", "partitions"),
     MetadataRequest: ("topics", "topics"),
     ResetOffsetsRequest: ("partitions", "results"),

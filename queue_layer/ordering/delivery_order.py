@@ -3,7 +3,7 @@
 Pure: no clock, no I/O.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -18,6 +18,17 @@ class RecordFields(NamedTuple):
     """Message group, the key; `None` is a group of its own."""
     is_chunk: bool = False
     """Whether it is a chunk of a large message, and no message."""
+
+
+class GroupSize(NamedTuple):
+    """Size of a message group."""
+
+    message_count: int
+    """Messages that are neither deleted nor moved; in a FIFO queue without dead letters."""
+    not_visible_count: int
+    """Messages in flight among them; in a FIFO queue also delayed ones."""
+    offset: int
+    """One of its messages, for the key of the group."""
 
 
 Candidates = tuple[int, int, int]
@@ -93,9 +104,24 @@ class DeliveryOrder(Protocol):
         """Yield the visible messages of a range that wait for others before them."""
         ...
 
+    def largest_groups(self, limit: int) -> Generator[None, None, list[GroupSize]]:
+        """Return the groups with the most messages, the largest first; yield after each step.
+
+        No step takes longer than some milliseconds. Messages may change between steps: then the
+        size of a group is that of the step that counted it. An order without groups returns none.
+        """
+        ...
+
 
 MakeOrder = Callable[[int], DeliveryOrder]
 """Returns an order for the records from an offset on."""
+
+
+def no_groups(limit: int) -> Generator[None, None, list[GroupSize]]:
+    """Return no groups, as `DeliveryOrder.largest_groups` of an order that has none."""
+    del limit
+    yield from ()
+    return []
 
 
 def take_turns(

@@ -4,7 +4,8 @@ Pure: no clock, no I/O. It stores each message that is not done, 8 bytes for mos
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain
 from typing import Final, final
@@ -12,6 +13,7 @@ from typing import Final, final
 from tidelog.queue_layer.collections.range_map import RangeMap
 from tidelog.queue_layer.ordering.delivery_order import (
     Candidates,
+    GroupSize,
     RecordFields,
     take_turns,
 )
@@ -24,6 +26,8 @@ NOISY_IN_FLIGHT_MIN: Final = 30
 SET_ASIDE_MAX: Final = 1_000
 """Maximum messages that one receive sets aside, so that it does not take long."""
 _SPARE: Final = 4096
+_OFFSETS_AT_ONCE: Final = 10_000
+"""Messages that are counted in one step: that takes a millisecond."""
 
 
 @final
@@ -126,6 +130,38 @@ class FairOrder:
         """Yield nothing: no message waits for another without end."""
         del first, end
         return iter(())
+
+    def largest_groups(self, limit: int) -> Generator[None, None, list[GroupSize]]:
+        """Return the groups with the most messages, and with their dead letters.
+
+        All messages are counted: the order stores no sizes, which a delivery does not need.
+        """
+        counts: Counter[int] = Counter()
+        one_of: dict[int, int] = {}
+        at = self._start
+        while at < (end := self._origin + len(self._groups)):
+            at = max(at, self._start)
+            stop = min(end, at + _OFFSETS_AT_ONCE)
+            for first, gap in self._left(at, stop):
+                groups = self._groups[first - self._origin : gap - self._origin]
+                counts.update(groups)
+                one_of.update(zip(groups, range(first, gap), strict=True))
+            at = stop
+            yield
+        del counts[0]
+        return [
+            GroupSize(count, self._in_flight_of(group), one_of[group])
+            for group, count in counts.most_common(limit)
+        ]
+
+    def _left(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges between two offsets whose messages are not done."""
+        for done_first, done_end, _ in self._done.pieces(first, end):
+            if first < done_first:
+                yield first, done_first
+            first = done_end
+        if first < end:
+            yield first, end
 
     def _set_aside(self, limit: int, turn: int) -> list[int]:
         """Return up to `limit` messages of quiet groups; set those of noisy groups aside."""

@@ -4,7 +4,7 @@ Pure: no clock, no I/O. It stores each message that is not done: some 10 bytes w
 have the same priority, some 300 where each priority differs from the one before.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import final
@@ -13,8 +13,10 @@ from tidelog.queue_layer.collections.range_map import RangeMap
 from tidelog.queue_layer.collections.redeliverable import RedeliverableMessages
 from tidelog.queue_layer.ordering.delivery_order import (
     Candidates,
+    GroupSize,
     MakeOrder,
     RecordFields,
+    no_groups,
     ranked,
     take_turns,
 )
@@ -126,6 +128,10 @@ class PriorityOrder:
         """Yield nothing: no message waits for another."""
         del first, end
         return iter(())
+
+    def largest_groups(self, limit: int) -> Generator[None, None, list[GroupSize]]:
+        """Return nothing: groups do not matter here."""
+        return no_groups(limit)
 
     def _take(self, first: int, end: int) -> None:
         for piece_first, piece_end, priority in self._priority_of.pieces(first, end):

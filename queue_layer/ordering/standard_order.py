@@ -4,14 +4,16 @@ Pure: no clock, no I/O. Costs depend on the number of ranges that were returned,
 out of order; an untouched backlog of any length is one range.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
 from tidelog.queue_layer.collections.redeliverable import RedeliverableMessages
 from tidelog.queue_layer.ordering.delivery_order import (
     Candidates,
+    GroupSize,
     RecordFields,
+    no_groups,
     ranked,
     take_turns,
 )
@@ -77,6 +79,10 @@ class StandardOrder:
         """Yield nothing: no message of a standard queue waits for another."""
         del first, end
         return iter(())
+
+    def largest_groups(self, limit: int) -> Generator[None, None, list[GroupSize]]:
+        """Return nothing: groups do not matter here."""
+        return no_groups(limit)
 
     def _unreceived(self) -> Iterator[Candidates]:
         at = self._next

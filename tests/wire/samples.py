@@ -384,6 +384,7 @@ EXCHANGES = [
     _exchange(api.UPDATE_FEATURES, *cluster_samples.FEATURES),
     _exchange(api.LIST_TOPICS, *topic_samples.LIST),
     _exchange(api.LIST_QUEUES, *queue_samples.LIST),
+    _exchange(api.HOT_KEYS, *topic_samples.HOT_KEYS),
     _exchange(api.ALTER_GROUP, *group_samples.ALTER),
     _exchange(api.SAFE_TO_STOP, *cluster_samples.SAFE_TO_STOP),
     _exchange(api.READ_METRICS, *metric_samples.READ),

@@ -4,6 +4,14 @@ from msgspec.structs import replace
 
 from tests.wire.cluster_samples import EVENT
 from tests.wire.group_samples import TOPIC_ID
+from tidelog.wire.errors import ErrorCode, ErrorDetail
+from tidelog.wire.messages.hot_keys import (
+    HotGroup,
+    HotKey,
+    HotKeysReply,
+    HotKeysRequest,
+    PartitionHotKeys,
+)
 from tidelog.wire.messages.names import ListNamesReply, ListNamesRequest
 from tidelog.wire.messages.topic_usage import (
     PartitionUsage,
@@ -133,6 +141,28 @@ USAGE = (
                         dirty_ratio=0.25,
                     )
                 ],
+            )
+        ]
+    ),
+)
+
+HOT_KEYS = (
+    HotKeysRequest(topic_id=TOPIC_ID, partitions=[0, 3], limit=20),
+    HotKeysReply(
+        partitions=[
+            PartitionHotKeys(
+                partition=3,
+                received_bytes_per_s=2_000_000.5,
+                received_records_per_s=9_000.25,
+                sent_bytes_per_s=4_000_001.0,
+                is_hot=True,
+                is_sampled=True,
+                keyless_share=0.125,
+                keys=[HotKey(key=b"user-1", key_bytes=6, share=0.25, error_bound=0.015625)],
+                groups=[
+                    HotGroup(key=b"group-1", key_bytes=7, message_count=90, not_visible_count=5)
+                ],
+                error=ErrorDetail(ErrorCode.NOT_LEADER, "broker 2 leads the partition now"),
             )
         ]
     ),

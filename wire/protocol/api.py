@@ -21,6 +21,7 @@ from tidelog.wire.messages import (
     fetch,
     groups,
     handshake,
+    hot_keys,
     metadata,
     metrics,
     names,
@@ -114,6 +115,7 @@ class ApiKey(IntEnum):
     UPDATE_FEATURES = 66
     LIST_TOPICS = 67
     LIST_QUEUES = 68
+    HOT_KEYS = 69
     ALTER_GROUP = 70
     SAFE_TO_STOP = 71
     READ_METRICS = 72
@@ -374,6 +376,7 @@ UPDATE_FEATURES = Api(
 )
 LIST_TOPICS = Api(ApiKey.LIST_TOPICS, names.ListNamesRequest, names.ListNamesReply)
 LIST_QUEUES = Api(ApiKey.LIST_QUEUES, names.ListNamesRequest, names.ListNamesReply)
+HOT_KEYS = Api(ApiKey.HOT_KEYS, hot_keys.HotKeysRequest, hot_keys.HotKeysReply)
 SAFE_TO_STOP = Api(
     ApiKey.SAFE_TO_STOP, cluster_admin.SafeToStopRequest, cluster_admin.SafeToStopReply
 )

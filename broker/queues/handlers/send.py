@@ -9,6 +9,7 @@ from typing import Final, final
 
 import trio
 
+from tidelog.broker.hot.hot_traffic import Sample
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.handlers.deduplication_windows import (
@@ -188,12 +189,14 @@ class SendHandler:
         group_commit: GroupCommit,
         *,
         purgatory: Purgatory,
+        sample: Sample,
     ) -> None:
         """Append for queues of `server`; park uncommitted sends in `purgatory`."""
         self._server = server
         self._windows = windows
         self._group_commit = group_commit
         self._purgatory = purgatory
+        self._sample = sample
 
     def handle(
         self, request: SendRequest, attachment: memoryview, response: ResponseHandle
@@ -343,6 +346,7 @@ class SendHandler:
         partition.traffic.received(header)
         self._group_commit.appended(partition)
         partition.progressed()
+        self._sample(partition, header, batch)
         return appended.base_offset
 
     def _repeat(self, pending: PendingSend, window: PartitionWindow) -> None:

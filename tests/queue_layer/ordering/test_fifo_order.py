@@ -3,6 +3,7 @@
 # Counts the blocks in memory.
 # pyright: reportPrivateUsage=false
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from random import Random
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.queue_layer.counting_links import CountingLinks
 from tidelog.queue_layer.collections.group_links import BLOCK_OFFSETS, NO_LINK, InMemoryGroupLinks
-from tidelog.queue_layer.ordering.delivery_order import DeliveryOrder, RecordFields
+from tidelog.queue_layer.ordering.delivery_order import DeliveryOrder, GroupSize, RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 
 
@@ -53,6 +54,17 @@ def bury(order: DeliveryOrder, *offsets: int) -> None:
 def deliverable(order: DeliveryOrder, limit: int = 1000) -> list[int]:
     ranges = order.candidates(limit, 0)
     return list(islice((offset for first, end, _ in ranges for offset in range(first, end)), limit))
+
+
+def sizes(order: DeliveryOrder, limit: int = 1000) -> list[tuple[int, int]]:
+    """Return messages and invisible ones of the largest groups."""
+    steps = order.largest_groups(limit)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            found: list[GroupSize] = stop.value
+            return [(each.message_count, each.not_visible_count) for each in found]
 
 
 def blocked(order: DeliveryOrder, first: int, end: int) -> list[int]:
@@ -307,6 +319,28 @@ def test_a_group_is_removed_with_its_last_message() -> None:
 VISIBLE, INVISIBLE, DEAD, DONE = "visible", "invisible", "dead", "done"
 
 
+def test_the_largest_groups_are_counted_in_steps_among_very_many() -> None:
+    order = FifoOrder(0)
+    names = [b"%d" % (n if n % 4 else 7) for n in range(100_000)]
+    order.on_records(0, len(names), [RecordFields(group=name) for name in names])
+    lease(order, 0, 4)
+    steps = list(order.largest_groups(2))
+
+    assert sizes(order, 2) == [(25_001, 2), (1, 0)]
+    assert len(steps) == 4
+
+
+def test_dead_letters_do_not_count_in_their_group() -> None:
+    order = order_of("aab")
+    bury(order, 0)
+
+    assert sizes(order) == [(1, 0), (1, 0)]
+    bury(order, 1, 2)
+    assert sizes(order) == []
+    release(order, 1)
+    assert sizes(order) == [(1, 0)]
+
+
 @final
 class NaiveOrder:
     """The rule, with lists: looks at every message each time."""
@@ -338,6 +372,13 @@ class NaiveOrder:
 
     def groups(self) -> set[str]:
         return {group for group, state in self.messages if state != DONE}
+
+    def sizes(self) -> list[tuple[int, int]]:
+        open_ones = Counter(
+            group for group, state in self.messages if state in {VISIBLE, INVISIBLE}
+        )
+        invisible = Counter(group for group, state in self.messages if state == INVISIBLE)
+        return sorted(((count, invisible[group]) for group, count in open_ones.items()))
 
     def _beginning(self, group: str) -> list[int]:
         found: list[int] = []
@@ -377,6 +418,7 @@ def follow(steps: Iterable[Step], names: Sequence[str]) -> None:
         assert deliverable(order) == model.deliverable()
         assert blocked(order, 0, len(model.messages)) == model.blocked()
         assert order.group_count == len(model.groups())
+        assert sorted(sizes(order)) == model.sizes()
 
 
 @pytest.mark.statement("b20")

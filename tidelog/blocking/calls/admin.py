@@ -9,6 +9,7 @@ from tidelog.client.admin.admin import Setting
 from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
+from tidelog.client.admin.hot_keys import HotKeys, HotMessageGroups
 from tidelog.client.admin.metrics import BrokerMetrics
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.admin.queues import Setting as QueueSetting
@@ -168,6 +169,38 @@ class Admin(Forwarding[AsyncAdmin]):
             UnknownTopicError: There is no such topic.
         """
         return self._thread.call(partial(self._inner.topic_usage, names))
+
+    def hot_keys(self, topic: str, limit: int = 10) -> HotKeys:
+        """Return the traffic of a topic's partitions, the hot ones, and the most frequent keys.
+
+        Brokers sample recent batches, so that shares are those of the last minutes, each with an
+        error bound. Partitions whose leader does not answer within 5 s are left out.
+
+        Args:
+            topic: Name of the topic.
+            limit: Maximum number of keys, from 1 to 64.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            ValueError: The limit is out of range.
+        """
+        return self._thread.call(partial(self._inner.hot_keys, topic, limit))
+
+    def hot_message_groups(self, queue: str, limit: int = 10) -> HotMessageGroups:
+        """Return the message groups of a queue with the most messages, exactly.
+
+        A FIFO queue and one with `fair_delivery` have groups. Partitions whose leader does not
+        answer within 5 s are left out.
+
+        Args:
+            queue: Name of the queue.
+            limit: Maximum number of groups, from 1 to 64.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            ValueError: The limit is out of range.
+        """
+        return self._thread.call(partial(self._inner.hot_message_groups, queue, limit))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and all of its records.

@@ -21,6 +21,7 @@ from tidelog.cli.output.tables import counted, print_json, print_labels, print_n
 from tidelog.cli.queue import admin
 from tidelog.cli.queue import messages as queue_messages
 from tidelog.cli.queue.history import history
+from tidelog.cli.queue.hot import hot
 from tidelog.cli.queue.send import send
 from tidelog.cli.queue.view import print_queue, print_queues, queue_as_json
 from tidelog.client.admin.queue_counts import DescribedQueue
@@ -235,5 +236,5 @@ def delete(
         click.echo(f"deleted queue {name}")
 
 
-for _command in (send, history, *queue_messages.COMMANDS, *admin.COMMANDS):
+for _command in (send, hot, history, *queue_messages.COMMANDS, *admin.COMMANDS):
     queue.add_command(_command)

@@ -18,6 +18,7 @@ from tidelog.cli.options import (
     list_options,
 )
 from tidelog.cli.output.tables import counted, print_json, print_labels, print_names
+from tidelog.cli.topic.hot_view import hot_keys_as_json, print_hot_keys
 from tidelog.cli.topic.replication import ReplicationChange, replication_options
 from tidelog.cli.topic.usage_view import print_usage, print_usages, usage_as_json
 from tidelog.cli.topic.view import (
@@ -28,6 +29,7 @@ from tidelog.cli.topic.view import (
     topic_as_json,
 )
 from tidelog.client.client import Client
+from tidelog.wire.messages.hot_keys import HOT_KEYS_MAX
 from tidelog.wire.messages.topics import TopicDescription
 
 
@@ -258,6 +260,33 @@ def usage(name: str | None, broker: str, as_json: bool) -> None:
         print_usages(topics)
     else:
         print_usage(topics[0])
+
+
+@topic.command(
+    epilog=examples("tidelog topic hot orders", "tidelog topic hot orders --limit 3 --json")
+)
+@click.argument("name")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, HOT_KEYS_MAX),
+    default=10,
+    show_default=True,
+    help="Show so many keys.",
+)
+@broker_option
+@json_option
+def hot(name: str, limit: int, broker: str, *, as_json: bool) -> None:
+    """Show hot partitions and the most frequent keys.
+
+    A partition is hot after a minute with more than three times the traffic of the others, and more
+    than a tenth of that of its broker. Keys are those of the last minutes, from a sample: a share
+    is off by at most the number beside it.
+    """
+    found = ask(broker, lambda client: client.admin.hot_keys(name, limit))
+    if as_json:
+        print_json(hot_keys_as_json(found))
+    else:
+        print_hot_keys(found)
 
 
 @topic.command(epilog=examples("tidelog topic delete orders", "tidelog topic delete orders --yes"))
