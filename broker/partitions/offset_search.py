@@ -123,6 +123,8 @@ class OffsetSearch:
             CorruptRecordError: The record is damaged.
             LogOfflineError: The disk failed.
         """
+        if offset < partition.log.log_start_offset:
+            return None
         return await self._tell_of(partition, offset, key_of)
 
     async def _tell_of(

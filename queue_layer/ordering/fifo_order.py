@@ -77,7 +77,7 @@ _BELOW_NEXT: Final = (1 << _NEXT_SHIFT) - 1
 _NONE: Final = -1
 _NO_KEY: Final = -2
 """Tail of a message without a key, which is its whole group."""
-_GROUPS_AT_ONCE: Final = 20_000
+_GROUPS_AT_ONCE: Final = 10_000
 """Groups that are compared in one step: that takes a millisecond."""
 
 

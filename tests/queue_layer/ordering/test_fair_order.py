@@ -1,12 +1,14 @@
 """Fair order: noisy groups do not starve others. Numbers: docs/queue-statements.md."""
 
+from collections.abc import Generator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.queue_layer.driver import SECOND, Driver
 from tests.queue_layer.order_model import RECORDS, Change, changes, check_order, chosen
-from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.ordering.delivery_order import GroupSize, RecordFields
 from tidelog.queue_layer.ordering.fair_order import NOISY_IN_FLIGHT_MIN, SET_ASIDE_MAX, FairOrder
 from tidelog.wire.config.queue_config import QueueConfig
 
@@ -121,6 +123,42 @@ def test_the_fair_order_drops_done_messages() -> None:
 
 def test_no_message_is_blocked() -> None:
     assert list(order("ab").blocked(0, 2)) == []
+
+
+def finished(steps: Generator[None, None, list[GroupSize]]) -> tuple[list[GroupSize], int]:
+    """Take all steps; return the largest groups, and the number of steps."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+            count += 1
+        except StopIteration as stop:
+            found: list[GroupSize] = stop.value
+            return found, count
+
+
+def test_the_largest_groups_are_counted_in_steps() -> None:
+    made = order("." * 50 + "a" * 5 + "b" * 30_000 + "c" * 9)
+    made.on_invisible(50, 52, is_in_flight=True)
+    made.on_deleted(50, 51)
+    made.on_deleted(60, 70)
+
+    (first, second, third), step_count = finished(made.largest_groups(3))
+
+    assert [each[:2] for each in (first, second, third)] == [(29_990, 0), (9, 0), (4, 1)]
+    assert 55 <= first.offset < 30_055 <= second.offset
+    assert step_count > 4
+
+
+def test_messages_that_are_deleted_between_steps_may_count() -> None:
+    made = order("a" * 25_000)
+    steps = made.largest_groups(1)
+    next(steps)
+    made.on_deleted(0, 24_000)
+
+    found, _ = finished(steps)
+
+    assert found == [(4_000, 0, 0)]
 
 
 @given(

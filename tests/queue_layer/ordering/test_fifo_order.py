@@ -327,7 +327,7 @@ def test_the_largest_groups_are_counted_in_steps_among_very_many() -> None:
     steps = list(order.largest_groups(2))
 
     assert sizes(order, 2) == [(25_001, 2), (1, 0)]
-    assert len(steps) == 4
+    assert len(steps) > 4
 
 
 def test_dead_letters_do_not_count_in_their_group() -> None:
