@@ -11,7 +11,7 @@ import trio
 
 from tidelog.broker.hot.hot_partitions import HotPartitions, burdens_broker, is_skewed
 from tidelog.broker.hot.key_sampler import KeySampler
-from tidelog.broker.hot.key_shares import KEY_BYTES_MAX, KeyShare
+from tidelog.broker.hot.key_shares import KeyShare
 from tidelog.broker.hot.traffic_rate import TrafficRate
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -54,7 +54,7 @@ class HotTraffic:
         self._hot: HotPartitions[Partition] = HotPartitions()
         # Only a fair choice: it needs no entropy, and draws for every batch must be cheap.
         random = Random(cluster.node_id)  # noqa: S311
-        self.sampler: KeySampler[Partition] = KeySampler(random.random, self._measured_at)
+        self.sampler: KeySampler[Partition] = KeySampler(random.random, trio.current_time)
         self._is_sampling = is_sampling
 
     @property
@@ -65,10 +65,7 @@ class HotTraffic:
     @property
     def sample(self) -> Sample:
         """Function for the keys of appended batches."""
-        return self._sample if self._is_sampling else no_sample
-
-    def _sample(self, partition: Partition, header: BatchHeader, batch: BytesLike) -> None:
-        self.sampler.offer(partition, header, batch, now=trio.current_time())
+        return self.sampler.offer if self._is_sampling else no_sample
 
     def describe(self, partition: Partition, limit: int) -> PartitionHotKeys:
         """Return the recent traffic of a partition, and up to `limit` of its hottest keys."""
@@ -89,6 +86,7 @@ class HotTraffic:
         """Measure partitions and report hot ones, until cancelled."""
         while True:
             await trio.sleep(_INTERVAL_S)
+            self.sampler.refresh()
             total = await self._measure()
             exceeding: dict[Partition, None] = {}
             for partition, rate in list(self._rates.items()):
@@ -174,4 +172,5 @@ class HotTraffic:
 
 def _hot_key(found: KeyShare) -> HotKey:
     key = found.key
-    return HotKey(key.begin[:KEY_BYTES_MAX], key.length, found.share, found.error)
+    begin, length = (key, len(key)) if isinstance(key, bytes) else (key.begin, key.length)
+    return HotKey(begin, length, found.share, found.error)

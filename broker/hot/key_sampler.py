@@ -1,7 +1,7 @@
 """Sampler of the keys of appended batches.
 
-Pure: no clock, no I/O; times are seconds of a monotonic clock. A broker never looks into all
-batches: the budget chooses some, and of these only the column of keys becomes objects
+Pure: no I/O; times come from a function. A broker never looks into all batches: the budget chooses
+some, and of these only the column of keys becomes objects
 (`docs/decisions/0019-column-projection.md`).
 """
 
@@ -26,15 +26,24 @@ Place = TypeVar("Place", bound=Hashable)
 class KeySampler(Generic[Place]):
     """Shares of the keys of partitions."""
 
-    def __init__(self, random: Callable[[], float], now: float) -> None:
-        """Choose batches with `random`, which returns numbers from 0 to 1 (exclusive)."""
-        self.budget = SamplingBudget(random, now)
+    def __init__(self, random: Callable[[], float], clock: Callable[[], float]) -> None:
+        """Choose batches with `random`, which returns numbers from 0 to 1 (exclusive).
+
+        `clock` returns seconds of a monotonic clock.
+        """
+        self.budget = SamplingBudget(random, clock())
+        self._clock = clock
         self._shares: dict[Place, KeyShares] = {}
         """By partition, the one that was sampled last at the end."""
 
-    def offer(self, place: Place, header: BatchHeader, batch: BytesLike, *, now: float) -> None:
+    def offer(self, place: Place, header: BatchHeader, batch: BytesLike) -> None:
         """Take the keys of a batch of a partition into account, if the budget has it sampled."""
-        probability = self.budget.draw(cost_us(header), now)
+        budget = self.budget
+        budget.until_hit -= 1
+        if budget.until_hit:
+            return
+        now = self._clock()
+        probability = budget.hit(cost_us(header), now)
         if not probability:
             return
         try:
@@ -44,13 +53,17 @@ class KeySampler(Generic[Place]):
             keys = columns.column("keys")
         except WireFormatError:
             return  # Only readers check payloads.
-        self.budget.charge((columns.size_of("headers") or 0) * OBJECT_BYTE_US)
+        budget.charge((columns.size_of("headers") or 0) * OBJECT_BYTE_US)
         counts: Counter[bytes | None] = Counter(keys or {None: header.record_count})
         shares = self._shares.pop(place, None) or KeyShares(now)
         self._shares[place] = shares
         if len(self._shares) > PARTITIONS_MAX:
             del self._shares[next(iter(self._shares))]
         shares.add(counts, probability, now)
+
+    def refresh(self) -> None:
+        """Adapt to the present load; to be called every some seconds."""
+        self.budget.refresh(self._clock())
 
     def shares(self, place: Place) -> KeyShares | None:
         """Return the shares of the keys of a partition; `None` if none of it was sampled."""

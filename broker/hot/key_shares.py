@@ -3,10 +3,10 @@
 Pure: no clock, no I/O; times are seconds of a monotonic clock.
 """
 
-from collections.abc import Mapping
+from collections import Counter
 from hashlib import blake2b
 from math import sqrt
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, cast, final
 
 from tidelog.broker.hot.space_saving import SpaceSaving
 
@@ -21,21 +21,21 @@ _STANDARD_ERRORS: Final = 2.0
 """Standard errors of the sample in an error bound: the share is within it in 95 % of all cases."""
 
 
-class SampledKey(NamedTuple):
-    """A key, or the begin of a long one."""
+class LongKey(NamedTuple):
+    """A key of more than `KEY_BYTES_MAX` bytes."""
 
     begin: bytes
-    """The first `KEY_BYTES_MAX` bytes."""
+    """Its first bytes."""
     length: int
     """Bytes of the whole key."""
-    digest: bytes = b""
-    """Hash of a key that is longer than `begin`."""
+    digest: bytes
+    """Hash of the whole key."""
 
 
 class KeyShare(NamedTuple):
     """A key's share of the records of a partition."""
 
-    key: SampledKey
+    key: bytes | LongKey
     share: float
     """From 0 to 1."""
     error: float
@@ -49,7 +49,7 @@ class KeyShares:
 
     def __init__(self, now: float) -> None:
         """Begin without records."""
-        self._keys: SpaceSaving[SampledKey] = SpaceSaving()
+        self._keys: SpaceSaving[bytes | LongKey] = SpaceSaving()
         self._total = 0.0
         """Estimated records, with and without a key."""
         self._keyless = 0.0
@@ -58,17 +58,22 @@ class KeyShares:
         most s (1 - s) times this, when each batch has a single key."""
         self._scaled_at = now
 
-    def add(self, counts: Mapping[bytes | None, int], probability: float, now: float) -> None:
-        """Add a batch that was sampled with this probability, by the records of each key."""
+    def add(self, counts: Counter[bytes | None], probability: float, now: float) -> None:
+        """Add a batch that was sampled with this probability, by the records of each key.
+
+        The counter is used up.
+        """
         self._decay(now)
         weight = 1 / probability
-        record_count = sum(counts.values())
+        record_count = counts.total()
         self._total += record_count * weight
-        self._keyless += counts.get(None, 0) * weight
         self._variance += (1 - probability) * (record_count * weight) ** 2
-        self._keys.add(
-            {_sampled(key): count for key, count in counts.items() if key is not None}, weight
-        )
+        keyless = counts.pop(None, 0)
+        self._keyless += keyless * weight
+        keys = cast("Counter[bytes | LongKey]", counts)
+        if max(map(len, keys), default=0) > KEY_BYTES_MAX:
+            keys = Counter({_kept(key): count for key, count in counts.items()})
+        self._keys.add(keys, weight)
 
     def top(self, limit: int) -> list[KeyShare]:
         """Return the keys with the largest shares, the largest first."""
@@ -100,7 +105,8 @@ class KeyShares:
         self._keys.scale(factor)
 
 
-def _sampled(key: bytes) -> SampledKey:
+def _kept(key: bytes | None) -> bytes | LongKey:
+    assert key is not None, "records without a key count apart"
     if len(key) <= KEY_BYTES_MAX:
-        return SampledKey(key, len(key))
-    return SampledKey(key[:KEY_BYTES_MAX], len(key), blake2b(key, digest_size=16).digest())
+        return key
+    return LongKey(key[:KEY_BYTES_MAX], len(key), blake2b(key, digest_size=16).digest())

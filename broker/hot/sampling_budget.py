@@ -5,6 +5,7 @@ processes. So the cost of a batch is computed from its header, in microseconds o
 """
 
 from collections.abc import Callable
+from math import ceil, log
 from typing import Final, final
 
 from tidelog.wire.batch.compression import Codec
@@ -12,47 +13,57 @@ from tidelog.wire.batch.record_batch import BatchHeader
 
 CORE_SHARE: Final = 0.005
 """Maximum share of one core for sampling, at any load."""
-COST_MAX_US: Final = 2_500.0
+COST_MAX_US: Final = 4_000.0
 """Batches above this cost are never sampled: they would delay other requests."""
 
-_BATCH_US: Final = 12.0
-_RECORD_US: Final = 0.2
-_UNPACKED_US: Final = 10.0
-_UNPACKED_KIB_US: Final = 0.6
+_BATCH_US: Final = 20.0
+_RECORD_US: Final = 0.35
+_COUNTER_US: Final = 0.35
+"""Further cost of each of the first records, whose keys may get a counter."""
+_COUNTERS: Final = 128
+_UNPACKED_US: Final = 15.0
+"""Further cost of a compressed batch."""
+_UNPACKED_KIB_US: Final = 1.2
 OBJECT_BYTE_US: Final = 0.0025
 """Cost of a byte of headers, known when a batch was split: small objects cost most."""
-_OFFER_US: Final = 0.5
-"""Cost of a batch that is not sampled."""
+_PASSED_US: Final = 0.15
+"""Cost of a batch that is passed over."""
 
 _RATE_US: Final = CORE_SHARE * 1e6
 """Budget in microseconds a second."""
-_CAPACITY_US: Final = 2 * _RATE_US
-"""Budget that an idle time leaves for a burst: that of two seconds."""
-_SMOOTHED_S: Final = 2.0
+_CAPACITY_US: Final = _RATE_US
+"""Budget that an idle time leaves for a burst: that of one second."""
+_OVERDRAWN: Final = 0.1
+"""Part of the probability that is left in a burst without budget, until the average knows of it."""
+_SMOOTHED_S: Final = 5.0
 """Time over which the offered cost is averaged."""
+_MEAN_OF: Final = 16
+"""Hits over which the cost of one is averaged."""
 
 
 def cost_us(header: BatchHeader) -> float:
     """Return the estimated cost of a sample in microseconds of a core.
 
-    Calibrated with CPython 3.11 on a core of an AMD EPYC, by
-    `python -m tests.bench.hot_keys_cost`. The figures are rounded up by about half.
+    Calibrated with CPython 3.11 on a core of an AMD EPYC by `python -m bench hot_keys`, with keys
+    that are all different, and text that compresses to a third or half. Measured for batches of 1,
+    100, 1,000 and 10,000 records: 11, 60, 270 and 2,600 us; 1 us for each KiB that is unpacked. The
+    figures here are a third higher.
     """
-    cost = _BATCH_US + _RECORD_US * header.record_count
+    count = header.record_count
+    cost = _BATCH_US + _RECORD_US * count + _COUNTER_US * min(count, _COUNTERS)
     if header.codec != Codec.NONE:
-        cost += _UNPACKED_US + _UNPACKED_KIB_US * (header.uncompressed_length / 1024)
+        cost += _UNPACKED_US + _UNPACKED_KIB_US * header.uncompressed_length / 1024
     return cost
 
 
 @final
 class SamplingBudget:
-    """Draws batches with the probability that the budget allows.
+    """Chooses batches with the probability that the budget allows.
 
-    The probability follows from earlier batches only, never from the batch itself. So a batch with
-    probability p that stands for 1 / p batches gives unbiased estimates.
-
-    Invariant: the cost of drawn batches is below the budget of the time so far, `_CAPACITY_US`, and
-    one batch.
+    Each batch is hit with a probability that follows from earlier ones, never from the batch
+    itself. So a batch that was hit with probability p, and stands for 1 / p batches, gives unbiased
+    estimates. The number of batches to the next hit is drawn at once: a batch in between costs
+    nothing but a subtraction.
     """
 
     def __init__(self, random: Callable[[], float], now: float) -> None:
@@ -60,28 +71,54 @@ class SamplingBudget:
         self._random = random
         self._left_us = _CAPACITY_US
         self._offered_us = 0.0
-        """Smoothed cost in microseconds a second of sampling all batches."""
+        """Averaged cost in microseconds a second of sampling all batches."""
         self._at = now
+        self._mean_us = 0.0
+        """Average cost of the last hits."""
+        self._probability = 1.0
+        self._drawn = self.until_hit = 1
+        """Batches to the next hit, which is the one that makes it 0; the caller counts down."""
         self.spent_us = 0.0
         """Cost of all batches so far."""
 
-    def draw(self, cost: float, now: float) -> float:
-        """Return the probability with which a batch was drawn; 0 if it was not."""
-        elapsed, self._at = now - self._at, now
-        left = min(self._left_us + elapsed * _RATE_US, _CAPACITY_US)
-        # A burst lowers the probability before the average knows of it.
-        probability = min(1.0, 2 * left / _CAPACITY_US)
-        if self._offered_us > _RATE_US:
-            probability *= _RATE_US / self._offered_us
-        self._offered_us *= max(0.0, 1 - elapsed / _SMOOTHED_S)
-        self._offered_us += cost / _SMOOTHED_S
-        is_drawn = cost <= COST_MAX_US and self._random() < probability
-        spent = _OFFER_US + (cost if is_drawn else 0)
-        self._left_us = left - spent
-        self.spent_us += spent
-        return probability if is_drawn else 0.0
+    def hit(self, cost: float, now: float) -> float:
+        """Account for a batch that is hit, and draw the next; return the probability of this hit.
+
+        It is 0 if the batch is too expensive to be sampled.
+        """
+        probability = self._probability
+        if cost > COST_MAX_US:
+            cost = probability = 0.0
+        self._mean_us += (cost - self._mean_us) / _MEAN_OF
+        self._observe(self._drawn, cost, now)
+        self.charge(cost)
+        self._draw()
+        return probability
+
+    def refresh(self, now: float) -> None:
+        """Draw again, because there may be far less load since the last draw."""
+        self._observe(self._drawn - self.until_hit, self._mean_us, now)
+        self._draw()
 
     def charge(self, cost: float) -> None:
-        """Take a cost that was not known before."""
+        """Take a cost from the budget."""
         self._left_us -= cost
         self.spent_us += cost
+
+    def _observe(self, batch_count: int, cost: float, now: float) -> None:
+        """Take batches since the last call into account, each of the same cost."""
+        elapsed, self._at = now - self._at, now
+        self._left_us = min(self._left_us + elapsed * _RATE_US, _CAPACITY_US)
+        self.charge(batch_count * _PASSED_US)
+        offered = batch_count * cost
+        kept = max(0.0, 1 - elapsed / _SMOOTHED_S)
+        self._offered_us = self._offered_us * kept + offered / max(elapsed, _SMOOTHED_S)
+
+    def _draw(self) -> None:
+        # A burst lowers the probability before the average knows of it.
+        left = max(_OVERDRAWN, min(1.0, 2 * self._left_us / _CAPACITY_US))
+        probability = left * min(1.0, _RATE_US / max(self._offered_us, 1.0))
+        self._probability = probability
+        is_sure = probability == 1
+        count = 1 if is_sure else ceil(log(1 - self._random()) / log(1 - probability))
+        self._drawn = self.until_hit = max(count, 1)

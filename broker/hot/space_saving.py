@@ -6,7 +6,6 @@ be scaled down, so that old records lose weight.
 """
 
 from collections.abc import Hashable, Mapping
-from heapq import nlargest
 from operator import itemgetter
 from typing import Final, Generic, NamedTuple, TypeVar, final
 
@@ -56,15 +55,16 @@ class SpaceSaving(Generic[Key]):
         capacity = self._capacity
         if len(fresh) > capacity:
             # The others are below all of these: only the heaviest of them raises the floor.
-            fresh = nlargest(capacity + 1, fresh, key=_by_count)
+            fresh = sorted(fresh, key=_by_count, reverse=True)[: capacity + 1]
         for key, count in fresh:
             known[key] = floor + count * weight
             self._errors[key] = floor
         if len(known) > capacity:
-            kept = nlargest(capacity + 1, known.items(), key=_by_count)
-            self.floor = max(floor, kept.pop()[1])
-            self._counts = dict(kept)
-            self._errors = {key: self._errors[key] for key in self._counts}
+            ranking = sorted(known.items(), key=_by_count, reverse=True)
+            self.floor = max(floor, ranking[capacity][1])
+            errors = self._errors
+            for key, _ in ranking[capacity:]:
+                del known[key], errors[key]
 
     def scale(self, factor: float) -> None:
         """Multiply the weight of the whole stream so far."""
@@ -74,5 +74,5 @@ class SpaceSaving(Generic[Key]):
 
     def top(self, limit: int) -> list[CountedKey[Key]]:
         """Return the keys with the largest counts, the largest first."""
-        found = nlargest(limit, self._counts.items(), key=_by_count)
+        found = sorted(self._counts.items(), key=_by_count, reverse=True)[:limit]
         return [CountedKey(key, count, self._errors[key]) for key, count in found]
