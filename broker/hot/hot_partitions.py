@@ -52,7 +52,7 @@ class HotPartitions(Generic[Place]):
         """Partitions that are to become hot, or to cool, and since when."""
 
     def update(self, exceeding: Collection[Place], now: float) -> HotChanges[Place]:
-        """Take note of the partitions that exceed the limits now."""
+        """Decide with the partitions that exceed the limits now."""
         changing = [place for place in exceeding if place not in self.hot]
         changing += [place for place in self.hot if place not in exceeding]
         since = self._changing_since
