@@ -30,6 +30,7 @@ def test_a_topic_lives_from_its_creation_to_its_end(client: blocking.Client) -> 
     assert client.admin.add_partitions("orders", 3).added == 1
     (usage,) = client.admin.topic_usage()
     assert usage.partition_count == 3
+    assert client.admin.hot_keys("orders").partition_count == 3
     assert described.config["retention_ms"] == "7200000"
     assert [partition.replicas for partition in described.partitions] == [[1], [1]]
     client.admin.delete_topic("orders")
