@@ -13,15 +13,15 @@ from tidelog.wire.batch.record_batch import BatchHeader
 
 CORE_SHARE: Final = 0.005
 """Maximum share of one core for sampling, at any load."""
-COST_MAX_US: Final = 4_000.0
+COST_MAX_US: Final = 4_500.0
 """Batches above this cost are never sampled: they would delay other requests."""
 
-_BATCH_US: Final = 20.0
-_RECORD_US: Final = 0.35
-_COUNTER_US: Final = 0.35
+_BATCH_US: Final = 80.0
+_RECORD_US: Final = 0.4
+_COUNTER_US: Final = 0.7
 """Further cost of each of the first records, whose keys may get a counter."""
 _COUNTERS: Final = 128
-_UNPACKED_US: Final = 15.0
+_UNPACKED_US: Final = 30.0
 """Further cost of a compressed batch."""
 _UNPACKED_KIB_US: Final = 1.2
 OBJECT_BYTE_US: Final = 0.0025
@@ -44,10 +44,10 @@ _MEAN_OF: Final = 16
 def cost_us(header: BatchHeader) -> float:
     """Return the estimated cost of a sample in microseconds of a core.
 
-    Calibrated with CPython 3.11 on a core of an AMD EPYC by `python -m bench hot_keys`, with keys
-    that are all different, and text that compresses to a third or half. Measured for batches of 1,
-    100, 1,000 and 10,000 records: 11, 60, 270 and 2,600 us; 1 us for each KiB that is unpacked. The
-    figures here are a third higher.
+    Calibrated with CPython 3.11 on a core of an AMD EPYC, inside of a broker under load, whose
+    caches hold other things. Measured there: 60 to 90 us for a batch of one record, 215 us for 100 with
+    LZ4, 510 us for 1,000, and 670 us for 1,000 with Zstandard. `python -m bench hot_keys` measures
+    samples that follow each other, which cost a fifth to a half of it.
     """
     count = header.record_count
     cost = _BATCH_US + _RECORD_US * count + _COUNTER_US * min(count, _COUNTERS)
