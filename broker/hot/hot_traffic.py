@@ -108,6 +108,7 @@ class HotTraffic:
                 rates[partition] = self._rate(partition, trio.current_time())
                 total += rates[partition].bytes_per_s
         self._rates = rates
+        self.sampler.keep(rates)  # A removed replica must not stay in memory.
         self._measured_at = trio.current_time()
         return total
 

@@ -6,7 +6,7 @@ some, and of these only the column of keys becomes objects
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Container, Hashable
 from typing import Final, Generic, TypeVar, final
 
 from tidelog.broker.hot.key_shares import KeyShares
@@ -64,6 +64,10 @@ class KeySampler(Generic[Place]):
     def refresh(self) -> None:
         """Adapt to the present load; to be called every some seconds."""
         self.budget.refresh(self._clock())
+
+    def keep(self, places: Container[Place]) -> None:
+        """Drop the shares of all other partitions."""
+        self._shares = {place: each for place, each in self._shares.items() if place in places}
 
     def shares(self, place: Place) -> KeyShares | None:
         """Return the shares of the keys of a partition; `None` if none of it was sampled."""

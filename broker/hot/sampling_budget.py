@@ -45,9 +45,9 @@ def cost_us(header: BatchHeader) -> float:
     """Return the estimated cost of a sample in microseconds of a core.
 
     Calibrated with CPython 3.11 on a core of an AMD EPYC, inside of a broker under load, whose
-    caches hold other things. Measured there: 60 to 90 us for a batch of one record, 215 us for 100 with
-    LZ4, 510 us for 1,000, and 670 us for 1,000 with Zstandard. `python -m bench hot_keys` measures
-    samples that follow each other, which cost a fifth to a half of it.
+    caches hold other things. Measured there: 60 to 90 us for a batch of one record, 215 us for 100
+    with LZ4, 510 us for 1,000, and 670 us for 1,000 with Zstandard. `python -m bench hot_keys`
+    measures samples that follow each other, which cost a fifth to a half of it.
     """
     count = header.record_count
     cost = _BATCH_US + _RECORD_US * count + _COUNTER_US * min(count, _COUNTERS)

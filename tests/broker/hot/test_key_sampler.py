@@ -84,6 +84,17 @@ def test_each_partition_has_its_own_shares_and_few_are_kept() -> None:
     assert begin_of(top(sampler, place="p2")[0]) == b"2"
 
 
+def test_the_shares_of_removed_partitions_are_dropped() -> None:
+    sampler = sampler_of()
+    offer(sampler, batch_with(b"a"), "p0")
+    offer(sampler, batch_with(b"b"), "p1")
+
+    sampler.keep({"p1"})
+
+    assert top(sampler, place="p0") == []
+    assert begin_of(top(sampler, place="p1")[0]) == b"b"
+
+
 def test_long_keys_with_the_same_begin_are_told_apart() -> None:
     sampler = sampler_of()
     begin = b"k" * KEY_BYTES_MAX
