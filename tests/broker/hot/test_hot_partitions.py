@@ -9,9 +9,15 @@ from tidelog.broker.hot.hot_partitions import (
     is_skewed,
 )
 from tidelog.broker.hot.traffic_rate import TrafficRate
+from tidelog.broker.metrics.object_counts import ObjectCounts
+from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.broker.partitions.traffic import PartitionTraffic
 
 MB = 1e6
+
+
+def traffic_of() -> PartitionTraffic:
+    return PartitionTraffic(ObjectCounts(TopicTotals), "orders")
 
 
 def test_a_partition_burdens_its_broker_with_a_tenth_of_its_traffic_if_that_is_much() -> None:
@@ -81,7 +87,7 @@ def test_a_removed_partition_is_not_hot() -> None:
 
 
 def test_a_rate_reaches_half_of_new_traffic_after_its_half_life() -> None:
-    traffic, rate = PartitionTraffic(), TrafficRate(0.0)
+    traffic, rate = traffic_of(), TrafficRate(0.0)
     for second in range(1, 31):
         traffic.received_bytes += 1_000
         traffic.received_records += 10
@@ -94,7 +100,7 @@ def test_a_rate_reaches_half_of_new_traffic_after_its_half_life() -> None:
 
 
 def test_a_rate_does_not_depend_on_the_times_of_its_updates() -> None:
-    traffic, often, rarely = PartitionTraffic(), TrafficRate(0.0), TrafficRate(0.0)
+    traffic, often, rarely = traffic_of(), TrafficRate(0.0), TrafficRate(0.0)
     for second in range(1, 61):
         traffic.sent(1_000)
         often.update(traffic, float(second))
@@ -104,7 +110,7 @@ def test_a_rate_does_not_depend_on_the_times_of_its_updates() -> None:
 
 
 def test_the_rate_of_an_idle_partition_ends_at_zero() -> None:
-    traffic, rate = PartitionTraffic(), TrafficRate(0.0)
+    traffic, rate = traffic_of(), TrafficRate(0.0)
     traffic.sent(1_000)
     rate.update(traffic, 1.0)
     rate.update(traffic, 2_000.0)
