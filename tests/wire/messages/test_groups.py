@@ -29,8 +29,6 @@ def value_of(hint: object) -> object:
         return ErrorDetail(24, "there is no group", {})
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return filled(hint)
-    if typing.get_origin(hint) is typing.Annotated:
-        return value_of(arguments[0])
     if typing.get_origin(hint) is dict:
         return {value_of(arguments[0]): value_of(arguments[1])}
     if typing.get_origin(hint) is list:
