@@ -1,0 +1,1 @@
+"""The dashboards of `deploy/grafana/` and their generator: `python -m tools.dashboards`."""
