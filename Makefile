@@ -34,6 +34,10 @@ test: $(VENV)/installed-dev ## Run the tests: make test ARGS="tests/wire -k fram
 test-spark: $(VENV)/installed-dev ## Run the tests that need Java: make test-spark ARGS="-k stream"
 	@TIDELOG_SPARK_TESTS=1 $(BIN)/python -m pytest -W default -rs tests/system/spark $(ARGS)
 
+.PHONY: test-prometheus
+test-prometheus: $(VENV)/installed-dev ## Run the tests that need Prometheus, which make test skips without it
+	@TIDELOG_PROMETHEUS_TESTS=1 $(BIN)/python -m pytest -rs tests/system/prometheus $(ARGS)
+
 .PHONY: spark-trial
 spark-trial: $(VENV)/installed-dev ## Kill brokers, executors and drivers during Spark jobs, needs Java
 	@TIDELOG_SPARK_TRIALS=1 $(BIN)/python -m pytest -p no:randomly -W default -rs \
@@ -102,8 +106,9 @@ matrices: $(VENV)/installed-dev ## Write the tests of each invariant and stateme
 	@$(BIN)/python -m tests.matrices
 
 .PHONY: generate
-generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls, and docs/ of settings, metrics, simulation and mutations
+generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls, dashboards, and docs/ of settings, metrics, simulation and mutations
 	@$(BIN)/python -m tools.blocking_calls
+	@$(BIN)/python -m tools.dashboards
 	@$(BIN)/python -m tools.config_docs > docs/configuration.md
 	@$(BIN)/python -m tools.metrics_docs > docs/metrics.md
 	@$(BIN)/python -m tests.simulation.results.page > docs/simulation-results.md

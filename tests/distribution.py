@@ -17,6 +17,7 @@ _UNITS: Final = {
         "tests/system/integration/",
         "tests/system/netns/",
         "tests/system/powercut/",
+        "tests/system/prometheus/",
         "tests/system/queue_trials/",
         "tests/system/versions/",
     ),
