@@ -1,4 +1,4 @@
-"""All dashboards."""
+"""The list of all dashboards."""
 
 from typing import Final
 

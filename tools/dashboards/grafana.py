@@ -50,7 +50,8 @@ class Panel:
             },
             "tooltip": {"mode": "multi", "sort": "desc"},
         }
-        return _panel("timeseries", self, {"custom": custom, "min": 0}, options)
+        defaults = {"custom": custom, "min": 0}
+        return _panel("timeseries", self, defaults=defaults, options=options)
 
 
 @final
@@ -79,7 +80,7 @@ class Number:
             "reduceOptions": {"calcs": ["lastNotNull"]},
             "textMode": "value_and_name" if len(self.queries) > 1 else "value",
         }
-        return _panel("stat", self, defaults, options)
+        return _panel("stat", self, defaults=defaults, options=options)
 
 
 @final
@@ -152,7 +153,7 @@ def selected(expression: str) -> str:
     )
 
 
-def _panel(kind: str, panel: Panel | Number, defaults: Json, options: Json) -> Json:
+def _panel(kind: str, panel: Panel | Number, *, defaults: Json, options: Json) -> Json:
     return {
         "type": kind,
         "title": panel.title,

@@ -50,10 +50,10 @@ _TOPICS: Final = Row(
         ),
         Panel(
             "Refused batches",
-            "Batches that leaders refused, by error code.",
+            "Batches that leaders refused; the board of the cluster has the error codes.",
             "cps",
             {
-                "{{topic}} {{code}}": "sum by (topic, code)"
+                "{{topic}}": "sum by (topic)"
                 ' (rate(tidelog_topic_refused_batches_total{topic=~"$topic"}[$__rate_interval]))'
                 " > 0"
             },

@@ -20,7 +20,6 @@ PROGRAMS: Final = ("prometheus", "promtool")
 RULES: Final = ROOT / "deploy" / "prometheus" / "tidelog.rules.yml"
 _INTERVAL: Final = "1s"
 _BETWEEN_LOOKS_S: Final = 0.2
-_TIMEOUT_S: Final = 30.0
 
 Labels = dict[str, str]
 
@@ -86,10 +85,12 @@ class Prometheus:
                 return
 
     async def _get(self, path: str, **parameters: str) -> dict[str, Any]:
-        return await trio.to_thread.run_sync(self._get_blocking, f"{path}?{urlencode(parameters)}")
+        return await trio.to_thread.run_sync(
+            self._get_blocking, f"{path}?{urlencode(parameters)}", abandon_on_cancel=True
+        )
 
     def _get_blocking(self, path: str) -> dict[str, Any]:
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_S)
+        connection = HTTPConnection("127.0.0.1", self._port)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
