@@ -43,7 +43,7 @@ class Nodes:
         self._options = options
         self.program = program
         """Command of the brokers that start from now on."""
-        self._ports = free_ports(len(self.ids))
+        self._ports = free_ports(2 * len(self.ids))
         self._running: dict[int, tuple[trio.CancelScope, BrokerProcess]] = {}
 
     @property
@@ -54,6 +54,10 @@ class Nodes:
     def address(self, node_id: int) -> str:
         """Return the address of a broker."""
         return f"127.0.0.1:{self._ports[node_id - 1]}"
+
+    def http_address(self, node_id: int) -> str:
+        """Return the address of the HTTP server of a broker."""
+        return f"127.0.0.1:{self._ports[len(self.ids) + node_id - 1]}"
 
     async def start(self, *node_ids: int) -> None:
         """Start these brokers, and wait until they serve."""
@@ -76,7 +80,10 @@ class Nodes:
 
     def _arguments(self, node_id: int) -> list[str]:
         peers = ",".join(f"{number}={self.address(number)}" for number in self.ids)
-        return ["--node-id", str(node_id), "--peers", peers, *self._options]
+        return [
+            *("--node-id", str(node_id), "--peers", peers),
+            *("--http-listen", self.http_address(node_id), *self._options),
+        ]
 
     async def refused(self, node_id: int) -> str:
         """Start a broker that must fail, and return the last line of its output."""

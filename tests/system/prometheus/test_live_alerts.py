@@ -1,0 +1,107 @@
+"""Alerts of three real brokers fire in a real Prometheus, and clear; panels have data."""
+
+from pathlib import Path
+from typing import Final
+
+import trio
+
+import tidelog
+from tests.system.integration.nodes import Nodes
+from tests.system.prometheus.panels import panel_expressions
+from tests.system.prometheus.prometheus import Labels, Prometheus, names, prometheus
+
+TOPIC: Final = "clicks"
+QUEUE: Final = "orders"
+GROUP: Final = "billing"
+VICTIM: Final = 3
+
+OF_THE_MACHINE: Final = {"DiskAlmostFull", "LoopLag"}
+"""Alerts that a busy machine or a full disk may fire."""
+
+MAY_BE_EMPTY: Final = {
+    "tidelog-cluster: Errors: {{api}} {{code}}",
+    "tidelog-cluster: Replicas that need attention: {{instance}} {{state}}",
+    "tidelog-cluster: Warnings and errors: {{severity}} {{event}}",
+    "tidelog-topics: Refused batches: {{topic}}",
+}
+"""Queries of panels that show nothing while a cluster is healthy."""
+
+
+async def test_alerts_of_a_killed_broker_and_of_an_old_message_fire_and_clear(
+    tmp_path: Path,
+) -> None:
+    folders = [tmp_path / name for name in ("brokers", "prometheus")]
+    for folder in folders:
+        await trio.Path(folder).mkdir()
+    async with trio.open_nursery() as nursery:
+        nodes = Nodes(folders[0], nursery)
+        await nodes.start(*nodes.ids)
+        targets = {"main": [nodes.http_address(node_id) for node_id in nodes.ids]}
+        async with (
+            tidelog.connect(nodes.addresses) as client,
+            prometheus(folders[1], targets) as database,
+        ):
+            await fill(client)
+            await database.wait_alerts(is_healthy)
+            await old_message_fires(client, database)
+            await panels_have_data(database)
+            await killed_broker_fires(nodes, database)
+            assert await database.unhealthy_rules() == []
+        nursery.cancel_scope.cancel()
+
+
+def is_healthy(alerts: list[Labels]) -> bool:
+    return not names(alerts) - OF_THE_MACHINE
+
+
+async def fill(client: tidelog.Client) -> None:
+    """Have a topic, a group that has read it, and a queue with an owner and thresholds."""
+    await client.admin.create_topic(TOPIC, partitions=3, replication_factor=3)
+    await client.admin.create_queue(
+        QUEUE, partitions=2, owner="payments", alert_age_ms=1000, alert_depth=100
+    )
+    async with client.producer() as producer:
+        await producer.send_many(TOPIC, [b"click"] * 100)
+    async with client.consumer(TOPIC, group_id=GROUP, auto_offset_reset="earliest") as consumer:
+        await consumer.poll()
+        await consumer.commit()
+
+
+async def old_message_fires(client: tidelog.Client, database: Prometheus) -> None:
+    queue = client.queue(QUEUE)
+    await queue.send(b"order")
+
+    alerts = await database.wait_alerts(lambda alerts: "QueueTooOld" in names(alerts))
+
+    (alert,) = (each for each in alerts if each["alertname"] == "QueueTooOld")
+    assert (alert["queue"], alert["owner"], alert["cluster"]) == (QUEUE, "payments", "main")
+    assert names(alerts) - OF_THE_MACHINE == {"QueueTooOld"}
+
+    (message,) = await queue.receive(1, wait=1)
+    await message.delete()
+    await database.wait_alerts(is_healthy)
+
+
+async def panels_have_data(database: Prometheus) -> None:
+    empty = {
+        name
+        for name, expression in panel_expressions("main").items()
+        if not await database.samples(expression)
+    }
+    assert empty <= MAY_BE_EMPTY
+
+
+async def killed_broker_fires(nodes: Nodes, database: Prometheus) -> None:
+    await nodes.kill_and_wait(VICTIM)
+
+    alerts = await database.wait_alerts(
+        lambda alerts: {"BrokerDown", "UnderReplicated"} <= names(alerts)
+    )
+
+    assert [each["instance"] for each in alerts if each["alertname"] == "BrokerDown"] == [
+        nodes.http_address(VICTIM)
+    ]
+    assert not names(alerts) & {"ScrapeMissing", "UnderMinIsr", "UncleanElection"}
+
+    await nodes.start(VICTIM)
+    await database.wait_alerts(is_healthy)
