@@ -117,6 +117,12 @@ CLUSTER_PARTITIONS: Final = Metric(
     "Partitions of the cluster that need attention by state, from the active controller",
     ("state",),
 )
+CLUSTER_EVENTS: Final = Metric(
+    "tidelog_cluster_events",
+    _GAUGE,
+    "Losses and unclean elections that are not acknowledged by kind, from the active controller",
+    ("kind",),
+)
 PARTITIONS: Final = Metric(
     "tidelog_partitions", _GAUGE, "Replicas of this broker by state", ("state",)
 )
@@ -219,6 +225,12 @@ GROUP_ALERT_LAG: Final = Metric(
     "tidelog_group_alert_lag_seconds",
     _GAUGE,
     "The setting alert_lag_ms of a group",
+    ("group", "owner"),
+)
+GROUP_ALERT_RECORDS: Final = Metric(
+    "tidelog_group_alert_lag_records",
+    _GAUGE,
+    "The setting alert_lag_records of a group",
     ("group", "owner"),
 )
 
@@ -376,8 +388,8 @@ SECTIONS: Final[dict[str, tuple[Metric, ...]]] = {
         *(WAITING_REQUESTS, REQUEST_MEMORY, REQUEST_MEMORY_LIMIT),
     ),
     "Cluster and replication": (
-        *(CONTROLLER, METADATA_AGE, BROKERS, CLUSTER_PARTITIONS, PARTITIONS, ISR_CHANGES),
-        *(ELECTIONS, REPLICA_LAG_RECORDS, HOT_PARTITIONS),
+        *(CONTROLLER, METADATA_AGE, BROKERS, CLUSTER_PARTITIONS, CLUSTER_EVENTS, PARTITIONS),
+        *(ISR_CHANGES, ELECTIONS, REPLICA_LAG_RECORDS, HOT_PARTITIONS),
     ),
     "Disks": (
         *(DISK_FREE, DISK_SIZE, DISK_RESERVE, DISK_FULL_LOGS, LOG_BYTES),
@@ -389,7 +401,7 @@ SECTIONS: Final[dict[str, tuple[Metric, ...]]] = {
     ),
     "Groups": (
         *(GROUP_LAG_RECORDS, GROUP_LAG_SECONDS, GROUP_LOST_RECORDS, GROUP_MEMBERS),
-        *(GROUP_EPOCH, GROUP_ALERT_LAG),
+        *(GROUP_EPOCH, GROUP_ALERT_LAG, GROUP_ALERT_RECORDS),
     ),
     "Queues": (
         *(QUEUE_READY, QUEUE_LEASED, QUEUE_DELAYED, QUEUE_DEAD, QUEUE_AGE, QUEUE_UNKNOWN),
