@@ -202,6 +202,12 @@ _REPLICATION: Final = Row(
             {"{{state}}": "max by (state) (tidelog_cluster_partitions)"},
         ),
         Panel(
+            "Events that are not acknowledged",
+            "Losses of records and unclean elections; `tidelog cluster events` lists them.",
+            "short",
+            {"{{kind}}": "max by (kind) (tidelog_cluster_events)"},
+        ),
+        Panel(
             "Changes of the ISR",
             "A shrink without a stopped broker says that a follower is too slow.",
             "short",

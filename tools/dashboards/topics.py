@@ -96,7 +96,7 @@ _GROUPS: Final = Row(
             },
         ),
         Panel(
-            "Lag in relation to its threshold",
+            "Lag in time in relation to its threshold",
             "Lag of groups with the setting alert_lag_ms; the alert GroupLag fires above 100 %.",
             "percentunit",
             {
@@ -113,6 +113,17 @@ _GROUPS: Final = Row(
             {
                 "{{group}} {{topic}}": "max by (group, topic)"
                 f" (tidelog_group_lag_records{_SELECTED})"
+            },
+        ),
+        Panel(
+            "Records in relation to their threshold",
+            "Records that groups with the setting alert_lag_records have not committed; the alert"
+            " GroupLag fires above 100 %.",
+            "percentunit",
+            {
+                "{{group}}": 'sum by (group) (tidelog_group_lag_records{group=~"$group"})'
+                " / on (group)"
+                ' max by (group) (tidelog_group_alert_lag_records{group=~"$group"})'
             },
         ),
         Panel(

@@ -23,7 +23,8 @@ MAY_BE_EMPTY: Final = {
     "tidelog-cluster: Replicas that need attention: {{instance}} {{state}}",
     "tidelog-cluster: Warnings and errors: {{severity}} {{event}}",
     "tidelog-topics: Hot partitions: {{topic}}",
-    "tidelog-topics: Lag in relation to its threshold: {{group}} {{topic}}",
+    "tidelog-topics: Lag in time in relation to its threshold: {{group}} {{topic}}",
+    "tidelog-topics: Records in relation to their threshold: {{group}}",
     "tidelog-topics: Refused batches: {{topic}}",
 }
 """Queries of panels that show nothing in a healthy cluster without thresholds of groups."""
