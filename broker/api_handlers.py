@@ -183,7 +183,7 @@ class ApiHandlers:
         maximum = self._config.metrics_objects_max
         topics.maximum = queues.counts.maximum = groups.maximum = maximum
         return MetricsCollector(
-            BrokerCollector(self._parts, cluster),
+            BrokerCollector(self._parts, self._dynamic_config, cluster),
             ReplicaWalk(
                 self._partitions.all,
                 has_series=lambda name: topics.of(name) is not topics.other,

@@ -1,11 +1,13 @@
 """Collector of the metrics of the broker itself: process, requests, cluster, disk."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
 import trio
 
+from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metrics import catalog
 from tidelog.broker.metrics.event_counts import CountingProbe
@@ -13,6 +15,7 @@ from tidelog.broker.metrics.request_counts import RequestCounts
 from tidelog.broker.network.acceptor import Acceptor
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta
+from tidelog.coordinator.metadata.cluster_events import ClusterEventKind
 from tidelog.coordinator.metadata.health import Health, count_topic, new_health
 from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.disk.disk import Disk
@@ -66,9 +69,12 @@ class BrokerParts:
 class BrokerCollector:
     """Reads the metrics of one broker."""
 
-    def __init__(self, parts: BrokerParts, cluster: ClusterNode) -> None:
-        """Read `parts`, and what this node knows of the cluster."""
+    def __init__(
+        self, parts: BrokerParts, config: Callable[[], BrokerConfig], cluster: ClusterNode
+    ) -> None:
+        """Read `parts`, the settings in force, and what this node knows of the cluster."""
         self._parts = parts
+        self._config = config
         self._cluster = cluster
         self._health = Health()
         self._counted_at = float("-inf")
@@ -86,6 +92,7 @@ class BrokerCollector:
             *await self._cluster_state(),
             single(catalog.DISK_FREE, free_bytes),
             single(catalog.DISK_SIZE, total_bytes),
+            single(catalog.DISK_RESERVE, self._config().min_free_disk_bytes),
             single(catalog.DAMAGE_FOUND, self._parts.events.damage),
             single(catalog.DAMAGE_REPAIRED, self._parts.events.count("replica_repaired")),
         ]
@@ -183,6 +190,7 @@ class BrokerCollector:
         ]
         now_ms = self._parts.env.clock.now_ms()
         age_s = max(0, now_ms - min(begun_ms)) / 1000 if begun_ms else 0.0
+        events = Counter(each.kind for each in state.events.unacknowledged)
         states = {
             "open": len(transactions.open_numbers),
             "committing": transactions.pending_count,
@@ -190,6 +198,7 @@ class BrokerCollector:
         }
         return [
             family(catalog.CLUSTER_PARTITIONS, [((at,), n) for at, n in partitions.items()]),
+            family(catalog.CLUSTER_EVENTS, [((at,), events[at]) for at in ClusterEventKind]),
             family(catalog.BROKERS, [((at,), n) for at, n in brokers.items()]),
             family(catalog.TRANSACTIONS, [((at,), n) for at, n in states.items()]),
             single(catalog.OLDEST_TRANSACTION, age_s),

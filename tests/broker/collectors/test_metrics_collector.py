@@ -6,7 +6,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
-from tests.broker.broker_requests import batch_of, create_topic, fetch, produce, submit_produce
+from tests.broker.broker_requests import (
+    batch_of,
+    create_topic,
+    fetch,
+    produce,
+    submit,
+    submit_produce,
+)
 from tests.broker.collectors.readings import Readings, read_metrics
 from tests.broker.queues.queue_requests import (
     create_queue,
@@ -19,8 +26,11 @@ from tests.broker.queues.queue_requests import (
 from tests.broker.world import World
 from tidelog.broker.collectors.metrics_collector import MetricSelection
 from tidelog.broker.metrics.catalog import SECTIONS
+from tidelog.coordinator.metadata.cluster_events import ClusterEventKind
+from tidelog.wire.messages.cluster_admin import AlterClusterConfigRequest
 from tidelog.wire.messages.queues import SettleAction
 from tidelog.wire.metrics.exposition import expose
+from tidelog.wire.protocol import api
 
 CATALOG = {metric.name: metric for metrics in SECTIONS.values() for metric in metrics}
 
@@ -227,6 +237,21 @@ async def test_events_elections_and_states_are_counted(mock_clock: MockClock) ->
     assert readings["brokers", "alive"] == 1
     assert readings["connections", "client"] == 1
     assert readings["metadata_age_seconds",] == 0
+    assert readings["cluster_events", "records_lost"] == 0
+    assert {key[1] for key in readings if key[0] == "cluster_events"} == set(ClusterEventKind)
+
+
+async def test_the_reserve_of_the_disk_is_the_one_in_force(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(min_free_disk_bytes=1000), world.client() as client:
+        at_first = await read_metrics(client, "disk")
+        alter = AlterClusterConfigRequest({"min_free_disk_bytes": "2000"}, [])
+        await submit(client, api.ALTER_CLUSTER_CONFIG, alter).reply()
+        later = await read_metrics(client, "disk")
+
+    assert at_first["disk_reserve_bytes",] == 1000
+    assert later["disk_reserve_bytes",] == 2000
+    assert later["disk_size_bytes",] >= later["disk_free_bytes",]
 
 
 async def test_the_whole_text_is_valid_and_in_the_catalog(mock_clock: MockClock) -> None:
