@@ -18,6 +18,8 @@ from tests.system.integration.processes import DEADLINE_S
 
 PROGRAMS: Final = ("prometheus", "promtool")
 RULES: Final = ROOT / "deploy" / "prometheus" / "tidelog.rules.yml"
+OF_THE_MACHINE: Final = frozenset({"DiskAlmostFull", "LoopLag"})
+"""Alerts that a busy machine or a full disk may fire in any test."""
 _INTERVAL: Final = "1s"
 _BETWEEN_LOOKS_S: Final = 0.2
 
