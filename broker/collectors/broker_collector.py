@@ -7,6 +7,10 @@ from typing import Final, final
 
 import trio
 
+from tidelog.broker.collectors.threshold_collector import (
+    thresholds_of_groups,
+    thresholds_of_queues,
+)
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metrics import catalog
@@ -202,4 +206,6 @@ class BrokerCollector:
             family(catalog.BROKERS, [((at,), n) for at, n in brokers.items()]),
             family(catalog.TRANSACTIONS, [((at,), n) for at, n in states.items()]),
             single(catalog.OLDEST_TRANSACTION, age_s),
+            *thresholds_of_queues(state.catalog.journals),
+            *thresholds_of_groups(self._cluster.metadata.groups.groups),
         ]

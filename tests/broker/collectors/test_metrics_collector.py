@@ -23,9 +23,10 @@ from tests.broker.queues.queue_requests import (
     settle,
     submit_receive,
 )
-from tests.broker.world import World
+from tests.broker.world import ADDRESS, World
 from tidelog.broker.collectors.metrics_collector import MetricSelection
 from tidelog.broker.metrics.catalog import SECTIONS
+from tidelog.client.client import connect
 from tidelog.coordinator.metadata.cluster_events import ClusterEventKind
 from tidelog.wire.messages.cluster_admin import AlterClusterConfigRequest
 from tidelog.wire.messages.queues import SettleAction
@@ -239,6 +240,34 @@ async def test_events_elections_and_states_are_counted(mock_clock: MockClock) ->
     assert readings["metadata_age_seconds",] == 0
     assert readings["cluster_events", "records_lost"] == 0
     assert {key[1] for key in readings if key[0] == "cluster_events"} == set(ClusterEventKind)
+
+
+async def test_thresholds_of_owners_are_shown(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    address = "{}:{}".format(*ADDRESS)
+    async with world.broker(), world.client() as reader, connect(address, env=world.env) as client:
+        await client.admin.create_queue("dead")
+        await client.admin.create_queue(
+            "work",
+            owner="team",
+            alert_age="5min",
+            alert_depth=7,
+            alert_dead_letters=0,
+            dead_letter_queue="dead",
+        )
+        await client.admin.create_queue("free", alert_depth=1)
+        await client.admin.alter_group("readers", set={"alert_lag": 120, "alert_lag_records": 9})
+
+        readings = await read_metrics(reader, "queue_alert", "group_alert")
+
+    assert readings == {
+        ("queue_alert_age_seconds", "work", "team"): 300,
+        ("queue_alert_depth", "work", "team"): 7,
+        ("queue_alert_depth", "free", ""): 1,
+        ("queue_alert_dead_letters", "work", "team", "dead"): 0,
+        ("group_alert_lag_seconds", "readers", ""): 120,
+        ("group_alert_lag_records", "readers", ""): 9,
+    }
 
 
 async def test_the_reserve_of_the_disk_is_the_one_in_force(mock_clock: MockClock) -> None:
