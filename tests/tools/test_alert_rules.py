@@ -12,6 +12,7 @@ import yaml
 from tests.paths import ROOT
 from tests.test_docs import anchors
 from tests.tools.expressions import complaints
+from tidelog.client.admin.alerts import SEVERITIES
 
 FOLDER: Final = ROOT / "deploy" / "prometheus"
 GROUPS: Final[dict[str, dict[str, Any]]] = {
@@ -30,6 +31,11 @@ def test_all_conditions_have_an_alert() -> None:
     assert GROUPS.keys() == {"tidelog-operators", "tidelog-owners"}
     assert OF_OWNERS.keys() == {"QueueTooOld", "QueueTooDeep", "QueueDeadLetters", "GroupLag"}
     assert len(RULES) == 17
+
+
+@pytest.mark.parametrize("name", SEVERITIES)
+def test_an_alert_of_the_command_has_a_rule_of_the_same_severity(name: str) -> None:
+    assert RULES[name]["labels"]["severity"] == SEVERITIES[name]
 
 
 @pytest.mark.parametrize("name", RULES)
