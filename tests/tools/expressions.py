@@ -10,7 +10,13 @@ from typing import Final
 from tidelog.broker.metrics.catalog import SECTIONS
 from tidelog.wire.metrics.metric import Metric, MetricKind
 
-METRICS: Final = {metric.name: metric for section in SECTIONS.values() for metric in section}
+METRICS: Final = {
+    metric.name: metric
+    for title, section in SECTIONS.items()
+    for metric in section
+    if title != "Partitions of one topic"
+}
+"""The metrics of `/metrics`; those of one topic have a page of their own, which no job scrapes."""
 TARGET_LABELS: Final = frozenset({"job", "instance", "cluster"})
 """Labels that the scrape configuration adds."""
 

@@ -73,6 +73,7 @@ class Nodes:
                 program=self.program,
                 listen=self.address(node_id),
                 deadline_s=math.inf,
+                TIDELOG_HTTP_LISTEN=self.http_address(node_id),  # earlier versions ignore it
             ) as process:
                 self._running[node_id] = scope, process
                 task_status.started()
@@ -80,10 +81,7 @@ class Nodes:
 
     def _arguments(self, node_id: int) -> list[str]:
         peers = ",".join(f"{number}={self.address(number)}" for number in self.ids)
-        return [
-            *("--node-id", str(node_id), "--peers", peers),
-            *("--http-listen", self.http_address(node_id), *self._options),
-        ]
+        return ["--node-id", str(node_id), "--peers", peers, *self._options]
 
     async def refused(self, node_id: int) -> str:
         """Start a broker that must fail, and return the last line of its output."""
