@@ -12,6 +12,7 @@ from tidelog.broker.collectors.metrics_collector import MetricsCollector
 from tidelog.broker.collectors.queue_collector import QueueCollector
 from tidelog.broker.collectors.read_metrics import ReadMetricsHandler
 from tidelog.broker.collectors.replica_walk import ReplicaWalk
+from tidelog.broker.collectors.threshold_collector import ThresholdCollector
 from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.dispatch import (
     Appending,
@@ -191,6 +192,8 @@ class ApiHandlers:
             topics,
             queues=QueueCollector(queues),
             groups=groups,
+            thresholds=ThresholdCollector(cluster.metadata, queues.counts),
+            hot=self.hot_traffic,
         )
 
     def _records(self) -> Routes:

@@ -7,10 +7,6 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.collectors.threshold_collector import (
-    thresholds_of_groups,
-    thresholds_of_queues,
-)
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metrics import catalog
@@ -86,6 +82,11 @@ class BrokerCollector:
         """Whether the metadata have changed since the health was counted."""
         cluster.metadata.subscribe(self._on_metadata)
 
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the active controller, which reports what belongs to no leader."""
+        return self._cluster.raft.is_active_leader
+
     async def families(self) -> list[Family]:
         """Return the metrics of the broker."""
         disk, in_thread = self._parts.disk, self._parts.env.run_in_thread
@@ -139,7 +140,7 @@ class BrokerCollector:
         ]
 
     async def _cluster_state(self) -> list[Family]:
-        events, is_controller = self._parts.events, self._cluster.raft.is_active_leader
+        events, is_controller = self._parts.events, self.is_controller
         age_ms = self._cluster.metadata_age_ms()
         found = [
             single(catalog.CONTROLLER, int(is_controller)),
@@ -206,6 +207,4 @@ class BrokerCollector:
             family(catalog.BROKERS, [((at,), n) for at, n in brokers.items()]),
             family(catalog.TRANSACTIONS, [((at,), n) for at, n in states.items()]),
             single(catalog.OLDEST_TRANSACTION, age_s),
-            *thresholds_of_queues(state.catalog.journals),
-            *thresholds_of_groups(self._cluster.metadata.groups.groups),
         ]

@@ -11,11 +11,13 @@ from tidelog.broker.collectors.broker_collector import BrokerCollector
 from tidelog.broker.collectors.group_collector import GroupCollector
 from tidelog.broker.collectors.queue_collector import QueueCollector
 from tidelog.broker.collectors.replica_walk import ReplicaWalk
+from tidelog.broker.collectors.threshold_collector import ThresholdCollector
+from tidelog.broker.hot.hot_traffic import HotTraffic
 from tidelog.broker.metrics import catalog
 from tidelog.broker.metrics.object_counts import ObjectCounts
 from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.coordinator.groups.pattern import TopicPattern
-from tidelog.wire.metrics.metric import Family, Labels, Metric, Sample
+from tidelog.wire.metrics.metric import Family, Labels, Metric, Sample, family
 
 _PREFIX: Final = "tidelog_"
 _OBJECTS: Final = ("topic", "queue", "group")
@@ -90,8 +92,12 @@ class MetricsCollector:
         *,
         queues: QueueCollector,
         groups: GroupCollector,
+        thresholds: ThresholdCollector,
+        hot: HotTraffic,
     ) -> None:
         """Collect from these."""
+        self._thresholds = thresholds
+        self._hot = hot
         self._broker = broker
         self._replicas = replicas
         self._topics = topics
@@ -103,12 +109,19 @@ class MetricsCollector:
     async def collect(self, selection: MetricSelection = EVERYTHING) -> list[Family]:
         """Return the values of all metrics that are wanted, as of now."""
         async with self._turn:
+            await self._thresholds.refresh()
             await self._replicas.refresh()
             found = [
                 *await self._broker.families(),
                 *self._replicas.families(),
                 *self._of_topics(),
+                family(
+                    catalog.HOT_PARTITIONS,
+                    [((topic,), count) for topic, count in self._hot.hot_counts().items()],
+                ),
             ]
+            if self._broker.is_controller:
+                found += self._thresholds.families()
             # Groups and queues need questions to leaders, and look at many partitions.
             if selection.may_have("group"):
                 found += await self._groups.families()

@@ -1,49 +1,96 @@
 """Collector of the thresholds that owners have set for their queues and groups.
 
-Pure: no clock, no I/O.
+Shell: checkpoints.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Final, final
+
+import trio
 
 from tidelog.broker.metrics import catalog
+from tidelog.broker.metrics.object_counts import ObjectCounts
+from tidelog.broker.metrics.queue_totals import QueueTotals
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.groups.group import Group
-from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.wire.config.group_config import group_settings
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import InvalidConfigError
 from tidelog.wire.metrics.metric import Family, Value, family
+
+_AT_ONCE: Final = 500
+"""Queues that are looked at before other tasks run."""
 
 Rows = list[tuple[tuple[str, ...], Value]]
 
 
-def thresholds_of_queues(journals: Iterable[Topic]) -> list[Family]:
-    """Return the thresholds of the queues of these journals; an owner may be empty."""
-    ages: Rows = []
-    depths: Rows = []
-    dead_letters: Rows = []
-    for journal in journals:
-        config = journal.queue_config
-        assert config is not None, "a journal has the settings of its queue"
-        labels = journal.queue_name, config.owner or ""
-        if config.alert_age_ms is not None:
-            ages.append((labels, config.alert_age_ms / 1000))
-        if config.alert_depth is not None:
-            depths.append((labels, config.alert_depth))
-        if config.alert_dead_letters is not None:
-            labelled = (*labels, config.dead_letter_queue or "")
-            dead_letters.append((labelled, config.alert_dead_letters))
-    return [
-        family(catalog.QUEUE_ALERT_AGE, ages),
-        family(catalog.QUEUE_ALERT_DEPTH, depths),
-        family(catalog.QUEUE_ALERT_DEAD_LETTERS, dead_letters),
-    ]
+@final
+class ThresholdCollector:
+    """Reads the thresholds of queues when the metadata have changed, and those of groups."""
+
+    def __init__(self, metadata: ReplicatedState, counts: ObjectCounts[QueueTotals]) -> None:
+        """Read the settings in `metadata`; queues with thresholds always have `counts`."""
+        self._metadata = metadata
+        self._counts = counts
+        self._has_changed = True
+        self._queues: list[tuple[str, QueueConfig]] = []
+        """Names and settings of the queues with thresholds."""
+        metadata.subscribe(self._on_metadata)
+
+    async def refresh(self) -> None:
+        """Find the queues with thresholds, if the metadata have changed."""
+        if not self._has_changed:
+            return
+        self._has_changed = False
+        found: list[tuple[str, QueueConfig]] = []
+        for number, journal in enumerate(list(self._metadata.state.catalog.journals)):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            config = journal.queue_config
+            if config is not None and _has_threshold(config):
+                found.append((journal.queue_name, config))
+        self._queues = found
+        self._counts.pinned = {name for name, _ in found}
+
+    def families(self) -> list[Family]:
+        """Return the thresholds, as of the last refresh; an owner may be empty."""
+        ages: Rows = []
+        depths: Rows = []
+        dead_letters: Rows = []
+        for name, config in self._queues:
+            labels = name, config.owner or ""
+            if config.alert_age_ms is not None:
+                ages.append((labels, config.alert_age_ms / 1000))
+            if config.alert_depth is not None:
+                depths.append((labels, config.alert_depth))
+            if config.alert_dead_letters is not None:
+                labelled = (*labels, config.dead_letter_queue or "")
+                dead_letters.append((labelled, config.alert_dead_letters))
+        return [
+            family(catalog.QUEUE_ALERT_AGE, ages),
+            family(catalog.QUEUE_ALERT_DEPTH, depths),
+            family(catalog.QUEUE_ALERT_DEAD_LETTERS, dead_letters),
+            *_thresholds_of_groups(self._metadata.groups.groups),
+        ]
+
+    def _on_metadata(self, delta: BrokerDelta) -> None:
+        del delta
+        self._has_changed = True
 
 
-def thresholds_of_groups(groups: Mapping[str, Group]) -> list[Family]:
-    """Return the thresholds of groups; an owner may be empty."""
+def _has_threshold(config: QueueConfig) -> bool:
+    values = (config.alert_age_ms, config.alert_depth, config.alert_dead_letters)
+    return any(value is not None for value in values)
+
+
+def _thresholds_of_groups(groups: Mapping[str, Group]) -> list[Family]:
     seconds: Rows = []
     records: Rows = []
     for group_id, group in groups.items():
+        if not group.overrides:
+            continue
         with suppress(InvalidConfigError):  # a setting of a newer version
             settings = group_settings(group.overrides)
             labels = group_id, settings.owner or ""

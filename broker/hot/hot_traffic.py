@@ -3,6 +3,7 @@
 Shell: owns a task that measures the traffic of partitions and reports hot ones.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Final, final
@@ -57,10 +58,9 @@ class HotTraffic:
         self.sampler: KeySampler[Partition] = KeySampler(random.random, trio.current_time)
         self._is_sampling = is_sampling
 
-    @property
-    def hot_count(self) -> int:
-        """Number of hot partitions that this broker leads."""
-        return len(self._hot.hot)
+    def hot_counts(self) -> Counter[str]:
+        """Return the number of hot partitions that this broker leads, by topic."""
+        return Counter(partition.topic for partition in self._hot.hot)
 
     @property
     def sample(self) -> Sample:
@@ -104,7 +104,9 @@ class HotTraffic:
         for count, partition in enumerate(self._partitions.all()):
             if count % _PARTITIONS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-            if not (partition.queue_name or partition.is_staging):
+            traffic = partition.traffic
+            has_traffic = traffic.received_batches or traffic.sent_replies
+            if has_traffic and not (partition.queue_name or partition.is_staging):
                 rates[partition] = self._rate(partition, trio.current_time())
                 total += rates[partition].bytes_per_s
         self._rates = rates

@@ -147,7 +147,7 @@ REPLICA_LAG_RECORDS: Final = Metric(
 HOT_PARTITIONS: Final = Metric(
     "tidelog_hot_partitions",
     _GAUGE,
-    "Partitions with a large share of the traffic of this broker",
+    "Hot partitions of a topic that this broker leads; tidelog topic hot shows their keys",
     ("topic",),
 )
 

@@ -4,14 +4,13 @@ Shell: sends requests to brokers, and repeats them while that may help.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, final
-
-import trio
+from typing import final
 
 from tidelog.client.admin import cluster as cluster_admin
 from tidelog.client.admin import groups as group_admin
 from tidelog.client.admin import hot_keys as hot
 from tidelog.client.admin import queues as queue_admin
+from tidelog.client.admin import topics as topic_admin
 from tidelog.client.admin.alert_check import check_alerts
 from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
@@ -24,9 +23,7 @@ from tidelog.client.admin.queues import QueueToCreate
 from tidelog.client.admin.queues import Setting as QueueSetting
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset, list_offsets
-from tidelog.client.cluster.metadata import partition_of
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.wire.errors import NotLeaderError
 from tidelog.wire.messages.cluster_admin import (
     DescribeClusterReply,
     DescribeConfigReply,
@@ -47,15 +44,12 @@ from tidelog.wire.messages.topics import (
     CreateTopicReply,
     CreateTopicRequest,
     DeleteRecordsReply,
-    DeleteRecordsRequest,
     DeleteTopicRequest,
     DescribeTopicsRequest,
     TopicDescription,
 )
 from tidelog.wire.messages.transactions import ListTransactionsRequest, TransactionDescription
 from tidelog.wire.protocol import api
-
-_PATIENCE_S: Final = 5.0
 
 Setting = str | int | float | bool
 """Value of a topic setting; requests carry it as text."""
@@ -196,15 +190,8 @@ class Admin:
         # A repeated request changes nothing.
         reply = await self._cluster.call_any(api.ADD_PARTITIONS, request, is_repeatable=True)
         if not validate_only:
-            await self._learn(name, count)
+            await topic_admin.learn_partitions(self._cluster, name, count)
         return reply
-
-    async def _learn(self, name: str, count: int) -> None:
-        """Wait until the metadata of this client have the new partitions, for a few seconds."""
-        with trio.move_on_after(_PATIENCE_S):
-            while (known := self._cluster.metadata.topic(name)) and len(known.partitions) < count:
-                self._cluster.request_refresh([name])
-                await self._cluster.wait_changed()
 
     async def topic_usage(self, names: Iterable[str] | None = None) -> list[TopicUsage]:
         """Return the bytes on disk of the partitions of topics, and how fast they grow.
@@ -273,18 +260,7 @@ class Admin:
             UnknownPartitionError: The topic does not have the partition.
             OffsetOutOfRangeError: The offset is beyond the end; the error has both bounds.
         """
-
-        async def attempt() -> DeleteRecordsReply:
-            known = await self._cluster.topic(topic)
-            leader_id = partition_of(known, partition).leader_id
-            if leader_id is None:
-                raise NotLeaderError(f"{topic}/{partition} has no leader now")
-            connection = await self._cluster.connection_to(leader_id)
-            request = DeleteRecordsRequest(known.topic_id, partition, before_offset)
-            return await self._cluster.call_once(connection, api.DELETE_RECORDS, request)
-
-        # With an offset, a repeated request changes nothing.
-        return await self._cluster.retry(attempt, is_repeatable=before_offset is not None)
+        return await topic_admin.delete_records(self._cluster, topic, partition, before_offset)
 
     async def list_offsets(
         self, topic: str, at: OffsetSpec, *, partitions: Iterable[int] | None = None
