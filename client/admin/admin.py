@@ -260,7 +260,9 @@ class Admin:
             UnknownPartitionError: The topic does not have the partition.
             OffsetOutOfRangeError: The offset is beyond the end; the error has both bounds.
         """
-        return await topic_admin.delete_records(self._cluster, topic, partition, before_offset)
+        return await topic_admin.delete_records(
+            self._cluster, topic, partition, before_offset=before_offset
+        )
 
     async def list_offsets(
         self, topic: str, at: OffsetSpec, *, partitions: Iterable[int] | None = None

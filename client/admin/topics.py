@@ -22,7 +22,7 @@ async def learn_partitions(cluster: ClusterClient, name: str, count: int) -> Non
 
 
 async def delete_records(
-    cluster: ClusterClient, topic: str, partition: int, before_offset: int | None
+    cluster: ClusterClient, topic: str, partition: int, *, before_offset: int | None
 ) -> DeleteRecordsReply:
     """See `Admin.delete_records`."""
 
