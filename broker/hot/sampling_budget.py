@@ -35,6 +35,10 @@ _CAPACITY_US: Final = _RATE_US
 """Budget that an idle time leaves for a burst: that of one second."""
 _OVERDRAWN: Final = 0.1
 """Part of the probability that is left in a burst without budget, until the average knows of it."""
+_ENOUGH_PER_S: Final = 8.0
+"""Samples a second that show a hot key soon; further ones are only a part of the batches."""
+_PART_MAX: Final = 1 / 32
+"""That part: so a broker with little load does not spend much of it on samples."""
 _SMOOTHED_S: Final = 5.0
 """Time over which the offered cost is averaged."""
 _MEAN_OF: Final = 16
@@ -72,6 +76,8 @@ class SamplingBudget:
         self._left_us = _CAPACITY_US
         self._offered_us = 0.0
         """Averaged cost in microseconds a second of sampling all batches."""
+        self._batches_per_s = 0.0
+        """Average rate of batches."""
         self._at = now
         self._mean_us = 0.0
         """Average cost of the last hits."""
@@ -112,12 +118,16 @@ class SamplingBudget:
         self.charge(batch_count * _PASSED_US)
         offered = batch_count * cost
         kept = max(0.0, 1 - elapsed / _SMOOTHED_S)
-        self._offered_us = self._offered_us * kept + offered / max(elapsed, _SMOOTHED_S)
+        span = max(elapsed, _SMOOTHED_S)
+        self._offered_us = self._offered_us * kept + offered / span
+        self._batches_per_s = self._batches_per_s * kept + batch_count / span
 
     def _draw(self) -> None:
         # A burst lowers the probability before the average knows of it.
         left = max(_OVERDRAWN, min(1.0, 2 * self._left_us / _CAPACITY_US))
-        probability = left * min(1.0, _RATE_US / max(self._offered_us, 1.0))
+        affordable = _RATE_US / max(self._offered_us, 1.0)
+        sufficient = max(_PART_MAX, _ENOUGH_PER_S / max(self._batches_per_s, 1.0))
+        probability = left * min(1.0, affordable, sufficient)
         self._probability = probability
         is_sure = probability == 1
         count = 1 if is_sure else ceil(log(1 - self._random()) / log(1 - probability))

@@ -23,10 +23,22 @@ def offer(budget: SamplingBudget, cost: float, now: float) -> float:
     return 0.0 if budget.until_hit else budget.hit(cost, now)
 
 
-def test_all_batches_are_hit_while_the_budget_allows_it() -> None:
+def test_all_of_few_batches_are_hit() -> None:
     budget = budget_of()
 
-    assert [offer(budget, 20.0, n / 100) for n in range(3_000)] == [1.0] * 3_000
+    assert [offer(budget, 20.0, n / 5) for n in range(300)] == [1.0] * 300
+
+
+@pytest.mark.parametrize(("batches_per_s", "part"), [(80, 1 / 10), (2_000, 1 / 32)])
+def test_of_many_batches_a_part_is_hit_however_cheap_they_are(
+    batches_per_s: int, part: float
+) -> None:
+    budget = budget_of()
+
+    hits = [offer(budget, 5.0, n / batches_per_s) for n in range(60 * batches_per_s)]
+
+    hit_count = sum(map(bool, hits[10 * batches_per_s :]))
+    assert hit_count / (50 * batches_per_s) == pytest.approx(part, rel=0.2)
 
 
 @pytest.mark.parametrize("cost", [20.0, 300.0, 3_000.0])
