@@ -78,8 +78,10 @@ class BrokerCollector:
         self._cluster = cluster
         self._health = Health()
         self._counted_at = float("-inf")
-        self._has_changed = True
-        """Whether the metadata have changed since the health was counted."""
+        self._changes = 0
+        """Changes of the metadata so far."""
+        self._counted_changes = -1
+        """Those that the health takes into account."""
         cluster.metadata.subscribe(self._on_metadata)
 
     @property
@@ -156,7 +158,7 @@ class BrokerCollector:
 
     def _on_metadata(self, delta: BrokerDelta) -> None:
         del delta
-        self._has_changed = True
+        self._changes += 1
 
     async def _counted_health(self) -> Health:
         state = self._cluster.metadata.state
@@ -172,9 +174,10 @@ class BrokerCollector:
         health = self._health
         now = trio.current_time()
         is_old = now - self._counted_at >= self._health.partition_count / _PARTITIONS_PER_S
-        if self._has_changed and is_old:
-            self._has_changed, self._counted_at = False, now
+        if self._changes != self._counted_changes and is_old:
+            changes, self._counted_at = self._changes, now
             health = self._health = await self._counted_health()
+            self._counted_changes = changes
         partitions = {
             "leaderless": health.leaderless_count,
             "under_min_isr": health.unavailable_count,

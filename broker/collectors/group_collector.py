@@ -38,7 +38,8 @@ class GroupCollector:
         self._progress: list[GroupLags] = []
         self._asked_at = float("-inf")
         self.maximum = OBJECTS_MAX
-        """Maximum of groups with series; the groups after them have none."""
+        """Maximum of groups with series, those with settings of an owner first; others have none.
+        """
 
     async def families(self) -> list[Family]:
         """Return the metrics of all groups."""
@@ -56,7 +57,8 @@ class GroupCollector:
         records: list[tuple[tuple[str, ...], Value]] = []
         seconds: list[tuple[tuple[str, ...], Value]] = []
         lost: list[tuple[tuple[str, ...], Value]] = []
-        shown = sorted(self._progress)[: self.maximum]
+        ordered = sorted(self._progress, key=lambda one: (not one.has_settings, one.group_id))
+        shown = ordered[: self.maximum]
         for group in shown:
             for topic_id, lag in group.lag_of.items():
                 topic = self._topic_name(topic_id)

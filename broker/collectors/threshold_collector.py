@@ -34,16 +34,19 @@ class ThresholdCollector:
         """Read the settings in `metadata`; queues with thresholds always have `counts`."""
         self._metadata = metadata
         self._counts = counts
-        self._has_changed = True
+        self._changes = 0
+        """Changes of the metadata so far."""
+        self._found_changes = -1
+        """Those that the found queues take into account."""
         self._queues: list[tuple[str, QueueConfig]] = []
         """Names and settings of the queues with thresholds."""
         metadata.subscribe(self._on_metadata)
 
     async def refresh(self) -> None:
         """Find the queues with thresholds, if the metadata have changed."""
-        if not self._has_changed:
+        changes = self._changes
+        if changes == self._found_changes:
             return
-        self._has_changed = False
         found: list[tuple[str, QueueConfig]] = []
         for number, journal in enumerate(list(self._metadata.state.catalog.journals)):
             if number % _AT_ONCE == 0:
@@ -51,7 +54,7 @@ class ThresholdCollector:
             config = journal.queue_config
             if config is not None and _has_threshold(config):
                 found.append((journal.queue_name, config))
-        self._queues = found
+        self._queues, self._found_changes = found, changes
         self._counts.pinned = {name for name, _ in found}
 
     def families(self) -> list[Family]:
@@ -77,7 +80,7 @@ class ThresholdCollector:
 
     def _on_metadata(self, delta: BrokerDelta) -> None:
         del delta
-        self._has_changed = True
+        self._changes += 1
 
 
 def _has_threshold(config: QueueConfig) -> bool:

@@ -65,6 +65,8 @@ class GroupLags(NamedTuple):
     member_count: int
     lag_of: dict[bytes, Lag]
     """By topic id; topics whose leaders cannot be reached are missing."""
+    has_settings: bool = False
+    """Whether its owner has set any."""
 
 
 @final
@@ -157,6 +159,7 @@ class GroupAdministration:
                 group.group_epoch,
                 len(group.members),
                 {topic: group_lag(some) for topic, some in lags.get(group_id, {}).items()},
+                bool(group.overrides),
             )
             for group_id, group in groups.items()
         ]
