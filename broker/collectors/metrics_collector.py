@@ -1,8 +1,9 @@
 """Collector of all metrics of a broker, for pages and for requests over the wire."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Final, final
 
 import trio
@@ -17,17 +18,18 @@ from tidelog.broker.metrics import catalog
 from tidelog.broker.metrics.object_counts import ObjectCounts
 from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.coordinator.groups.pattern import TopicPattern
-from tidelog.wire.metrics.metric import Family, Labels, Metric, Sample, family
+from tidelog.wire.metrics.metric import Family, Labels, Metric, Sample, family, table
 
 _PREFIX: Final = "tidelog_"
 _OBJECTS: Final = ("topic", "queue", "group")
-_TOPIC_COUNTERS: Final[Sequence[tuple[Metric, Callable[[TopicTotals], int]]]] = (
-    (catalog.TOPIC_RECEIVED_BYTES, lambda each: each.received_bytes),
-    (catalog.TOPIC_RECEIVED_RECORDS, lambda each: each.received_records),
-    (catalog.TOPIC_RECEIVED_BATCHES, lambda each: each.received_batches),
-    (catalog.TOPIC_SENT_BYTES, lambda each: each.sent_bytes),
-    (catalog.TOPIC_REFUSED_BATCHES, lambda each: each.refused_batches),
+_TOPIC_COUNTERS: Final = (
+    (catalog.TOPIC_RECEIVED_BYTES, "received_bytes"),
+    (catalog.TOPIC_RECEIVED_RECORDS, "received_records"),
+    (catalog.TOPIC_RECEIVED_BATCHES, "received_batches"),
+    (catalog.TOPIC_SENT_BYTES, "sent_bytes"),
+    (catalog.TOPIC_REFUSED_BATCHES, "refused_batches"),
 )
+"""Metrics and the attributes of `TopicTotals`."""
 
 
 @final
@@ -57,15 +59,6 @@ class MetricSelection:
     def _has(self, metric: Metric) -> bool:
         name = metric.name.removeprefix(_PREFIX)
         return not self.families or any(map(name.startswith, self.families))
-
-
-def _sample(
-    labels: Mapping[str, Labels],
-    value: Callable[[TopicTotals], int],
-    named: tuple[str, TopicTotals],
-) -> Sample:
-    name, totals = named
-    return labels[name], value(totals)
 
 
 def _is_named(names: TopicPattern, sample: Sample) -> bool:
@@ -103,7 +96,7 @@ class MetricsCollector:
         self._topics = topics
         self._queues = queues
         self._groups = groups
-        self._topic_labels: dict[str, Labels] = {}
+        self._labels: dict[str, Labels] = {}
         self._turn = trio.Lock()
 
     async def collect(self, selection: MetricSelection = EVERYTHING) -> list[Family]:
@@ -135,12 +128,9 @@ class MetricsCollector:
             now=trio.current_time(), is_empty=lambda name: not totals.bytes_of[name]
         )
         counts = [*self._topics, (catalog.OTHER, self._topics.other)]
-        labels = {
-            name: self._topic_labels.get(name) or catalog.LOG_BYTES.labelled(name)
-            for name, _ in counts
+        self._labels = {
+            name: self._labels.get(name) or catalog.LOG_BYTES.labelled(name) for name, _ in counts
         }
-        self._topic_labels = labels
-        return [
-            Family(metric, map(partial(_sample, labels, value), counts))
-            for metric, value in _TOPIC_COUNTERS
-        ]
+        labels = list(self._labels.values())
+        totals = [each for _, each in counts]
+        return [table(metric, labels, totals, attrgetter(name)) for metric, name in _TOPIC_COUNTERS]

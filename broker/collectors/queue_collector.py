@@ -4,23 +4,22 @@ Shell: checkpoints, and loads partitions that were never counted. A partition th
 keeps its last counts: its messages do not change until it is loaded again, except that more arrive.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple, final
 from weakref import WeakKeyDictionary
 
 import trio
 
 from tidelog.broker.metrics import catalog
-from tidelog.broker.metrics.queue_totals import QueueTotals
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.partition.queue_summary import QueueSummary
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.isr.leader import PartitionLeader
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.errors import BrokerError, CorruptRecordError
-from tidelog.wire.metrics.metric import Family, Labels, Metric, Sample
+from tidelog.wire.metrics.metric import Family, Labels, single, table
 
 _AT_ONCE: Final = 50
 """Partitions that are read before other tasks run."""
@@ -29,18 +28,19 @@ _LOADS_MAX: Final = 100
 """Partitions that one collection begins to count for the first time."""
 _LOADING_S: Final = 10.0
 
-_COUNTERS: Final[Sequence[tuple[Metric, Callable[[QueueTotals], int]]]] = (
-    (catalog.QUEUE_SENT, lambda each: each.sent),
-    (catalog.QUEUE_RECEIVED, lambda each: each.received),
-    (catalog.QUEUE_REDELIVERED, lambda each: each.redelivered),
-    (catalog.QUEUE_DELETED, lambda each: each.deleted),
-    (catalog.QUEUE_RELEASED, lambda each: each.released),
-    (catalog.QUEUE_EXPIRED_LEASES, lambda each: each.expired_leases),
-    (catalog.QUEUE_EXPIRED, lambda each: each.expired),
-    (catalog.QUEUE_DEAD_LETTERS, lambda each: each.dead_letters),
-    (catalog.QUEUE_DUPLICATES, lambda each: each.duplicates),
-    (catalog.QUEUE_EMPTY_RECEIVES, lambda each: each.empty_receives),
+_COUNTERS: Final = (
+    (catalog.QUEUE_SENT, "sent"),
+    (catalog.QUEUE_RECEIVED, "received"),
+    (catalog.QUEUE_REDELIVERED, "redelivered"),
+    (catalog.QUEUE_DELETED, "deleted"),
+    (catalog.QUEUE_RELEASED, "released"),
+    (catalog.QUEUE_EXPIRED_LEASES, "expired_leases"),
+    (catalog.QUEUE_EXPIRED, "expired"),
+    (catalog.QUEUE_DEAD_LETTERS, "dead_letters"),
+    (catalog.QUEUE_DUPLICATES, "duplicates"),
+    (catalog.QUEUE_EMPTY_RECEIVES, "empty_receives"),
 )
+"""Metrics and the attributes of `QueueTotals`."""
 _GAUGES: Final = (
     *(catalog.QUEUE_READY, catalog.QUEUE_LEASED, catalog.QUEUE_DELAYED, catalog.QUEUE_DEAD),
     catalog.QUEUE_AGE,
@@ -67,20 +67,6 @@ class _Depth(NamedTuple):
 
 
 _EMPTY: Final = _Depth()
-
-
-def _counter(
-    labels: Mapping[str, Labels],
-    value: Callable[[QueueTotals], int],
-    named: tuple[str, QueueTotals],
-) -> Sample:
-    name, totals = named
-    return labels[name], value(totals)
-
-
-def _gauge(index: int, labelled: tuple[Labels, _Depth]) -> Sample:
-    labels, depth = labelled
-    return labels, depth[index]
 
 
 @final
@@ -154,18 +140,15 @@ class QueueCollector:
 
     def _families(self, depths: dict[str, _Depth], unknown_count: int) -> list[Family]:
         counts = [*self._server.counts, (catalog.OTHER, self._server.counts.other)]
-        labels = {name: self._labels_of(name) for name, _ in counts}
-        self._labels = labels
-        found = [
-            Family(metric, map(partial(_counter, labels, value), counts))
-            for metric, value in _COUNTERS
-        ]
-        ordered = [(labels[name], depths.get(name, _EMPTY)) for name, _ in counts]
+        self._labels = {name: self._labels_of(name) for name, _ in counts}
+        labels = list(self._labels.values())
+        totals = [each for _, each in counts]
+        shown = [depths.get(name, _EMPTY) for name in self._labels]
+        found = [table(metric, labels, totals, attrgetter(name)) for metric, name in _COUNTERS]
         found += [
-            Family(metric, map(partial(_gauge, index), ordered))
-            for index, metric in enumerate(_GAUGES)
+            table(metric, labels, shown, itemgetter(index)) for index, metric in enumerate(_GAUGES)
         ]
-        return [*found, Family(catalog.QUEUE_UNKNOWN, [(Labels(), unknown_count)])]
+        return [*found, single(catalog.QUEUE_UNKNOWN, unknown_count)]
 
     def _labels_of(self, name: str) -> Labels:
         return self._labels.get(name) or catalog.QUEUE_READY.labelled(name)

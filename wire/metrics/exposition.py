@@ -23,12 +23,12 @@ def expose(families: Iterable[Family]) -> Iterator[bytes]:
         name, help_text = each.metric.name, each.metric.help.translate(_HELP_ESCAPES)
         lines.append(f"# HELP {name} {help_text}\n# TYPE {name} {each.metric.kind}\n")
         for labels, value in each.samples:
-            if isinstance(value, HistogramValue):
+            if type(value) is int:  # Nearly all are.
+                lines.append(f"{name}{labels.braced} {value}\n")
+            elif isinstance(value, HistogramValue):
                 lines.extend(_histogram(name, labels, value))
-            elif labels.text:
-                lines.append(f"{name}{{{labels.text}}} {_number(value)}\n")
             else:
-                lines.append(f"{name} {_number(value)}\n")
+                lines.append(f"{name}{labels.braced} {_number(value)}\n")
             if len(lines) >= _LINES_PER_CHUNK:
                 yield "".join(lines).encode()
                 lines = []
@@ -40,9 +40,8 @@ def _histogram(name: str, labels: Labels, value: HistogramValue) -> Iterator[str
     prefix = f"{labels.text}," if labels.text else ""
     for bound, count in zip((*value.bounds, math.inf), value.counts, strict=True):
         yield f'{name}_bucket{{{prefix}le="{_number(bound)}"}} {count}\n'
-    braces = f"{{{labels.text}}}" if labels.text else ""
-    yield f"{name}_sum{braces} {_number(value.sum)}\n"
-    yield f"{name}_count{braces} {value.counts[-1]}\n"
+    yield f"{name}_sum{labels.braced} {_number(value.sum)}\n"
+    yield f"{name}_count{labels.braced} {value.counts[-1]}\n"
 
 
 def _number(value: float) -> str:

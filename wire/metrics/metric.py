@@ -5,11 +5,11 @@ Pure: no clock, no I/O.
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 _NAME: Final = re.compile(r"tidelog_[a-z][a-z0-9_]*|process_[a-z_]+")
 _LABEL: Final = re.compile(r"[a-z][a-z0-9_]*")
@@ -57,7 +57,7 @@ class Metric:
 class Labels:
     """The values of some labels. Whatever has series for long keeps one and renders it once."""
 
-    __slots__ = ("names", "text", "values")
+    __slots__ = ("braced", "names", "text", "values")
 
     def __init__(self, names: Sequence[str] = (), values: Sequence[str] = ()) -> None:
         """Give each label its value; both in the same order."""
@@ -69,6 +69,7 @@ class Labels:
             for name, value in zip(names, values, strict=True)
         )
         """The labels in Prometheus' text format, without braces."""
+        self.braced = f"{{{self.text}}}" if names else ""
 
 
 NO_LABELS: Final = Labels()
@@ -133,3 +134,10 @@ def single(metric: Metric, value: Value) -> Family:
 def family(metric: Metric, values: Iterable[tuple[tuple[str, ...], Value]]) -> Family:
     """Return the family of a metric, from label values and values."""
     return Family(metric, ((metric.labelled(*labels), value) for labels, value in values))
+
+
+def table(
+    metric: Metric, labels: Iterable[Labels], rows: Iterable[Any], value: Callable[[Any], Value]
+) -> Family:
+    """Return the family with a value of each row, whose labels are in the same order."""
+    return Family(metric, zip(labels, map(value, rows), strict=True))
