@@ -132,5 +132,5 @@ class MetricsCollector:
             name: self._labels.get(name) or catalog.LOG_BYTES.labelled(name) for name, _ in counts
         }
         labels = list(self._labels.values())
-        totals = [each for _, each in counts]
-        return [table(metric, labels, totals, attrgetter(name)) for metric, name in _TOPIC_COUNTERS]
+        rows = [each for _, each in counts]
+        return [table(metric, labels, rows, attrgetter(name)) for metric, name in _TOPIC_COUNTERS]

@@ -214,6 +214,7 @@ class QueueCollector:
         offset = watched.source.log.log_start_offset if known is None else known.oldest_offset
         if watched.oldest_offset != offset or watched.oldest_ms is None:
             watched.oldest_offset, watched.oldest_ms = offset, None
+            await trio.lowlevel.checkpoint()  # The record may not be in memory.
             with suppress(CorruptRecordError):  # The time of a damaged record is unknown.
                 watched.oldest_ms = await self._server.search.time_at(watched.source, offset)
         return 0.0 if watched.oldest_ms is None else max(0, now_ms - watched.oldest_ms) / 1000

@@ -23,12 +23,11 @@ def expose(families: Iterable[Family]) -> Iterator[bytes]:
         name, help_text = each.metric.name, each.metric.help.translate(_HELP_ESCAPES)
         lines.append(f"# HELP {name} {help_text}\n# TYPE {name} {each.metric.kind}\n")
         for labels, value in each.samples:
-            if type(value) is int:  # Nearly all are.
-                lines.append(f"{name}{labels.braced} {value}\n")
-            elif isinstance(value, HistogramValue):
+            if isinstance(value, HistogramValue):
                 lines.extend(_histogram(name, labels, value))
             else:
-                lines.append(f"{name}{labels.braced} {_number(value)}\n")
+                text = value if isinstance(value, int) else _number(value)
+                lines.append(f"{name}{labels.braced} {text}\n")
             if len(lines) >= _LINES_PER_CHUNK:
                 yield "".join(lines).encode()
                 lines = []
