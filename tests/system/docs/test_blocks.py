@@ -20,6 +20,7 @@ PAGES: Final = sorted(
         "docs/coming-from/*.md",
         "docs/alerts.md",
         "docs/compaction.md",
+        "docs/operating.md",
         "docs/operations.md",
         "docs/upgrading.md",
     )
