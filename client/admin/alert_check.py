@@ -6,10 +6,13 @@ Shell: sends requests to brokers. Only queues and groups with thresholds are cou
 from collections.abc import Sequence
 from typing import Final
 
+import trio
+
 from tidelog.client.admin import cluster as cluster_admin
 from tidelog.client.admin import queues as queue_admin
 from tidelog.client.admin.alerts import (
     AlertReport,
+    DiskToCheck,
     GroupToCheck,
     alert_config,
     dead_letter_queue,
@@ -17,6 +20,8 @@ from tidelog.client.admin.alerts import (
 )
 from tidelog.client.admin.cluster_health import cluster_health
 from tidelog.client.admin.groups import list_groups
+from tidelog.client.admin.metric_rates import MetricRates
+from tidelog.client.admin.metrics import read_metrics
 from tidelog.client.admin.names import list_names
 from tidelog.client.admin.queue_counts import (
     DescribedQueue,
@@ -26,7 +31,8 @@ from tidelog.client.admin.queue_counts import (
 )
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.wire.config.group_config import GROUP_SETTINGS
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import TidelogError, UnsupportedVersionError
+from tidelog.wire.messages.cluster_admin import NodeDescription
 from tidelog.wire.messages.division import divided
 from tidelog.wire.messages.groups import DescribeGroupsRequest
 from tidelog.wire.messages.queue_admin import QueueDescription
@@ -36,11 +42,23 @@ _QUEUES_AT_ONCE: Final = 1_000
 _GROUPS_AT_ONCE: Final = 100
 _COUNT_S: Final = 30.0
 """Maximum seconds for the counts of all queues; the state of the others is unknown."""
+_CONTROLLER_S: Final = 5.0
+"""Maximum seconds for the answers of the controller; it knows groups."""
 
 
 async def check_alerts(cluster: ClusterClient, owner: str | None, *, now_ms: int) -> AlertReport:
     """See `Admin.alerts`."""
     found = await cluster_admin.describe_cluster(cluster, with_partitions=False)
+    groups: list[GroupToCheck] = []
+    unknown: list[str] = []
+    if not cluster_health(found).is_stale:
+        try:
+            with trio.fail_after(_CONTROLLER_S):
+                groups = await _groups(cluster, owner)
+        except (TidelogError, trio.TooSlowError):
+            unknown.append("groups")
+            # The controller may be gone for less time than its broker needs to notice.
+            found = await cluster_admin.describe_cluster(cluster, with_partitions=False)
     of_operators = found if owner is None else None
     if cluster_health(found).is_stale:
         # Leaders do not answer, and only a controller with a majority knows groups.
@@ -50,13 +68,39 @@ async def check_alerts(cluster: ClusterClient, owner: str | None, *, now_ms: int
     counts = await count_messages(cluster, queues, within_s=_COUNT_S)
     counted = [described(queue, each) for queue, each in zip(queues, counts, strict=True)]
     depths = await _depths(cluster, counted)
-    groups: list[GroupToCheck] = []
-    unknown: tuple[str, ...] = ()
-    try:
-        groups = await _groups(cluster, owner)
-    except TidelogError:
-        unknown = ("groups",)
-    return report(of_operators, counted, groups, depths=depths, unknown=unknown, now_ms=now_ms)
+    disks: list[DiskToCheck] = []
+    if owner is None:
+        disks, silent = await _disks(cluster, found.nodes)
+        unknown += silent
+    return report(
+        of_operators, counted, groups, disks, depths=depths, unknown=unknown, now_ms=now_ms
+    )
+
+
+async def _disks(
+    cluster: ClusterClient, nodes: Sequence[NodeDescription]
+) -> tuple[list[DiskToCheck], list[str]]:
+    """Return the disks of the live brokers, and the brokers that do not answer.
+
+    Brokers of earlier versions have no metrics; they are in neither list.
+    """
+    found: list[DiskToCheck] = []
+    silent: list[str] = []
+    alive = [node for node in nodes if node.status == "alive"]
+    for broker in await read_metrics(cluster, alive, families=["disk"], names=""):
+        values = MetricRates(None, broker).values
+        if broker.error is None:
+            disk = DiskToCheck(
+                broker.node_id,
+                free_bytes=int(values("tidelog_disk_free_bytes").get((), 0)),
+                size_bytes=int(values("tidelog_disk_size_bytes").get((), 0)),
+                reserve_bytes=int(values("tidelog_disk_reserve_bytes").get((), 0)),
+                full_log_count=int(values("tidelog_disk_full_logs").get((), 0)),
+            )
+            found.append(disk)
+        elif not isinstance(broker.error, UnsupportedVersionError):
+            silent.append(f"node {broker.node_id}")
+    return found, silent
 
 
 async def _queues(cluster: ClusterClient, owner: str | None) -> list[QueueDescription]:

@@ -20,6 +20,9 @@ from tidelog.wire.messages.groups import DescribedGroup
 
 _ELECTION_EVENTS: Final = frozenset({"data_loss_accepted", "elected_without_replicas"})
 _EVENTS: Final = "read and acknowledge them: tidelog cluster events"
+_FREE_PERCENT: Final = 5
+"""Part of a disk that should be free beyond `min_free_disk_bytes`."""
+_ROOM: Final = "lower the retention of large topics, or enlarge the disk: tidelog topic usage"
 _PARTITIONS: Final = "see the reasons and remedies: tidelog cluster status --partitions"
 
 
@@ -42,9 +45,11 @@ SEVERITIES: Final = {
     "UnderMinIsr": AlertSeverity.CRITICAL,
     "UncleanElection": AlertSeverity.CRITICAL,
     "RecordsLost": AlertSeverity.CRITICAL,
+    "DiskReadOnly": AlertSeverity.CRITICAL,
     "UnderReplicated": AlertSeverity.WARNING,
     "BrokerDown": AlertSeverity.WARNING,
     "DamageFound": AlertSeverity.WARNING,
+    "DiskAlmostFull": AlertSeverity.WARNING,
     "QueueTooOld": AlertSeverity.WARNING,
     "QueueTooDeep": AlertSeverity.WARNING,
     "QueueDeadLetters": AlertSeverity.WARNING,
@@ -135,10 +140,23 @@ class GroupToCheck(NamedTuple):
     description: DescribedGroup
 
 
+class DiskToCheck(NamedTuple):
+    """The disk of a broker."""
+
+    node_id: int
+    free_bytes: int
+    size_bytes: int
+    reserve_bytes: int
+    """The setting `min_free_disk_bytes`."""
+    full_log_count: int
+    """Logs that are read-only because the disk has no room."""
+
+
 def report(
     cluster: DescribeClusterReply | None,
     queues: Iterable[DescribedQueue],
     groups: Iterable[GroupToCheck],
+    disks: Iterable[DiskToCheck] = (),
     *,
     depths: Mapping[str, MessageCounts | None],
     unknown: Iterable[str] = (),
@@ -150,11 +168,14 @@ def report(
         cluster: The description of the cluster; `None` leaves out the alerts of operators.
         queues: Queues with their counts; those without thresholds have no alerts.
         groups: Groups with settings.
+        disks: Disks of the brokers that answered.
         depths: Counts of dead-letter queues by name; `None` if unknown.
         unknown: Subjects whose state could not be read.
         now_ms: Unix milliseconds.
     """
     found = [] if cluster is None else _of_cluster(cluster, now_ms)
+    for disk in disks:
+        found += _of_disk(disk)
     blind = set(unknown)
     for queue in queues:
         config = alert_config(queue)
@@ -266,6 +287,30 @@ def _of_nodes(cluster: DescribeClusterReply) -> Iterable[Alert]:
                 unit="replicas",
                 next_step=_PARTITIONS,
             )
+
+
+def _of_disk(disk: DiskToCheck) -> Iterable[Alert]:
+    limit = disk.reserve_bytes + disk.size_bytes * _FREE_PERCENT // 100
+    if disk.full_log_count:
+        yield Alert(
+            name="DiskReadOnly",
+            subject=f"node {disk.node_id}",
+            reason="logs are read-only because the disk has no room",
+            value=disk.full_log_count,
+            threshold=0,
+            unit="logs",
+            next_step=_ROOM,
+        )
+    elif disk.free_bytes < limit:
+        yield Alert(
+            name="DiskAlmostFull",
+            subject=f"node {disk.node_id}",
+            reason="free bytes of the disk are below the threshold",
+            value=disk.free_bytes,
+            threshold=limit,
+            unit="bytes",
+            next_step=_ROOM,
+        )
 
 
 def _of_events(cluster: DescribeClusterReply) -> Iterable[Alert]:

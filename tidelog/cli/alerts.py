@@ -11,7 +11,7 @@ import trio
 from tidelog.cli.client import ask, broker_option
 from tidelog.cli.errors import reason_of
 from tidelog.cli.options import Seconds, examples, json_option
-from tidelog.cli.output.tables import counted, print_json, print_table
+from tidelog.cli.output.tables import counted, print_json, print_table, size_text
 from tidelog.cli.output.times import age_text, moment_text
 from tidelog.client.admin.alerts import Alert, AlertReport, AlertSeverity, changes
 from tidelog.client.client import Client
@@ -155,7 +155,8 @@ def amount_text(amount: int | None, unit: str) -> str | None:
     """Return a value or threshold as a cell."""
     if amount is None:
         return None
-    return age_text(amount) if unit == "ms" else f"{amount:,}"
+    texts = {"ms": age_text, "bytes": size_text}
+    return texts[unit](amount) if unit in texts else f"{amount:,}"
 
 
 def _print_change(event: str, alert: Alert, at_ms: int, *, as_json: bool) -> None:

@@ -35,7 +35,8 @@ def list_all(names: tuple[str, ...], broker: str, as_json: bool) -> None:
     if as_json:
         print_json([_as_json(each) for each in found])
     elif not found:
-        click.echo("there is no such transaction name; its first transaction creates it", err=True)
+        what = "is no such transaction name" if names else "are no transactions"
+        click.echo(f"there {what}; the first transaction of a name creates it", err=True)
     else:
         _print(found)
 

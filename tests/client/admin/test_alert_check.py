@@ -1,13 +1,19 @@
 """The check of alerts against a real broker, in virtual time."""
 
+import pytest
 import trio
+from msgspec.structs import replace
 from trio.testing import MockClock
 
 from tests.broker.world import World
+from tests.client.admin.test_cluster_health import described
 from tests.client.clients import client_of
+from tests.client.fake_cluster import fronted_client, fronted_cluster
 from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.queues import describe_existing_queues
 from tidelog.client.client import Client
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.protocol import api
 
 MINUTE_S = 60
 
@@ -110,3 +116,44 @@ async def test_a_queue_that_is_deleted_meanwhile_is_left_out(autojump_clock: Moc
         found = await describe_existing_queues(cluster, ["a", "gone", "c"])
 
         assert [queue.name for queue in found] == ["a", "c"]
+
+
+async def test_a_full_disk_fires_until_it_has_room(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client, client.producer(delivery_timeout=1) as producer:
+        await client.admin.create_topic("orders")
+        await producer.send("orders", b"one")
+        assert names(await client.admin.alerts()) == []
+        world.disk.capacity_bytes = 0
+        with pytest.raises(TidelogError):
+            await producer.send("orders", b"two")
+        await trio.sleep(MINUTE_S)
+
+        assert names(await client.admin.alerts()) == [("DiskReadOnly", "node 1")]
+        assert names(await client.admin.alerts(owner="team")) == []
+        world.disk.capacity_bytes = None
+        await trio.sleep(MINUTE_S)
+
+        assert names(await client.admin.alerts()) == []
+
+
+async def test_a_controller_that_does_not_answer_is_waited_for_a_few_seconds(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock, [1, 2]) as cluster:
+        healthy, gone_at = described(), trio.current_time()
+
+        async def describe_cluster(_node_id: int, _request: object) -> object:
+            age_ms = round(1000 * (trio.current_time() - gone_at))
+            return replace(healthy, metadata_age_ms=age_ms)
+
+        async def no_answer(_node_id: int, _request: object) -> object:
+            return await trio.sleep_forever()
+
+        cluster.answers = {api.DESCRIBE_CLUSTER: describe_cluster, api.LIST_GROUPS: no_answer}
+        async with fronted_client(cluster) as client:
+            report = await client.admin.alerts()
+
+        assert [each.name for each in report.alerts] == ["NoController"]
+        assert report.unknown == ("cluster", "groups", "queues")
+        assert trio.current_time() - gone_at < 7

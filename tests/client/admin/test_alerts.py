@@ -1,5 +1,6 @@
 """The alerts of one moment, and their changes."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from tidelog.client.admin.alerts import (
     Alert,
     AlertReport,
     AlertSeverity,
+    DiskToCheck,
     GroupToCheck,
     changes,
     report,
@@ -53,13 +55,14 @@ def group(overrides: Mapping[str, str], *partitions: PartitionProgress) -> Group
 
 def alerts_of(
     cluster: DescribeClusterReply | None = None,
-    *subjects: DescribedQueue | GroupToCheck,
+    *subjects: DescribedQueue | GroupToCheck | DiskToCheck,
     depths: Mapping[str, MessageCounts | None] | None = None,
 ) -> AlertReport:
     return report(
         cluster,
         [each for each in subjects if isinstance(each, DescribedQueue)],
         [each for each in subjects if isinstance(each, GroupToCheck)],
+        [each for each in subjects if isinstance(each, DiskToCheck)],
         depths=depths or {},
         now_ms=NOW_MS,
     )
@@ -90,6 +93,34 @@ def test_alerts_of_operators_follow_the_state_of_the_cluster(
 
     assert [each.name for each in found.alerts] == names
     assert all(each.next_step and each.owner is None for each in found.alerts)
+
+
+@pytest.mark.parametrize(
+    ("disk", "names"),
+    [
+        (DiskToCheck(2, 150, 1000, 100, 0), []),
+        (DiskToCheck(2, 149, 1000, 100, 0), ["DiskAlmostFull"]),
+        (DiskToCheck(2, 99, 1000, 100, 3), ["DiskReadOnly"]),
+        (DiskToCheck(2, 900, 1000, 0, 1), ["DiskReadOnly"]),
+        (DiskToCheck(2, 0, 0, 0, 0), []),
+    ],
+)
+def test_a_disk_without_room_fires(disk: DiskToCheck, names: list[str]) -> None:
+    found = alerts_of(described(), disk)
+
+    assert [each.name for each in found.alerts] == names
+    assert all(each.subject == "node 2" for each in found.alerts)
+
+
+def test_each_alert_has_a_row_in_the_page_for_operators() -> None:
+    rules = (ROOT / "deploy/prometheus/tidelog.rules.yml").read_text(encoding="utf-8")
+    text = (ROOT / "docs/operating.md").read_text(encoding="utf-8")
+
+    names = {*re.findall(r"- alert: (\w+)", rules), *SEVERITIES}
+    rows = re.findall(r"^\| \[(\w+)\]\(alerts\.md#(\w+)\) \|", text, re.MULTILINE)
+
+    assert {(name, name.lower()) for name in names} == set(rows)
+    assert len(rows) == len(names)
 
 
 def test_alerts_name_counts_subjects_and_times() -> None:

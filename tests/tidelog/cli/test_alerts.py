@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tidelog.cli import main
-from tidelog.cli.alerts import check_line, print_report, report_as_json
+from tidelog.cli.alerts import amount_text, check_line, print_report, report_as_json
 from tidelog.client.admin.alerts import Alert, AlertReport
 
 Printed = pytest.CaptureFixture[str]
@@ -44,6 +44,10 @@ def deep_queue(at_broker: None, capsys: Printed) -> Iterator[str]:
     capsys.readouterr()
     yield "tickets"
     assert main.run(["queue", "delete", "tickets", "--yes", "--with-topic"]) == 0
+
+
+def test_sizes_are_shown_with_their_unit() -> None:
+    assert amount_text(5 * 2**30, "bytes") == "5.0 GiB"
 
 
 def test_a_report_is_a_table_with_next_steps(capsys: Printed) -> None:
