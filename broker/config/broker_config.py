@@ -69,10 +69,11 @@ class BrokerConfig:
     reached this broker."""
 
     http_listen: str = ""
-    """HOST:PORT of the HTTP server for [health checks](operations.md#health-checks). It is
-    read-only and has no authentication: listen on an address that only operators reach. Empty turns
-    it off. The default is for embedded brokers; that of `tidelog serve` is `127.0.0.1:8480`, and a
-    broker starts without the server if this default is in use."""
+    """HOST:PORT of the HTTP server for [health checks](operations.md#health-checks) and
+    [metrics](metrics.md). It is read-only and has no authentication: listen on an address that only
+    operators reach. Empty turns it off. The default is for embedded brokers; that of `tidelog
+    serve` is `127.0.0.1:8480`, and a broker starts without the server if this default is in
+    use."""
 
     node_id: int = _number(1, low=1, high=(1 << 31) - 1)
     """Number of this broker in its cluster; fixed once a data directory was created with it."""
@@ -122,7 +123,8 @@ class BrokerConfig:
 
     metrics_objects_max: int = _number(1_000, low=0, high=1_000_000)
     """Maximum number of topics, of queues and of groups with [metrics](metrics.md) of their own,
-    each; a queue with thresholds always has them. The others share the label `_other`."""
+    each; a queue with thresholds always has them. Other topics and queues share the label
+    `_other`; of groups, the first by name have metrics."""
 
     log_flush_interval_ms: int = _number(5_000, low=10, high=24 * _HOUR_MS)
     """Interval of background syncs for topics with `durability = replicated`."""

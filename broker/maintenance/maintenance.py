@@ -13,6 +13,7 @@ from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.partitions.partition import Partition
+from tidelog.logstore.log import LogStatus
 from tidelog.wire.env.env import Env
 
 _AT_ONCE = 50
@@ -116,7 +117,8 @@ class Maintenance:
         log = partition.log
         now_ms = self._env.clock.now_ms()
         segments_before = log.segment_count
-        log.look_for_room(reserve_bytes=self._config().min_free_disk_bytes)
+        reserve_bytes = self._config().min_free_disk_bytes
+        log.look_for_room(reserve_bytes=reserve_bytes)
         log.roll_if_old(now_ms=now_ms, force=self._env.buggify("roll early"))
         deletion_ms = self._retention.deletion_ms()
         if deletion_ms is not None:
@@ -125,4 +127,6 @@ class Maintenance:
         if log.segment_count != segments_before:
             self._group_commit.request(partition)
         await self._retention.apply(partition)
-        partition.note_status("seen by maintenance")
+        is_full = log.status is LogStatus.READ_ONLY
+        full = f"the disk has no room beyond min_free_disk_bytes, {reserve_bytes} bytes"
+        partition.note_status(full if is_full else "seen by maintenance")

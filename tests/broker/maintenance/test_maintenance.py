@@ -304,7 +304,9 @@ async def test_appends_stop_at_min_free_disk_bytes(
         await world.pass_time(6)
         await produce(client, topic, batch_of(b"second"))
 
-        assert [event["status"] for event in world.told("log_status_changed")][:1] == ["read-only"]
+        full = world.told("log_status_changed")[0]
+        assert full["status"] == "read-only"
+        assert full["reason"] == "the disk has no room beyond min_free_disk_bytes, 20971520 bytes"
         assert (await describe(client)).status == "online"
 
 
