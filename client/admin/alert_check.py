@@ -73,7 +73,13 @@ async def check_alerts(cluster: ClusterClient, owner: str | None, *, now_ms: int
         disks, silent = await _disks(cluster, found.nodes)
         unknown += silent
     return report(
-        of_operators, counted, groups, disks, depths=depths, unknown=unknown, now_ms=now_ms
+        of_operators,
+        counted,
+        groups,
+        disks=disks,
+        depths=depths,
+        unknown=unknown,
+        now_ms=now_ms,
     )
 
 

@@ -62,7 +62,7 @@ def alerts_of(
         cluster,
         [each for each in subjects if isinstance(each, DescribedQueue)],
         [each for each in subjects if isinstance(each, GroupToCheck)],
-        [each for each in subjects if isinstance(each, DiskToCheck)],
+        disks=[each for each in subjects if isinstance(each, DiskToCheck)],
         depths=depths or {},
         now_ms=NOW_MS,
     )
