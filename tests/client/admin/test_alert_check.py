@@ -150,7 +150,8 @@ async def test_a_controller_that_does_not_answer_is_waited_for_a_few_seconds(
         async def no_answer(_node_id: int, _request: object) -> object:
             return await trio.sleep_forever()
 
-        cluster.answers = {api.DESCRIBE_CLUSTER: describe_cluster, api.LIST_GROUPS: no_answer}
+        cluster.answers[api.DESCRIBE_CLUSTER] = describe_cluster  # type: ignore[index]
+        cluster.answers[api.LIST_GROUPS] = no_answer  # type: ignore[index]
         async with fronted_client(cluster) as client:
             report = await client.admin.alerts()
 
