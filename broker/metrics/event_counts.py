@@ -5,6 +5,8 @@ from typing import Final, final
 
 from tidelog.wire.env.env import Probe
 
+_DAMAGE: Final = ("log_damaged", "log_status_changed")
+_DAMAGED: Final = "damaged"
 _ISR_CHANGES: Final = {"isr_shrunk": "shrink", "isr_grown": "expand"}
 
 
@@ -31,17 +33,13 @@ class CountingProbe:
             self.elections[str(fields["kind"])] += _count(fields)
         elif event in _ISR_CHANGES:
             self.isr_changes[_ISR_CHANGES[event]] += _count(fields)
-        elif event == "log_damaged" or _is_of_damage(event, fields):
-            self.damage += 1
+        elif event in _DAMAGE:
+            self.damage += fields.get("status", _DAMAGED) == _DAMAGED
         self._probe(event, **fields)
 
     def count(self, event: str) -> int:
         """Return the number of events with a name, of any severity."""
         return sum(count for (name, _), count in self.events.items() if name == event)
-
-
-def _is_of_damage(event: str, fields: dict[str, object]) -> bool:
-    return event == "log_status_changed" and fields["status"] == "damaged"
 
 
 def _count(fields: dict[str, object]) -> int:

@@ -386,7 +386,7 @@ class HostedPartition:
 
     @property
     def _counts(self) -> QueueTotals:
-        return self._context.counts.of(self.name)
+        return self._context.counts.of(self.journal.partition.queue_name)
 
     def count_ended_leases(self) -> None:
         """Count the leases that have ended since the last call."""
