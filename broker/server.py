@@ -101,17 +101,17 @@ class Broker:
         listener: Listener,
         nursery: trio.Nursery,
         secret: bytes,
+        events: CountingProbe,
         sources: Mapping[str, str] | None = None,
         http_listener: Listener | None = None,
     ) -> None:
         """Create the parts of a broker that does not serve yet; tasks run in `nursery`.
 
-        All nodes of a cluster have the same
-        `secret`. `sources` says where each setting of `config` comes from, as in `ResolvedConfig`.
+        All nodes of a cluster have the same `secret`. `events` is the probe of `env`. `sources`
+        says where each setting of `config` comes from, as in `ResolvedConfig`.
         """
         self._sources = sources
-        self._events = CountingProbe(env.probe)
-        env = replace(env, probe=self._events)
+        self._events = events
         self._clock = BrokerClock(env.clock, env.probe, skew_max_ms=config.clock_skew_max_ms)
         env = replace(env, clock=self._clock)
         self._env = env
@@ -514,6 +514,8 @@ async def open_broker(
         LogOfflineError: The disk with the metadata failed.
         OSError: The disk failed.
     """
+    events = CountingProbe(env.probe)
+    env = replace(env, probe=events)
     disk_ids = DiskIds.draw(env.random)
     directory = await env.run_in_thread(
         lambda: open_data_directory(disk, node_id=config.node_id, disk_ids=disk_ids)
@@ -537,6 +539,7 @@ async def open_broker(
                     http_listener=http_listener,
                     nursery=nursery,
                     secret=secret,
+                    events=events,
                     sources=sources,
                 )
                 try:
