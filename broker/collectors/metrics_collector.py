@@ -119,7 +119,8 @@ class MetricsCollector:
             if selection.may_have("group"):
                 found += await self._groups.families()
             if selection.may_have("queue"):
-                found += await self._queues.families(self._replicas.totals.journals)
+                totals = self._replicas.totals
+                found += await self._queues.families(totals.journals, written=totals.written)
         return selection.of(found)
 
     def _of_topics(self) -> list[Family]:

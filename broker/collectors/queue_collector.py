@@ -73,14 +73,11 @@ _EMPTY: Final = _Depth()
 class _Watched:
     """What is known of one queue partition while this broker leads it."""
 
-    __slots__ = ("arrived", "oldest_ms", "oldest_offset", "source", "state", "summary", "version")
+    __slots__ = ("oldest_ms", "oldest_offset", "source", "state", "summary", "version")
 
     def __init__(self, source: Partition) -> None:
-        assert source.leader is not None, "only partitions that are led here are watched"
         self.source = source
         """The partition with the records."""
-        self.arrived = source.leader.epoch_start_offset
-        """End of the records that are counted."""
         self.state: QueueState | None = None
         """The state from which `summary` is, at `version`; `None` if it is not in memory."""
         self.version = 0
@@ -101,11 +98,20 @@ class QueueCollector:
         """By queue, rendered once."""
         self._watched: WeakKeyDictionary[PartitionLeader, _Watched] = WeakKeyDictionary()
         """By the leader of the journal."""
+        self._sent: WeakKeyDictionary[Partition, dict[bytes, int]] = WeakKeyDictionary()
+        """Records of clients in a partition of a topic that are counted, by queue on the topic."""
         self._counting: set[Partition] = set()
         self._limit = trio.CapacityLimiter(_LOADS_AT_ONCE)
 
-    async def families(self, journals: Iterable[Partition]) -> list[Family]:
-        """Return the metrics of all queues; `journals` are those that this broker leads."""
+    async def families(
+        self, journals: Iterable[Partition], *, written: Iterable[Partition]
+    ) -> list[Family]:
+        """Return the metrics of all queues.
+
+        `journals` are those that this broker leads, and `written` the partitions of topics whose
+        records it got from clients.
+        """
+        await self._count_sent(written)
         server, depths = self._server, dict[str, _Depth]()
         unknown: list[Partition] = []
         now_ms = server.env.clock.now_ms()
@@ -169,13 +175,31 @@ class QueueCollector:
             self._watched[leader] = watched
         return watched
 
+    async def _count_sent(self, written: Iterable[Partition]) -> None:
+        """Count what clients sent: on the broker that appended it, whichever serves the queue.
+
+        So the counts of all brokers together have each message once.
+        """
+        server = self._server
+        for number, source in enumerate(written):
+            if number % _AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            received, before = source.traffic.received_records, self._sent.get(source, {})
+            counted = self._sent[source] = dict[bytes, int]()
+            for queue in server.queues_on(source.topic_id):
+                known = before.get(queue.topic_id)
+                if known is None:
+                    assert queue.queue is not None, "a journal has the parameters of its queue"
+                    start = queue.queue.start_offsets[source.number]
+                    known = max(0, received - max(0, source.log.log_end_offset - start))
+                if received > known:
+                    server.counts.of(queue.queue_name).sent += received - known
+                counted[queue.topic_id] = received
+
     def _depth_of(self, journal: Partition, watched: _Watched, now_ms: int) -> _Depth | None:
         """Return the messages of a partition; `None` if they were never counted."""
         source = watched.source
         end = source.high_watermark
-        if end > watched.arrived:
-            self._server.counts.of(journal.queue_name).sent += end - watched.arrived
-            watched.arrived = end
         known = self._summary(journal, watched, now_ms)
         if known is None:
             return _EMPTY if source.log.log_start_offset >= end else None

@@ -48,6 +48,8 @@ class ReplicaTotals:
     """Records that the slowest follower of each topic has not fetched."""
     journals: list[Partition] = field(default_factory=list[Partition])
     """Journals of queues that this broker leads."""
+    written: list[Partition] = field(default_factory=list[Partition])
+    """Partitions of topics whose records this broker got from clients."""
     count: int = 0
 
 
@@ -102,6 +104,8 @@ class ReplicaWalk:
         elif not partition.queue_name:
             name = partition.topic if self._has_series(partition.topic) else OTHER
             totals.bytes_of[name] += log.size_bytes
+            if partition.traffic.received_records:
+                totals.written.append(partition)
         if leader is None:
             states["follower"] += 1
             return

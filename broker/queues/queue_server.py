@@ -27,6 +27,7 @@ from tidelog.broker.queues.queue_view import QueueView, is_current, view_of
 from tidelog.broker.queues.supervisor import start_supervised, supervising
 from tidelog.broker.requests.deadlines import Deadlines
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
+from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.node import ClusterNode
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.env.env import Env
@@ -119,6 +120,10 @@ class QueueServer:
         if not catalog.knows(queue_id):
             raise UnknownTopicIdError(f"no queue has the id {queue_id.hex()} here, maybe not yet")
         return view_of(catalog, queue_id)
+
+    def queues_on(self, topic_id: bytes) -> list[Topic]:
+        """Return the journals of the queues that stand on a topic."""
+        return self._cluster.metadata.state.catalog.journals_of(topic_id)
 
     def find(self, queue_id: bytes, number: int) -> HostedPartition:
         """Return a queue partition that this broker serves or loads.
