@@ -35,6 +35,7 @@ from tests.simulation.raft.simplifications import SIMPLIFICATIONS as RAFT_SIMPLI
 from tests.simulation.raft.sometimes import PROBES as RAFT_PROBES
 from tests.simulation.report import PlanType, RunReport
 from tests.simulation.shrink import Simplification
+from tests.simulation.three_brokers.counts import run_counted
 from tests.simulation.three_brokers.runs import run_three_brokers
 from tests.simulation.transactions.runs import run_transactions
 
@@ -168,6 +169,7 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         CLUSTER,
         QUEUES,
         _seeded("three_brokers", run_three_brokers, mutation_seeds=25, seeds_at_once=1),
+        _seeded("counts", run_counted, mutation_seeds=20, seeds_at_once=1),
         _seeded("transactions", run_transactions, mutation_seeds=20, seeds_at_once=1),
         RAFT,
         _seeded("groups", check_all, mutation_seeds=1000, seeds_at_once=10),

@@ -47,7 +47,14 @@ CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
 ]
 """Mutations of long runs: kind of the runs, seconds with faults, seeds, names."""
 
-SEED_COUNTS = {"three_brokers": 25, "transactions": 20, "groups": 20, "metadata": 40, "isr": 120}
+SEED_COUNTS = {
+    "three_brokers": 25,
+    "counts": 10,
+    "transactions": 20,
+    "groups": 20,
+    "metadata": 40,
+    "isr": 120,
+}
 """Kinds with short runs, and the number of seeds that find all their mutations."""
 
 FIRST_SEEDS = {
@@ -70,6 +77,7 @@ FIRST_SEEDS = {
     "acknowledged-by-the-leader-alone": 5,
     "logs-are-not-compared": 110,
     "transaction-appended-again": 27,
+    "sent-counted-by-the-server-of-the-queue": 3,
 }
 """First seeds for mutations that few runs find, or only late ones."""
 
