@@ -101,17 +101,17 @@ class Broker:
         listener: Listener,
         nursery: trio.Nursery,
         secret: bytes,
-        events: CountingProbe,
         sources: Mapping[str, str] | None = None,
         http_listener: Listener | None = None,
     ) -> None:
         """Create the parts of a broker that does not serve yet; tasks run in `nursery`.
 
-        All nodes of a cluster have the same `secret`. `events` is the probe of `env`. `sources`
-        says where each setting of `config` comes from, as in `ResolvedConfig`.
+        All nodes of a cluster have the same
+        `secret`. `sources` says where each setting of `config` comes from, as in `ResolvedConfig`.
         """
         self._sources = sources
-        self._events = events
+        self._events = CountingProbe(env.probe)
+        env = replace(env, probe=self._events)
         self._clock = BrokerClock(env.clock, env.probe, skew_max_ms=config.clock_skew_max_ms)
         env = replace(env, clock=self._clock)
         self._env = env
@@ -245,6 +245,14 @@ class Broker:
         await partitions.settle_suspects()
         await lifecycle.heartbeat()
         self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
+        self._env.probe(
+            "broker_started",
+            address=self.address,
+            data_dir=self._directory.disk.root,
+            node_id=self._config.node_id,
+            cluster_id=self.cluster_id,
+            was_clean=self._directory.was_clean,
+        )
 
     def _parts(self) -> BrokerParts:
         return BrokerParts(
@@ -514,8 +522,6 @@ async def open_broker(
         LogOfflineError: The disk with the metadata failed.
         OSError: The disk failed.
     """
-    events = CountingProbe(env.probe)
-    env = replace(env, probe=events)
     disk_ids = DiskIds.draw(env.random)
     directory = await env.run_in_thread(
         lambda: open_data_directory(disk, node_id=config.node_id, disk_ids=disk_ids)
@@ -539,19 +545,10 @@ async def open_broker(
                     http_listener=http_listener,
                     nursery=nursery,
                     secret=secret,
-                    events=events,
                     sources=sources,
                 )
                 try:
                     await broker.start()
-                    env.probe(
-                        "broker_started",
-                        address=broker.address,
-                        data_dir=disk.root,
-                        node_id=config.node_id,
-                        cluster_id=broker.cluster_id,
-                        was_clean=directory.was_clean,
-                    )
                     yield broker
                     await broker.stop()
                 except Exception as error:  # noqa: BLE001  (raised again below)

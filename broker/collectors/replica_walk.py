@@ -71,14 +71,13 @@ class ReplicaWalk:
         now = trio.current_time()
         if now - self._walked_at < self.totals.count / _PER_S:
             return
-        self._walked_at = now
         totals = ReplicaTotals()
         for partition in self._replicas():
             totals.count += 1
             if totals.count % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             self._add(totals, partition)
-        self.totals = totals
+        self.totals, self._walked_at = totals, now
 
     def families(self) -> list[Family]:
         """Return the metrics of the last walk."""

@@ -82,7 +82,7 @@ class Ledger:
             if before == self._readings(node_id):
                 break
         of_events = {labels: n for labels, n in found.items() if labels[0] in _EVENT_METRICS and n}
-        differing = {each for each in of_events.items() ^ before.items()}
+        differing = set(of_events.items() ^ before.items())
         assert not differing, f"broker {node_id} counts other events than it reports: {differing}"
         return found
 
