@@ -176,6 +176,9 @@ class ApiHandlers:
             topic = cluster.metadata.state.catalog.topic_by_id(topic_id)
             return None if topic is None else topic.name
 
+        def has_topic(name: str) -> bool:
+            return cluster.metadata.state.catalog.has_topic(name)
+
         groups = GroupCollector(
             administration,
             is_controller=lambda: cluster.raft.is_active_leader,
@@ -187,9 +190,10 @@ class ApiHandlers:
             BrokerCollector(self._parts, self._dynamic_config, cluster),
             ReplicaWalk(
                 self._partitions.all,
-                has_series=lambda name: topics.of(name) is not topics.other,
+                has_series=topics.has_own,
             ),
             topics,
+            has_topic=has_topic,
             queues=QueueCollector(queues),
             groups=groups,
             thresholds=ThresholdCollector(cluster.metadata, queues.counts),

@@ -83,12 +83,14 @@ class MetricsCollector:
         replicas: ReplicaWalk,
         topics: ObjectCounts[TopicTotals],
         *,
+        has_topic: Callable[[str], bool],
         queues: QueueCollector,
         groups: GroupCollector,
         thresholds: ThresholdCollector,
         hot: HotTraffic,
     ) -> None:
-        """Collect from these."""
+        """Collect from these; `has_topic` returns whether there is a topic with a name."""
+        self._has_topic = has_topic
         self._thresholds = thresholds
         self._hot = hot
         self._broker = broker
@@ -126,7 +128,9 @@ class MetricsCollector:
     def _of_topics(self) -> list[Family]:
         totals = self._replicas.totals
         self._topics.forget_idle(
-            now=trio.current_time(), is_empty=lambda name: not totals.bytes_of[name]
+            now=trio.current_time(),
+            exists=self._has_topic,
+            is_empty=lambda name: name not in totals.filled,
         )
         counts = [*self._topics, (catalog.OTHER, self._topics.other)]
         self._labels = {

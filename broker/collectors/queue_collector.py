@@ -140,7 +140,9 @@ class QueueCollector:
             depths[name] = depth if known is None else known.plus(depth)
         self._count_soon(unknown)
         server.counts.forget_idle(
-            now=trio.current_time(), is_empty=lambda name: depths.get(name, _EMPTY) == _EMPTY
+            now=trio.current_time(),
+            exists=server.has_queue,
+            is_empty=lambda name: depths.get(name, _EMPTY) == _EMPTY,
         )
         return self._families(depths, len(unknown))
 

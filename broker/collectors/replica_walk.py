@@ -44,6 +44,8 @@ class ReplicaTotals:
     staged_bytes: int = 0
     bytes_of: Counter[str] = field(default_factory=Counter[str])
     """Bytes of the replicas of each topic."""
+    filled: set[str] = field(default_factory=set[str])
+    """Topics with records."""
     lag_of: dict[str, int] = field(default_factory=dict[str, int])
     """Records that the slowest follower of each topic has not fetched."""
     journals: list[Partition] = field(default_factory=list[Partition])
@@ -58,9 +60,12 @@ class ReplicaWalk:
     """Totals of all replicas, not older than they are many."""
 
     def __init__(
-        self, replicas: Callable[[], list[Partition]], *, has_series: Callable[[str], bool]
+        self, replicas: Callable[[], list[Partition]], *, has_series: Callable[[str, bool], bool]
     ) -> None:
-        """Read `replicas`; topics that get no series of their own are one together."""
+        """Read `replicas`; topics that get no series of their own are one together.
+
+        `has_series` is called with the name of a topic, and whether a replica of it has records.
+        """
         self._replicas = replicas
         self._has_series = has_series
         self._walked_at = float("-inf")
@@ -101,7 +106,11 @@ class ReplicaWalk:
         if partition.is_staging:
             totals.staged_bytes += log.size_bytes
         elif not partition.queue_name:
-            name = partition.topic if self._has_series(partition.topic) else OTHER
+            name, has_records = partition.topic, log.log_end_offset > log.log_start_offset
+            if has_records:
+                totals.filled.add(name)
+            if not self._has_series(name, has_records):
+                name = OTHER
             totals.bytes_of[name] += log.size_bytes
             if partition.traffic.received_records:
                 totals.written.append(partition)

@@ -60,15 +60,28 @@ class ObjectCounts(Generic[C]):
         own = self._own.get(name)
         return self._admit(name) if own is None else own
 
+    def has_own(self, name: str, is_filled: bool) -> bool:
+        """Return whether an object has counts of its own, or gets them because it is not empty."""
+        return name in self._own or (is_filled and self._admit(name) is not self.other)
+
     def _admit(self, name: str) -> C:
         if len(self._own) >= self.maximum and name not in self.pinned:
             return self.other
         counts = self._own[name] = self._make()
         return counts
 
-    def forget_idle(self, *, now: float, is_empty: Callable[[str], bool]) -> None:
-        """Forget the counts of empty objects without traffic for an hour; `now` is in seconds."""
+    def forget_idle(
+        self, *, now: float, exists: Callable[[str], bool], is_empty: Callable[[str], bool]
+    ) -> None:
+        """Forget the counts of deleted objects, and of empty ones without traffic for an hour.
+
+        `now` is in seconds.
+        """
         for name, counts in list(self._own.items()):
+            if not exists(name):
+                del self._own[name]
+                self._seen.pop(name, None)
+                continue
             total, since = self._seen.get(name, (-1, now))
             if counts.total != total:
                 self._seen[name] = (counts.total, now)

@@ -121,6 +121,10 @@ class QueueServer:
             raise UnknownTopicIdError(f"no queue has the id {queue_id.hex()} here, maybe not yet")
         return view_of(catalog, queue_id)
 
+    def has_queue(self, name: str) -> bool:
+        """Return whether there is a queue with a name."""
+        return self._cluster.metadata.state.catalog.has_queue(name)
+
     def queues_on(self, topic_id: bytes) -> list[Topic]:
         """Return the journals of the queues that stand on a topic."""
         return self._cluster.metadata.state.catalog.journals_of(topic_id)

@@ -9,6 +9,7 @@ from trio.testing import MockClock
 from tests.broker.broker_requests import (
     batch_of,
     create_topic,
+    delete_topic,
     fetch,
     produce,
     submit,
@@ -29,6 +30,7 @@ from tidelog.broker.metrics.catalog import SECTIONS
 from tidelog.client.client import connect
 from tidelog.coordinator.metadata.cluster_events import ClusterEventKind
 from tidelog.wire.messages.cluster_admin import AlterClusterConfigRequest
+from tidelog.wire.messages.queue_admin import DeleteQueueRequest
 from tidelog.wire.messages.queues import SettleAction
 from tidelog.wire.metrics.exposition import expose
 from tidelog.wire.protocol import api
@@ -313,3 +315,38 @@ def test_metrics_that_no_reader_wants_are_not_collected(
     families: list[str], *, expected: bool
 ) -> None:
     assert MetricSelection(families).may_have("queue") is expected
+
+
+async def test_empty_topics_take_no_series_from_others(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(metrics_objects_max=2) as broker, world.client() as client:
+        for name in ("a", "b", "c"):
+            await create_topic(client, name)
+        await broker.metrics.collect()
+        await world.pass_time(1)
+        topic_id = await create_topic(client, "used")
+        await produce(client, topic_id, batch_of(b"1"))
+
+        readings = await read_metrics(client, "topic", "log")
+
+    assert readings["topic_received_records_total", "used"] == 1
+    assert readings["log_bytes", "used"] > readings["log_bytes", "_other"] / 3
+    assert ("log_bytes", "a") not in readings
+
+
+async def test_deleted_objects_lose_their_series_at_once(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(metrics_objects_max=1) as broker, world.client() as client:
+        for name in ("first", "second"):
+            queue_id = await create_queue(broker, name, topic=name, partitions=1)
+            await send(client, queue_id, (b"a", None))
+            before = await read_metrics(client, "queue", "topic")
+            await submit(client, api.DELETE_QUEUE, DeleteQueueRequest(name)).reply()
+            await delete_topic(client, name)
+            await world.pass_time(10)
+            after = await read_metrics(client, "queue", "topic")
+
+            assert before["queue_sent_total", name] == 1
+            assert before["topic_received_records_total", name] == 1
+            assert {key for key in after if name in key} == set()
+            assert after["queue_ready", "_other"] == 0

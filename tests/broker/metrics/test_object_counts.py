@@ -34,11 +34,11 @@ def test_an_object_gets_series_when_there_is_room_again() -> None:
     counts = ObjectCounts(TopicTotals, maximum=1)
     counts.of("a").sent_bytes += 1
     counts.of("b").sent_bytes += 2
-    counts.forget_idle(now=0, is_empty=lambda _: True)
+    counts.forget_idle(now=0, exists=lambda _: True, is_empty=lambda _: True)
 
-    counts.forget_idle(now=IDLE_S - 1, is_empty=lambda _: True)
+    counts.forget_idle(now=IDLE_S - 1, exists=lambda _: True, is_empty=lambda _: True)
     assert "a" in counts
-    counts.forget_idle(now=IDLE_S, is_empty=lambda _: True)
+    counts.forget_idle(now=IDLE_S, exists=lambda _: True, is_empty=lambda _: True)
     counts.of("b").sent_bytes += 4
 
     assert [(name, each.sent_bytes) for name, each in counts] == [("b", 4)]
@@ -53,7 +53,9 @@ def test_objects_with_traffic_data_or_thresholds_keep_their_series() -> None:
 
     for hour in range(3):
         counts.of("busy").sent_bytes += 1
-        counts.forget_idle(now=hour * IDLE_S, is_empty=lambda name: name != "full")
+        counts.forget_idle(
+            now=hour * IDLE_S, exists=lambda _: True, is_empty=lambda name: name != "full"
+        )
 
     assert {name for name, _ in counts} == {"busy", "full", "pinned"}
 
