@@ -6,6 +6,7 @@ keeps its last counts: its messages do not change until it is loaded again, exce
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple, final
 from weakref import WeakKeyDictionary
@@ -14,6 +15,7 @@ import trio
 
 from tidelog.broker.metrics import catalog
 from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.queue_summary import QueueSummary
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.isr.leader import PartitionLeader
@@ -27,6 +29,8 @@ _LOADS_AT_ONCE: Final = 8
 _LOADS_MAX: Final = 100
 """Partitions that one collection begins to count for the first time."""
 _LOADING_S: Final = 10.0
+_RECOUNTING_S: Final = 1.0
+"""Maximum time in seconds that a collection waits for partitions to be loaded."""
 
 _COUNTERS: Final = (
     (catalog.QUEUE_SENT, "sent"),
@@ -73,11 +77,21 @@ _EMPTY: Final = _Depth()
 class _Watched:
     """What is known of one queue partition while this broker leads it."""
 
-    __slots__ = ("oldest_ms", "oldest_offset", "source", "state", "summary", "version")
+    __slots__ = (
+        "attempts",
+        "oldest_ms",
+        "oldest_offset",
+        "source",
+        "state",
+        "summary",
+        "version",
+    )
 
     def __init__(self, source: Partition) -> None:
         self.source = source
         """The partition with the records."""
+        self.attempts = 0
+        """How often it was to be loaded, so that it is counted."""
         self.state: QueueState | None = None
         """The state from which `summary` is, at `version`; `None` if it is not in memory."""
         self.version = 0
@@ -85,6 +99,36 @@ class _Watched:
         self.oldest_offset = -1
         self.oldest_ms: int | None = None
         """Unix milliseconds of the message at `oldest_offset`; `None` if it is not known."""
+
+
+_Place = tuple[Partition, _Watched]
+
+
+def _depth_of(source: Partition, known: QueueSummary | None, now_ms: int) -> _Depth | None:
+    """Return the messages of a partition; `None` if they were never counted."""
+    end = source.high_watermark
+    if known is None:
+        return _EMPTY if source.log.log_start_offset >= end else None
+    visible, leased = known.visible, known.in_flight
+    if known.has_changed(now_ms):  # An estimate: most leases end together, and most delays do not.
+        visible, leased = visible + leased, 0
+    visible += max(0, end - known.records_end)
+    if not (visible or leased or known.delayed or known.dead):
+        return _EMPTY
+    return _Depth(visible, leased, known.delayed, known.dead)
+
+
+@final
+@dataclass(slots=True)
+class _Found:
+    """What a collection has found so far."""
+
+    depths: dict[str, _Depth] = field(default_factory=dict[str, _Depth])
+    """By queue."""
+    unknown: list[_Place] = field(default_factory=list[_Place])
+    """Partitions that were never counted."""
+    due: list[_Place] = field(default_factory=list[_Place])
+    """Partitions that are not in memory and whose messages have changed by time."""
 
 
 @final
@@ -111,40 +155,49 @@ class QueueCollector:
         `journals` are those that this broker leads, and `written` the partitions of topics whose
         records it got from clients.
         """
+        server = self._server
         await self._count_sent(written)
-        server, depths = self._server, dict[str, _Depth]()
-        unknown: list[Partition] = []
-        now_ms = server.env.clock.now_ms()
+        found = _Found()
         for number, journal in enumerate(journals):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-                now_ms = server.env.clock.now_ms()
-            depth = None
-            with suppress(BrokerError):  # Another broker serves it now, or it is being deleted.
-                watched = self._watch(journal)
-                if watched is None:
-                    continue
-                depth = self._depth_of(journal, watched, now_ms)
-                if depth is None:
-                    unknown.append(journal)
-                elif depth is not _EMPTY:
-                    age_s = await self._age_s(watched, now_ms)
-                    depth = depth._replace(age_s=age_s)
-            if depth is None:
-                continue
-            name = journal.queue_name
-            if depth is not _EMPTY and name not in server.counts:
-                server.counts.of(name)  # There may be room for series of its own.
-            name = name if name in server.counts else catalog.OTHER
-            known = depths.get(name)
-            depths[name] = depth if known is None else known.plus(depth)
-        self._count_soon(unknown)
+            await self._look(journal, found)
+        await self._recount(found)
+        self._count_soon(found.unknown)
+        depths = found.depths
         server.counts.forget_idle(
             now=trio.current_time(),
             exists=server.has_queue,
             is_empty=lambda name: depths.get(name, _EMPTY) == _EMPTY,
         )
-        return self._families(depths, len(unknown))
+        return self._families(depths, len(found.unknown))
+
+    async def _look(self, journal: Partition, found: "_Found", *, is_last: bool = False) -> None:
+        """Add the messages of a partition, or note that they must be counted first."""
+        server, now_ms = self._server, self._server.env.clock.now_ms()
+        depth = None
+        with suppress(BrokerError):  # Another broker serves it now, or it is being deleted.
+            watched = self._watch(journal)
+            if watched is None:
+                return
+            known = self._summary(journal, watched, now_ms)
+            is_old = watched.state is None and known is not None and known.has_changed(now_ms)
+            if is_old and not is_last:
+                found.due.append((journal, watched))
+                return
+            depth = _depth_of(watched.source, known, now_ms)
+            if depth is None:
+                found.unknown.append((journal, watched))
+            elif depth is not _EMPTY:
+                depth = depth._replace(age_s=await self._age_s(watched, now_ms))
+        if depth is None:
+            return
+        name = journal.queue_name
+        if depth is not _EMPTY and name not in server.counts:
+            server.counts.of(name)  # There may be room for series of its own.
+        name = name if name in server.counts else catalog.OTHER
+        before = found.depths.get(name)
+        found.depths[name] = depth if before is None else before.plus(depth)
 
     def _families(self, depths: dict[str, _Depth], unknown_count: int) -> list[Family]:
         counts = [*self._server.counts, (catalog.OTHER, self._server.counts.other)]
@@ -198,21 +251,6 @@ class QueueCollector:
                     server.counts.of(queue.queue_name).sent += received - known
                 counted[queue.topic_id] = received
 
-    def _depth_of(self, journal: Partition, watched: _Watched, now_ms: int) -> _Depth | None:
-        """Return the messages of a partition; `None` if they were never counted."""
-        source = watched.source
-        end = source.high_watermark
-        known = self._summary(journal, watched, now_ms)
-        if known is None:
-            return _EMPTY if source.log.log_start_offset >= end else None
-        visible, leased, delayed = known.visible, known.in_flight, known.delayed
-        if known.changes_at_ms is not None and known.changes_at_ms <= now_ms:
-            visible, leased, delayed = visible + leased + delayed, 0, 0
-        visible += max(0, end - known.records_end)
-        if not (visible or leased or delayed or known.dead):
-            return _EMPTY
-        return _Depth(visible, leased, delayed, known.dead)
-
     def _summary(self, journal: Partition, watched: _Watched, now_ms: int) -> QueueSummary | None:
         """Return the messages that are known, in memory or since the partition was unloaded."""
         hosted = self._server.loaded(*journal.key)
@@ -228,7 +266,7 @@ class QueueCollector:
             or watched.state is not state
             or watched.version != state.version
             or known.records_end != state.records_from
-            or (known.changes_at_ms is not None and known.changes_at_ms <= now_ms)
+            or known.has_changed(now_ms)
         ):
             watched.summary = known = hosted.summary()
             watched.state, watched.version = state, state.version
@@ -245,22 +283,48 @@ class QueueCollector:
                 watched.oldest_ms = await self._server.search.time_at(watched.source, offset)
         return 0.0 if watched.oldest_ms is None else max(0, now_ms - watched.oldest_ms) / 1000
 
-    def _count_soon(self, journals: list[Partition]) -> None:
-        """Begin to load partitions that were never counted, those with thresholds first."""
-        pinned = self._server.counts.pinned
-        journals.sort(key=lambda journal: journal.queue_name not in pinned)
-        for journal in journals[: max(0, _LOADS_MAX - len(self._counting))]:
+    async def _recount(self, found: _Found) -> None:
+        """Load the partitions whose messages have changed by time, and add them.
+
+        They stay in memory like used ones, so that this does not happen at each collection.
+        """
+        with trio.move_on_after(_RECOUNTING_S):
+            async with trio.open_nursery() as nursery:
+                for journal in self._first(found.due, _LOADS_MAX):
+                    nursery.start_soon(self._load, journal)
+        for journal, _ in found.due:
+            await self._look(journal, found, is_last=True)
+
+    def _count_soon(self, unknown: list[_Place]) -> None:
+        """Begin to load partitions that were never counted."""
+        for journal in self._first(unknown, _LOADS_MAX - len(self._counting)):
             if journal not in self._counting:
                 self._counting.add(journal)
                 self._server.nursery.start_soon(self._count, journal)
 
+    def _first(self, places: list[_Place], maximum: int) -> list[Partition]:
+        """Return those to load: with thresholds first, and last what often could not be loaded."""
+        pinned = self._server.counts.pinned
+        places.sort(key=lambda place: (place[0].queue_name not in pinned, place[1].attempts))
+        chosen = places[: max(0, maximum)]
+        for _, watched in chosen:
+            watched.attempts += 1
+        return [journal for journal, _ in chosen]
+
     async def _count(self, journal: Partition) -> None:
         """Load a partition and have it unloaded soon, which remembers its counts."""
         try:
-            async with self._limit:
-                with suppress(BrokerError), trio.move_on_after(_LOADING_S):
-                    hosted = self._server.find(*journal.key)
-                    await hosted.wait_loaded()
-                    self._server.unload_soon(hosted)
+            hosted = await self._load(journal)
+            if hosted is not None:
+                self._server.unload_soon(hosted)
         finally:
             self._counting.discard(journal)
+
+    async def _load(self, journal: Partition) -> HostedPartition | None:
+        """Return the partition when it is loaded; `None` if it cannot be."""
+        async with self._limit:
+            with suppress(BrokerError), trio.move_on_after(_LOADING_S):
+                hosted = self._server.find(*journal.key)
+                await hosted.wait_loaded()
+                return hosted
+        return None

@@ -144,8 +144,9 @@ class QueueServer:
         if hosted is None or hosted.journal.partition is not journal or not hosted.journal.is_led:
             if hosted is not None:
                 hosted.drop(self.not_led_error(hosted))
-            hosted = HostedPartition(self, view, journal)
-            self.idle.pop(hosted.journal.leader, None)
+            assert journal.leader is not None, "the journal is led here"
+            before = self.idle.pop(journal.leader, None)
+            hosted = HostedPartition(self, view, journal, before=before)
             self._hosted[hosted.key] = hosted
             self._movers[hosted] = DeadLetterMover(self.nursery, self._producer, hosted)
             start_supervised(self.nursery, hosted, hosted.load)

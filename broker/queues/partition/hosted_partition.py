@@ -146,8 +146,20 @@ class HostedPartition:
     when the high watermark advances, by the deadlines of the server, and after every journal entry.
     """
 
-    def __init__(self, context: Context, view: QueueView, journal: Partition) -> None:
-        """Serve from a journal that is led here; `load` must run in a task."""
+    def __init__(
+        self,
+        context: Context,
+        view: QueueView,
+        journal: Partition,
+        *,
+        before: QueueSummary | None = None,
+    ) -> None:
+        """Serve from a journal that is led here; `load` must run in a task.
+
+        `before` is the summary with which the same leader has unloaded the partition.
+        """
+        self._counted_to_ms = None if before is None else before.time_ms
+        """Time until which ended leases are counted; `None`: until the partition is loaded."""
         self.number = journal.number
         self.key = journal.key
         self.view = view
@@ -209,6 +221,7 @@ class HostedPartition:
                 self.decide(self.core.seek(start, now_ms=self.now_ms()))
             self.loaded_to = self.core.state.cursor
             self.letters.skip()
+            self._skip_ended_leases()
             self.core.start(self.now_ms(), leader_epoch=self.journal.epoch)
             self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
         except WireFormatError as error:
@@ -216,8 +229,10 @@ class HostedPartition:
         except BrokerError as error:
             self.drop(self.journal.partition.passing(error))
         else:
-            self.core.state.take_ended_leases()  # Their leader has counted them.
+            if self._counted_to_ms is None:
+                self._skip_ended_leases()
             self.is_loaded = True
+            self.count_ended_leases()
             self._has_loaded.set()
             self.schedule()
 
@@ -390,9 +405,14 @@ class HostedPartition:
 
     def count_ended_leases(self) -> None:
         """Count the leases that have ended since the last call."""
-        ended = self.core.state.take_ended_leases()
-        if ended and self.is_loaded:
+        if self.is_loaded and (ended := self.core.state.take_ended_leases()):
             self._counts.expired_leases += ended
+
+    def _skip_ended_leases(self) -> None:
+        """Leave out what has been counted: by earlier leaders, or before this one unloaded it."""
+        if self._counted_to_ms is not None:
+            self.core.state.advance(self._counted_to_ms)
+        self.core.state.take_ended_leases()
 
     def dead_letter_exhausted(self) -> None:
         """Make messages dead letters whose last delivery has ended; of very many only a part."""
@@ -491,7 +511,11 @@ class HostedPartition:
         if state.exhausted:
             self._context.schedule_deadline(self)
         return QueueSummary(
-            *state.counts(), state.records_from, state.oldest_offset, state.next_deadline_ms
+            *state.counts(),
+            state.records_from,
+            state.oldest_offset,
+            state.time_ms,
+            state.next_deadline_ms,
         )
 
     def seek(self, offset: int) -> None:

@@ -17,5 +17,11 @@ class QueueSummary(msgspec.Struct, frozen=True, gc=False):
     """Records from here on are not counted: more may have arrived since."""
     oldest_offset: int
     """See `QueueState`."""
+    time_ms: int
+    """Time of the summary; until then, ended leases are counted. In Unix milliseconds."""
     changes_at_ms: int | None
     """Time at which the next messages become visible by themselves, in Unix milliseconds."""
+
+    def has_changed(self, now_ms: int) -> bool:
+        """Return whether messages have become visible since then."""
+        return self.changes_at_ms is not None and self.changes_at_ms <= now_ms

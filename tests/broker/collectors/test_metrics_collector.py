@@ -25,10 +25,14 @@ from tests.broker.queues.queue_requests import (
     submit_receive,
 )
 from tests.broker.world import ADDRESS, World
+from tidelog.broker.collectors import queue_collector
 from tidelog.broker.collectors.metrics_collector import MetricSelection
 from tidelog.broker.metrics.catalog import SECTIONS
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
+from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.client.client import connect
 from tidelog.coordinator.metadata.cluster_events import ClusterEventKind
+from tidelog.wire.errors import LeaderNotAvailableError
 from tidelog.wire.messages.cluster_admin import AlterClusterConfigRequest
 from tidelog.wire.messages.queue_admin import DeleteQueueRequest
 from tidelog.wire.messages.queues import SettleAction
@@ -188,6 +192,34 @@ async def test_a_queue_that_was_never_counted_is_unknown_at_first(mock_clock: Mo
     assert second["queue_partitions_unknown",] == 0
     assert second["queue_ready", "work"] == 1
     assert ("queue_ready", "empty") not in second
+
+
+async def test_queues_that_cannot_be_loaded_hide_no_others(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        broken = await create_queue(broker, "broken", topic="broken", partitions=1)
+        queue_id = await create_queue(broker, "work", topic="work", partitions=1)
+        for each in (broken, queue_id):
+            await send(client, each, (b"a", None))
+        monkeypatch.setattr(queue_collector, "_LOADS_MAX", 1)
+        find = QueueServer.find
+
+        def fail_to_find(self: QueueServer, queue_id: bytes, number: int) -> HostedPartition:
+            if queue_id == broken:
+                raise LeaderNotAvailableError("the journal cannot be read")
+            return find(self, queue_id, number)
+
+        monkeypatch.setattr(QueueServer, "find", fail_to_find)
+        for _ in range(3):
+            await read_metrics(client, "queue")
+            await world.pass_time(1)
+
+        readings = await read_metrics(client, "queue")
+
+    assert readings["queue_partitions_unknown",] == 1
+    assert readings["queue_ready", "work"] == 1
 
 
 async def test_objects_beyond_the_maximum_share_series(mock_clock: MockClock) -> None:
@@ -350,3 +382,30 @@ async def test_deleted_objects_lose_their_series_at_once(mock_clock: MockClock) 
             assert before["topic_received_records_total", name] == 1
             assert {key for key in after if name in key} == set()
             assert after["queue_ready", "_other"] == 0
+
+
+async def test_delayed_messages_of_a_queue_that_is_not_in_memory(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue_id = await create_queue(broker, "work", topic="work", partitions=1)
+        await send(client, queue_id, (b"a", None), (b"b", None), (b"c", None))
+        await receive(client, queue_id, 1, visibility_timeout_ms=1_200_000)
+        for hours in (1, 2):
+            messages = await receive(client, queue_id, 1)
+            delay_ms = hours * 3_600_000
+            await settle(client, queue_id, messages, action=SettleAction.RELEASE, delay_ms=delay_ms)
+        readings = []
+        for _ in range(4):
+            await world.pass_time(1_000)
+            readings.append(of(await read_metrics(client, "queue"), "work"))
+
+    found = [
+        (
+            each["queue_ready"],
+            each["queue_leased"],
+            each["queue_delayed"],
+            each["queue_expired_leases_total"],
+        )
+        for each in readings
+    ]
+    assert found == [(0, 1, 2, 0), (1, 0, 2, 1), (1, 0, 2, 1), (2, 0, 1, 1)]
