@@ -19,12 +19,13 @@ from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.partition import AckWaiter, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.partition.batch_cache import EmptyCache
+from tidelog.broker.queues.partition.ended_leases import EndedLeases
 from tidelog.broker.queues.partition.expiry import Expiry
 from tidelog.broker.queues.partition.fresh_letters import FreshLetters
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.broker.queues.partition.journal_retention import cut_history
 from tidelog.broker.queues.partition.quarantine import Quarantine
-from tidelog.broker.queues.partition.queue_summary import QueueSummary
+from tidelog.broker.queues.partition.queue_summary import QueueSummary, summary_of
 from tidelog.broker.queues.partition.source_records import (
     Gathered,
     Reading,
@@ -158,8 +159,6 @@ class HostedPartition:
 
         `before` is the summary with which the same leader has unloaded the partition.
         """
-        self._counted_to_ms = None if before is None else before.time_ms
-        """Time until which ended leases are counted; `None`: until the partition is loaded."""
         self.number = journal.number
         self.key = journal.key
         self.view = view
@@ -192,6 +191,7 @@ class HostedPartition:
         self._is_cutting = False
         """Whether a task is determining how much of the journal can be deleted."""
         self.letters = FreshLetters(self.core)
+        self._ended_leases = EndedLeases(self.core, before)
         self._letters_due_ms = 0
         """Time before which dead letters are not decided, after a failure."""
         self._has_changed = trio.Event()
@@ -221,7 +221,7 @@ class HostedPartition:
                 self.decide(self.core.seek(start, now_ms=self.now_ms()))
             self.loaded_to = self.core.state.cursor
             self.letters.skip()
-            self._skip_ended_leases()
+            self._ended_leases.applied()
             self.core.start(self.now_ms(), leader_epoch=self.journal.epoch)
             self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
         except WireFormatError as error:
@@ -229,8 +229,7 @@ class HostedPartition:
         except BrokerError as error:
             self.drop(self.journal.partition.passing(error))
         else:
-            if self._counted_to_ms is None:
-                self._skip_ended_leases()
+            self._ended_leases.loaded()
             self.is_loaded = True
             self.count_ended_leases()
             self._has_loaded.set()
@@ -405,14 +404,8 @@ class HostedPartition:
 
     def count_ended_leases(self) -> None:
         """Count the leases that have ended since the last call."""
-        if self.is_loaded and (ended := self.core.state.take_ended_leases()):
+        if ended := self._ended_leases.take():
             self._counts.expired_leases += ended
-
-    def _skip_ended_leases(self) -> None:
-        """Leave out what has been counted: by earlier leaders, or before this one unloaded it."""
-        if self._counted_to_ms is not None:
-            self.core.state.advance(self._counted_to_ms)
-        self.core.state.take_ended_leases()
 
     def dead_letter_exhausted(self) -> None:
         """Make messages dead letters whose last delivery has ended; of very many only a part."""
@@ -510,13 +503,7 @@ class HostedPartition:
         self.count_ended_leases()
         if state.exhausted:
             self._context.schedule_deadline(self)
-        return QueueSummary(
-            *state.counts(),
-            state.records_from,
-            state.oldest_offset,
-            state.time_ms,
-            state.next_deadline_ms,
-        )
+        return summary_of(state)
 
     def seek(self, offset: int) -> None:
         """Decide that messages from an offset on are visible again."""

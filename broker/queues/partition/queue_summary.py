@@ -1,9 +1,11 @@
 """Summary of the messages of a queue partition, which stays true when the partition is unloaded.
 
-Pure: declarations.
+Pure: no clock, no I/O.
 """
 
 import msgspec
+
+from tidelog.queue_layer.state.queue_state import QueueState
 
 
 class QueueSummary(msgspec.Struct, frozen=True, gc=False):
@@ -18,10 +20,22 @@ class QueueSummary(msgspec.Struct, frozen=True, gc=False):
     oldest_offset: int
     """See `QueueState`."""
     time_ms: int
-    """Time of the summary; until then, ended leases are counted. In Unix milliseconds."""
+    """Time of the summary in Unix milliseconds, 0 if nothing is in flight: to save memory."""
     changes_at_ms: int | None
     """Time at which the next messages become visible by themselves, in Unix milliseconds."""
 
     def has_changed(self, now_ms: int) -> bool:
         """Return whether messages have become visible since then."""
         return self.changes_at_ms is not None and self.changes_at_ms <= now_ms
+
+
+def summary_of(state: QueueState) -> QueueSummary:
+    """Return the summary of a state, as of its time."""
+    counts = state.counts()
+    return QueueSummary(
+        *counts,
+        state.records_from,
+        state.oldest_offset,
+        state.time_ms if counts.in_flight else 0,
+        state.next_deadline_ms,
+    )

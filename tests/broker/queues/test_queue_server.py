@@ -109,7 +109,7 @@ async def test_a_new_queue_is_served_and_empty(mock_clock: MockClock) -> None:
         assert await states(client, queue) == (0, 0, 0, 0)
 
 
-QUEUES = 40
+QUEUES = 80
 
 
 @contextmanager
