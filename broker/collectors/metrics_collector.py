@@ -1,6 +1,6 @@
 """Collector of all metrics of a broker, for pages and for requests over the wire."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
