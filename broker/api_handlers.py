@@ -181,6 +181,7 @@ class ApiHandlers:
 
         groups = GroupCollector(
             administration,
+            self._nursery,
             is_controller=lambda: cluster.raft.is_active_leader,
             topic_name=topic_name,
         )

@@ -5,19 +5,33 @@ questions stay below a hundredth of a core.
 """
 
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final, Protocol, final
 
 import trio
 
 from tidelog.broker.metrics import catalog
 from tidelog.broker.metrics.object_counts import OBJECTS_MAX
-from tidelog.coordinator.group_coordinator.admin import GroupAdministration, GroupLags
+from tidelog.broker.queues.supervisor import surviving
+from tidelog.coordinator.group_coordinator.admin import GroupLags
 from tidelog.wire.metrics.metric import Family, Value, family
 
 _PARTITIONS_PER_S: Final = 500
 """Partitions for each second of the time until the next questions."""
-_ASKING_S: Final = 5.0
-"""Maximum time in seconds for the answers; after that the last ones are shown."""
+_ASKING_S: Final = 4.0
+"""Maximum time in seconds that a page waits for answers; then it has the last ones."""
+
+
+class Administration(Protocol):
+    """The groups of a cluster."""
+
+    @property
+    def asked_count(self) -> int:
+        """Number of partitions that the last `progress` asked about."""
+        ...
+
+    async def progress(self) -> list[GroupLags]:
+        """Return the progress of all groups."""
+        ...
 
 
 @final
@@ -26,39 +40,59 @@ class GroupCollector:
 
     def __init__(
         self,
-        administration: GroupAdministration,
+        administration: Administration,
+        nursery: trio.Nursery,
         *,
         is_controller: Callable[[], bool],
         topic_name: Callable[[bytes], str | None],
     ) -> None:
-        """Read the groups of `administration` while `is_controller`; name topics by id."""
+        """Read the groups of `administration` while `is_controller`; name topics by id.
+
+        Questions run in `nursery`: an answer that comes too late for one page is for the next.
+        """
+        self._nursery = nursery
         self._administration = administration
         self._is_controller = is_controller
         self._topic_name = topic_name
-        self._progress: list[GroupLags] = []
-        self._asked_at = float("-inf")
+        self._shown: list[GroupLags] = []
+        self._answered_at = float("-inf")
+        self._answer: trio.Event | None = None
+        """Set when the present question is answered; `None` without one."""
         self.maximum = OBJECTS_MAX
         """Maximum of groups with series, those with settings of an owner first; others have none.
         """
 
     async def families(self) -> list[Family]:
-        """Return the metrics of all groups."""
+        """Return the metrics of all groups; of slow answers, the last ones that came."""
         if not self._is_controller():
-            self._progress, self._asked_at = [], float("-inf")
+            self._shown, self._answered_at = [], float("-inf")
             return []
-        now = trio.current_time()
-        if now - self._asked_at >= self._administration.partition_count / _PARTITIONS_PER_S:
+        pause_s = self._administration.asked_count / _PARTITIONS_PER_S
+        if self._answer is None and trio.current_time() - self._answered_at >= pause_s:
+            self._answer = trio.Event()
+            self._nursery.start_soon(self._ask, self._answer)
+        if self._answer is not None:
             with trio.move_on_after(_ASKING_S):
-                self._progress = await self._administration.progress()
-                self._asked_at = now
+                await self._answer.wait()
         return self._families()
+
+    async def _ask(self, answer: trio.Event) -> None:
+        """Ask once, however many readers wait, and however long it takes."""
+        try:
+            with surviving("asking for the progress of groups"):
+                found = await self._administration.progress()
+                found.sort(key=lambda one: (not one.has_settings, one.group_id))
+                if self._is_controller():
+                    self._shown = found[: self.maximum]
+        finally:
+            self._answer, self._answered_at = None, trio.current_time()
+            answer.set()
 
     def _families(self) -> list[Family]:
         records: list[tuple[tuple[str, ...], Value]] = []
         seconds: list[tuple[tuple[str, ...], Value]] = []
         lost: list[tuple[tuple[str, ...], Value]] = []
-        ordered = sorted(self._progress, key=lambda one: (not one.has_settings, one.group_id))
-        shown = ordered[: self.maximum]
+        shown = self._shown
         for group in shown:
             for topic_id, lag in group.lag_of.items():
                 topic = self._topic_name(topic_id)

@@ -103,6 +103,9 @@ class MetricsCollector:
 
     async def collect(self, selection: MetricSelection = EVERYTHING) -> list[Family]:
         """Return the values of all metrics that are wanted, as of now."""
+        # Groups need questions to leaders, and queues a look at many partitions. A slow leader makes
+        # no other reader wait for its turn.
+        groups = await self._groups.families() if selection.may_have("group") else []
         async with self._turn:
             await self._thresholds.refresh()
             await self._replicas.refresh()
@@ -117,9 +120,7 @@ class MetricsCollector:
             ]
             if self._broker.is_controller:
                 found += self._thresholds.families()
-            # Groups and queues need questions to leaders, and look at many partitions.
-            if selection.may_have("group"):
-                found += await self._groups.families()
+            found += groups
             if selection.may_have("queue"):
                 totals = self._replicas.totals
                 found += await self._queues.families(totals.journals, written=totals.written)

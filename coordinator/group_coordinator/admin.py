@@ -99,6 +99,8 @@ class GroupAdministration:
         self._leadership = leadership
         self._logs = logs
         self._config = config
+        self.asked_count = 0
+        """Number of partitions that the last `progress` asked about."""
 
     async def list_groups(self, request: ListGroupsRequest) -> ListGroupsReply:
         """Return all groups; errors as in `current_groups`."""
@@ -128,11 +130,6 @@ class GroupAdministration:
                 await trio.lowlevel.checkpoint()
         return DescribeGroupsReply(described)
 
-    @property
-    def partition_count(self) -> int:
-        """Number of partitions that `progress` asks about."""
-        return sum(len(partitions_of(group)) for group in self._metadata.groups.groups.values())
-
     async def progress(self) -> list[GroupLags]:
         """Return the progress of all groups, as far as this node knows their commits.
 
@@ -145,6 +142,7 @@ class GroupAdministration:
                 await trio.lowlevel.checkpoint()
             for partition in partitions_of(group):
                 questions[group_id, partition] = _question(group, partition)
+        self.asked_count = len(questions)
         found = await self._logs.ask(list(questions.values()))
         now_ms, lags = self._env.clock.now_ms(), dict[str, dict[bytes, list[Lag]]]()
         for number, ((group_id, partition), log) in enumerate(zip(questions, found, strict=True)):
@@ -153,16 +151,21 @@ class GroupAdministration:
             if log.error is None:
                 lag = partition_lag(questions[group_id, partition].at_offset, _log(log), now_ms)
                 lags.setdefault(group_id, {}).setdefault(partition[0], []).append(lag)
-        return [
-            GroupLags(
-                group_id,
-                group.group_epoch,
-                len(group.members),
-                {topic: group_lag(some) for topic, some in lags.get(group_id, {}).items()},
-                bool(group.overrides),
+        progress: list[GroupLags] = []
+        for number, (group_id, group) in enumerate(list(groups.items())):
+            if number % _GROUPS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            of_topics = lags.get(group_id, {})
+            progress.append(
+                GroupLags(
+                    group_id,
+                    group.group_epoch,
+                    len(group.members),
+                    {topic: group_lag(some) for topic, some in of_topics.items()},
+                    bool(group.overrides),
+                )
             )
-            for group_id, group in groups.items()
-        ]
+        return progress
 
     async def reset_offsets(self, request: ResetOffsetsRequest) -> ResetOffsetsReply:
         """Reset a group to other offsets, in all named partitions or in none.
