@@ -85,7 +85,7 @@ def operator_routes(cluster: ClusterNode) -> Routes:
     """Return the routes that administrators need most when the cluster has no majority."""
     return {
         api.DESCRIBE_CLUSTER: Immediate(ClusterHandler(cluster).describe),
-        api.SAFE_TO_STOP: Immediate(SafeToStopHandler(cluster).handle),
+        api.SAFE_TO_STOP: InTask(SafeToStopHandler(cluster).handle),
     }
 
 

@@ -19,7 +19,7 @@ from tidelog.coordinator.metadata.cluster_events import ClusterEventKind
 from tidelog.coordinator.metadata.health import Health, count_topic, new_health
 from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.disk.disk import Disk
-from tidelog.wire.env.env import Env
+from tidelog.wire.env.env import Env, ProcessUsage
 from tidelog.wire.metrics.metric import Family, Histogram, Value, family, single
 from tidelog.wire.protocol.api import ApiKey
 
@@ -92,9 +92,12 @@ class BrokerCollector:
     async def families(self) -> list[Family]:
         """Return the metrics of the broker."""
         disk, in_thread = self._parts.disk, self._parts.env.run_in_thread
-        free_bytes, total_bytes = await in_thread(lambda: (disk.free_bytes(), disk.total_bytes()))
+        # With many open files, these take some milliseconds.
+        free_bytes, total_bytes, usage = await in_thread(
+            lambda: (disk.free_bytes(), disk.total_bytes(), self._parts.env.process_usage())
+        )
         return [
-            *self._process(),
+            *self._process(usage),
             *self._requests(),
             *await self._cluster_state(),
             single(catalog.DISK_FREE, free_bytes),
@@ -104,8 +107,8 @@ class BrokerCollector:
             single(catalog.DAMAGE_REPAIRED, self._parts.events.count("replica_repaired")),
         ]
 
-    def _process(self) -> list[Family]:
-        parts, usage = self._parts, self._parts.env.process_usage()
+    def _process(self, usage: ProcessUsage) -> list[Family]:
+        parts = self._parts
         identity = (parts.version, str(self._cluster.node_id), self._cluster.raft.cluster_id)
         return [
             family(catalog.BUILD_INFO, [(identity, 1)]),
@@ -163,10 +166,11 @@ class BrokerCollector:
     async def _counted_health(self) -> Health:
         state = self._cluster.metadata.state
         health = new_health(state)
-        for number, topic in enumerate(list(state.catalog.topics)):
+        for number, topic in enumerate(state.catalog.topics):
             if number % _TOPICS_AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-            count_topic(health, state, topic)
+            for _ in count_topic(health, state, topic):
+                await trio.lowlevel.checkpoint()
         return health
 
     async def _of_controller(self) -> list[Family]:

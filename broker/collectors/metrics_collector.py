@@ -103,8 +103,8 @@ class MetricsCollector:
 
     async def collect(self, selection: MetricSelection = EVERYTHING) -> list[Family]:
         """Return the values of all metrics that are wanted, as of now."""
-        # Groups need questions to leaders, and queues a look at many partitions. A slow leader makes
-        # no other reader wait for its turn.
+        # Groups need questions to leaders, and queues a look at many partitions. A slow leader
+        # makes no other reader wait for its turn.
         groups = await self._groups.families() if selection.may_have("group") else []
         async with self._turn:
             await self._thresholds.refresh()

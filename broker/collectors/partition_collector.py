@@ -1,6 +1,7 @@
 """Collector of the metrics of single partitions, for readers that name a topic."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, final
 
 import trio
@@ -9,7 +10,7 @@ from tidelog.broker.collectors.replica_walk import replica_lag
 from tidelog.broker.metrics import catalog
 from tidelog.broker.partitions.partition import Partition
 from tidelog.coordinator.groups.pattern import TopicPattern
-from tidelog.wire.metrics.metric import Family, Labels, Metric
+from tidelog.wire.metrics.metric import Family, Labels, Metric, Sample
 
 _AT_ONCE: Final = 200
 """Partitions that are read before other tasks run."""
@@ -41,6 +42,15 @@ _OF_LEADERS: Final[Sequence[tuple[Metric, Callable[[Partition], int]]]] = (
 )
 
 
+def _sample(value: Callable[[Partition], int], labelled: tuple[Labels, Partition]) -> Sample:
+    labels, partition = labelled
+    return labels, value(partition)
+
+
+def _is_led(labelled: tuple[Labels, Partition]) -> bool:
+    return labelled[1].leader is not None
+
+
 @final
 class PartitionCollector:
     """Reads the replicas of a broker."""
@@ -59,9 +69,11 @@ class PartitionCollector:
             if is_of_topic and topics.matches(partition.topic):
                 labels = catalog.PARTITION_LEADER.labelled(partition.topic, str(partition.number))
                 shown.append((labels, partition))
-        led = [(labels, partition) for labels, partition in shown if partition.leader is not None]
+        # The values are read when they are written, chunk by chunk.
         return [
-            Family(metric, [(labels, value(partition)) for labels, partition in partitions])
-            for metrics, partitions in ((_ALL, shown), (_OF_LEADERS, led))
-            for metric, value in metrics
+            *(Family(metric, map(partial(_sample, value), shown)) for metric, value in _ALL),
+            *(
+                Family(metric, map(partial(_sample, value), filter(_is_led, shown)))
+                for metric, value in _OF_LEADERS
+            ),
         ]

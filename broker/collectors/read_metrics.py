@@ -13,7 +13,7 @@ from tidelog.wire.messages.metrics import (
     ReadMetricsReply,
     ReadMetricsRequest,
 )
-from tidelog.wire.metrics.metric import Family, HistogramValue, Sample
+from tidelog.wire.metrics.metric import HistogramValue, Sample
 
 _SAMPLES_AT_ONCE: Final = 1_000
 """Samples that are made into messages before other tasks run."""
@@ -36,19 +36,17 @@ class ReadMetricsHandler:
         names = TopicPattern(request.names) if request.names else None
         families: list[MetricFamily] = []
         count = 0
-        for family in await self._collector.collect(MetricSelection(request.families, names)):
-            families.append(_message_of(family))
-            count += len(families[-1].samples)
-            if count >= _SAMPLES_AT_ONCE:
-                count = 0
-                await trio.lowlevel.checkpoint()
+        for metric, found in await self._collector.collect(
+            MetricSelection(request.families, names)
+        ):
+            samples: list[MetricSample] = []
+            for sample in found:
+                samples.append(_sample_of(sample))
+                count += 1
+                if count % _SAMPLES_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+            families.append(MetricFamily(metric.name, metric.kind, list(metric.labels), samples))
         return ReadMetricsReply(families, int(trio.current_time() * 1000))
-
-
-def _message_of(family: Family) -> MetricFamily:
-    metric = family.metric
-    samples = list(map(_sample_of, family.samples))
-    return MetricFamily(metric.name, metric.kind, list(metric.labels), samples)
 
 
 def _sample_of(sample: Sample) -> MetricSample:

@@ -1,7 +1,9 @@
 """Handler of SAFE_TO_STOP: whether a node may stop, by the metadata that this broker has."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import final
+
+import trio
 
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.metadata.stop_check import StopCheck, check_stop
@@ -22,16 +24,15 @@ class SafeToStopHandler:
         """Serve requests at one node."""
         self._cluster = cluster
 
-    def handle(self, request: SafeToStopRequest, attachment: memoryview) -> SafeToStopReply:
+    async def handle(self, request: SafeToStopRequest) -> SafeToStopReply:
         """Return what becomes unavailable if a node stops now.
 
         Raises:
             InvalidRequestError: The cluster has no such node.
         """
-        del attachment
-        return self.check(request.node_id)
+        return await self.check(request.node_id)
 
-    def check(self, node_id: int) -> SafeToStopReply:
+    async def check(self, node_id: int) -> SafeToStopReply:
         """Return the reply for a node.
 
         Raises:
@@ -45,7 +46,7 @@ class SafeToStopHandler:
             raise InvalidRequestError(
                 f"there is no node {node_id}; there are {', '.join(map(str, sorted(known)))}"
             )
-        found = check_stop(state, node_id, voters)
+        found = await _in_steps(check_stop(state, node_id, voters))
         reasons = [*_stale(age_ms), *_reasons(found, len(voters))]
         return SafeToStopReply(
             node_id,
@@ -60,6 +61,16 @@ class SafeToStopHandler:
             found.remaining_voters,
             age_ms,
         )
+
+
+async def _in_steps(steps: Generator[None, None, StopCheck]) -> StopCheck:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            found: StopCheck = stop.value
+            return found
+        await trio.lowlevel.checkpoint()
 
 
 def _stale(age_ms: int | None) -> Iterator[str]:

@@ -25,11 +25,11 @@ def health_pages(
             return json_page({"ready": True})
         return json_page({"ready": False, "reason": reason}, 503)
 
-    def safe_to_stop(_: Query) -> Page:
+    async def safe_to_stop(_: Query) -> Page:
         node = cluster()
         if node is None:
             return json_page({"is_safe": False, "reasons": [dispatcher.waiting_for]}, 503)
-        found = SafeToStopHandler(node).check(node.node_id)
+        found = await SafeToStopHandler(node).check(node.node_id)
         content = {
             **asdict(found),
             "partitions": [asdict(each) for each in found.partitions],

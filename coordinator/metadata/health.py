@@ -3,8 +3,8 @@
 Pure: no clock, no I/O. Reads every partition, so it serves administrators and not the hot path.
 """
 
-from collections.abc import Container
-from typing import final
+from collections.abc import Container, Generator
+from typing import Final, final
 
 import msgspec
 
@@ -15,6 +15,9 @@ from tidelog.coordinator.metadata.cluster_config import (
 )
 from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.state import ClusterState
+
+PARTITIONS_PER_STEP: Final = 1_000
+"""Partitions that one step counts, in a millisecond or two."""
 
 
 class NotablePartition(msgspec.Struct, frozen=True):
@@ -54,7 +57,8 @@ def health_of(state: ClusterState, *, damaged: Container[tuple[bytes, int]] = ()
     """
     health = new_health(state)
     for topic in state.catalog.topics:
-        count_topic(health, state, topic, damaged=damaged)
+        for _ in count_topic(health, state, topic, damaged=damaged):
+            pass
     return health
 
 
@@ -71,14 +75,19 @@ def count_topic(
     topic: Topic,
     *,
     damaged: Container[tuple[bytes, int]] = (),
-) -> None:
-    """Add the partitions of one topic; see `health_of`. A deleted topic has none."""
+) -> Generator[None, None, None]:
+    """Add the partitions of one topic; see `health_of`. A deleted topic has none.
+
+    Yield after each step: after so many partitions, of this and of earlier topics.
+    """
     partitions = state.partitions(topic.topic_id)
     if partitions and not topic.is_internal:
         factor = min(len(each.target_replicas) for each in partitions)
         health.below_default_count += factor < health.default_replication_factor
     for number, partition in enumerate(partitions):
         health.partition_count += 1
+        if health.partition_count % PARTITIONS_PER_STEP == 0:
+            yield
         is_counted = _count(health, state, topic, partition=partition)
         if is_counted or (topic.topic_id, number) in damaged:
             health.notable.append(NotablePartition(topic, number, partition))
