@@ -10,6 +10,7 @@ import trio
 
 from tidelog.broker.collectors.broker_collector import BrokerCollector
 from tidelog.broker.collectors.group_collector import GroupCollector
+from tidelog.broker.collectors.object_rows import rows_of
 from tidelog.broker.collectors.queue_collector import QueueCollector
 from tidelog.broker.collectors.replica_walk import ReplicaWalk
 from tidelog.broker.collectors.threshold_collector import ThresholdCollector
@@ -112,7 +113,7 @@ class MetricsCollector:
             found = [
                 *await self._broker.families(),
                 *self._replicas.families(),
-                *self._of_topics(),
+                *await self._of_topics(),
                 family(
                     catalog.HOT_PARTITIONS,
                     [((topic,), count) for topic, count in self._hot.hot_counts().items()],
@@ -126,17 +127,14 @@ class MetricsCollector:
                 found += await self._queues.families(totals.journals, written=totals.written)
         return selection.of(found)
 
-    def _of_topics(self) -> list[Family]:
+    async def _of_topics(self) -> list[Family]:
         totals = self._replicas.totals
-        self._topics.forget_idle(
+        for _ in self._topics.forget_idle(
             now=trio.current_time(),
             exists=self._has_topic,
             is_empty=lambda name: name not in totals.filled,
-        )
-        counts = [*self._topics, (catalog.OTHER, self._topics.other)]
-        self._labels = {
-            name: self._labels.get(name) or catalog.LOG_BYTES.labelled(name) for name, _ in counts
-        }
+        ):
+            await trio.lowlevel.checkpoint()
+        self._labels, rows = await rows_of(self._topics, catalog.LOG_BYTES, self._labels)
         labels = list(self._labels.values())
-        rows = [each for _, each in counts]
         return [table(metric, labels, rows, attrgetter(name)) for metric, name in _TOPIC_COUNTERS]

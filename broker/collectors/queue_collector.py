@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
+from tidelog.broker.collectors.object_rows import AT_ONCE, rows_of
 from tidelog.broker.metrics import catalog
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
@@ -165,12 +166,13 @@ class QueueCollector:
         await self._recount(found)
         self._count_soon(found.unknown)
         depths = found.depths
-        server.counts.forget_idle(
+        for _ in server.counts.forget_idle(
             now=trio.current_time(),
             exists=server.has_queue,
             is_empty=lambda name: depths.get(name, _EMPTY) == _EMPTY,
-        )
-        return self._families(depths, len(found.unknown))
+        ):
+            await trio.lowlevel.checkpoint()
+        return await self._families(depths, len(found.unknown))
 
     async def _look(self, journal: Partition, found: "_Found", *, is_last: bool = False) -> None:
         """Add the messages of a partition, or note that they must be counted first."""
@@ -199,20 +201,19 @@ class QueueCollector:
         before = found.depths.get(name)
         found.depths[name] = depth if before is None else before.plus(depth)
 
-    def _families(self, depths: dict[str, _Depth], unknown_count: int) -> list[Family]:
-        counts = [*self._server.counts, (catalog.OTHER, self._server.counts.other)]
-        self._labels = {name: self._labels_of(name) for name, _ in counts}
+    async def _families(self, depths: dict[str, _Depth], unknown_count: int) -> list[Family]:
+        self._labels, totals = await rows_of(self._server.counts, catalog.QUEUE_READY, self._labels)
+        shown: list[_Depth] = []
+        for number, name in enumerate(self._labels):
+            if number % AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            shown.append(depths.get(name, _EMPTY))
         labels = list(self._labels.values())
-        totals = [each for _, each in counts]
-        shown = [depths.get(name, _EMPTY) for name in self._labels]
         found = [table(metric, labels, totals, attrgetter(name)) for metric, name in _COUNTERS]
         found += [
             table(metric, labels, shown, itemgetter(index)) for index, metric in enumerate(_GAUGES)
         ]
         return [*found, single(catalog.QUEUE_UNKNOWN, unknown_count)]
-
-    def _labels_of(self, name: str) -> Labels:
-        return self._labels.get(name) or catalog.QUEUE_READY.labelled(name)
 
     def _watch(self, journal: Partition) -> _Watched | None:
         """Return what is known of a partition; `None` if another broker serves it now.

@@ -5,13 +5,14 @@ for long. Beyond the maximum, objects share counts. These have only what happene
 had none of its own, so that no count ever falls.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from typing import Generic, Protocol, TypeVar, final
 
 OBJECTS_MAX = 1_000
 """Default maximum of objects of one kind with counts of their own."""
 IDLE_S = 3_600.0
 """Time in seconds without traffic after which an object loses its counts."""
+_AT_ONCE = 1_000
 
 
 class Counts(Protocol):
@@ -72,12 +73,14 @@ class ObjectCounts(Generic[C]):
 
     def forget_idle(
         self, *, now: float, exists: Callable[[str], bool], is_empty: Callable[[str], bool]
-    ) -> None:
+    ) -> Generator[None, None, None]:
         """Forget the counts of deleted objects, and of empty ones without traffic for an hour.
 
-        `now` is in seconds.
+        `now` is in seconds. Yield after each step, which takes a millisecond or two.
         """
-        for name, counts in list(self._own.items()):
+        for number, (name, counts) in enumerate(list(self._own.items())):
+            if number % _AT_ONCE == 0:
+                yield
             if not exists(name):
                 del self._own[name]
                 self._seen.pop(name, None)

@@ -1,6 +1,7 @@
 """Bounded counts of objects: no count falls, and none is lost."""
 
 from collections import Counter
+from collections.abc import Callable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,17 @@ TRAFFIC = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 9)))
 
 def total(counts: ObjectCounts[TopicTotals]) -> int:
     return counts.other.sent_bytes + sum(each.sent_bytes for _, each in counts)
+
+
+def forget_idle(
+    counts: ObjectCounts[TopicTotals],
+    *,
+    now: float,
+    is_empty: Callable[[str], bool],
+    exists: Callable[[str], bool] = lambda _: True,
+) -> int:
+    """Return the number of steps."""
+    return len(list(counts.forget_idle(now=now, exists=exists, is_empty=is_empty)))
 
 
 @given(TRAFFIC, st.integers(0, 6))
@@ -34,11 +46,11 @@ def test_an_object_gets_series_when_there_is_room_again() -> None:
     counts = ObjectCounts(TopicTotals, maximum=1)
     counts.of("a").sent_bytes += 1
     counts.of("b").sent_bytes += 2
-    counts.forget_idle(now=0, exists=lambda _: True, is_empty=lambda _: True)
+    forget_idle(counts, now=0, is_empty=lambda _: True)
 
-    counts.forget_idle(now=IDLE_S - 1, exists=lambda _: True, is_empty=lambda _: True)
+    forget_idle(counts, now=IDLE_S - 1, is_empty=lambda _: True)
     assert "a" in counts
-    counts.forget_idle(now=IDLE_S, exists=lambda _: True, is_empty=lambda _: True)
+    forget_idle(counts, now=IDLE_S, is_empty=lambda _: True)
     counts.of("b").sent_bytes += 4
 
     assert [(name, each.sent_bytes) for name, each in counts] == [("b", 4)]
@@ -53,9 +65,7 @@ def test_objects_with_traffic_data_or_thresholds_keep_their_series() -> None:
 
     for hour in range(3):
         counts.of("busy").sent_bytes += 1
-        counts.forget_idle(
-            now=hour * IDLE_S, exists=lambda _: True, is_empty=lambda name: name != "full"
-        )
+        forget_idle(counts, now=hour * IDLE_S, is_empty=lambda name: name != "full")
 
     assert {name for name, _ in counts} == {"busy", "full", "pinned"}
 
@@ -68,3 +78,23 @@ def test_pinned_objects_have_series_beyond_the_maximum() -> None:
     counts.of("mail").sent_bytes += 1
 
     assert {name for name, _ in counts} == {"pay"}
+
+
+def test_deleted_objects_lose_their_counts_at_once() -> None:
+    counts = ObjectCounts(TopicTotals, maximum=1)
+    counts.pinned = {"gone"}
+    counts.of("gone").sent_bytes += 1
+
+    forget_idle(counts, now=0, is_empty=lambda _: False, exists=lambda _: False)
+
+    assert list(counts) == []
+    counts.of("next").sent_bytes += 1
+    assert "next" in counts
+
+
+def test_very_many_objects_are_looked_at_in_steps() -> None:
+    counts = ObjectCounts(TopicTotals, maximum=5_000)
+    for number in range(5_000):
+        counts.of(f"topic{number}").sent_bytes += 1
+
+    assert forget_idle(counts, now=0, is_empty=lambda _: True) == 5
