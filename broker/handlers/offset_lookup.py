@@ -31,6 +31,8 @@ from tidelog.wire.protocol import api
 
 _TIMEOUT_S: Final = 1.0
 _SEARCH_TIMEOUT_S: Final = 10.0
+_QUESTIONS_AT_ONCE: Final = 100
+"""Questions that are looked at before other tasks run."""
 """Timeout in seconds of a search for records, which may have to read from the disk."""
 
 
@@ -81,6 +83,8 @@ class OffsetLookup:
         answers: dict[int, PartitionOffsets] = {}
         elsewhere: dict[int, list[int]] = {}
         for place, question in enumerate(questions):
+            if place and place % _QUESTIONS_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
             leader_id = self._leader_of((question.topic_id, question.partition))
             if leader_id is None:
                 answers[place] = _failed(
