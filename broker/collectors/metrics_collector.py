@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import attrgetter
 from typing import Final, final
 
@@ -22,6 +21,8 @@ from tidelog.coordinator.groups.pattern import TopicPattern
 from tidelog.wire.metrics.metric import Family, Labels, Metric, Sample, family, table
 
 _PREFIX: Final = "tidelog_"
+_SAMPLES_AT_ONCE: Final = 1_000
+"""Samples that are chosen by name before other tasks run."""
 _OBJECTS: Final = ("topic", "queue", "group")
 _TOPIC_COUNTERS: Final = (
     (catalog.TOPIC_RECEIVED_BYTES, "received_bytes"),
@@ -43,13 +44,24 @@ class MetricSelection:
     names: TopicPattern | None = None
     """Names of topics, queues and groups; `None` for all."""
 
-    def of(self, families: Iterable[Family]) -> list[Family]:
-        """Return what is wanted of some families."""
+    async def of(self, families: Iterable[Family]) -> list[Family]:
+        """Return what is wanted of some families; other tasks run meanwhile."""
         found = [each for each in families if self._has(each.metric)]
         names = self.names
         if names is None:
             return found
-        return [Family(metric, filter(partial(_is_named, names), some)) for metric, some in found]
+        chosen: list[Family] = []
+        count = 0
+        for metric, samples in found:
+            named: list[Sample] = []
+            for sample in samples:
+                count += 1
+                if count % _SAMPLES_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+                if _is_named(names, sample):
+                    named.append(sample)
+            chosen.append(Family(metric, named))
+        return chosen
 
     def may_have(self, beginning: str) -> bool:
         """Return whether metrics whose names begin so, without `tidelog_`, may be wanted."""
@@ -125,7 +137,7 @@ class MetricsCollector:
             if selection.may_have("queue"):
                 totals = self._replicas.totals
                 found += await self._queues.families(totals.journals, written=totals.written)
-        return selection.of(found)
+        return await selection.of(found)
 
     async def _of_topics(self) -> list[Family]:
         totals = self._replicas.totals

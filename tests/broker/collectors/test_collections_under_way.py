@@ -3,14 +3,20 @@
 # Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
+import gc
+
 import trio
 from trio.testing import MockClock
 
 from tests.broker.broker_requests import create_topic
 from tests.broker.collectors.readings import read_metrics
+from tests.broker.longest_step import longest_step
 from tests.broker.world import ADDRESS, World
+from tidelog.broker.collectors.metrics_collector import MetricSelection
 from tidelog.broker.server import Broker
 from tidelog.client.client import connect
+from tidelog.coordinator.groups.pattern import TopicPattern
+from tidelog.wire.metrics.exposition import expose
 
 
 async def collect_in_part(broker: Broker, steps: int) -> bool:
@@ -59,3 +65,28 @@ async def test_a_collection_that_is_cancelled_hides_no_changes(
             count = sum(len(state.partitions(each.topic_id)) for each in state.catalog.topics)
             assert broker.metrics._broker._health.partition_count == count
     assert steps > 3
+
+
+async def test_a_choice_of_few_among_many_series_is_made_in_steps(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(metrics_objects_max=20_000) as broker:
+        topics = broker.metrics._topics
+        for number in range(20_000):
+            topics.of(f"topic{number}").sent_bytes += 1
+        names = TopicPattern("topic19999")
+        found: list[bytes] = []
+
+        async def read() -> None:
+            found.extend(expose(await broker.metrics.collect(MetricSelection(["topic"], names))))
+
+        broker.metrics._has_topic = lambda _: True
+        gc.disable()  # The heap of all tests is large.
+        try:
+            with longest_step() as longest:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(read)
+        finally:
+            gc.enable()
+
+    assert b"topic19999" in b"".join(found)
+    assert longest.seconds < 0.02
