@@ -197,11 +197,8 @@ class BrokerCollector:
             "drained": len(state.drained_node_ids),
         }
         transactions = state.transactions
-        begun_ms = [
-            name.open.begun_at_ms for name in transactions.names.values() if name.open is not None
-        ]
-        now_ms = self._parts.env.clock.now_ms()
-        age_s = max(0, now_ms - min(begun_ms)) / 1000 if begun_ms else 0.0
+        begun_ms, now_ms = transactions.oldest_begun_ms(), self._parts.env.clock.now_ms()
+        age_s = 0.0 if begun_ms is None else max(0, now_ms - begun_ms) / 1000
         events = Counter(each.kind for each in state.events.unacknowledged)
         states = {
             "open": len(transactions.open_numbers),

@@ -179,6 +179,11 @@ class Transactions:
         """Numbers of the transactions that accept staged records."""
         return self._open.keys()
 
+    def oldest_begun_ms(self) -> int | None:
+        """Return the begin of the oldest open transaction in Unix milliseconds."""
+        opened = (self._names[name].open for name in self._open.values())
+        return min((each.begun_at_ms for each in opened if each is not None), default=None)
+
     @property
     def pending_count(self) -> int:
         """Number of commits with parts that are not appended yet."""
