@@ -105,9 +105,13 @@ class _Watched:
 _Place = tuple[Partition, _Watched]
 
 
-def _depth_of(source: Partition, known: QueueSummary | None, now_ms: int) -> _Depth | None:
-    """Return the messages of a partition; `None` if they were never counted."""
-    end = source.high_watermark
+def _depth_of(
+    source: Partition, known: QueueSummary | None, *, end: int, now_ms: int
+) -> _Depth | None:
+    """Return the messages of a partition below `end`; `None` if they were never counted.
+
+    Messages that the queue has not read yet count as visible.
+    """
     if known is None:
         return _EMPTY if source.log.log_start_offset >= end else None
     visible, leased = known.visible, known.in_flight
@@ -187,11 +191,18 @@ class QueueCollector:
             if is_old and not is_last:
                 found.due.append((journal, watched))
                 return
-            depth = _depth_of(watched.source, known, now_ms)
+            end = watched.source.high_watermark
+            depth = _depth_of(watched.source, known, end=end, now_ms=now_ms)
             if depth is None:
                 found.unknown.append((journal, watched))
             elif depth is not _EMPTY:
                 depth = depth._replace(age_s=await self._age_s(watched, now_ms))
+                if known is not None and known.records_end < end:
+                    delayed = await self._delayed(
+                        journal, watched.source, first=known.records_end, end=end
+                    )
+                    ready = depth.ready - delayed
+                    depth = depth._replace(ready=ready, delayed=depth.delayed + delayed)
         if depth is None:
             return
         name = journal.queue_name
@@ -283,6 +294,23 @@ class QueueCollector:
             with suppress(CorruptRecordError):  # The time of a damaged record is unknown.
                 watched.oldest_ms = await self._server.search.time_at(watched.source, offset)
         return 0.0 if watched.oldest_ms is None else max(0, now_ms - watched.oldest_ms) / 1000
+
+    async def _delayed(self, journal: Partition, source: Partition, *, first: int, end: int) -> int:
+        """Return how many messages of a range, which the queue has not read, are delayed by it.
+
+        A delay that a message has itself is not known before it is read.
+        """
+        server = self._server
+        config = server.view(journal.topic_id).journal.queue_config
+        delay_ms = 0 if config is None else config.delivery_delay_ms
+        if not delay_ms:
+            return 0
+        sent_ms = server.env.clock.now_ms() - delay_ms
+        with suppress(CorruptRecordError):  # The times of damaged records are unknown.
+            begin = (await server.search.find_time(source, sent_ms + 1)).offset
+            if begin is not None:
+                return max(0, end - max(first, begin))
+        return 0
 
     async def _recount(self, found: _Found) -> None:
         """Load the partitions whose messages have changed by time, and add them.

@@ -222,6 +222,25 @@ async def test_queues_that_cannot_be_loaded_hide_no_others(
     assert readings["queue_ready", "work"] == 1
 
 
+async def test_delayed_messages_that_no_receive_has_read(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue_id = await create_queue(
+            broker, "work", topic="work", partitions=1, delivery_delay_ms="1h"
+        )
+        await send(client, queue_id, (b"a", None), (b"b", None))
+        await read_metrics(client, "queue")
+        await world.pass_time(1_800)
+        await send(client, queue_id, (b"c", None))
+        found = []
+        for _ in range(3):
+            queue = of(await read_metrics(client, "queue"), "work")
+            found.append((queue["queue_ready"], queue["queue_delayed"]))
+            await world.pass_time(1_800)
+
+    assert found == [(0, 3), (2, 1), (3, 0)]
+
+
 async def test_objects_beyond_the_maximum_share_series(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(metrics_objects_max=1) as broker, world.client() as client:
