@@ -63,10 +63,11 @@ to the endpoint of the application ([how-to](howto/client-metrics.md)).
 
 The number of series is bounded. A broker reports by name up to `metrics_objects_max` topics, as
 many queues and as many groups: {_OBJECTS_MAX:,} of each by default. A topic or a queue gets series
-of its own with its first traffic, and an empty one loses them after an hour without traffic. All
-other topics and queues share the series `{broker_catalog.OTHER}`, whose counters have only what
-happens while an object has no series of its own. So no counter goes back. Queues with a threshold
-such as `alert_age_ms` always have series of their own. Of groups, the first by name are reported.
+of its own with its first traffic. A deleted one loses them at once, and an empty one after an hour
+without traffic. All other topics and queues share the series `{broker_catalog.OTHER}`, whose
+counters have only what happens while an object has no series of its own. So no counter goes back.
+Queues with a threshold such as `alert_age_ms` always have series of their own. Of groups, the first
+by name are reported.
 
 A client reports by name the first {client_catalog.OBJECTS_MAX} topics that it produces to, as many
 that it consumes, and as many queues; the rest is `{client_catalog.OTHER}`. It has no series of a

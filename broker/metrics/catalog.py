@@ -237,7 +237,10 @@ GROUP_ALERT_RECORDS: Final = Metric(
 # -- queues -----------------------------------------------------------------------------------
 
 QUEUE_READY: Final = Metric(
-    "tidelog_queue_ready", _GAUGE, "Messages that can be received", ("queue",)
+    "tidelog_queue_ready",
+    _GAUGE,
+    "Messages that can be received, and unread ones that have a delay of their own",
+    ("queue",),
 )
 QUEUE_LEASED: Final = Metric(
     "tidelog_queue_leased", _GAUGE, "Messages in flight: received and not settled", ("queue",)

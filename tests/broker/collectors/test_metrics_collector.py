@@ -232,7 +232,7 @@ async def test_delayed_messages_that_no_receive_has_read(mock_clock: MockClock) 
         await read_metrics(client, "queue")
         await world.pass_time(1_800)
         await send(client, queue_id, (b"c", None))
-        found = []
+        found: list[tuple[float, float]] = []
         for _ in range(3):
             queue = of(await read_metrics(client, "queue"), "work")
             found.append((queue["queue_ready"], queue["queue_delayed"]))
@@ -413,7 +413,7 @@ async def test_delayed_messages_of_a_queue_that_is_not_in_memory(mock_clock: Moc
             messages = await receive(client, queue_id, 1)
             delay_ms = hours * 3_600_000
             await settle(client, queue_id, messages, action=SettleAction.RELEASE, delay_ms=delay_ms)
-        readings = []
+        readings: list[dict[str, float]] = []
         for _ in range(4):
             await world.pass_time(1_000)
             readings.append(of(await read_metrics(client, "queue"), "work"))

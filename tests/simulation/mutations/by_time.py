@@ -17,6 +17,7 @@ from tests.broker.queues.dead_letters import test_last_delivery as last_delivery
 from tests.broker.queues.partition import test_expiry as expiry_by_time
 from tests.coordinator.metadata import test_queue_commands as queue_commands_tests
 from tests.simulation.mutations.mutation import Mutation
+from tidelog.broker.queues.partition.fresh_letters import FreshLetters
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.retention_watch import RetentionWatch
 from tidelog.coordinator.metadata import queue_commands
@@ -49,7 +50,7 @@ def _is_never_exhausted(self: MessageRuns, status: MessageStatus) -> bool:
     return False
 
 
-def _has_no_fresh_letters(self: HostedPartition) -> bool:
+def _has_no_fresh_letters(self: FreshLetters) -> bool:
     del self
     return False
 
@@ -131,7 +132,7 @@ BY_TIME: list[tuple[Mutation, Callable[[], None]]] = [
         Mutation(
             "in-neither-queue",
             "an answer finds a message dead before the dead-letter queue has it",
-            (HostedPartition, "has_fresh_letters", property(_has_no_fresh_letters)),
+            (FreshLetters, "are_on_the_way", property(_has_no_fresh_letters)),
             (HostedPartition, "wait_moved", _wait_for_nothing),
         ),
         _in_virtual_time(last_delivery.test_answers_wait_for_the_move_of_a_message_that_just_died),
