@@ -78,9 +78,9 @@ class BrokerCollector:
         self._cluster = cluster
         self._health = Health()
         self._counted_at = float("-inf")
-        self._changes = 0
+        self._changes: int = 0
         """Changes of the metadata so far."""
-        self._counted_changes = -1
+        self._counted_changes: int = -1
         """Those that the health takes into account."""
         cluster.metadata.subscribe(self._on_metadata)
 
@@ -179,7 +179,8 @@ class BrokerCollector:
         now = trio.current_time()
         is_old = now - self._counted_at >= self._health.partition_count / _PARTITIONS_PER_S
         if self._changes != self._counted_changes and is_old:
-            changes, self._counted_at = self._changes, now
+            changes = self._changes
+            self._counted_at = now
             health = self._health = await self._counted_health()
             self._counted_changes = changes
         partitions = {

@@ -149,4 +149,6 @@ class MetricsCollector:
             await trio.lowlevel.checkpoint()
         self._labels, rows = await rows_of(self._topics, catalog.LOG_BYTES, self._labels)
         labels = list(self._labels.values())
-        return [table(metric, labels, rows, attrgetter(name)) for metric, name in _TOPIC_COUNTERS]
+        return [
+            table(metric, labels, rows, value=attrgetter(name)) for metric, name in _TOPIC_COUNTERS
+        ]

@@ -220,9 +220,12 @@ class QueueCollector:
                 await trio.lowlevel.checkpoint()
             shown.append(depths.get(name, _EMPTY))
         labels = list(self._labels.values())
-        found = [table(metric, labels, totals, attrgetter(name)) for metric, name in _COUNTERS]
+        found = [
+            table(metric, labels, totals, value=attrgetter(name)) for metric, name in _COUNTERS
+        ]
         found += [
-            table(metric, labels, shown, itemgetter(index)) for index, metric in enumerate(_GAUGES)
+            table(metric, labels, shown, value=itemgetter(index))
+            for index, metric in enumerate(_GAUGES)
         ]
         return [*found, single(catalog.QUEUE_UNKNOWN, unknown_count)]
 

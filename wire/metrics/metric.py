@@ -137,7 +137,7 @@ def family(metric: Metric, values: Iterable[tuple[tuple[str, ...], Value]]) -> F
 
 
 def table(
-    metric: Metric, labels: Iterable[Labels], rows: Iterable[Any], value: Callable[[Any], Value]
+    metric: Metric, labels: Iterable[Labels], rows: Iterable[Any], *, value: Callable[[Any], Value]
 ) -> Family:
     """Return the family with a value of each row, whose labels are in the same order."""
     return Family(metric, zip(labels, map(value, rows), strict=True))
