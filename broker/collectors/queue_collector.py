@@ -26,6 +26,10 @@ from tidelog.wire.metrics.metric import Family, Labels, single, table
 
 _AT_ONCE: Final = 50
 """Partitions that are read before other tasks run."""
+_PASSED_AT_ONCE: Final = 2_000
+"""Partitions of queues without series that are passed over before other tasks run."""
+_PER_S: Final = 1_000
+"""Partitions for each second of the time until queues without series are looked at again."""
 _LOADS_AT_ONCE: Final = 8
 _LOADS_MAX: Final = 100
 """Partitions that one collection begins to count for the first time."""
@@ -149,6 +153,14 @@ class QueueCollector:
         """By the leader of the journal."""
         self._sent: WeakKeyDictionary[Partition, dict[bytes, int]] = WeakKeyDictionary()
         """Records of clients in a partition of a topic that are counted, by queue on the topic."""
+        self._whole_at = float("-inf")
+        """When queues without series of their own are looked at next, in seconds of trio's clock.
+        """
+        self._rest: _Depth | None = None
+        """Their messages, as of the last look."""
+        self._unknown_count = 0
+        self._received: WeakKeyDictionary[Partition, int] = WeakKeyDictionary()
+        """Records of clients in a partition of a topic, as of the last collection."""
         self._counting: set[Partition] = set()
         self._limit = trio.CapacityLimiter(_LOADS_AT_ONCE)
 
@@ -160,23 +172,34 @@ class QueueCollector:
         `journals` are those that this broker leads, and `written` the partitions of topics whose
         records it got from clients.
         """
-        server = self._server
+        server, now = self._server, trio.current_time()
         await self._count_sent(written)
-        found = _Found()
+        found, is_whole = _Found(), now >= self._whole_at
+        looked_at = 0
         for number, journal in enumerate(journals):
-            if number % _AT_ONCE == 0:
+            if number % _PASSED_AT_ONCE == 0:
+                await trio.lowlevel.checkpoint()
+            if not (is_whole or journal.queue_name in server.counts):
+                continue
+            looked_at += 1
+            if looked_at % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             await self._look(journal, found)
         await self._recount(found)
         self._count_soon(found.unknown)
         depths = found.depths
+        if is_whole:
+            self._whole_at = now + looked_at / _PER_S
+            self._rest, self._unknown_count = depths.get(catalog.OTHER), len(found.unknown)
+        elif self._rest is not None:
+            depths[catalog.OTHER] = self._rest
         for _ in server.counts.forget_idle(
             now=trio.current_time(),
             exists=server.has_queue,
             is_empty=lambda name: depths.get(name, _EMPTY) == _EMPTY,
         ):
             await trio.lowlevel.checkpoint()
-        return await self._families(depths, len(found.unknown))
+        return await self._families(depths, self._unknown_count)
 
     async def _look(self, journal: Partition, found: "_Found", *, is_last: bool = False) -> None:
         """Add the messages of a partition, or note that they must be counted first."""
@@ -254,7 +277,11 @@ class QueueCollector:
         for number, source in enumerate(written):
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
-            received, before = source.traffic.received_records, self._sent.get(source, {})
+            received = source.traffic.received_records
+            if self._received.get(source) == received:
+                continue
+            self._received[source] = received
+            before = self._sent.get(source, {})
             counted = self._sent[source] = dict[bytes, int]()
             for queue in server.queues_on(source.topic_id):
                 known = before.get(queue.topic_id)

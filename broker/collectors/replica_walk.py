@@ -1,7 +1,7 @@
 """Walk over all replicas of this broker, for metrics of states, sizes and lags.
 
 Shell: checkpoints. A broker with very many replicas walks less often, so that the walk stays below
-a thousandth of a core.
+a hundredth of a core.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from tidelog.wire.metrics.metric import Family, family, single
 
 _AT_ONCE: Final = 200
 """Replicas that are read before other tasks run: half a millisecond."""
-_PER_S: Final = 5_000
+_PER_S: Final = 2_000
 """Replicas for each second of the time until the next walk."""
 _STATES: Final = (
     *("leader", "follower", "under_replicated", "at_min_isr", "under_min_isr"),

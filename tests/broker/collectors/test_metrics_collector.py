@@ -428,3 +428,27 @@ async def test_delayed_messages_of_a_queue_that_is_not_in_memory(mock_clock: Moc
         for each in readings
     ]
     assert found == [(0, 1, 2, 0), (1, 0, 2, 1), (1, 0, 2, 1), (2, 0, 1, 1)]
+
+
+async def test_very_many_queues_without_series_are_looked_at_less_often(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_collector, "_PER_S", 1)
+    world = World(mock_clock)
+    async with world.broker(metrics_objects_max=1) as broker, world.client() as client:
+        shown = await create_queue(broker, "a", topic="a", partitions=1)
+        other = await create_queue(broker, "b", topic="b", partitions=1)
+        for queue_id in (shown, other):
+            await send(client, queue_id, (b"1", None))
+            assert len(await receive(client, queue_id, 1, visibility_timeout_ms=0)) == 1
+        await read_metrics(client, "queue")
+        await world.pass_time(3)
+        first = await read_metrics(client, "queue")
+        for queue_id in (shown, other):
+            await send(client, queue_id, (b"2", None))
+        soon = await read_metrics(client, "queue")
+        await world.pass_time(3)
+        later = await read_metrics(client, "queue")
+
+    assert [each["queue_ready", "a"] for each in (first, soon, later)] == [1, 2, 2]
+    assert [each["queue_ready", "_other"] for each in (first, soon, later)] == [1, 1, 2]
