@@ -1,7 +1,8 @@
 """Counts of what happens to the messages of one queue.
 
 Pure: no clock, no I/O. The journal is the source: each entry is counted when it is decided, so the
-counts of all leaders together are those of the journal.
+counts of all leaders together are those of the journal, and of decisions that a deposed leader
+could not commit any more.
 """
 
 from collections.abc import Sequence
