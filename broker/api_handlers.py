@@ -188,7 +188,7 @@ class ApiHandlers:
         maximum = self._config.metrics_objects_max
         topics.maximum = queues.counts.maximum = groups.maximum = maximum
         return MetricsCollector(
-            BrokerCollector(self._parts, self._dynamic_config, cluster),
+            BrokerCollector(self._parts, self._dynamic_config, cluster, nursery=self._nursery),
             ReplicaWalk(
                 self._partitions.all,
                 has_series=topics.has_own,

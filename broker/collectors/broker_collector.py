@@ -7,6 +7,7 @@ from typing import Final, final
 
 import trio
 
+from tidelog.broker.collectors.slow_read import SlowRead
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metrics import catalog
@@ -28,6 +29,8 @@ _PARTITIONS_PER_S: Final = 5_000
 """Partitions of the cluster for each second of the time until they are counted again."""
 _TOPICS_AT_ONCE: Final = 100
 """Topics of the cluster that are counted before other tasks run."""
+_WAIT_S: Final = 1.0
+"""Maximum wait in seconds for a disk, or for a free thread."""
 _ELECTIONS: Final = ("planned", "failover", "recovery", "unclean")
 _ISR_CHANGES: Final = ("shrink", "expand")
 
@@ -70,10 +73,33 @@ class BrokerCollector:
     """Reads the metrics of one broker."""
 
     def __init__(
-        self, parts: BrokerParts, config: Callable[[], BrokerConfig], cluster: ClusterNode
+        self,
+        parts: BrokerParts,
+        config: Callable[[], BrokerConfig],
+        cluster: ClusterNode,
+        *,
+        nursery: trio.Nursery,
     ) -> None:
-        """Read `parts`, the settings in force, and what this node knows of the cluster."""
+        """Read `parts`, the settings in force, and what this node knows of the cluster.
+
+        Reads that block run in `nursery`.
+        """
         self._parts = parts
+        self._disk = SlowRead(
+            nursery,
+            self._read_disk,
+            name="reading disk space",
+            value=None,
+            wait_s=_WAIT_S,
+        )
+        self._usage = SlowRead(
+            nursery,
+            # With many open files, this takes some milliseconds.
+            lambda: parts.env.run_in_thread(parts.env.process_usage),
+            name="reading the usage of the process",
+            value=ProcessUsage(),
+            wait_s=_WAIT_S,
+        )
         self._config = config
         self._cluster = cluster
         self._health = Health()
@@ -89,19 +115,26 @@ class BrokerCollector:
         """Whether this broker is the active controller, which reports what belongs to no leader."""
         return self._cluster.raft.is_active_leader
 
+    async def _read_disk(self) -> tuple[int, int] | None:
+        disk = self._parts.disk
+        return await self._parts.env.run_in_thread(lambda: (disk.free_bytes(), disk.total_bytes()))
+
+    def _of_disk(self) -> list[Family]:
+        if self._disk.value is None:
+            return []  # It has not answered yet.
+        free_bytes, total_bytes = self._disk.value
+        return [single(catalog.DISK_FREE, free_bytes), single(catalog.DISK_SIZE, total_bytes)]
+
     async def families(self) -> list[Family]:
         """Return the metrics of the broker."""
-        disk, in_thread = self._parts.disk, self._parts.env.run_in_thread
-        # With many open files, these take some milliseconds.
-        free_bytes, total_bytes, usage = await in_thread(
-            lambda: (disk.free_bytes(), disk.total_bytes(), self._parts.env.process_usage())
-        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._disk.refresh)
+            nursery.start_soon(self._usage.refresh)
         return [
-            *self._process(usage),
+            *self._process(self._usage.value),
             *self._requests(),
             *await self._cluster_state(),
-            single(catalog.DISK_FREE, free_bytes),
-            single(catalog.DISK_SIZE, total_bytes),
+            *self._of_disk(),
             single(catalog.DISK_RESERVE, self._config().min_free_disk_bytes),
             single(catalog.DAMAGE_FOUND, self._parts.events.damage),
             single(catalog.DAMAGE_REPAIRED, self._parts.events.count("replica_repaired")),

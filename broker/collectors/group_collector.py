@@ -9,9 +9,9 @@ from typing import Final, Protocol, final
 
 import trio
 
+from tidelog.broker.collectors.slow_read import SlowRead
 from tidelog.broker.metrics import catalog
 from tidelog.broker.metrics.object_counts import OBJECTS_MAX
-from tidelog.broker.queues.supervisor import surviving
 from tidelog.coordinator.group_coordinator.admin import GroupLags
 from tidelog.wire.metrics.metric import Family, Value, family
 
@@ -50,14 +50,16 @@ class GroupCollector:
 
         Questions run in `nursery`: an answer that comes too late for one page is for the next.
         """
-        self._nursery = nursery
         self._administration = administration
         self._is_controller = is_controller
         self._topic_name = topic_name
-        self._shown: list[GroupLags] = []
-        self._answered_at = float("-inf")
-        self._answer: trio.Event | None = None
-        """Set when the present question is answered; `None` without one."""
+        self._lags = SlowRead(
+            nursery,
+            self._ask,
+            name="asking for the progress of groups",
+            value=list[GroupLags](),
+            wait_s=_ASKING_S,
+        )
         self.maximum = OBJECTS_MAX
         """Maximum of groups with series, those with settings of an owner first; others have none.
         """
@@ -65,34 +67,23 @@ class GroupCollector:
     async def families(self) -> list[Family]:
         """Return the metrics of all groups; of slow answers, the last ones that came."""
         if not self._is_controller():
-            self._shown, self._answered_at = [], float("-inf")
+            self._lags.value, self._lags.ended_at = [], float("-inf")
             return []
         pause_s = self._administration.asked_count / _PARTITIONS_PER_S
-        if self._answer is None and trio.current_time() - self._answered_at >= pause_s:
-            self._answer = trio.Event()
-            self._nursery.start_soon(self._ask, self._answer)
-        if self._answer is not None:
-            with trio.move_on_after(_ASKING_S):
-                await self._answer.wait()
+        if self._lags.is_running or trio.current_time() - self._lags.ended_at >= pause_s:
+            await self._lags.refresh()
         return self._families()
 
-    async def _ask(self, answer: trio.Event) -> None:
-        """Ask once, however many readers wait, and however long it takes."""
-        try:
-            with surviving("asking for the progress of groups"):
-                found = await self._administration.progress()
-                found.sort(key=lambda one: (not one.has_settings, one.group_id))
-                if self._is_controller():
-                    self._shown = found[: self.maximum]
-        finally:
-            self._answer, self._answered_at = None, trio.current_time()
-            answer.set()
+    async def _ask(self) -> list[GroupLags]:
+        found = await self._administration.progress()
+        found.sort(key=lambda one: (not one.has_settings, one.group_id))
+        return found[: self.maximum] if self._is_controller() else []
 
     def _families(self) -> list[Family]:
         records: list[tuple[tuple[str, ...], Value]] = []
         seconds: list[tuple[tuple[str, ...], Value]] = []
         lost: list[tuple[tuple[str, ...], Value]] = []
-        shown = self._shown
+        shown = self._lags.value
         for group in shown:
             for topic_id, lag in group.lag_of.items():
                 topic = self._topic_name(topic_id)

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+import trio
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
@@ -25,6 +26,7 @@ from tests.broker.queues.queue_requests import (
     submit_receive,
 )
 from tests.broker.world import ADDRESS, World
+from tests.broker.world import settle as let_happen
 from tidelog.broker.collectors import queue_collector
 from tidelog.broker.collectors.metrics_collector import MetricSelection
 from tidelog.broker.metrics.catalog import SECTIONS
@@ -452,3 +454,26 @@ async def test_very_many_queues_without_series_are_looked_at_less_often(
 
     assert [each["queue_ready", "a"] for each in (first, soon, later)] == [1, 2, 2]
     assert [each["queue_ready", "_other"] for each in (first, soon, later)] == [1, 1, 2]
+
+
+async def test_a_disk_that_hangs_delays_no_reader_for_long(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        before = await read_metrics(client, "disk_size", "process", "controller")
+        world.work.hold_work()
+        found: list[Readings] = []
+        async with trio.open_nursery() as nursery:
+
+            async def read() -> None:
+                found.append(await read_metrics(client, "disk_size", "process", "controller"))
+
+            nursery.start_soon(read)
+            nursery.start_soon(read)
+            for _ in range(3):  # Readers take turns.
+                await let_happen()
+                await world.pass_time(1)
+        world.work.let_all()
+
+    assert found == [before, before]
+    assert before["controller",] == 1
+    assert "disk_size_bytes" in {name for name, *_ in before}

@@ -158,10 +158,13 @@ async def test_the_example_of_a_member_of_a_group_runs(tmp_path: Path) -> None:
         async with world.client.producer() as producer:
             await producer.send_many("orders", [b"1", b"2", b"3"])
         world.names["charge"] = charge
-        (fragment,) = python_in("docs/groups.md")
-        await world.run(fragment, has_charged)
+        loop, settings = python_in("docs/groups.md")
+        await world.run(loop, has_charged)
+        await world.run(settings)
+        described = await world.client.admin.describe_group("billing")
 
     assert charged == [b"1", b"2", b"3"]
+    assert described.config["alert_lag_ms"] == "300000ms"
 
 
 async def test_the_example_of_a_transaction_runs(tmp_path: Path) -> None:

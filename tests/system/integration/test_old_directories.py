@@ -152,7 +152,8 @@ async def test_a_single_broker_without_metadata_is_restored_as_its_error_says(
             await produce(client, HALF)
         shutil.rmtree(data / "metadata")
 
-        refused = await run_tidelog("serve", "--data-dir", str(data), "--listen", "127.0.0.1:0")
+        listen = ("--listen", "127.0.0.1:0", "--http-listen", "")
+        refused = await run_tidelog("serve", "--data-dir", str(data), *listen)
 
         assert refused.returncode == 1
         said = only_line(refused)

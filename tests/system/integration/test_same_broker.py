@@ -32,6 +32,7 @@ SERVER_PACKAGES = {
 REAL_SEAMS = {
     "tidelog.logstore.disk.os_disk",
     "tidelog.wire.env.real",
+    "tidelog.wire.env.real.process_usage",
     "tidelog.wire.env.real.real_env",
     "tidelog.wire.env.real.tcp",
 }

@@ -7,6 +7,7 @@ import pty
 import signal
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
@@ -19,7 +20,6 @@ from tests.broker.replication.three_brokers import TOPIC, ThreeBrokers, live, ma
 from tests.client.hostile_broker import HELLO, always, hostile_broker_in_a_thread
 from tests.coordinator.raft_clients import until
 from tests.paths import ROOT
-from tests.system.integration.processes import TIDELOG, environment
 from tests.tidelog.cli.conftest import BrokerThread
 from tests.tidelog.cli.top.readings import cluster_of
 from tidelog.cli import main
@@ -140,12 +140,12 @@ def on_a_terminal(
     own, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     process = subprocess.Popen(
-        [*TIDELOG, *words],
+        [sys.executable, "-m", "tidelog", *words],
         stdin=other,
         stdout=other,
         stderr=other,
         cwd=ROOT,
-        env=environment(TERM="xterm"),
+        env={**os.environ, "TERM": "xterm"},
     )
     try:
         yield Terminal(own, other, process)
