@@ -313,8 +313,16 @@ async def used_node_id(nodes: Nodes, client: tidelog.Client, tmp_path: Path) -> 
 async def leaderless_partition(nodes: Nodes, client: tidelog.Client) -> None:
     """Kill the broker of the only replica, and follow the reason of the missing leader."""
     await client.admin.create_topic("single", 3, replication_factor=1)
-    (topic,) = await client.admin.describe_topics(["single"])
-    number = next(each.partition for each in topic.partitions if each.leader_id == 2)
+    led: list[int] = []
+
+    async def is_led() -> bool:
+        # A broker may describe a leader that has just restarted as unknown.
+        (topic,) = await client.admin.describe_topics(["single"])
+        led.extend(each.partition for each in topic.partitions if each.leader_id == 2)
+        return bool(led)
+
+    await until(is_led)
+    number = led[0]
     await nodes.kill_and_wait(2)
 
     said = await reason_without_leader(client, "single", number)
