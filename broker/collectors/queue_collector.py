@@ -151,16 +151,14 @@ class QueueCollector:
         """By queue, rendered once."""
         self._watched: WeakKeyDictionary[PartitionLeader, _Watched] = WeakKeyDictionary()
         """By the leader of the journal."""
-        self._sent: WeakKeyDictionary[Partition, dict[bytes, int]] = WeakKeyDictionary()
-        """Records of clients in a partition of a topic that are counted, by queue on the topic."""
+        self._sent: WeakKeyDictionary[Partition, tuple[int, frozenset[bytes]]] = WeakKeyDictionary()
+        """Records of clients in a partition of a topic that are counted, and for which queues."""
         self._whole_at = float("-inf")
         """When queues without series of their own are looked at next, in seconds of trio's clock.
         """
         self._rest: _Depth | None = None
         """Their messages, as of the last look."""
         self._unknown_count = 0
-        self._received: WeakKeyDictionary[Partition, int] = WeakKeyDictionary()
-        """Records of clients in a partition of a topic, as of the last collection."""
         self._counting: set[Partition] = set()
         self._limit = trio.CapacityLimiter(_LOADS_AT_ONCE)
 
@@ -278,20 +276,19 @@ class QueueCollector:
             if number % _AT_ONCE == 0:
                 await trio.lowlevel.checkpoint()
             received = source.traffic.received_records
-            if self._received.get(source) == received:
+            counted, counted_for = self._sent.get(source, (-1, frozenset[bytes]()))
+            if counted == received:
                 continue
-            self._received[source] = received
-            before = self._sent.get(source, {})
-            counted = self._sent[source] = dict[bytes, int]()
-            for queue in server.queues_on(source.topic_id):
-                known = before.get(queue.topic_id)
-                if known is None:
+            queues = server.queues_on(source.topic_id)
+            for queue in queues:
+                known = counted
+                if queue.topic_id not in counted_for:
                     assert queue.queue is not None, "a journal has the parameters of its queue"
                     start = queue.queue.start_offsets[source.number]
                     known = max(0, received - max(0, source.log.log_end_offset - start))
                 if received > known:
                     server.counts.of(queue.queue_name).sent += received - known
-                counted[queue.topic_id] = received
+            self._sent[source] = received, frozenset(queue.topic_id for queue in queues)
 
     def _summary(self, journal: Partition, watched: _Watched, now_ms: int) -> QueueSummary | None:
         """Return the messages that are known, in memory or since the partition was unloaded."""

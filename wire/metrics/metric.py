@@ -55,7 +55,7 @@ class Metric:
 
 @final
 class Labels:
-    """The values of some labels. Whatever has series for long keeps one and renders it once."""
+    """The values of some labels; a collector keeps and renders those of an object once."""
 
     __slots__ = ("braced", "names", "text", "values")
 

@@ -1,4 +1,4 @@
-"""Tests that the metrics of brokers equal what happened, whatever becomes of the brokers."""
+"""Metrics of brokers equal the events, while leaders are stopped, killed and paused."""
 
 from collections import Counter
 
