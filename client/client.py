@@ -187,7 +187,7 @@ async def connect(
     """Connect to a cluster, and stay connected while the block runs.
 
     The end of the block closes the client and all that it returned. Waiting calls of other tasks
-    and later requests then raise `trio.ClosedResourceError`.
+    and later requests then raise `ClosedError`.
 
     Args:
         addresses: One or more brokers, `host:port`, separated by commas; the default port is 8433.

@@ -118,7 +118,7 @@ class ProducerConfig:
 
     buffer_memory: int = 32 * MiB
     """Bytes for records that are not acknowledged; each counts 40 bytes on top of its key, value
-    and headers until it is packed. When it is used up, `send_nowait` raises `trio.WouldBlock` and
+    and headers until it is packed. When it is used up, `send_nowait` raises `BufferFullError` and
     `send` waits."""
 
     compression_type: Compression = "none"

@@ -27,7 +27,7 @@ async def main(address: str) -> None:
                 user = b"user-%d" % (number % 10)
                 try:
                     producer.send_nowait(TOPIC, b"order %d" % number, key=user)
-                except trio.WouldBlock:
+                except tidelog.BufferFullError:
                     await producer.wait_writable()
                     producer.send_nowait(TOPIC, b"order %d" % number, key=user)
 

@@ -23,6 +23,7 @@ from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import BatchIterator, RecordIterator
+from tidelog.client.errors import BufferFullError, ClosedError
 from tidelog.client.metrics.statistics import (
     ClientConsumerStatistics,
     ClientProducerStatistics,
@@ -141,12 +142,14 @@ __all__ = [
     "BatchIterator",
     "BrokerError",
     "BrokerMetrics",
+    "BufferFullError",
     "Client",
     "ClientConfig",
     "ClientConsumerStatistics",
     "ClientProducerStatistics",
     "ClientQueueStatistics",
     "ClientStatistics",
+    "ClosedError",
     "ClusterDescription",
     "ClusterFeatures",
     "ClusterHealth",

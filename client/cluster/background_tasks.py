@@ -9,6 +9,8 @@ from typing import Final, TypeVar, TypeVarTuple, final
 
 import trio
 
+from tidelog.client.errors import ClosedError
+
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
@@ -44,7 +46,7 @@ class BackgroundTasks:
         """Wait for an event that a task of the client sets.
 
         Raises:
-            trio.ClosedResourceError: The client is closed before the event.
+            ClosedError: The client is closed before the event.
         """
         self.require_open()
         self._waiting_counts[event] = self._waiting_counts.get(event, 0) + 1
@@ -61,7 +63,7 @@ class BackgroundTasks:
         """Return the result of a call; cancel the call when the client is closed.
 
         Raises:
-            trio.ClosedResourceError: The client is closed before the call ends.
+            ClosedError: The client is closed before the call ends.
             Exception: The error of the call.
         """
         self.require_open()
@@ -71,16 +73,16 @@ class BackgroundTasks:
                 return await do()
             finally:
                 self._scopes.discard(scope)
-        raise trio.ClosedResourceError(_CLOSED)
+        raise ClosedError(_CLOSED)
 
     def require_open(self) -> None:
         """Check that the client is not closed.
 
         Raises:
-            trio.ClosedResourceError: The client is closed.
+            ClosedError: The client is closed.
         """
         if self._is_closed:
-            raise trio.ClosedResourceError(_CLOSED)
+            raise ClosedError(_CLOSED)
 
     def close(self) -> None:
         """Cancel all tasks, refuse new tasks, and wake all waiting callers."""

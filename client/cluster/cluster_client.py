@@ -137,7 +137,7 @@ class ClusterClient:
         """Wait until connections or metadata change.
 
         Raises:
-            trio.ClosedResourceError: The client is closed.
+            ClosedError: The client is closed.
         """
         await self.tasks.wait(self._changed)
 
@@ -328,7 +328,7 @@ class ClusterClient:
             BrokerError: A broker refused, or failed until the end.
             ConnectionLostError: The request may or may not have been executed.
             WireFormatError: The same, and the last reply was wrong.
-            trio.ClosedResourceError: The client is closed.
+            ClosedError: The client is closed.
         """
         deadline = trio.current_time() + self.config.request_timeout
         retries = _Retries(self.env.probe, next(self._numbers), waits_for, deadline=deadline)

@@ -24,6 +24,7 @@ from tidelog.client.consumer.group.membership_protocol import (
     MemberSettings,
     MembershipProtocol,
 )
+from tidelog.client.errors import ClosedError
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import ConfigError
 from tidelog.wire.messages.groups import Subscription
@@ -320,7 +321,7 @@ class Consumer:
                 f"{what} is for members of a group: client.consumer(..., group_id=...)"
             )
         if self._member is None:
-            raise trio.ClosedResourceError("use 'async with client.consumer(...) as consumer'")
+            raise ClosedError("use 'async with client.consumer(...) as consumer'")
         return self._member
 
     def _make_member(self, group: GroupMembership) -> GroupMember:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
+from tidelog.client.errors import BufferFullError, ClosedError
 from tidelog.client.metrics.counters import ProducerGauges
 from tidelog.client.producer.partition_batches import DeliveryRules, PartitionBatches
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
@@ -182,8 +183,8 @@ class Producer:
         that stays open for long, the time is read again every 50 ms.
 
         Raises:
-            trio.WouldBlock: The buffer is full; `wait_writable` and call again.
-            trio.ClosedResourceError: The producer is not open.
+            BufferFullError: The buffer is full; `wait_writable` and call again.
+            ClosedError: The producer is not open.
             TidelogError: Earlier records that no call waited for failed; this record was not taken.
                 The failure is raised once.
             UnknownPartitionError: The topic is known not to have this partition.
@@ -213,7 +214,7 @@ class Producer:
         if self._tracing is not None:
             record = self.with_context(record)
         if not self._take(record):
-            raise trio.WouldBlock(
+            raise BufferFullError(
                 f"no room for a record of {record.size} bytes: {self._accumulator.free_bytes} of"
                 f" buffer_memory={self.config.buffer_memory} are free; call wait_writable, and send"
                 " again"
@@ -268,7 +269,7 @@ class Producer:
                 message says whether it may be in the log.
             RecordTooLargeError: The record exceeds a limit of the broker or of the buffer.
             TidelogError: The record was refused for another reason.
-            trio.ClosedResourceError: The producer is not open.
+            ClosedError: The producer is not open.
         """
         record = checked_record(
             topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
@@ -362,7 +363,7 @@ class Producer:
 
         Raises:
             UnknownTopicError: There is no such topic.
-            trio.ClosedResourceError: The producer is not open.
+            ClosedError: The producer is not open.
         """
         if self._tracing is not None and not in_span:
             return await self._send_records_traced(self._tracing, topic, records)
@@ -446,7 +447,7 @@ class Producer:
 
         Raises:
             TidelogError: The first failure of records that no call waited for. It is raised once.
-            trio.ClosedResourceError: The producer is not open.
+            ClosedError: The producer is not open.
         """
         await trio.lowlevel.checkpoint()
         self._require_open()
@@ -468,7 +469,7 @@ class Producer:
 
     def _require_open(self) -> None:
         if not self._is_open:
-            raise trio.ClosedResourceError("use 'async with client.producer() as producer'")
+            raise ClosedError("use 'async with client.producer() as producer'")
         self._cluster.tasks.require_open()
 
     def _is_known(self, topic: str) -> bool:

@@ -117,7 +117,7 @@ class Sender:
         """Wait until some batches are settled or some topic becomes known or fails.
 
         Raises:
-            trio.ClosedResourceError: The client is closed.
+            ClosedError: The client is closed.
         """
         await self._cluster.tasks.wait(self._progress)
 

@@ -14,6 +14,7 @@ import trio
 
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
+from tidelog.client.errors import ClosedError
 from tidelog.client.producer.producer import Producer
 from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.producer.receipt import Receipt
@@ -276,7 +277,7 @@ class TransactionTask:
             raise self._failure
         if self._producer is None:
             if self._number is None:
-                raise trio.ClosedResourceError("use 'async with transaction.task() as task'")
+                raise ClosedError("use 'async with transaction.task() as task'")
             return None
         if topic not in self._topic_ids:
             try:

@@ -196,7 +196,7 @@ class Producer(ProducerCalls):
             TidelogError: An earlier record of `send_nowait` failed, and this record was not
                 accepted. The failure is raised once.
             TypeError: A field of the record has a wrong type.
-            trio.ClosedResourceError: The client is closed.
+            ClosedError: The client is closed.
         """
         self._handover.put(
             checked_record(

@@ -12,6 +12,7 @@ from typing import TypeVar, final
 import trio
 
 from tidelog.blocking.forwarding import ClientThread, Forwarding
+from tidelog.client.errors import ClosedError
 from tidelog.client.producer.producer import Producer
 from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.wire.errors import TidelogError
@@ -49,7 +50,7 @@ class Handover:
 
         Raises:
             TidelogError: An earlier record failed, and this one was not appended.
-            trio.ClosedResourceError: The client or the producer is closed.
+            ClosedError: The client or the producer is closed.
         """
         self._require_open()
         if len(self._pending) >= _PENDING_MAX or self._failure is not None:
@@ -97,7 +98,7 @@ class Handover:
 
     def _require_open(self) -> None:
         if self._is_closed:
-            raise trio.ClosedResourceError("the producer is closed")
+            raise ClosedError("the producer is closed")
         self._thread.require_open()
 
     def _woken(self) -> None:

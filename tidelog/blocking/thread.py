@@ -14,6 +14,8 @@ from typing import Final, Generic, TypeVar, final
 
 import trio
 
+from tidelog.client.errors import ClosedError
+
 Resource = TypeVar("Resource")
 Result = TypeVar("Result")
 
@@ -63,7 +65,7 @@ class TrioThread(Generic[Resource]):
         """Run `work` in the thread and return its result.
 
         Raises:
-            trio.ClosedResourceError: The resource is closed.
+            ClosedError: The resource is closed.
             Exception: The error that `work` raised.
         """
         scope = trio.CancelScope()
@@ -78,12 +80,12 @@ class TrioThread(Generic[Resource]):
                 del self._calls[scope]
                 ended.set()
             self.require_open()
-            raise trio.ClosedResourceError("the call was interrupted")
+            raise ClosedError("the call was interrupted")
 
         try:
             return trio.from_thread.run(cancellable, trio_token=self._token)
         except trio.RunFinishedError:
-            raise trio.ClosedResourceError(_CLOSED) from self._failure
+            raise ClosedError(_CLOSED) from self._failure
         except (KeyboardInterrupt, SystemExit):
             self.call_soon(scope.cancel)
             raise
@@ -92,13 +94,13 @@ class TrioThread(Generic[Resource]):
         """Run `work`, which must not wait, in the thread and return its result.
 
         Raises:
-            trio.ClosedResourceError: The resource is closed.
+            ClosedError: The resource is closed.
             Exception: The error that `work` raised.
         """
         try:
             return trio.from_thread.run_sync(work, trio_token=self._token)
         except trio.RunFinishedError:
-            raise trio.ClosedResourceError(_CLOSED) from self._failure
+            raise ClosedError(_CLOSED) from self._failure
 
     def call_soon(self, work: Callable[[], object]) -> None:
         """Schedule `work`, which must neither wait nor raise, in the thread.
@@ -118,10 +120,10 @@ class TrioThread(Generic[Resource]):
         """Raise if the resource is closed.
 
         Raises:
-            trio.ClosedResourceError: The resource is closed.
+            ClosedError: The resource is closed.
         """
         if self._stop.is_set() or not self._thread.is_alive():
-            raise trio.ClosedResourceError(_CLOSED) from self._failure
+            raise ClosedError(_CLOSED) from self._failure
 
     def close(self) -> None:
         """Close the resource and wait for the thread to end. Closing twice is allowed.

@@ -28,6 +28,7 @@ from tidelog.client.consumer.fetch.record_iterator import (
     InFlightBatch,
     RecordIterator,
 )
+from tidelog.client.errors import ClosedError
 from tidelog.client.metrics.counters import ConsumerGauges
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
@@ -308,7 +309,7 @@ class Fetcher:
             await self._let_others_run()
         while True:
             if not self._is_open:
-                raise trio.ClosedResourceError("use 'async with client.consumer(...) as consumer'")
+                raise ClosedError("use 'async with client.consumer(...) as consumer'")
             if self.failure is not None:
                 raise self.failure
             wake_at = math.inf

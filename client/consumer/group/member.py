@@ -127,7 +127,7 @@ class GroupMember:
 
         Raises:
             TidelogError: The group refuses, or no broker answered within `request_timeout`.
-            trio.ClosedResourceError: The client is closed.
+            ClosedError: The client is closed.
         """
         self._cluster.tasks.require_open()
         self._cluster.tasks.start_soon(self._run)

@@ -102,7 +102,7 @@ class MessageWindow:
         Raises:
             UnknownQueueError: The queue does not exist, or was deleted meanwhile.
             BrokerError: The queue cannot be received from, and waiting does not help.
-            trio.ClosedResourceError: The client is closed.
+            ClosedError: The client is closed.
         """
         failure_count = 0
         while True:

@@ -17,6 +17,7 @@ from typing import Self, final
 import trio
 
 from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.client.errors import ClosedError
 from tidelog.client.queue.receive.lease_extender import HeldMessage
 from tidelog.client.queue.receive.message import RETURN, Disposition, Message
 from tidelog.client.queue.receive.message_window import (
@@ -79,11 +80,11 @@ class QueueSubscription:
         """Begin to receive.
 
         Raises:
-            trio.ClosedResourceError: The client is closed, or the subscription was used before.
+            ClosedError: The client is closed, or the subscription was used before.
         """
         await trio.lowlevel.checkpoint()
         if self._ended is not None:
-            raise trio.ClosedResourceError("a subscription is used once; make another one")
+            raise ClosedError("a subscription is used once; make another one")
         self._cluster.tasks.require_open()
         self._ended = trio.Event()
         self._cluster.tasks.start_soon(self._run, self._ended)
@@ -115,11 +116,11 @@ class QueueSubscription:
         Raises:
             UnknownQueueError: The queue does not exist, or was deleted meanwhile.
             BrokerError: The queue cannot be received from, and waiting does not help.
-            trio.ClosedResourceError: The client is closed.
+            ClosedError: The client is closed.
         """
         await trio.lowlevel.checkpoint()
         if self._ended is None:
-            raise trio.ClosedResourceError("a subscription receives inside of `async with`")
+            raise ClosedError("a subscription receives inside of `async with`")
         while not self._scope.cancel_called:
             held = self._next()
             if held is not None:

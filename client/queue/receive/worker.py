@@ -187,7 +187,7 @@ class QueueWorker:
             UnknownQueueError: The queue does not exist, or was deleted meanwhile.
             BrokerError: The queue cannot be received from, and waiting does not help.
             TypeError: The handler is not an async function.
-            trio.ClosedResourceError: The client is closed.
+            ClosedError: The client is closed.
         """
         try:
             async with trio.open_nursery() as nursery:

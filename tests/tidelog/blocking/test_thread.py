@@ -145,4 +145,4 @@ def test_a_call_that_is_under_way_when_the_thread_is_closed_ends_before_and_says
     caller.join()
 
     assert log == ["opened", "given back", "closed"]
-    assert [repr(error) for error in raised] == ["ClosedResourceError('the client is closed')"]
+    assert [repr(error) for error in raised] == ["ClosedError('the client is closed')"]

@@ -39,7 +39,7 @@ class ProducerCalls(HandedOver):
                 message says whether it may be in the log.
             RecordTooLargeError: The record exceeds a limit of the broker or of the buffer.
             TidelogError: The record was refused for another reason.
-            trio.ClosedResourceError: The producer is not open.
+            ClosedError: The producer is not open.
         """
         return self._handover.call(
             partial(
@@ -88,6 +88,6 @@ class ProducerCalls(HandedOver):
 
         Raises:
             TidelogError: The first failure of records that no call waited for. It is raised once.
-            trio.ClosedResourceError: The producer is not open.
+            ClosedError: The producer is not open.
         """
         self._handover.call(self._inner.flush)
