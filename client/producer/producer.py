@@ -277,21 +277,51 @@ class Producer:
         if self._tracing is not None:
             return await self._send_traced(self._tracing, record)
         await self._know(topic)
-        while (appended := self._append(record)) is None:
+        while (pending := self._begin(record)) is None:
             await self._wait_free(record.size)
-        batch = appended.batch
-        sent_ms = batch.timestamp_ms if timestamp_ms is None else timestamp_ms
-        batch.awaited_count += 1
         try:
             await self._sender.send_together()
-            await self._wait_settled(batch)
+            await self._wait_settled(pending.batch)
         except BaseException:
-            self._accumulator.stop_awaiting(appended)
+            pending.abandon()
             raise
-        (fate,) = batch.fates(appended.place, appended.place + 1)
-        if fate.failure is not None:
-            raise copy.copy(fate.failure)
-        return Receipt(topic, appended.queue.partition, fate.offset, sent_ms, fate.ack_level)
+        return pending.receipt()
+
+    def begin_send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        timestamp_ms: int | None = None,
+    ) -> "PendingSend | None":
+        """Append one record that a caller waits for without a task of trio.
+
+        The caller then calls `send_open`, once for all records of a turn of its loop, waits for
+        the batch, and takes the receipt.
+
+        Returns:
+            `None` if the call has to wait first, or is traced: then `send` does both.
+
+        Raises:
+            ClosedError: The producer is not open.
+            TidelogError: The record is refused.
+            TypeError: A part of the record has a wrong type.
+        """
+        record = checked_record(
+            topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
+        )
+        self._require_open()
+        if self._tracing is not None or not self._accumulator.knows(topic):
+            return None
+        return self._begin(record)
+
+    def send_open(self) -> None:
+        """Send the records of `begin_send`."""
+        if self._is_open:
+            self._sender.send()
 
     async def _send_traced(self, tracing: Tracing, record: ProducerRecord) -> Receipt:
         with tracing.send(record.topic, [record.headers], count=1) as span:
@@ -509,6 +539,13 @@ class Producer:
             )
         return self._accumulator.append(record, self._sender.now())
 
+    def _begin(self, record: ProducerRecord) -> "PendingSend | None":
+        appended = self._append(record)
+        if appended is None:
+            return None
+        appended.batch.awaited_count += 1
+        return PendingSend(self._accumulator, appended, record.timestamp_ms)
+
     async def _append_awaited(self, record: ProducerRecord) -> AppendResult | TidelogError:
         """Append a record that a call waits for; return the error if that is impossible."""
         try:
@@ -563,10 +600,7 @@ class Producer:
         if batch.is_settled:
             await trio.lowlevel.checkpoint()
             return
-        signal = batch.signal
-        if not isinstance(signal, trio.Event):
-            signal = batch.signal = trio.Event()
-        await self._cluster.tasks.wait(signal)
+        await self._cluster.tasks.wait(batch.signal_of(trio.Event))
 
     def _raise_failure(self) -> None:
         """Raise the failure of records that no call waited for, if there is one, once."""
@@ -579,3 +613,35 @@ class Producer:
                 f"records that no call waited for and that were not acknowledged: {count}"
             )
             raise failure
+
+
+@final
+class PendingSend:
+    """Record that was appended, and whose sender waits for its batch to be settled."""
+
+    __slots__ = ("_accumulator", "_appended", "_sent_ms", "batch")
+
+    def __init__(
+        self, accumulator: RecordAccumulator, appended: AppendResult, timestamp_ms: int | None
+    ) -> None:
+        """Use `Producer.begin_send`."""
+        self.batch = appended.batch
+        self._accumulator = accumulator
+        self._appended = appended
+        self._sent_ms = self.batch.timestamp_ms if timestamp_ms is None else timestamp_ms
+
+    def abandon(self) -> None:
+        """Wait no more: a failure of the record is kept like that of a `send_nowait`."""
+        self._accumulator.stop_awaiting(self._appended)
+
+    def receipt(self) -> Receipt:
+        """Return the receipt of a record in a settled batch.
+
+        Raises:
+            TidelogError: The record was not acknowledged.
+        """
+        place, queue = self._appended.place, self._appended.queue
+        (fate,) = self.batch.fates(place, place + 1)
+        if fate.failure is not None:
+            raise copy.copy(fate.failure)
+        return Receipt(queue.topic, queue.partition, fate.offset, self._sent_ms, fate.ack_level)

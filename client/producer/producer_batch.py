@@ -27,6 +27,9 @@ class Signal(Protocol):
         ...
 
 
+_Signal = TypeVar("_Signal", bound=Signal)
+
+
 class Fate(NamedTuple):
     """Outcome of consecutive records of a batch."""
 
@@ -75,7 +78,7 @@ class ProducerBatch:
         "parts",
         "record_count",
         "room",
-        "signal",
+        "signals",
         "timestamp_ms",
         "timestamps",
         "values",
@@ -113,8 +116,8 @@ class ProducerBatch:
         """Whether an attempt with an unknown outcome may have appended the batch."""
         self.last_error: Exception | None = None
         """Error of the last attempt that is to be repeated."""
-        self.signal: Signal | None = None
-        """Set when the batch is settled, if a caller waits for it."""
+        self.signals: list[Signal] = []
+        """Set when the batch is settled: one of each kind, if callers wait for it."""
         self.awaited_count = 0
         """Number of records with a waiting caller; failures of the rest go to `take_failure`."""
         self.is_settled = False
@@ -242,8 +245,17 @@ class ProducerBatch:
         self.encoded = bytearray()
         self.values = []
         self.keys = self.headers = self.timestamps = None
-        if self.signal is not None:
-            self.signal.set()
+        for signal in self.signals:
+            signal.set()
+
+    def signal_of(self, kind: type[_Signal]) -> _Signal:
+        """Return the signal of this kind, which all callers of the kind share; make it first."""
+        for signal in self.signals:
+            if isinstance(signal, kind):
+                return signal
+        made = kind()
+        self.signals.append(made)
+        return made
 
     def failed_count(self, start: int, end: int) -> int:
         """Return how many of these records of a settled batch were not acknowledged."""
