@@ -107,7 +107,7 @@ matrices: $(VENV)/installed-dev ## Write the tests of each invariant and stateme
 
 .PHONY: generate
 generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls, dashboards, and docs/ of settings, metrics, simulation and mutations
-	@$(BIN)/python -m tools.blocking_calls
+	@$(BIN)/python -m tools.face_calls
 	@$(BIN)/python -m tools.dashboards
 	@$(BIN)/python -m tools.config_docs > docs/configuration.md
 	@$(BIN)/python -m tools.metrics_docs > docs/metrics.md

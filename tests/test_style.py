@@ -280,10 +280,12 @@ RULES: list[Rule] = [
 
 
 def duplicate_classes(sources: Iterable[Source]) -> list[str]:
-    """Return public classes of the product that have one name; `tidelog/blocking` is a face."""
+    """Return public classes of the product that have one name; faces have the same names."""
     places: dict[str, list[str]] = {}
     for source in sources:
-        if source.path.split("/")[0] not in PRODUCT or source.path.startswith("tidelog/blocking/"):
+        if source.path.split("/")[0] not in PRODUCT or source.path.startswith(
+            ("tidelog/aio/", "tidelog/blocking/")
+        ):
             continue
         module: ast.AST = source.nodes[0]
         assert isinstance(module, ast.Module)

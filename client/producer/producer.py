@@ -296,7 +296,7 @@ class Producer:
         partition: int | None = None,
         headers: Iterable[tuple[str, bytes]] = (),
         timestamp_ms: int | None = None,
-    ) -> "PendingSend | None":
+    ) -> "AwaitedSend | None":
         """Append one record that a caller waits for without a task of trio.
 
         The caller then calls `send_open`, once for all records of a turn of its loop, waits for
@@ -539,12 +539,12 @@ class Producer:
             )
         return self._accumulator.append(record, self._sender.now())
 
-    def _begin(self, record: ProducerRecord) -> "PendingSend | None":
+    def _begin(self, record: ProducerRecord) -> "AwaitedSend | None":
         appended = self._append(record)
         if appended is None:
             return None
         appended.batch.awaited_count += 1
-        return PendingSend(self._accumulator, appended, record.timestamp_ms)
+        return AwaitedSend(self._accumulator, appended, record.timestamp_ms)
 
     async def _append_awaited(self, record: ProducerRecord) -> AppendResult | TidelogError:
         """Append a record that a call waits for; return the error if that is impossible."""
@@ -616,7 +616,7 @@ class Producer:
 
 
 @final
-class PendingSend:
+class AwaitedSend:
     """Record that was appended, and whose sender waits for its batch to be settled."""
 
     __slots__ = ("_accumulator", "_appended", "_sent_ms", "batch")

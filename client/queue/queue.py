@@ -25,6 +25,7 @@ from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.queue.receive.attempt_id import ATTEMPT_ID_BYTES, attempt_id_on_wire
 from tidelog.client.queue.receive.message import (
     DELETE,
+    RETURN,
     VALUE_BYTES_MAX,
     Disposition,
     Message,
@@ -264,6 +265,11 @@ class Queue:
         self._counters.received += len(messages)
         self._counters.empty_receives += not messages
         return messages
+
+    def give_back(self, messages: Sequence[Message]) -> None:
+        """Return received messages that no program has seen; their receive does not count."""
+        places = [message.place for message in messages]
+        self._settler.settle_soon(places, RETURN)
 
     async def delete(self, message: Received) -> None:
         """Delete a message; see `Message.delete`."""

@@ -16,15 +16,16 @@ from tidelog.coordinator.metadata.topic_config import SETTINGS
 from tidelog.wire.config.group_config import GROUP_SETTINGS
 from tidelog.wire.config.queue_config import QUEUE_SETTINGS
 from tools import metrics_docs
-from tools.blocking_calls import FACES, FOLDER, Face, written
 from tools.config_docs import describe
+from tools.face_calls import CALLS, FACES, Calls, Face, written
 
 
-@pytest.mark.parametrize("face", FACES, ids=lambda face: face.file)
-def test_the_written_calls_are_up_to_date(face: Face) -> None:
-    stored = (FOLDER / f"{face.file}.py").read_text(encoding="utf-8")
+@pytest.mark.parametrize("calls", CALLS, ids=lambda calls: calls.file)
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.package)
+def test_the_written_calls_are_up_to_date(face: Face, calls: Calls) -> None:
+    stored = (face.folder / f"{calls.file}.py").read_text(encoding="utf-8")
 
-    assert written(face) == stored, "run: make generate"
+    assert written(face, calls) == stored, "run: make generate"
 
 
 @pytest.mark.parametrize("name", ["Admin", "Producer", "Queue", "Message", "Consumer"])

@@ -9,22 +9,40 @@ one thread at a time iterates over a consumer. A process that forks must connect
             producer.send_many("orders", [b"paid", b"sent"])
         with client.consumer("orders", auto_offset_reset="earliest") as consumer:
             for record in consumer: ...
+
+All other names are those of `tidelog`.
 """
 
+from collections.abc import Iterator
+
+from tidelog import values
+from tidelog.blocking.broker import open_broker
 from tidelog.blocking.calls.admin import Admin
 from tidelog.blocking.client import Client, Consumer, Producer, connect
 from tidelog.blocking.message import Message
-from tidelog.blocking.queue import Queue, QueueSubscription
-from tidelog.blocking.transaction import Transaction
+from tidelog.blocking.queue import Queue, QueueSubscription, QueueWorker
+from tidelog.blocking.transaction import Transaction, TransactionTask
+from tidelog.surface import RunningBroker
+from tidelog.values import *  # noqa: F403  (every name there is public)
 
 __all__ = [
     "Admin",
+    "BatchIterator",
     "Client",
     "Consumer",
     "Message",
     "Producer",
     "Queue",
     "QueueSubscription",
+    "QueueWorker",
+    "RecordIterator",
+    "RunningBroker",
     "Transaction",
+    "TransactionTask",
     "connect",
+    "open_broker",
 ]
+__all__ += values.__all__
+
+BatchIterator = Iterator[values.RecordBatch]
+RecordIterator = Iterator[values.Record]

@@ -1,6 +1,6 @@
 """The base class of blocking objects, which forward calls to the client's thread.
 
-`tools.blocking_calls` generates the subclasses in `calls`.
+`tools.face_calls` generates the subclasses in `calls`.
 """
 
 from collections.abc import AsyncIterator, Iterator

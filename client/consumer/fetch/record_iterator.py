@@ -107,9 +107,9 @@ class RecordIterator:
         """
         self.cursor = cursor
         """Records that are available without waiting."""
+        self.pause = pause
         self._next_batch = next_batch
         self._give_back = give_back
-        self._pause = pause
 
     def __aiter__(self) -> "RecordIterator":
         """Return itself."""
@@ -117,8 +117,8 @@ class RecordIterator:
 
     async def __anext__(self) -> Record:
         """Return the next record; a checkpoint once for each batch. If cancelled, none is lost."""
-        if self._pause is not None:
-            pause = self._pause()
+        if self.pause is not None:
+            pause = self.pause()
             if pause is not None:
                 await pause
         for record in self.cursor.unread:  # The cheapest way to ask an iterator for one item.

@@ -133,6 +133,15 @@ class QueueSubscription:
                 await self._window.changed()
         raise StopAsyncIteration
 
+    def give_back(self, message: Message) -> None:
+        """Hand out a message again: no program has seen it."""
+        for held in self._window.held:
+            if held.message.place == message.place:
+                held.has_started = False
+                self._waiting.appendleft(held)
+                self._window.notify()
+                return
+
     async def _run(self, ended: trio.Event) -> None:
         try:
             with self._scope:

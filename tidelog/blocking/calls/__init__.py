@@ -1,1 +1,1 @@
-"""Calls of the client that wait; written by `tools.blocking_calls`, not by hand."""
+"""Calls of the client that wait; written by `tools.face_calls`, not by hand."""

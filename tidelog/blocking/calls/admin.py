@@ -1,10 +1,10 @@
-"""The calls of `tidelog.Admin`, which wait; written by `tools.blocking_calls`."""
+"""The calls of `tidelog.Admin`, which wait; written by `tools.face_calls`."""
 
 from collections.abc import Iterable, Mapping
 from functools import partial
 
 from tidelog.blocking.forwarding import Forwarding
-from tidelog.client.admin.admin import Admin as AsyncAdmin
+from tidelog.client.admin.admin import Admin as InnerAdmin
 from tidelog.client.admin.admin import Setting
 from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
@@ -36,7 +36,7 @@ from tidelog.wire.messages.topics import (
 from tidelog.wire.messages.transactions import TransactionDescription
 
 
-class Admin(Forwarding[AsyncAdmin]):
+class Admin(Forwarding[InnerAdmin]):
     """See `tidelog.Admin`."""
 
     __slots__ = ()

@@ -1,15 +1,15 @@
-"""The calls of `tidelog.Consumer`, which wait; written by `tools.blocking_calls`."""
+"""The calls of `tidelog.Consumer`, which wait; written by `tools.face_calls`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from tidelog.blocking.forwarding import Forwarding
-from tidelog.client.consumer.consumer import Consumer as AsyncConsumer
+from tidelog.client.consumer.consumer import Consumer as InnerConsumer
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.topic_partition import TopicPartition
 
 
-class ConsumerCalls(Forwarding[AsyncConsumer]):
+class ConsumerCalls(Forwarding[InnerConsumer]):
     """See `tidelog.Consumer`."""
 
     __slots__ = ()

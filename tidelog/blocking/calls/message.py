@@ -1,15 +1,15 @@
-"""The calls of `tidelog.Message`, which wait; written by `tools.blocking_calls`."""
+"""The calls of `tidelog.Message`, which wait; written by `tools.face_calls`."""
 
 from collections.abc import Iterator
 from functools import partial
 
 from tidelog.blocking.forwarding import Forwarding, in_turn
 from tidelog.client.queue.receive.message import VALUE_BYTES_MAX, Origin
-from tidelog.client.queue.receive.message import Message as AsyncMessage
+from tidelog.client.queue.receive.message import Message as InnerMessage
 from tidelog.wire.batch.record_batch import Headers
 
 
-class MessageCalls(Forwarding[AsyncMessage]):
+class MessageCalls(Forwarding[InnerMessage]):
     """See `tidelog.Message`."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""The calls of `tidelog.Producer`, which wait; written by `tools.blocking_calls`."""
+"""The calls of `tidelog.Producer`, which wait; written by `tools.face_calls`."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""The calls of `tidelog.Queue`, which wait; written by `tools.blocking_calls`."""
+"""The calls of `tidelog.Queue`, which wait; written by `tools.face_calls`."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -12,14 +12,14 @@ from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.inspect.history import HistoryEvent
 from tidelog.client.queue.inspect.message_story import MessageStory
 from tidelog.client.queue.inspect.peek import PeekedMessage
-from tidelog.client.queue.queue import Queue as AsyncQueue
+from tidelog.client.queue.queue import Queue as InnerQueue
 from tidelog.client.queue.receive.message import VALUE_BYTES_MAX
 from tidelog.client.queue.send.chunk_writer import Source
 from tidelog.client.queue.send.message_fields import MessageFields, OutgoingMessage
 from tidelog.wire.messages.queues import MessageState, QueueCounts
 
 
-class QueueCalls(Forwarding[AsyncQueue]):
+class QueueCalls(Forwarding[InnerQueue]):
     """See `tidelog.Queue`."""
 
     __slots__ = ()

@@ -1,15 +1,15 @@
-"""The calls of `tidelog.Transaction`, which wait; written by `tools.blocking_calls`."""
+"""The calls of `tidelog.Transaction`, which wait; written by `tools.face_calls`."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
 
 from tidelog.blocking.forwarding import Forwarding
 from tidelog.client.transactions.transaction import TaskResult
-from tidelog.client.transactions.transaction import Transaction as AsyncTransaction
+from tidelog.client.transactions.transaction import Transaction as InnerTransaction
 from tidelog.wire.messages.transactions import BeginTransactionReply
 
 
-class TransactionCalls(Forwarding[AsyncTransaction]):
+class TransactionCalls(Forwarding[InnerTransaction]):
     """See `tidelog.Transaction`."""
 
     __slots__ = ()

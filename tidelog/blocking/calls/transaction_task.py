@@ -1,4 +1,4 @@
-"""The calls of `tidelog.TransactionTask`, which wait; written by `tools.blocking_calls`."""
+"""The calls of `tidelog.TransactionTask`, which wait; written by `tools.face_calls`."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -6,10 +6,10 @@ from functools import partial
 from tidelog.blocking.forwarding import Forwarding
 from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.transactions.transaction import TaskResult
-from tidelog.client.transactions.transaction import TransactionTask as AsyncTransactionTask
+from tidelog.client.transactions.transaction import TransactionTask as InnerTransactionTask
 
 
-class TransactionTaskCalls(Forwarding[AsyncTransactionTask]):
+class TransactionTaskCalls(Forwarding[InnerTransactionTask]):
     """See `tidelog.TransactionTask`."""
 
     __slots__ = ()

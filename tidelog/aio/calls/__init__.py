@@ -1,0 +1,1 @@
+"""The calls of the client for asyncio; written by `tools.face_calls`."""

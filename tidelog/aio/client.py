@@ -1,0 +1,163 @@
+"""Client for asyncio: the methods that are not generated in `calls`."""
+
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Self, Unpack, cast, final
+
+from tidelog.aio.calls.admin import Admin
+from tidelog.aio.consumer import Consumer
+from tidelog.aio.forwarding import ClientGuest, Openable, in_turn
+from tidelog.aio.guest import TrioGuest
+from tidelog.aio.producer import Producer
+from tidelog.aio.queue import Queue
+from tidelog.aio.transaction import Transaction
+from tidelog.client import client as inner_client
+from tidelog.client.config import (
+    AllConsumerSettings,
+    ClientConfig,
+    ClientSettings,
+    ConsumerConfig,
+    ProducerConfig,
+    ProducerSettings,
+    RebalanceCallback,
+)
+from tidelog.client.consumer.fetch.record import Record
+from tidelog.client.metrics.statistics import ClientStatistics
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.client.tracing.tracing import Tracing
+
+
+def connect(
+    addresses: str, *, config: ClientConfig | None = None, **settings: Unpack[ClientSettings]
+) -> "Client":
+    """Return a client of a cluster, which `async with` or `await` connects; see `tidelog.connect`.
+
+    `async with tidelog.aio.connect("127.0.0.1:8433") as client` closes it at the end of the block.
+    `client = await tidelog.aio.connect(...)` leaves that to `await client.close()`, for instance in
+    a notebook. A client belongs to the event loop and the thread that connect it.
+
+    Connecting raises:
+        ConfigError: An address or a setting is not valid.
+        ConnectError: No broker is reachable; one line names the address, the failure and the
+            remedy.
+        RuntimeError: A program of trio runs in this thread.
+    """
+    return Client(TrioGuest(inner_client.connect(addresses, config=config, **settings)))
+
+
+@final
+class Client(Openable):
+    """See `tidelog.Client`."""
+
+    def __init__(self, guest: ClientGuest) -> None:
+        """Use `connect`."""
+        self._guest = guest
+
+    async def __aenter__(self) -> Self:
+        """Connect; see `connect`."""
+        await self._guest.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close all connections and abandon records that are not acknowledged."""
+        await self._guest.close()
+
+    @property
+    def admin(self) -> Admin:
+        """Administration of topics, queues, groups and the cluster."""
+        return Admin(self._guest, self._guest.resource.admin)
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """See `tidelog.Client.tracing`."""
+        return self._guest.resource.tracing
+
+    @tracing.setter
+    def tracing(self, tracing: Tracing | None) -> None:
+        self._guest.resource.tracing = tracing
+
+    @property
+    def client_id(self) -> str:
+        """See `tidelog.Client.client_id`."""
+        return self._guest.resource.client_id
+
+    def producer(
+        self, config: ProducerConfig | None = None, **settings: Unpack[ProducerSettings]
+    ) -> Producer:
+        """Return a producer: `async with client.producer() as producer`; see `tidelog.Client`.
+
+        Raises:
+            ConfigError: A setting is not valid.
+        """
+        return Producer(self._guest, self._guest.resource.producer(config, **settings))
+
+    def consumer(
+        self,
+        topics: str | Sequence[str] = (),
+        *,
+        partitions: Sequence[int] | None = None,
+        group_id: str | None = None,
+        pattern: str | None = None,
+        config: ConsumerConfig | None = None,
+        **settings: Unpack[AllConsumerSettings],
+    ) -> Consumer:
+        """Return a consumer: `async with client.consumer("orders") as consumer`.
+
+        See `tidelog.Client`. Rebalance callbacks run as tasks of asyncio.
+
+        Raises:
+            ConfigError: A setting is not valid.
+        """
+        consumer = self._guest.resource.consumer(
+            topics,
+            partitions=partitions,
+            group_id=group_id,
+            pattern=pattern,
+            config=config,
+            **self._with_callbacks_of_asyncio(settings),
+        )
+        return Consumer(self._guest, consumer)
+
+    def chunks(self, record: Record) -> AsyncIterator[bytes]:
+        """Iterate over the value of a record; see `tidelog.Client.chunks`."""
+        return in_turn(self._guest, self._guest.resource.chunks(record))
+
+    def transaction(
+        self, name: str, transaction_id: int, *, timeout: float = 3600.0
+    ) -> Transaction:
+        """Return a transaction; see `tidelog.Client.transaction`."""
+        transaction = self._guest.resource.transaction(name, transaction_id, timeout=timeout)
+        return Transaction(self._guest, transaction)
+
+    def queue(self, name: str, *, holder: str = "") -> Queue:
+        """Return a queue; see `tidelog.Client.queue`."""
+        return Queue(self._guest, self._guest.resource.queue(name, holder=holder))
+
+    def statistics(self) -> ClientStatistics:
+        """Return a snapshot of what the client counts; see `tidelog.Client.statistics`."""
+        return self._guest.resource.statistics()
+
+    def _with_callbacks_of_asyncio(self, settings: AllConsumerSettings) -> AllConsumerSettings:
+        """Return settings whose callbacks run as tasks of asyncio."""
+        found = cast("AllConsumerSettings", dict(settings))
+        on_assigned, on_revoked = settings.get("on_assigned"), settings.get("on_revoked")
+        on_lost = settings.get("on_lost")
+        if on_assigned is not None:
+            found["on_assigned"] = self._on_host(on_assigned)
+        if on_revoked is not None:
+            found["on_revoked"] = self._on_host(on_revoked)
+        if on_lost is not None:
+            found["on_lost"] = self._on_host(on_lost)
+        return found
+
+    def _on_host(self, callback: RebalanceCallback) -> RebalanceCallback:
+        def call(partitions: list[TopicPartition]) -> Awaitable[object]:
+            return self._guest.call_host(partial(callback, partitions))
+
+        return call

@@ -1,0 +1,138 @@
+"""Consumer for asyncio.
+
+Shell: records of a batch that is there already need no task of trio.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import TracebackType
+from typing import Self, final
+
+import trio
+
+from tidelog.aio.calls.consumer import ConsumerCalls
+from tidelog.aio.forwarding import ClientGuest, Openable
+from tidelog.client.consumer.consumer import Consumer as InnerConsumer
+from tidelog.client.consumer.fetch.fetch_state import Until
+from tidelog.client.consumer.fetch.record import Record, RecordBatch
+from tidelog.client.consumer.fetch.record_iterator import BatchIterator as InnerBatchIterator
+from tidelog.client.consumer.fetch.record_iterator import RecordIterator as InnerRecordIterator
+
+GiveBack = Callable[[RecordBatch], None]
+
+
+@final
+class RecordIterator:
+    """Iterator over records."""
+
+    __slots__ = ("_give_back_batch", "_guest", "_inner", "_pause")
+
+    def __init__(self, guest: ClientGuest, inner: InnerRecordIterator, give_back: GiveBack) -> None:
+        """Use `consumer.records()`."""
+        self._guest = guest
+        self._inner = inner
+        self._pause = inner.pause
+        self._give_back_batch = give_back
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> Record:
+        """Return the next record. If cancelled, none is lost."""
+        if self._pause is None or self._pause() is None:
+            for record in self._inner.cursor.unread:
+                return record
+        found = await self._guest.call(self._following, undo=self._give_back)
+        if found is None:
+            raise StopAsyncIteration
+        return found
+
+    async def _following(self) -> Record | None:
+        return await anext(self._inner, None)
+
+    def _give_back(self, record: Record | None) -> None:
+        cursor = self._inner.cursor
+        if record is not None and cursor.source is not None:
+            cursor.stop()
+            self._give_back_batch(cursor.source.between(record.offset, None))
+
+
+@final
+class BatchIterator:
+    """Iterator over batches."""
+
+    __slots__ = ("_give_back_batch", "_guest", "_inner")
+
+    def __init__(self, guest: ClientGuest, inner: InnerBatchIterator, give_back: GiveBack) -> None:
+        """Use `consumer.batches()`."""
+        self._guest = guest
+        self._inner = inner
+        self._give_back_batch = give_back
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> RecordBatch:
+        """Return the next batch. If cancelled, none is lost."""
+        found = await self._guest.call(self._following, undo=self._give_back)
+        if found is None:
+            raise StopAsyncIteration
+        return found
+
+    async def _following(self) -> RecordBatch | None:
+        return await anext(self._inner, None)
+
+    def _give_back(self, batch: RecordBatch | None) -> None:
+        if batch is not None:
+            self._give_back_batch(batch)
+
+
+@final
+class Consumer(ConsumerCalls, Openable):
+    """See `tidelog.Consumer`; use it with `async with`, or with `await` and `close`."""
+
+    def __init__(self, guest: ClientGuest, inner: InnerConsumer) -> None:
+        """Use `client.consumer()`."""
+        super().__init__(guest, inner)
+
+    async def __aenter__(self) -> Self:
+        """Find the partitions and their start, or join the group; see `tidelog.Consumer`."""
+        await self._guest.call(self._inner.__aenter__)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop reading; commit processed records, and leave the group.
+
+        If the block ends because its task is cancelled, this takes up to a second.
+        """
+        leave: Callable[[], Awaitable[None]] = partial(
+            self._inner.__aexit__, kind, error, traceback
+        )
+        is_cancelled = error is not None and not isinstance(error, Exception)
+        await self._guest.call(partial(_cancelled, leave) if is_cancelled else leave)
+
+    def __aiter__(self) -> RecordIterator:
+        """Iterate over records without an end."""
+        return self.records()
+
+    def records(self, until: Until | None = None) -> RecordIterator:
+        """Iterate over records; for `until` and the errors see `tidelog.Consumer.batches`."""
+        return RecordIterator(self._guest, self._here.records(until), self._inner.give_back)
+
+    def batches(self, until: Until | None = None) -> BatchIterator:
+        """Iterate over batches; see `tidelog.Consumer.batches`."""
+        return BatchIterator(self._guest, self._here.batches(until), self._inner.give_back)
+
+
+async def _cancelled(work: Callable[[], Awaitable[None]]) -> None:
+    """Run what ends soon when cancelled, cancelled."""
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await work()
