@@ -3,6 +3,7 @@
 Shell: records of a batch that is there already need no task of trio.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
@@ -18,32 +19,40 @@ from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import BatchIterator as InnerBatchIterator
 from tidelog.client.consumer.fetch.record_iterator import RecordIterator as InnerRecordIterator
 
-GiveBack = Callable[[RecordBatch], None]
-
 
 @final
 class RecordIterator:
     """Iterator over records."""
 
-    __slots__ = ("_give_back_batch", "_guest", "_inner", "_pause")
+    __slots__ = ("_cursor", "_guest", "_inner", "_pause")
 
-    def __init__(self, guest: ClientGuest, inner: InnerRecordIterator, give_back: GiveBack) -> None:
+    def __init__(self, guest: ClientGuest, inner: InnerRecordIterator) -> None:
         """Use `consumer.records()`."""
         self._guest = guest
         self._inner = inner
+        self._cursor = inner.cursor
         self._pause = inner.pause
-        self._give_back_batch = give_back
 
     def __aiter__(self) -> Self:
         """Return itself."""
         return self
 
     async def __anext__(self) -> Record:
-        """Return the next record. If cancelled, none is lost."""
-        if self._pause is None or self._pause() is None:
-            for record in self._inner.cursor.unread:
-                return record
-        found = await self._guest.call(self._following, undo=self._give_back)
+        """Return the next record; other tasks may run once for each batch.
+
+        If cancelled, no record is lost.
+        """
+        if self._pause is not None:
+            pause = self._pause()
+            if pause is not None:
+                await self._guest.call(lambda: pause)
+        for record in self._cursor.unread:
+            return record
+        await asyncio.sleep(0)
+        self._guest.require_here()
+        found = self._inner.next_nowait()
+        if found is None:
+            found = await self._guest.call(self._following, undo=self._give_back)
         if found is None:
             raise StopAsyncIteration
         return found
@@ -52,31 +61,32 @@ class RecordIterator:
         return await anext(self._inner, None)
 
     def _give_back(self, record: Record | None) -> None:
-        cursor = self._inner.cursor
-        if record is not None and cursor.source is not None:
-            cursor.stop()
-            self._give_back_batch(cursor.source.between(record.offset, None))
+        if record is not None:
+            self._inner.give_back(record)
 
 
 @final
 class BatchIterator:
     """Iterator over batches."""
 
-    __slots__ = ("_give_back_batch", "_guest", "_inner")
+    __slots__ = ("_guest", "_inner")
 
-    def __init__(self, guest: ClientGuest, inner: InnerBatchIterator, give_back: GiveBack) -> None:
+    def __init__(self, guest: ClientGuest, inner: InnerBatchIterator) -> None:
         """Use `consumer.batches()`."""
         self._guest = guest
         self._inner = inner
-        self._give_back_batch = give_back
 
     def __aiter__(self) -> Self:
         """Return itself."""
         return self
 
     async def __anext__(self) -> RecordBatch:
-        """Return the next batch. If cancelled, none is lost."""
-        found = await self._guest.call(self._following, undo=self._give_back)
+        """Return the next batch; other tasks may run. If cancelled, no batch is lost."""
+        await asyncio.sleep(0)
+        self._guest.require_here()
+        found = self._inner.next_nowait()
+        if found is None:
+            found = await self._guest.call(self._following, undo=self._give_back)
         if found is None:
             raise StopAsyncIteration
         return found
@@ -86,7 +96,7 @@ class BatchIterator:
 
     def _give_back(self, batch: RecordBatch | None) -> None:
         if batch is not None:
-            self._give_back_batch(batch)
+            self._inner.give_back(batch)
 
 
 @final
@@ -124,11 +134,11 @@ class Consumer(ConsumerCalls, Openable):
 
     def records(self, until: Until | None = None) -> RecordIterator:
         """Iterate over records; for `until` and the errors see `tidelog.Consumer.batches`."""
-        return RecordIterator(self._guest, self._here.records(until), self._inner.give_back)
+        return RecordIterator(self._guest, self._here.records(until))
 
     def batches(self, until: Until | None = None) -> BatchIterator:
         """Iterate over batches; see `tidelog.Consumer.batches`."""
-        return BatchIterator(self._guest, self._here.batches(until), self._inner.give_back)
+        return BatchIterator(self._guest, self._here.batches(until))
 
 
 async def _cancelled(work: Callable[[], Awaitable[None]]) -> None:

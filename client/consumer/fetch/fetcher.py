@@ -25,6 +25,7 @@ from tidelog.client.consumer.fetch.read_epochs import ReadEpochs
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import (
     BatchIterator,
+    BatchSource,
     InFlightBatch,
     RecordIterator,
 )
@@ -255,12 +256,14 @@ class Fetcher:
         self.interrupt()
         pause = self._pause if self._is_member else None
         take = partial(self.take, until)
-        return RecordIterator(take, self.give_back, self._in_flight_batch.cursor, pause=pause)
+        source = BatchSource(take, partial(self.take_nowait, until), self.give_back)
+        return RecordIterator(source, self._in_flight_batch.cursor, pause=pause)
 
     def batches(self, until: Until | None) -> BatchIterator:
         """Iterate over batches."""
         self.interrupt()
-        return BatchIterator(partial(self.take, until))
+        take, take_nowait = partial(self.take, until), partial(self.take_nowait, until)
+        return BatchIterator(BatchSource(take, take_nowait, self.give_back))
 
     def give_back(self, batch: RecordBatch) -> None:
         """Take back the last batch, or its end; the records before count as processed."""
@@ -303,6 +306,25 @@ class Fetcher:
             self._is_polled = False
             self._polled_at = self._cluster.counters.now()
 
+    def take_nowait(self, until: Until | None) -> RecordBatch | None:
+        """Return the next records if they have arrived, `None` if `take` is to find out.
+
+        The batch in flight counts as processed, also if there is no other one.
+        """
+        self._finish()
+        is_ready = self._is_open and self.failure is None and self.may_hand_out()
+        if not is_ready or self.is_starved():
+            return None
+        self._polled_at = self._cluster.counters.now()
+        return self._take_buffered(self._ends(until))
+
+    def _take_buffered(self, ends: Until | None) -> RecordBatch | None:
+        batch = self._fetch_state.take(ends, trio.current_time())
+        self.pump()
+        if batch is not None:
+            self._in_flight_batch.take(batch)
+        return batch
+
     async def _take(self, until: Until | None) -> RecordBatch | None:
         await trio.lowlevel.checkpoint()
         if self.is_starved():
@@ -314,16 +336,13 @@ class Fetcher:
                 raise self.failure
             wake_at = math.inf
             if self.may_hand_out():
-                now = trio.current_time()
                 ends = self._ends(until)
-                batch = self._fetch_state.take(ends, now)
-                self.pump()
+                batch = self._take_buffered(ends)
                 if batch is not None:
-                    self._in_flight_batch.take(batch)
                     return batch
                 if self._is_done(until, ends):
                     return None
-                wake_at = self._next_wake(now)
+                wake_at = self._next_wake(trio.current_time())
             self._arrival = trio.Event()
             with trio.CancelScope(deadline=wake_at):
                 await self._cluster.tasks.wait(self._arrival)

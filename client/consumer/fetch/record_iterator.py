@@ -5,24 +5,33 @@ Pure: no clock, no I/O; awaits nothing but the source.
 
 import operator
 from collections.abc import Awaitable, Callable, Iterator
-from typing import final
+from typing import NamedTuple, final
 
 from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import CorruptRecordError
 
-NextBatch = Callable[[], Awaitable[RecordBatch | None]]
-GiveBack = Callable[[RecordBatch], None]
 Pause = Callable[[], Awaitable[None] | None]
+
+
+class BatchSource(NamedTuple):
+    """Source of the batches of an iterator."""
+
+    take: Callable[[], Awaitable[RecordBatch | None]]
+    """Waits for the next batch; `None` at the end."""
+    take_nowait: Callable[[], RecordBatch | None]
+    """Returns the next batch if it has arrived; `None` if `take` is to find out."""
+    give_back: Callable[[RecordBatch], None]
+    """Takes back the last batch, or its end."""
 
 
 @final
 class BatchIterator:
     """Iterator over batches until the source has no more."""
 
-    def __init__(self, next_batch: NextBatch) -> None:
-        """Take batches from `next_batch`."""
-        self._next_batch = next_batch
+    def __init__(self, source: BatchSource) -> None:
+        """Take batches from `source`."""
+        self._source = source
 
     def __aiter__(self) -> "BatchIterator":
         """Return itself."""
@@ -30,10 +39,18 @@ class BatchIterator:
 
     async def __anext__(self) -> RecordBatch:
         """Return the next batch; a checkpoint. If cancelled, nothing is lost."""
-        batch = await self._next_batch()
+        batch = await self._source.take()
         if batch is None:
             raise StopAsyncIteration
         return batch
+
+    def next_nowait(self) -> RecordBatch | None:
+        """Return the next batch if it has arrived; no checkpoint."""
+        return self._source.take_nowait()
+
+    def give_back(self, batch: RecordBatch) -> None:
+        """Take back the batch that was returned last: no program has seen it."""
+        self._source.give_back(batch)
 
 
 @final
@@ -94,22 +111,16 @@ class RecordIterator:
     """Iterator over records until the source of batches has no more."""
 
     def __init__(
-        self,
-        next_batch: NextBatch,
-        give_back: GiveBack,
-        cursor: RecordCursor,
-        *,
-        pause: Pause | None = None,
+        self, source: BatchSource, cursor: RecordCursor, *, pause: Pause | None = None
     ) -> None:
-        """Take batches from `next_batch`; give back those that cannot be decoded.
+        """Take batches from `source`; give back those that cannot be decoded.
 
         If `pause` returns an awaitable before a record, that is awaited first.
         """
         self.cursor = cursor
         """Records that are available without waiting."""
         self.pause = pause
-        self._next_batch = next_batch
-        self._give_back = give_back
+        self._source = source
 
     def __aiter__(self) -> "RecordIterator":
         """Return itself."""
@@ -123,20 +134,36 @@ class RecordIterator:
                 await pause
         for record in self.cursor.unread:  # The cheapest way to ask an iterator for one item.
             return record
-        return await self._begin_batch()
-
-    async def _begin_batch(self) -> Record:
         while True:
-            batch = await self._next_batch()
+            batch = await self._source.take()
             if batch is None:
                 raise StopAsyncIteration
-            try:
-                self.cursor.begin(batch)
-            except CorruptRecordError:
-                self._give_back(batch)
-                raise
-            for record in self.cursor.unread:
+            record = self._begin(batch)
+            if record is not None:
                 return record
+
+    def next_nowait(self) -> Record | None:
+        """Return the first record of the next batch if it has arrived; no checkpoint."""
+        batch = self._source.take_nowait()
+        return None if batch is None else self._begin(batch)
+
+    def give_back(self, record: Record) -> None:
+        """Take back the record that was returned last: no program has seen it."""
+        source = self.cursor.source
+        if source is not None:
+            self.cursor.stop()
+            self._source.give_back(source.between(record.offset, None))
+
+    def _begin(self, batch: RecordBatch) -> Record | None:
+        """Begin a batch; return its first record, `None` if it has none."""
+        try:
+            self.cursor.begin(batch)
+        except CorruptRecordError:
+            self._source.give_back(batch)
+            raise
+        for record in self.cursor.unread:
+            return record
+        return None
 
 
 @final

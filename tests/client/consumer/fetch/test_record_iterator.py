@@ -6,6 +6,7 @@ from tests.client.consumer.fetch.test_record import batch_of
 from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import (
     BatchIterator,
+    BatchSource,
     InFlightBatch,
     RecordCursor,
     RecordIterator,
@@ -22,8 +23,15 @@ class Source:
         self.batches = list(batches)
         self.given_back: list[RecordBatch] = []
 
-    async def __call__(self) -> RecordBatch | None:
+    async def take(self) -> RecordBatch | None:
+        return self.take_nowait()
+
+    def take_nowait(self) -> RecordBatch | None:
         return self.batches.pop(0) if self.batches else None
+
+    @property
+    def as_source(self) -> BatchSource:
+        return BatchSource(self.take, self.take_nowait, self.given_back.append)
 
 
 def two_records(base_offset: int) -> RecordBatch:
@@ -31,7 +39,7 @@ def two_records(base_offset: int) -> RecordBatch:
 
 
 def records_of(source: Source, cursor: RecordCursor) -> RecordIterator:
-    return RecordIterator(source, source.given_back.append, cursor)
+    return RecordIterator(source.as_source, cursor)
 
 
 async def test_records_are_iterated_batch_by_batch() -> None:
@@ -45,7 +53,7 @@ async def test_records_are_iterated_batch_by_batch() -> None:
 async def test_batches_are_iterated_to_the_end() -> None:
     source = Source(two_records(10), two_records(12))
 
-    found = [batch.base_offset async for batch in BatchIterator(source)]
+    found = [batch.base_offset async for batch in BatchIterator(source.as_source)]
 
     assert found == [10, 12]
 
@@ -123,6 +131,41 @@ async def test_an_undecodable_batch_is_returned() -> None:
     assert source.given_back == [bad]
 
 
+async def test_records_that_have_arrived_are_taken_without_waiting() -> None:
+    source = Source(two_records(10), two_records(12))
+    records = records_of(source, RecordCursor())
+
+    first = records.next_nowait()
+
+    assert first is not None
+    assert first.offset == 10
+    assert [record.offset async for record in records] == [11, 12, 13]
+    assert records.next_nowait() is None
+
+
+async def test_a_record_that_no_program_has_seen_is_given_back_with_those_behind_it() -> None:
+    source = Source(two_records(10))
+    cursor = RecordCursor()
+    records = records_of(source, cursor)
+    record = await anext(records)
+
+    records.give_back(record)
+
+    assert [(each.base_offset, each.next_offset) for each in source.given_back] == [(10, 12)]
+    assert cursor.unread_count == 0
+
+
+async def test_a_batch_that_no_program_has_seen_is_given_back() -> None:
+    source = Source(two_records(10))
+    batches = BatchIterator(source.as_source)
+    batch = batches.next_nowait()
+
+    assert batch is not None
+    batches.give_back(batch)
+
+    assert source.given_back == [batch]
+
+
 async def test_a_pause_is_awaited_before_the_next_record() -> None:
     waited: list[int] = []
 
@@ -131,9 +174,7 @@ async def test_a_pause_is_awaited_before_the_next_record() -> None:
 
     source = Source(two_records(10))
     pauses = iter([None, wait()])
-    records = RecordIterator(
-        source, source.given_back.append, RecordCursor(), pause=lambda: next(pauses, None)
-    )
+    records = RecordIterator(source.as_source, RecordCursor(), pause=lambda: next(pauses, None))
 
     assert [record.offset async for record in records] == [10, 11]
     assert waited == [0]
