@@ -95,6 +95,8 @@ class Calls:
     left_out: frozenset[str] = frozenset()
     aio_left_out: frozenset[str] = frozenset()
     """Also left out for asyncio."""
+    blocking_left_out: frozenset[str] = frozenset()
+    """Also left out for threads."""
     undo: dict[str, str] = field(default_factory=dict[str, str])
     """For methods of the face for asyncio: what to do with a result that arrives too late."""
 
@@ -127,7 +129,7 @@ CALLS: Final = (
         "Queue",
         frozenset({"give_back", "worker", "work", "subscribe"}),
         frozenset({"send", "send_batch"}),
-        {"receive": "None if attempt_id else self._inner.give_back"},
+        undo={"receive": "None if attempt_id else self._inner.give_back"},
     ),
     Calls(
         "producer",
@@ -144,11 +146,11 @@ CALLS: Final = (
                 "send_records",
                 "send_values",
                 "take_failure",
-                "wait_writable",
                 "with_context",
             }
         ),
         frozenset({"send"}),
+        frozenset({"wait_writable"}),
     ),
     Calls(
         "transaction",
@@ -207,7 +209,8 @@ def written(face: Face, calls: Calls) -> str:
 def _members(found: ast.ClassDef, face: Face, calls: Calls) -> Iterator[tuple[str, set[str]]]:
     """Yield the text of each public member, and the names in its signature."""
     is_struct = any(ast.unparse(base).endswith("Struct") for base in found.bases)
-    left_out = calls.left_out | calls.aio_left_out if face.is_async else calls.left_out
+    of_face = calls.aio_left_out if face.is_async else calls.blocking_left_out
+    left_out = calls.left_out | of_face
     for place, node in enumerate(found.body):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):

@@ -138,9 +138,9 @@ class RecordIterator:
             batch = await self._source.take()
             if batch is None:
                 raise StopAsyncIteration
-            record = self._begin(batch)
-            if record is not None:
-                return record
+            first = self._begin(batch)
+            if first is not None:
+                return first
 
     def next_nowait(self) -> Record | None:
         """Return the first record of the next batch if it has arrived; no checkpoint."""

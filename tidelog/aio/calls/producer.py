@@ -18,6 +18,13 @@ class ProducerCalls(Forwarding[InnerProducer]):
         """Return a snapshot of buffers, records and requests."""
         return self._here.statistics()
 
+    async def wait_writable(self) -> None:
+        """Wait until `send_nowait` has room for a batch, or an error to raise.
+
+        A checkpoint. If cancelled, nothing happens.
+        """
+        await self._guest.call(self._inner.wait_writable)
+
     async def send_many(
         self,
         topic: str,
