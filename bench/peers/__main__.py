@@ -11,6 +11,7 @@ from time import gmtime, strftime
 from typing import Final
 
 from bench.machine import ROOT, describe
+from bench.peers.asyncio_clients import ASYNCIO
 from bench.peers.beanstalkd import BEANSTALKD
 from bench.peers.cases import Wanted, Workload, make_groups
 from bench.peers.drain import DRAIN
@@ -39,7 +40,7 @@ _SYSTEMS: Final = {
 }
 _WORKLOADS: Final[Mapping[str, Workload]] = {
     workload.name: workload
-    for workload in (RATES, QUEUES, LATENCY, SPARK, NATIVE, DRAIN, LATE, FOOTPRINT)
+    for workload in (RATES, QUEUES, LATENCY, ASYNCIO, SPARK, NATIVE, DRAIN, LATE, FOOTPRINT)
 }
 _MINUTES: Final = 45.0
 _REPORT: Final = "report"

@@ -44,6 +44,8 @@ GOALS: Final = (
     Goal("rates", "100 B 01", "produce_us", 0.5, _KAFKA),
     Goal("rates", "100 B 01", "consume_us", 0.5, _KAFKA),
     Goal("latency", "common", "p99", 0.5, _KAFKA),
+    Goal("asyncio", "", "produced", 3.0, _KAFKA),
+    Goal("asyncio", "", "p99", 1.0, _KAFKA),
     Goal("queues", "", "worked", 3.0),
     Goal("spark", "batch", "spark_rows", 1.0, _KAFKA),
 )

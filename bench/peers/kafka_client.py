@@ -3,6 +3,7 @@
 from time import perf_counter, sleep  # noqa: TID251  (messages are sent when due)
 from typing import Any, Final
 
+from bench.peers.kafka_asyncio import ROLES as ASYNCIO_ROLES
 from bench.peers.libraries import library
 from bench.peers.load import PACE_COUNT, Gate, Pace, Role, make_values
 from bench.peers.orders import Order
@@ -205,4 +206,5 @@ ROLES: Final[dict[str, Role]] = {
     "consume": _consume,
     "pace": _pace,
     "tail": _tail,
+    **ASYNCIO_ROLES,
 }

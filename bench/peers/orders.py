@@ -14,7 +14,7 @@ class Order:
     system: str
     role: str
     """`create`, `delete`, `produce`, `consume`, `pace`, `tail`, `send`, `work`, `delay`,
-    `expire`."""
+    `expire`; `asyncio_produce`, `asyncio_consume`, `asyncio_send`."""
     addresses: str
     """`host:port`, several of them separated by commas."""
     name: str
@@ -49,7 +49,7 @@ class Outcome:
     count: int
     """Messages done."""
     latencies_ms: dict[str, float] = field(default_factory=dict[str, float])
-    """`tail` and `work`: from due to arrived, by percentile."""
+    """`tail` and `work`: from due to arrived; `asyncio_send`: of one send; by percentile."""
 
 
 def percentile(ordered: list[float], share: float) -> float:

@@ -42,6 +42,14 @@ _WORKLOADS: Final = {
             " process has it."
         ),
     ),
+    "asyncio": (
+        "Asyncio",
+        (
+            "One program on asyncio produces with one call for each record, and reads them record"
+            " by record: tidelog.aio, and aiokafka with Kafka. The latency is that of one send,"
+            " from the call to its acknowledgement, one after the other."
+        ),
+    ),
     "drain": (
         "Backlog",
         "One program consumes what was produced before, while another one produces more.",

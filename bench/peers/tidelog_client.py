@@ -18,6 +18,7 @@ from bench.peers.load import (
 )
 from bench.peers.orders import Order
 from bench.peers.promises import Promise
+from bench.peers.tidelog_asyncio import ROLES as ASYNCIO_ROLES
 
 _SEND_MANY_COUNT: Final = 100_000
 _SEND_MANY_BYTES: Final = 8 << 20
@@ -249,4 +250,5 @@ ROLES: Final[dict[str, Role]] = {
     "work": _role(_work),
     "delay": _role(_delay),
     "expire": _role(_expire),
+    **ASYNCIO_ROLES,
 }
