@@ -13,8 +13,6 @@ one thread at a time iterates over a consumer. A process that forks must connect
 All other names are those of `tidelog`.
 """
 
-from collections.abc import Iterator
-
 from tidelog import values
 from tidelog.blocking.broker import open_broker
 from tidelog.blocking.calls.admin import Admin
@@ -27,7 +25,6 @@ from tidelog.values import *  # noqa: F403  (every name there is public)
 
 __all__ = [
     "Admin",
-    "BatchIterator",
     "Client",
     "Consumer",
     "Message",
@@ -35,7 +32,6 @@ __all__ = [
     "Queue",
     "QueueSubscription",
     "QueueWorker",
-    "RecordIterator",
     "RunningBroker",
     "Transaction",
     "TransactionTask",
@@ -43,6 +39,3 @@ __all__ = [
     "open_broker",
 ]
 __all__ += values.__all__
-
-BatchIterator = Iterator[values.RecordBatch]
-RecordIterator = Iterator[values.Record]

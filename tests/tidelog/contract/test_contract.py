@@ -1,4 +1,4 @@
-"""What every face of the client promises: `tidelog`, `tidelog.aio`, `tidelog.blocking`."""
+"""The contract of all faces of the client: `tidelog`, `tidelog.aio`, `tidelog.blocking`."""
 
 import io
 from collections.abc import Iterator
