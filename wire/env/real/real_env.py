@@ -8,7 +8,7 @@ import math
 import random
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar, final
+from typing import ClassVar, Final, TypeVar, final
 
 import trio
 
@@ -40,9 +40,13 @@ _LEVELS = {
 class RealClock:
     """The operating system's wall clock."""
 
+    ahead_ms: ClassVar[int] = 0
+    """Milliseconds by which all clocks of this process are ahead; only `tidelog.testing` sets it.
+    Brokers and clients of a test must agree on the time."""
+
     def now_ms(self) -> int:
         """Return Unix time in milliseconds."""
-        return time.time_ns() // 1_000_000
+        return time.time_ns() // 1_000_000 + self.ahead_ms
 
 
 async def run_in_thread(
