@@ -1,7 +1,7 @@
 """A broker inside this process, for tests and small programs."""
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
 from tidelog.broker.config.broker_config import ResolvedConfig, resolve_config
@@ -13,6 +13,7 @@ from tidelog.cluster_secret import (
     read_cluster_secret,
 )
 from tidelog.logstore.disk.os_disk import OsDisk
+from tidelog.wire.env.env import Env
 from tidelog.wire.env.real.real_env import real_env
 
 
@@ -30,30 +31,38 @@ async def open_broker(
         DataDirectoryError: The data directory is in use, belongs to another node, or is damaged.
         ConfigError: A setting is not valid, or the broker cannot listen on the address.
     """
+    async with open_broker_with(real_env(), data_dir, {"listen": listen, **settings}) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def open_broker_with(
+    env: Env, data_dir: str | os.PathLike[str], settings: Mapping[str, object]
+) -> AsyncGenerator[Broker, None]:
+    """Run a broker on the clock, network, entropy and threads of `env`; see `open_broker`."""
     resolved = resolve_config(
-        file=None,
-        environment={},
-        flags={"data_dir": os.fspath(data_dir), "listen": listen, **settings},
+        file=None, environment={}, flags={**settings, "data_dir": os.fspath(data_dir)}
     )
     config = resolved.config
     is_alone = not (config.peers or config.cluster_secret_file)
     # No other node needs the secret, and nothing is written elsewhere.
-    random = real_env().random
+    random = env.random
     secret = (
         draw_cluster_secret(random)
         if is_alone
         else read_cluster_secret(cluster_secret_path(config.cluster_secret_file), random)
     )
-    async with open_configured_broker(resolved, secret=secret) as broker:
+    async with open_configured_broker(resolved, secret=secret, env=env) as broker:
         yield broker
 
 
 @asynccontextmanager
 async def open_configured_broker(
-    resolved: ResolvedConfig, *, secret: bytes
+    resolved: ResolvedConfig, *, secret: bytes, env: Env | None = None
 ) -> AsyncGenerator[Broker, None]:
-    """Run a broker on the real clock, disk and network; see `open_broker`."""
+    """Run a broker on the real disk, and on the real clock and network by default."""
     config, sources = resolved.config, resolved.sources
     disk = OsDisk(config.data_dir)
-    async with open_broker_in(config, real_env(), disk, secret=secret, sources=sources) as broker:
+    env = env or real_env()
+    async with open_broker_in(config, env, disk, secret=secret, sources=sources) as broker:
         yield broker

@@ -37,19 +37,31 @@ class _Opened(Generic[Resource]):
 class TrioThread(Generic[Resource]):
     """Keeps one asynchronous resource open in a thread of its own."""
 
-    def __init__(self, resource: AbstractAsyncContextManager[Resource]) -> None:
+    def __init__(
+        self,
+        resource: AbstractAsyncContextManager[Resource],
+        *,
+        name: str = "tidelog-client",
+        clock: trio.abc.Clock | None = None,
+    ) -> None:
         """Open `resource` in a new thread.
+
+        Args:
+            resource: What the thread keeps open.
+            name: Name of the thread.
+            clock: Monotonic clock of the thread's trio; that of the system by default.
 
         Raises:
             Exception: The error of the opening.
         """
         self._opening = resource
+        self._clock = clock
         self._opened: Future[_Opened[Resource]] = Future()
         self._failure: BaseException | None = None
         self._calls: dict[trio.CancelScope, trio.Event] = {}
         """Running calls and the events of their ends; only the thread uses it."""
         # A daemon: a program that does not close the client must still be able to exit.
-        self._thread = threading.Thread(target=self._run, name="tidelog-client", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
         try:
             opened = self._opened.result()
@@ -135,7 +147,7 @@ class TrioThread(Generic[Resource]):
 
     def _run(self) -> None:
         try:
-            trio.run(self._serve)
+            trio.run(self._serve, clock=self._clock)
         except BaseException as error:  # noqa: BLE001  (raised by the next call)
             self._failure = error
             if not self._opened.done():
