@@ -220,7 +220,7 @@ class EphemeralBroker:
         return self._wait(lambda: self._connected().queue(queue).peek(_PEEKED_MAX))
 
     def settle(self) -> None:
-        """Wait until the broker has nothing to do but wait; for a second at most."""
+        """Wait until the broker has nothing to do but wait; for half a second at most."""
         thread = self._thread
         if thread is not None:
             self._wait(lambda: thread.call(partial(settle, thread.resource.pool)))

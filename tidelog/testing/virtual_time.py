@@ -21,7 +21,7 @@ _LAST_TICKS: Final = 2
 """Retention takes two rounds of the maintenance: one seals a segment, the next one deletes it."""
 _QUIET_S: Final = 0.001
 """Real time without an event after which a broker counts as idle."""
-_SETTLE_MAX_S: Final = 1.0
+_SETTLE_MAX_S: Final = 0.5
 """Maximum time of `settle`, while clients keep a broker busy."""
 
 
@@ -74,7 +74,7 @@ class CountingThreadPool:
 
 
 async def settle(pool: CountingThreadPool) -> None:
-    """Wait until all tasks of this loop wait and `pool` is idle; for a second at most."""
+    """Wait until all tasks of this loop wait and `pool` is idle; for half a second at most."""
     from trio.testing import wait_all_tasks_blocked  # noqa: PLC0415  (few tests need it)
 
     with trio.move_on_after(_SETTLE_MAX_S):

@@ -104,6 +104,11 @@ def api_pages() -> dict[str, str]:
     pages["reference/api/statistics.md"] += _entry(
         "ClientCollector", "tidelog.prometheus.ClientCollector"
     )
+    pages["reference/api/testing.md"] = (
+        "# Testing\n\nBrokers of tests: [how to test with pytest](../../howto/testing.md).\n\n"
+        + _entry("broker", "tidelog.testing.broker")
+        + _entry("EphemeralBroker", "tidelog.testing.ephemeral_broker.EphemeralBroker")
+    )
     entries = "".join(_entry(name, path) for name, path in _blocking_paths())
     pages["reference/api/blocking.md"] = (
         "# Blocking client\n\n`tidelog.blocking` has the names of the asynchronous client, for"

@@ -121,7 +121,7 @@ async def examples(tmp_path: Path, place: int, serve: str = "") -> AsyncGenerato
 
 async def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
     serve, *commands = commands_in("README.md")
-    program, embedded, worker = python_in("README.md")
+    suite, program, embedded, worker = python_in("README.md")
     streams = [command for command in commands if "tidelog queue" not in command]
     queues = [command for command in commands if "tidelog queue" in command]
     async with examples(tmp_path, 0, serve) as world:
@@ -129,6 +129,8 @@ async def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
         async def is_empty() -> bool:
             return await world.has_no_messages("billing")
 
+        (tmp_path / "page" / "test_readme.py").write_text(suite, encoding="utf-8")
+        await world.tell("pytest --quiet test_readme.py")
         for command in streams:
             await world.tell(command)
         await world.run(program)

@@ -64,6 +64,20 @@ with subprocess.Popen([*serve, "--log-format", "json"], stderr=subprocess.PIPE) 
     process.terminate()
 """
 
+SUITE = """
+import sys
+
+def test_the_plugin(tidelog_client, tidelog_queue, tidelog_broker):
+    queue = tidelog_client.queue(tidelog_queue)
+    queue.send(b"paint", delay=3600)
+    tidelog_broker.advance(3601)
+    assert [message.value for message in queue.receive(wait=0)] == [b"paint"]
+
+def test_pytest_rewrites_no_asserts_of_the_broker():
+    loader = sys.modules["tidelog.broker.server"].__spec__.loader
+    assert type(loader).__name__ == "SourceFileLoader"
+"""
+
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
@@ -114,6 +128,16 @@ def test_commands_and_the_blocking_client_run_beside_modules_of_the_same_names(
 
     assert output.splitlines()[0] == "paint"
     assert "jobs" in output
+
+
+def test_pytest_finds_the_plugin_and_imports_the_broker_as_it_is(
+    installation: Installation,
+) -> None:
+    program = installation.write("test_plugin.py", SUITE)
+
+    output = installation.run("-m", "pytest", "-q", "-pno:asyncio", "-pno:randomly", program)
+
+    assert "2 passed" in output
 
 
 def _names(wheel: Path) -> list[str]:

@@ -13,6 +13,7 @@ from tidelog.testing import EphemeralBroker
 from tidelog.testing.virtual_time import steps_of
 from tidelog.wire.errors import TransactionGoneError
 
+HOUR_S = 3600
 YEAR_S = 365 * 24 * 3600
 
 
@@ -130,11 +131,11 @@ def test_records_carry_the_virtual_time(broker: EphemeralBroker, client: blockin
 
 def test_a_transaction_times_out(broker: EphemeralBroker, client: blocking.Client) -> None:
     broker.create_topic("staged")
-    transaction = client.transaction("job", 1, timeout=60)
+    transaction = client.transaction("job", 1, timeout=HOUR_S)
     with transaction.task() as task:
         task.send_many("staged", [b"unwanted"])
     open_before = client.admin.list_transactions(["job"])
-    broker.advance(61)
+    broker.advance(HOUR_S + 1)
 
     assert len(open_before) == 1
     assert client.admin.list_transactions(["job"]) == []
@@ -161,6 +162,28 @@ def test_a_long_poll_gets_what_becomes_visible(
     poll.join()
 
     assert values(received) == [b"later"]
+
+
+def test_clients_may_keep_the_broker_busy(broker: EphemeralBroker, client: blocking.Client) -> None:
+    for name in ("busy", "waiting"):
+        broker.create_queue(name)
+    client.queue("waiting").send(b"later", delay=HOUR_S)
+    is_over = threading.Event()
+
+    def poll() -> None:
+        while not is_over.is_set():
+            client.queue("busy").receive(wait=0)
+
+    poller = threading.Thread(target=poll)
+    poller.start()
+    try:
+        broker.advance(HOUR_S + 1)
+        (message,) = client.queue("waiting").receive(wait=0)
+    finally:
+        is_over.set()
+        poller.join()
+
+    assert message.value == b"later"
 
 
 def test_the_members_of_a_group_stay_while_time_jumps(
