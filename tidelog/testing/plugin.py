@@ -1,7 +1,8 @@
 """The pytest plugin of tidelog: fixtures of a broker, its topics, its queues and its client.
 
 pytest loads it in every run of an environment with tidelog. So it imports nothing of tidelog
-before a test asks for a fixture.
+before a test asks for a fixture. It has no name `tidelog`: pytest asks each value of a plugin for
+attributes, and `tidelog` would import the client.
 """
 
 import re
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, cast, final
 
 import pytest
 
-import tidelog.testing
+from tidelog.testing import load_broker_class
 
 if TYPE_CHECKING:
     from tidelog import blocking
@@ -104,7 +105,7 @@ def tidelog_broker(
 ) -> "Iterator[EphemeralBroker]":
     """A broker on a free port; with xdist, each worker has its own."""
     spare_dir = str(tmp_path_factory.getbasetemp())
-    with tidelog.testing.load_broker_class()(tidelog_settings, spare_dir=spare_dir) as broker:
+    with load_broker_class()(tidelog_settings, spare_dir=spare_dir) as broker:
         pytestconfig.stash[_killable] = broker
         yield broker
         del pytestconfig.stash[_killable]

@@ -92,6 +92,13 @@ def test_fails(tidelog_broker, tidelog_topic):
     tidelog_broker.start()
     assert False, "for the report"
 """
+IMPORTS = """
+import sys
+
+def test_imports():
+    imported = sorted(name for name in sys.modules if name.partition(".")[0] == "tidelog")
+    print(f"<{' '.join(imported)}>")
+"""
 WAITING = """
 def test_waits(tidelog_client, tidelog_queue, tidelog_broker):
     print(f"<{tidelog_broker.data_dir}>", flush=True)
@@ -175,6 +182,12 @@ def test_an_interrupt_ends_a_suite_that_waits_and_leaves_no_files(tmp_path: Path
     assert process.returncode == pytest.ExitCode.INTERRUPTED, output
     assert existed
     assert not Path(data_dir).exists()
+
+
+def test_a_suite_without_fixtures_imports_nothing_of_tidelog(run_suite: Suite) -> None:
+    output = run_suite("-s", test_imports=IMPORTS)
+
+    assert "<tidelog tidelog.testing tidelog.testing.plugin>" in output
 
 
 def brokers_in(output: str) -> set[str]:
