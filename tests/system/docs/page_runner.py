@@ -174,7 +174,7 @@ class PageRunner:
             "PATH": f"{Path(sys.executable).parent}:{own['PATH']}",
             "PYTHONPATH": str(ROOT),
             # Before an install of this version, the plugin of pytest is no entry point yet.
-            "PYTEST_ADDOPTS": "-pno:tidelog -ptidelog.testing.plugin -pno:asyncio",
+            "PYTEST_ADDOPTS": "-pno:tidelog -ptidelog.testing.plugin",
             "TIDELOG_BROKER": self.address,
             "TIDELOG_LISTEN": self.address,
             "TIDELOG_GROUP_INITIAL_REBALANCE_DELAY_MS": "100",

@@ -59,18 +59,18 @@ async def test_trio(tidelog_address, tidelog_queue, tidelog_broker):
         assert [each.record.value for each in tidelog_broker.messages(tidelog_queue)] == [b"later"]
 """
 ASYNCIO = """
-import asyncio
 import pytest
-from tidelog import blocking
+import tidelog.aio
 
 @pytest.mark.asyncio
-async def test_asyncio(tidelog_address, tidelog_topic, tidelog_broker):
-    def produce():
-        with blocking.connect(tidelog_address) as client, client.producer() as producer:
-            producer.send(tidelog_topic, b"paid")
-
-    await asyncio.to_thread(produce)
-    assert [record.value for record in tidelog_broker.records(tidelog_topic)] == [b"paid"]
+async def test_asyncio(tidelog_address, tidelog_queue, tidelog_broker):
+    async with tidelog.aio.connect(tidelog_address) as client:
+        await client.queue(tidelog_queue).send(b"later", delay=60)
+        tidelog_broker.advance(61)
+        (message,) = await client.queue(tidelog_queue).receive(wait=0)
+        await message.delete()
+    assert tidelog_broker.messages(tidelog_queue) == []
+    assert [record.value for record in tidelog_broker.records(tidelog_queue)] == [b"later"]
 """
 ADDRESS = """
 import pytest
