@@ -210,9 +210,9 @@ class EphemeralBroker:
         return self._wait(read)
 
     def messages(self, queue: str) -> list[PeekedMessage]:
-        """Return all messages of a queue with their states, without receiving them.
+        """Return the messages of a queue with their states, without receiving them.
 
-        A deleted message is not one of them; `records` has it.
+        A deleted message is not one of them; `records` has it. The first 100,000 are returned.
 
         Raises:
             UnknownQueueError: There is no such queue.
