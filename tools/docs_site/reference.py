@@ -4,11 +4,13 @@ import inspect
 import re
 from collections.abc import Iterator
 from enum import Enum
+from importlib import import_module
 from typing import Final
 
 import click
 
 import tidelog.surface
+import tidelog.values
 from tidelog.cli.main import tidelog as command_line
 
 API_PAGES: Final = {
@@ -78,6 +80,13 @@ _TITLES: Final = {
     "descriptions": "Descriptions",
     "errors": "Errors",
 }
+_FACES: Final = {
+    "aio": (
+        "Asyncio client",
+        "programs on asyncio: [how to use asyncio](../../howto/asyncio.md)",
+    ),
+    "blocking": ("Blocking client", "programs without an event loop"),
+}
 _INTRODUCTIONS: Final = {
     "descriptions": "The values that [Admin](admin.md) returns.\n\n",
     "errors": "All errors are importable from `tidelog`, and all are subclasses of"
@@ -95,7 +104,7 @@ def api_names() -> dict[str, tuple[str, ...]]:
 
 
 def api_pages() -> dict[str, str]:
-    """Return path and text of the pages about `tidelog` and `tidelog.blocking`."""
+    """Return path and text of the pages about `tidelog` and its other faces."""
     pages: dict[str, str] = {}
     for page, names in api_names().items():
         entries = "".join(_entry(name, _path_of(name)) for name in names)
@@ -109,11 +118,12 @@ def api_pages() -> dict[str, str]:
         + _entry("broker", "tidelog.testing.broker")
         + _entry("EphemeralBroker", "tidelog.testing.ephemeral_broker.EphemeralBroker")
     )
-    entries = "".join(_entry(name, path) for name, path in _blocking_paths())
-    pages["reference/api/blocking.md"] = (
-        "# Blocking client\n\n`tidelog.blocking` has the names of the asynchronous client, for"
-        " programs without trio.\n\n" + entries
-    )
+    for face, (title, programs) in _FACES.items():
+        entries = "".join(_entry(name, path) for name, path in _paths_of_face(face))
+        pages[f"reference/api/{face}.md"] = (
+            f"# {title}\n\n`tidelog.{face}` has the names of the client for trio, for {programs}."
+            f" All other names are the same.\n\n{entries}"
+        )
     names = ("instrument", "uninstrument", "process", "replay_history")
     entries = "".join(_entry(name, f"tidelog.tracing.{name}") for name in names)
     pages["reference/api/tracing.md"] = (
@@ -208,11 +218,12 @@ def _path_of(name: str) -> str:
     return f"{value.__module__}.{value.__qualname__}"  # type: ignore[attr-defined]
 
 
-def _blocking_paths() -> Iterator[tuple[str, str]]:
-    import tidelog.blocking  # noqa: PLC0415
-
-    for name in sorted(tidelog.blocking.__all__, key=lambda name: name != "connect"):
-        value: object = getattr(tidelog.blocking, name)
+def _paths_of_face(face: str) -> Iterator[tuple[str, str]]:
+    """Yield the names that are not the same as those of `tidelog`, and where they are defined."""
+    module = import_module(f"tidelog.{face}")
+    own = [name for name in module.__all__ if name not in tidelog.values.__all__]
+    for name in sorted(own, key=lambda name: (name != "connect", name)):
+        value: object = getattr(module, name)
         yield name, f"{value.__module__}.{value.__qualname__}"  # type: ignore[attr-defined]
 
 
