@@ -8,7 +8,8 @@ from typing import Final
 import click
 import trio
 
-from tidelog.cli.client import ask, broker_option
+from tidelog.cli.client import ask
+from tidelog.cli.connected import ConnectedCommand
 from tidelog.cli.errors import reason_of
 from tidelog.cli.options import Seconds, examples, json_option
 from tidelog.cli.output.tables import counted, print_json, print_table, size_text
@@ -24,11 +25,12 @@ _NUMBERS: Final = ("VALUE", "THRESHOLD")
 
 
 @click.command(
+    cls=ConnectedCommand,
     epilog=examples(
         "tidelog alerts",
         "tidelog alerts --owner payments@example.org --watch",
         "tidelog alerts --check",
-    )
+    ),
 )
 @click.option("--watch", "is_watch", is_flag=True, help="Repeat, and print what changes.")
 @click.option(
@@ -40,7 +42,6 @@ _NUMBERS: Final = ("VALUE", "THRESHOLD")
 )
 @click.option("--owner", metavar="NAME", help="Show only alerts of this owner.")
 @click.option("--check", "is_check", is_flag=True, help="Print one line; exit by severity.")
-@broker_option
 @json_option
 def alerts(
     is_watch: bool,
@@ -48,7 +49,6 @@ def alerts(
     owner: str | None,
     *,
     is_check: bool,
-    broker: str,
     as_json: bool,
 ) -> None:
     """Show the alerts that fire now.
@@ -61,9 +61,9 @@ def alerts(
     if is_watch and is_check:
         raise click.UsageError("give either --watch or --check")
     if is_watch:
-        ask(broker, lambda client: _watch(client, owner, interval, as_json=as_json))
+        ask(lambda client: _watch(client, owner, interval, as_json=as_json))
         return
-    report = ask(broker, lambda client: client.admin.alerts(owner=owner))
+    report = ask(lambda client: client.admin.alerts(owner=owner))
     if as_json:
         print_json(report_as_json(report))
     elif is_check:

@@ -10,42 +10,21 @@ from typing import TypeVar, cast
 import click
 import trio
 
+from tidelog.cli.connected import broker_address
 from tidelog.cli.signals import on_signal
 from tidelog.cli.waiting import Waiting
 from tidelog.client.client import Client, connect
-from tidelog.client.cluster.address import parse_addresses
 from tidelog.client.config import ClientConfig
 from tidelog.wire.env.real.real_env import real_env
-from tidelog.wire.errors import ConfigError
 
 _CLIENT_NAME = "tidelog-cli"
 _LOOK_S = 0.25
 """Seconds between two looks at what a client waits for."""
 
 
-def _check_addresses(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    try:
-        parse_addresses(value)
-    except ConfigError as error:
-        raise click.BadParameter(str(error), ctx, param) from error
-    return value
-
-
-broker_option = click.option(
-    "--broker",
-    envvar="TIDELOG_BROKER",
-    default="127.0.0.1:8433",
-    show_default=True,
-    show_envvar=True,
-    metavar="HOST:PORT",
-    callback=_check_addresses,
-    help="Connect to this broker; separate several by commas.",
-)
-
-
 @asynccontextmanager
 async def open_client(broker: str, *, is_quiet: bool = False) -> AsyncGenerator[Client, None]:
-    """Connect to the brokers of `--broker` while the block runs.
+    """Connect to the brokers of `broker` while the block runs.
 
     The client reconnects by itself. A line on standard error reports each lost connection, and one
     says what the client waits for after two seconds without a result, unless `is_quiet`.
@@ -114,16 +93,21 @@ _GRACE_S = 1.0
 
 
 def ask(
-    broker: str, call: Callable[[Client], Awaitable[Result]], *, is_quiet: bool = False
+    call: Callable[[Client], Awaitable[Result]],
+    *,
+    broker: str | None = None,
+    is_quiet: bool = False,
 ) -> Result:
     """Connect, run `call` with the client, and return its result; see `open_client`.
 
     Ctrl-C cancels `call`. (Python would raise `KeyboardInterrupt` at any line, also within a step
-    that must be completed.)
+    that must be completed.) Without `broker`, the command line names the brokers.
 
     Raises:
+        WrongUse: The environment names no address.
         click.exceptions.Exit: A signal ended the call.
     """
+    addresses = broker_address() if broker is None else broker
 
     async def ask_client() -> Result:
         asking, closing = trio.CancelScope(), trio.CancelScope()
@@ -134,7 +118,7 @@ def ask(
 
         async with on_signal(end) as interruption:
             with closing:
-                async with open_client(broker, is_quiet=is_quiet) as client:
+                async with open_client(addresses, is_quiet=is_quiet) as client:
                     with asking:
                         return await call(client)
         raise click.exceptions.Exit(interruption.status)

@@ -7,9 +7,11 @@ from typing import BinaryIO, Literal, TypedDict, Unpack
 import click
 import trio
 
-from tidelog.cli.client import broker_option, open_client
+from tidelog.cli.client import open_client
+from tidelog.cli.connected import ConnectedCommand, broker_address
 from tidelog.cli.options import examples, read_moment
 from tidelog.cli.output.record_format import FormatBatch, json_format, raw_format
+from tidelog.cli.usage import Name
 from tidelog.client.client import Client
 from tidelog.client.config import OffsetReset, ReadFrom
 from tidelog.client.consumer.consumer import Consumer
@@ -35,15 +37,16 @@ class _Options(TypedDict):
 
 
 @click.command(
+    cls=ConnectedCommand,
     epilog=examples(
         "tidelog consume orders --from-beginning --until-end",
         "tidelog consume orders --since 1h --format json | jq .value",
         "tidelog consume orders --partition 0 --offset 1000 --max 10",
         "tidelog consume orders --group billing --from-beginning",
         "tidelog consume orders --read-from nearest --client-rack rack-a",
-    )
+    ),
 )
-@click.argument("topic")
+@click.argument("topic", cls=Name, option="--topic")
 @click.option("--from-beginning", is_flag=True, help="Start at the log start offset.")
 @click.option("--offset", type=click.IntRange(min=0), help="Start at this offset.")
 @click.option(
@@ -81,8 +84,7 @@ class _Options(TypedDict):
 @click.option(
     "--client-rack", metavar="NAME", help="Name the rack of this client, for --read-from nearest."
 )
-@broker_option
-def consume(topic: str, broker: str, **options: Unpack[_Options]) -> None:
+def consume(topic: str, **options: Unpack[_Options]) -> None:
     """Print the records of a topic, one per line.
 
     Starts at the end of the topic by default. Records of a partition are in offset order. With
@@ -94,7 +96,7 @@ def consume(topic: str, broker: str, **options: Unpack[_Options]) -> None:
         click.echo(
             f"waiting for new records of {topic}; --from-beginning prints all records", err=True
         )
-    trio.run(_consume, topic, broker, options)
+    trio.run(_consume, topic, options)
 
 
 def _starts_at_end(options: _Options) -> bool:
@@ -130,13 +132,13 @@ def _check(options: _Options) -> None:
         )
 
 
-async def _consume(topic: str, broker: str, options: _Options) -> None:
+async def _consume(topic: str, options: _Options) -> None:
     separator = options["key_separator"]
     if options["line_format"] == "json":
         format_batch: FormatBatch = json_format
     else:
         format_batch = raw_format(None if separator is None else separator.encode())
-    async with open_client(broker) as client:
+    async with open_client(broker_address()) as client:
         if options["group_id"] is not None:
             await _consume_in_group(
                 client, topic, options["group_id"], options=options, format_batch=format_batch

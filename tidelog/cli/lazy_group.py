@@ -1,8 +1,8 @@
 """Command groups that keep the order of definition and import commands on use."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import click
 
@@ -16,13 +16,19 @@ class LazyCommand(NamedTuple):
     """One sentence, repeated here so that `--help` imports no command."""
 
 
-@final
 class LazyGroup(click.Group):
     """A group that imports a command only when it runs."""
 
-    def __init__(self, name: str, *, lazy: Mapping[str, LazyCommand], help: str) -> None:  # noqa: A002 - click's name
+    def __init__(
+        self,
+        name: str,
+        *,
+        lazy: Mapping[str, LazyCommand],
+        help: str,  # noqa: A002 - click's name
+        params: Sequence[click.Parameter] = (),
+    ) -> None:
         """Offer the commands `lazy`."""
-        super().__init__(name, help=help, no_args_is_help=True)
+        super().__init__(name, help=help, no_args_is_help=True, params=[*params])
         self._lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -57,7 +63,6 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, found.about) for name, found in self._lazy.items()])
 
 
-@final
 class OrderedGroup(click.Group):
     """A group that lists commands in the order of definition, the one for learning them."""
 

@@ -10,11 +10,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import cast
+from typing import cast, final
 
 import click
 
+from tidelog.cli.connected import BROKER, Connected, given_broker
 from tidelog.cli.lazy_group import LazyCommand, LazyGroup
+from tidelog.cli.usage import WrongUse
 
 _FAILURE = 1
 _USAGE = 2
@@ -59,9 +61,29 @@ COMMANDS = {
     "demo": LazyCommand("tidelog.cli.demo", "demo", "Run a demonstration on temporary data."),
 }
 
-tidelog = LazyGroup(
+
+@final
+class _Tidelog(LazyGroup):
+    """The command `tidelog`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; refuse an address before one that needs none."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if given_broker(ctx) is not None and not isinstance(command, Connected):
+            raise _needs_no_broker(f"{ctx.command_path} {name}")
+        return name, command, rest
+
+
+def _needs_no_broker(command_path: str) -> WrongUse:
+    return WrongUse(f"`{command_path}` connects to no broker: leave out --broker")
+
+
+tidelog = _Tidelog(
     "tidelog",
     lazy=COMMANDS,
+    params=[BROKER],
     help="""Run and use tidelog, a log broker with streams, queues and replay.
 
     \b

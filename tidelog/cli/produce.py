@@ -13,12 +13,14 @@ import trio
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from tidelog.cli.client import broker_option, open_client
+from tidelog.cli.client import open_client
+from tidelog.cli.connected import ConnectedCommand, broker_address
 from tidelog.cli.errors import CommandError
 from tidelog.cli.line_reader import LineReader
 from tidelog.cli.options import Seconds, examples, json_option, read_headers
 from tidelog.cli.output.tables import counted, print_json
 from tidelog.cli.signals import Interruption, on_signal
+from tidelog.cli.usage import Name
 from tidelog.client.config import Compression
 from tidelog.client.producer.producer import Producer
 from tidelog.wire.errors import TidelogError
@@ -43,13 +45,14 @@ class _Options(TypedDict):
 
 
 @click.command(
+    cls=ConnectedCommand,
     epilog=examples(
         "tidelog produce orders < orders.txt",
         "printf 'user-1:paid\\n' | tidelog produce orders --key-separator :",
         "tail -F app.log | tidelog produce logs --headers host=web-1 --compression zstd",
-    )
+    ),
 )
-@click.argument("topic")
+@click.argument("topic", cls=Name, option="--topic")
 @click.option(
     "--file",
     metavar="FILE",
@@ -86,9 +89,8 @@ class _Options(TypedDict):
     metavar="DURATION",
     help="Limit the time from send to acknowledgement.",
 )
-@broker_option
 @json_option
-def produce(topic: str, broker: str, **options: Unpack[_Options]) -> None:
+def produce(topic: str, **options: Unpack[_Options]) -> None:
     """Produce lines of text to a topic as records.
 
     With --key-separator, a line that begins with SEP has no key. The last line of output counts the
@@ -98,7 +100,7 @@ def produce(topic: str, broker: str, **options: Unpack[_Options]) -> None:
     if options["key_separator"] == "":
         raise click.UsageError("--key-separator is empty: give at least one character")
     with _open_input(options["file"]) as descriptor:
-        trio.run(partial(_produce, topic, broker, options, descriptor=descriptor))
+        trio.run(partial(_produce, topic, options, descriptor=descriptor))
 
 
 @contextmanager
@@ -122,7 +124,7 @@ def _open_input(file: str | None) -> Generator[int]:
         yield sys.stdin.fileno()
 
 
-async def _produce(topic: str, broker: str, options: _Options, *, descriptor: int) -> None:
+async def _produce(topic: str, options: _Options, *, descriptor: int) -> None:
     reading, delivering = trio.CancelScope(), trio.CancelScope()
 
     def end() -> None:
@@ -131,7 +133,7 @@ async def _produce(topic: str, broker: str, options: _Options, *, descriptor: in
 
     sending = _Sending(topic, options, LineReader(descriptor))
     failure: Exception | None = None
-    async with on_signal(end) as interruption, open_client(broker) as client:
+    async with on_signal(end) as interruption, open_client(broker_address()) as client:
         producer = client.producer(
             acks=_ACKS[options["acks"]],
             compression_type=options["compression"],

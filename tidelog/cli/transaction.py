@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import click
 
-from tidelog.cli.client import ask, broker_option
-from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.client import ask
+from tidelog.cli.connected import ConnectedGroup
 from tidelog.cli.options import examples, json_option
 from tidelog.cli.output.tables import print_json, print_table
 from tidelog.cli.output.times import moment_text
@@ -14,7 +14,7 @@ from tidelog.wire.messages.transactions import TransactionDescription, Transacti
 _NUMBERS = ("OPEN ID", "LAST ID")
 
 
-@click.group(cls=OrderedGroup)
+@click.group(cls=ConnectedGroup)
 def transaction() -> None:
     """List transactions."""
 
@@ -23,15 +23,14 @@ def transaction() -> None:
     "list", epilog=examples("tidelog transaction list", "tidelog transaction list nightly --json")
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@broker_option
 @json_option
-def list_all(names: tuple[str, ...], broker: str, as_json: bool) -> None:
+def list_all(names: tuple[str, ...], as_json: bool) -> None:
     """List the open and the last transaction of each name.
 
     Each Spark streaming query that writes has a name, and each job with a transactionalId.
     A name expires seven days after its last use.
     """
-    found = ask(broker, lambda client: client.admin.list_transactions(names or None))
+    found = ask(lambda client: client.admin.list_transactions(names or None))
     if as_json:
         print_json([_as_json(each) for each in found])
     elif not found:

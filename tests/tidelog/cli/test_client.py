@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from tidelog.cli import main
-from tidelog.cli.client import ask, broker_option, confirm, open_client
+from tidelog.cli.client import ask, confirm, open_client
 from tidelog.client.client import Client
 from tidelog.embedded import open_broker
 from tidelog.wire.errors import ConnectError
@@ -112,38 +112,10 @@ async def test_a_server_of_another_kind_is_named_by_its_first_bytes(
     assert capsys.readouterr().err == ""
 
 
-@click.command()
-@broker_option
-def command(broker: str) -> None:
-    click.echo(broker)
-
-
-@pytest.mark.parametrize("address", ["localhost", "a:1", "a:1,[::1]:2"])
-def test_addresses_are_taken_as_they_are(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["--broker", address], command) == 0
-    assert capsys.readouterr().out == f"{address}\n"
-
-
-def test_the_environment_may_name_the_broker(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TIDELOG_BROKER", "somewhere:1")
-
-    main.run([], command)
-
-    assert capsys.readouterr().out == "somewhere:1\n"
-
-
-@pytest.mark.parametrize("address", ["a:b", "a:1:2", "", "a:70000"])
-def test_what_is_not_an_address_is_wrong_use(
-    address: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main.run(["--broker", address], command) == 2
-    assert "Invalid value for '--broker'" in capsys.readouterr().err
-
-
 def test_a_broker_is_asked_and_its_answer_returned(broker_address: str) -> None:
-    assert isinstance(ask(broker_address, lambda client: client.admin.list_topics()), list)
+    found = ask(lambda client: client.admin.list_topics(), broker=broker_address)
+
+    assert isinstance(found, list)
 
 
 def test_a_confirmation_without_a_terminal_needs_yes() -> None:
@@ -168,7 +140,7 @@ def test_ctrl_c_cancels_a_call_in_order(
                 has_ended = True
 
     with pytest.raises(click.exceptions.Exit) as ended:
-        ask(broker_address, call)
+        ask(call, broker=broker_address)
 
     assert ended.value.exit_code == 128 + signal.SIGINT
     assert has_ended

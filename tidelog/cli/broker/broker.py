@@ -5,10 +5,10 @@ from typing import Final
 import click
 import trio
 
-from tidelog.cli.client import ask, broker_option
+from tidelog.cli.client import ask
 from tidelog.cli.cluster.reassign import run_moves, wait_option
+from tidelog.cli.connected import ConnectedGroup
 from tidelog.cli.errors import CommandError
-from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import examples, json_option
 from tidelog.cli.output.tables import counted, print_json, print_table
 from tidelog.client.client import Client
@@ -20,7 +20,7 @@ _INTERVAL_S: Final = 0.2
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 
 
-@click.group(cls=OrderedGroup)
+@click.group(cls=ConnectedGroup)
 def broker() -> None:
     """Describe, drain, replace and unregister brokers."""
 
@@ -29,16 +29,15 @@ def broker() -> None:
     epilog=examples("tidelog broker config", "tidelog broker config 3 --json"),
 )
 @click.argument("node", type=click.IntRange(min=1), required=False)
-@broker_option
 @json_option
-def config(node: int | None, broker: str, as_json: bool) -> None:
+def config(node: int | None, as_json: bool) -> None:
     """Describe the settings of a running broker, with sources.
 
     Without NODE, the contacted broker. The sources `cluster` and `broker` are `tidelog cluster
     alter`, for all brokers and for this broker. It can change the settings marked DYNAMIC. All
     others need a restart: see `tidelog serve --print-config`.
     """
-    found = ask(broker, lambda client: client.admin.broker_config(node))
+    found = ask(lambda client: client.admin.broker_config(node))
     if as_json:
         settings = {
             each.name: {
@@ -70,11 +69,8 @@ def config(node: int | None, broker: str, as_json: bool) -> None:
 @click.option("--cancel", is_flag=True, help="Allow new replicas again; running moves go on.")
 @_dry_run_option
 @wait_option
-@broker_option
 @json_option
-def drain(
-    node: int, cancel: bool, dry_run: bool, *, waits: bool, broker: str, as_json: bool
-) -> None:
+def drain(node: int, cancel: bool, dry_run: bool, *, waits: bool, as_json: bool) -> None:
     """Move all replicas of a broker to the other brokers.
 
     The replicas are spread over the other nodes and their racks. The drained node gets no new
@@ -83,7 +79,7 @@ def drain(
     if cancel:
         if dry_run or waits:
             raise click.UsageError("--cancel excludes --dry-run and --wait: give it alone")
-        ask(broker, lambda client: client.admin.end_drain(node))
+        ask(lambda client: client.admin.end_drain(node))
         if as_json:
             print_json({"node_id": node, "is_drained": False})
         else:
@@ -93,13 +89,12 @@ def drain(
             )
         return
     run_moves(
-        broker,
         lambda client: client.admin.drain(node, plan_only=dry_run),
         waits=waits,
         as_json=as_json,
     )
     if not dry_run:
-        _check_rest(broker, node)
+        _check_rest(node)
 
 
 @broker.command(
@@ -109,11 +104,8 @@ def drain(
 @click.argument("replacement", type=click.IntRange(min=1))
 @_dry_run_option
 @wait_option
-@broker_option
 @json_option
-def replace(
-    lost: int, replacement: int, dry_run: bool, *, waits: bool, broker: str, as_json: bool
-) -> None:
+def replace(lost: int, replacement: int, dry_run: bool, *, waits: bool, as_json: bool) -> None:
     """Move the replicas of a lost broker to another broker.
 
     REPLACEMENT is alive, and may be new. If REPLACEMENT already has a replica of a partition, the
@@ -121,26 +113,24 @@ def replace(
     replacement: see docs/operations.md.
     """
     run_moves(
-        broker,
         lambda client: client.admin.replace_broker(lost, replacement, plan_only=dry_run),
         waits=waits,
         as_json=as_json,
     )
     if not dry_run:
-        _check_rest(broker, lost)
+        _check_rest(lost)
 
 
 @broker.command(epilog=examples("tidelog broker unregister 3"))
 @click.argument("node", type=click.IntRange(min=1))
-@broker_option
 @json_option
-def unregister(node: int, broker: str, as_json: bool) -> None:
+def unregister(node: int, as_json: bool) -> None:
     """Remove a lost broker from the cluster.
 
     The broker must be fenced and have no replicas. It is no longer a voter, so that another node
     can become a voter in its place.
     """
-    was_member = ask(broker, lambda client: client.admin.unregister_broker(node))
+    was_member = ask(lambda client: client.admin.unregister_broker(node))
     if as_json:
         print_json({"node_id": node, "was_member": was_member})
     elif was_member:
@@ -149,7 +139,7 @@ def unregister(node: int, broker: str, as_json: bool) -> None:
         click.echo(f"node {node} is not registered")
 
 
-def _check_rest(broker: str, node_id: int) -> None:
+def _check_rest(node_id: int) -> None:
     """Raise if a node keeps replicas that are not being moved.
 
     Raises:
@@ -168,7 +158,7 @@ def _check_rest(broker: str, node_id: int) -> None:
             )  # The contacted broker may not have applied the moves yet.
         return stuck
 
-    stuck = ask(broker, call)
+    stuck = ask(call)
     if stuck:
         raise CommandError(
             f"{counted(stuck, 'replica')} of node {node_id} cannot move to another node: each node"

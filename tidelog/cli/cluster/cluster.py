@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 from msgspec.structs import asdict
 
-from tidelog.cli.client import ask, broker_option, confirm
+from tidelog.cli.client import ask, confirm
 from tidelog.cli.cluster.reassign import reassignment, run_moves, wait_option
 from tidelog.cli.cluster.view import (
     cluster_as_json,
@@ -17,8 +17,8 @@ from tidelog.cli.cluster.view import (
     print_features,
     print_stop_check,
 )
+from tidelog.cli.connected import ConnectedGroup
 from tidelog.cli.errors import CommandError
-from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import change_options, examples, json_option
 from tidelog.cli.output.events import event_as_json, print_events
 from tidelog.cli.output.tables import counted, print_fields, print_json
@@ -28,7 +28,7 @@ from tidelog.client.client import Client
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply, EventDescription
 
 
-@click.group(cls=OrderedGroup)
+@click.group(cls=ConnectedGroup)
 def cluster() -> None:
     """Describe and alter the cluster; elect leaders, reassign."""
 
@@ -62,9 +62,8 @@ _NOT_SAFE: Final = 3
     is_flag=True,
     help="Print the health in one line; exit by severity.",
 )
-@broker_option
 @json_option
-def status(with_partitions: bool, is_check: bool, broker: str, *, as_json: bool) -> None:
+def status(with_partitions: bool, is_check: bool, *, as_json: bool) -> None:
     """Show the nodes and the health of the partitions.
 
     The contacted broker answers from its metadata. Without a majority they are stale after 3
@@ -81,7 +80,7 @@ def status(with_partitions: bool, is_check: bool, broker: str, *, as_json: bool)
         asks_leaders = found.reassigning_count and not (is_check or cluster_health(found).is_stale)
         return found, await client.admin.list_reassignments() if asks_leaders else []
 
-    found, moves = ask(broker, call)
+    found, moves = ask(call)
     if as_json:
         print_json(cluster_as_json(found, moves, with_partitions=with_partitions))
     elif is_check:
@@ -100,9 +99,8 @@ def status(with_partitions: bool, is_check: bool, broker: str, *, as_json: bool)
     ),
 )
 @click.argument("node_id", metavar="NODE", type=int)
-@broker_option
 @json_option
-def safe_to_stop(node_id: int, *, broker: str, as_json: bool) -> None:
+def safe_to_stop(node_id: int, *, as_json: bool) -> None:
     """Check whether a node may stop now.
 
     The exit status is 0 if all partitions can be written and read without the node, and the other
@@ -110,7 +108,7 @@ def safe_to_stop(node_id: int, *, broker: str, as_json: bool) -> None:
     command prints the reasons and the first 20 partitions. `/health/safe-to-stop` of a broker is
     the same for that broker.
     """
-    found = ask(broker, lambda client: client.admin.safe_to_stop(node_id))
+    found = ask(lambda client: client.admin.safe_to_stop(node_id))
     if as_json:
         print_json(asdict(found) | {"partitions": [asdict(each) for each in found.partitions]})
     else:
@@ -136,11 +134,8 @@ def safe_to_stop(node_id: int, *, broker: str, as_json: bool) -> None:
 )
 @click.option("--acknowledge-all", "is_all", is_flag=True, help="Acknowledge all listed events.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
-@broker_option
 @json_option
-def events(
-    event_ids: tuple[int, ...], is_all: bool, *, is_sure: bool, broker: str, as_json: bool
-) -> None:
+def events(event_ids: tuple[int, ...], is_all: bool, *, is_sure: bool, as_json: bool) -> None:
     """List events such as losses of committed records.
 
     The cluster keeps an event, and `tidelog cluster status` and `tidelog topic describe` show it,
@@ -149,7 +144,7 @@ def events(
     """
     if event_ids and is_all:
         raise click.UsageError("give either --acknowledge ID or --acknowledge-all, not both")
-    found = ask(broker, lambda client: client.admin.cluster_events())
+    found = ask(lambda client: client.admin.cluster_events())
     if is_all and found:
         if not is_sure:
             confirm(f"acknowledge {counted(len(found), 'event')}, for good?")
@@ -160,7 +155,7 @@ def events(
             await client.admin.acknowledge_events(event_ids)
             return await client.admin.cluster_events()
 
-        found = ask(broker, call)
+        found = ask(call)
     if as_json:
         print_json([event_as_json(each) for each in found])
     elif found:
@@ -178,19 +173,14 @@ def events(
     )
 )
 @change_options
-@broker_option
 @json_option
-def alter(
-    changes: tuple[tuple[str, str], ...], resets: tuple[str, ...], broker: str, *, as_json: bool
-) -> None:
+def alter(changes: tuple[tuple[str, str], ...], resets: tuple[str, ...], *, as_json: bool) -> None:
     """Alter the settings of the cluster, or show them.
 
     A change is in force at once on all brokers. It can override settings with which brokers were
     started: NAME for all brokers, NAME@NODE for one broker; the latter has precedence.
     """
-    settings = ask(
-        broker, lambda client: client.admin.alter_cluster(set=dict(changes), reset=resets)
-    )
+    settings = ask(lambda client: client.admin.alter_cluster(set=dict(changes), reset=resets))
     if as_json:
         print_json(settings)
     else:
@@ -213,11 +203,8 @@ def alter(
     help="Lower the level to this one.",
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
-@broker_option
 @json_option
-def features(
-    upgrade: bool, lower_level: int | None, *, is_sure: bool, broker: str, as_json: bool
-) -> None:
+def features(upgrade: bool, lower_level: int | None, *, is_sure: bool, as_json: bool) -> None:
     """Show, raise or lower the feature level of the cluster.
 
     The cluster writes new kinds of metadata only at the level that they belong to. The level rises
@@ -226,7 +213,7 @@ def features(
     """
     if upgrade and lower_level is not None:
         raise click.UsageError("give either --upgrade or --downgrade LEVEL, not both")
-    found = ask(broker, lambda client: client.admin.describe_features())
+    found = ask(lambda client: client.admin.describe_features())
     if lower_level is not None and lower_level > found.level:
         raise CommandError(
             f"the feature level is {found.level}, and {lower_level} is higher; use --upgrade"
@@ -236,7 +223,7 @@ def features(
         if upgrade and not found.obstacles and not is_sure:
             confirm(f"raise the feature level to {level}, so that older versions cannot come back?")
         wanted = level
-        found = ask(broker, lambda client: client.admin.update_features(wanted))
+        found = ask(lambda client: client.admin.update_features(wanted))
     if as_json:
         print_json(features_as_json(found))
     else:
@@ -265,7 +252,6 @@ def features(
     help="Elect replicas that may lack committed records.",
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
-@broker_option
 @json_option
 def elect_leaders(
     topic: str | None,
@@ -273,7 +259,6 @@ def elect_leaders(
     accept_data_loss: bool,
     *,
     is_sure: bool,
-    broker: str,
     as_json: bool,
 ) -> None:
     """Elect the preferred replicas as leaders.
@@ -294,7 +279,6 @@ def elect_leaders(
         partitions = [(topic, number) for number in numbers]
 
     results = ask(
-        broker,
         lambda client: client.admin.elect_leaders(partitions, accept_data_loss=accept_data_loss),
     )
     if as_json:
@@ -344,10 +328,8 @@ def elect_leaders(
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and change nothing.")
 @wait_option
-@broker_option
 @json_option
 def reassign(
-    broker: str,
     as_json: bool,
     waits: bool,
     **wanted: Any,  # noqa: ANN401  (see `reassignment`)
@@ -358,4 +340,4 @@ def reassign(
     sync. `tidelog cluster status` shows the progress. A setting of the cluster limits the speed:
     `tidelog cluster alter --set reassignment_max_bytes_per_second=20MB`.
     """
-    run_moves(broker, reassignment(**wanted), waits=waits, as_json=as_json)
+    run_moves(reassignment(**wanted), waits=waits, as_json=as_json)

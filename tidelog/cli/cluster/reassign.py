@@ -52,7 +52,6 @@ def reassignment(
 
 
 def run_moves(
-    broker: str,
     request: Callable[[Client], Awaitable[list[PartitionMoved]]],
     *,
     waits: bool,
@@ -72,7 +71,7 @@ def run_moves(
         await wait_for_moves(client, under_way, Console(stderr=True))
         return [replace(each, is_under_way=False) for each in results]
 
-    results = ask(broker, call)
+    results = ask(call)
     if as_json:
         print_json(moves_as_json(results))
     elif not results:

@@ -5,7 +5,8 @@ from typing import TypedDict, Unpack
 
 import click
 
-from tidelog.cli.client import ask, broker_option, confirm
+from tidelog.cli.client import ask, confirm
+from tidelog.cli.connected import ConnectedGroup
 from tidelog.cli.errors import CommandError
 from tidelog.cli.group.view import (
     group_as_json,
@@ -15,7 +16,6 @@ from tidelog.cli.group.view import (
     print_groups,
     print_moves,
 )
-from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import (
     change_options,
     examples,
@@ -24,6 +24,7 @@ from tidelog.cli.options import (
     require_changes,
 )
 from tidelog.cli.output.tables import print_json, print_settings
+from tidelog.cli.usage import Name
 from tidelog.client.admin.groups import OffsetMove, ResetPlace
 from tidelog.client.client import Client
 from tidelog.client.topic_partition import TopicPartition
@@ -49,7 +50,7 @@ class _ResetOptions(_Places):
     partitions: tuple[int, ...]
 
 
-@click.group(cls=OrderedGroup)
+@click.group(cls=ConnectedGroup)
 def group() -> None:
     """Describe, alter, reset and delete consumer groups."""
 
@@ -62,11 +63,10 @@ def group() -> None:
     multiple=True,
     help="List only groups in this state; repeatable.",
 )
-@broker_option
 @json_option
-def list_all(states: tuple[str, ...], broker: str, as_json: bool) -> None:
+def list_all(states: tuple[str, ...], as_json: bool) -> None:
     """List consumer groups."""
-    found = ask(broker, lambda client: client.admin.list_groups(states or None))
+    found = ask(lambda client: client.admin.list_groups(states or None))
     if as_json:
         print_json([listing_as_json(each) for each in found])
     elif not found:
@@ -76,12 +76,11 @@ def list_all(states: tuple[str, ...], broker: str, as_json: bool) -> None:
 
 
 @group.command(epilog=examples("tidelog group describe billing"))
-@click.argument("group_id", metavar="GROUP")
-@broker_option
+@click.argument("group_id", cls=Name, option="--group", metavar="GROUP")
 @json_option
-def describe(group_id: str, broker: str, as_json: bool) -> None:
+def describe(group_id: str, as_json: bool) -> None:
     """Show the members, assignments and lag of a group."""
-    found = ask(broker, lambda client: client.admin.describe_group(group_id))
+    found = ask(lambda client: client.admin.describe_group(group_id))
     if as_json:
         print_json(group_as_json(found))
     else:
@@ -97,7 +96,7 @@ def describe(group_id: str, broker: str, as_json: bool) -> None:
         "tidelog group reset-offsets billing --topic orders --partition 3 --shift -100",
     ),
 )
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", cls=Name, option="--group", metavar="GROUP")
 @click.option(
     "--topic", "topics", multiple=True, required=True, help="Reset in this topic; repeatable."
 )
@@ -122,10 +121,9 @@ def describe(group_id: str, broker: str, as_json: bool) -> None:
     "--shift", type=int, metavar="N", help="Move each offset by N; a negative N moves it back."
 )
 @click.option("--dry-run", is_flag=True, help="Print the result and change nothing.")
-@broker_option
 @json_option
 def reset_offsets(
-    group_id: str, broker: str, as_json: bool, *, dry_run: bool, **options: Unpack[_ResetOptions]
+    group_id: str, as_json: bool, *, dry_run: bool, **options: Unpack[_ResetOptions]
 ) -> None:
     """Reset the committed offsets of a group.
 
@@ -141,7 +139,7 @@ def reset_offsets(
         wanted = await _wanted(client, topics, partitions)
         return await client.admin.reset_offsets(group_id, wanted, to, validate_only=dry_run)
 
-    moves = ask(broker, call)
+    moves = ask(call)
     if as_json:
         print_json(moves_as_json(group_id, moves, dry_run=dry_run))
         return
@@ -156,16 +154,14 @@ def reset_offsets(
         "tidelog group alter billing --reset alert_lag_ms",
     )
 )
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", cls=Name, option="--group", metavar="GROUP")
 @change_options
-@broker_option
 @json_option
 def alter(
     group_id: str,
     changes: tuple[tuple[str, str], ...],
     resets: tuple[str, ...],
     *,
-    broker: str,
     as_json: bool,
 ) -> None:
     """Alter the owner and the alert thresholds of a group.
@@ -178,7 +174,7 @@ def alter(
     async def call(client: Client) -> dict[str, str]:
         return await client.admin.alter_group(group_id, set=dict(changes), reset=resets)
 
-    config = ask(broker, call)
+    config = ask(call)
     if as_json:
         print_json({"group_id": group_id, "config": config})
     else:
@@ -187,16 +183,15 @@ def alter(
 
 
 @group.command(epilog=examples("tidelog group delete billing --yes"))
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", cls=Name, option="--group", metavar="GROUP")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
-@broker_option
 @json_option
-def delete(group_id: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
+def delete(group_id: str, is_sure: bool, *, as_json: bool) -> None:
     """Delete a group without members, and its committed offsets."""
     if not is_sure:
         confirm(f"delete group {group_id} and its committed offsets?")
 
-    if not ask(broker, lambda client: client.admin.delete_group(group_id)):
+    if not ask(lambda client: client.admin.delete_group(group_id)):
         raise CommandError(f"there is no group {group_id!r}")
     if as_json:
         print_json({"deleted": group_id})

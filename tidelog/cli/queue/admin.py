@@ -6,7 +6,8 @@ from typing import TypedDict, Unpack
 import click
 from rich.console import Console
 
-from tidelog.cli.client import ask, broker_option, confirm
+from tidelog.cli.client import ask, confirm
+from tidelog.cli.connected import ConnectedCommand
 from tidelog.cli.errors import CommandError
 from tidelog.cli.options import examples, json_option, read_offset_spec
 from tidelog.cli.output.tables import counted, print_json
@@ -17,6 +18,7 @@ from tidelog.cli.queue.view import (
     seen_as_json,
     state_word,
 )
+from tidelog.cli.usage import Name
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.client import Client
 from tidelog.client.cluster.list_offsets import OffsetSpec
@@ -53,11 +55,12 @@ _max_option = click.option(
 
 
 @click.command(
+    cls=ConnectedCommand,
     epilog=examples(
         "tidelog queue peek payments", "tidelog queue peek payments --state delayed --json"
-    )
+    ),
 )
-@click.argument("name", metavar="QUEUE")
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @_max_option
 @click.option(
     "--state",
@@ -66,40 +69,39 @@ _max_option = click.option(
     multiple=True,
     help="Show only messages in this state; repeatable.",
 )
-@broker_option
 @json_option
-def peek(
-    name: str, max_messages: int, states: tuple[str, ...], *, broker: str, as_json: bool
-) -> None:
+def peek(name: str, max_messages: int, states: tuple[str, ...], *, as_json: bool) -> None:
     """Show messages without receiving them."""
     wanted = [_STATES[state] for state in states]
-    seen = ask(broker, lambda client: client.queue(name).peek(max_messages, states=wanted))
+    seen = ask(lambda client: client.queue(name).peek(max_messages, states=wanted))
     _show(seen, print_seen, as_json=as_json)
 
 
-@click.command("in-flight", epilog=examples("tidelog queue in-flight payments"))
-@click.argument("name", metavar="QUEUE")
+@click.command(
+    "in-flight", cls=ConnectedCommand, epilog=examples("tidelog queue in-flight payments")
+)
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @_max_option
-@broker_option
 @json_option
-def in_flight(name: str, max_messages: int, broker: str, *, as_json: bool) -> None:
+def in_flight(name: str, max_messages: int, *, as_json: bool) -> None:
     """Show messages in flight, their consumers and timeouts."""
-    seen = ask(broker, lambda client: client.queue(name).in_flight(max_messages))
+    seen = ask(lambda client: client.queue(name).in_flight(max_messages))
     _show(seen, print_seen, as_json=as_json)
 
 
-@click.command("dead-letters", epilog=examples("tidelog queue dead-letters payments"))
-@click.argument("name", metavar="QUEUE")
+@click.command(
+    "dead-letters", cls=ConnectedCommand, epilog=examples("tidelog queue dead-letters payments")
+)
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @_max_option
-@broker_option
 @json_option
-def dead_letters(name: str, max_messages: int, broker: str, *, as_json: bool) -> None:
+def dead_letters(name: str, max_messages: int, *, as_json: bool) -> None:
     """Show the dead letters of a queue, and their reasons.
 
     These are the messages of this queue in its dead-letter queue, and the dead letters that have no
     dead-letter queue to move to.
     """
-    seen = ask(broker, lambda client: client.queue(name).dead_letters(max_messages))
+    seen = ask(lambda client: client.queue(name).dead_letters(max_messages))
     _show(seen, print_dead_letters, as_json=as_json)
 
 
@@ -117,33 +119,33 @@ def _show(
         click.echo("there are no such messages", err=True)
 
 
-@click.command(epilog=examples("tidelog queue purge payments --yes"))
-@click.argument("name", metavar="QUEUE")
+@click.command(cls=ConnectedCommand, epilog=examples("tidelog queue purge payments --yes"))
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
-@broker_option
 @json_option
-def purge(name: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
+def purge(name: str, is_sure: bool, *, as_json: bool) -> None:
     """Delete all messages of a queue.
 
     The records stay in the topic.
     """
     if not is_sure:
         confirm(f"delete all messages of queue {name}?")
-    count = ask(broker, lambda client: client.queue(name).purge())
+    count = ask(lambda client: client.queue(name).purge())
     if as_json:
         print_json({"purged": count})
     else:
         click.echo(f"purged {counted(count, 'message')} of {name}")
 
 
-@click.command("cancel-scheduled", epilog=examples("tidelog queue cancel-scheduled payments 0-17"))
-@click.argument("name", metavar="QUEUE")
+@click.command(
+    "cancel-scheduled",
+    cls=ConnectedCommand,
+    epilog=examples("tidelog queue cancel-scheduled payments 0-17"),
+)
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @click.argument("message_ids", nargs=-1, required=True, metavar="MESSAGE_ID...")
-@broker_option
 @json_option
-def cancel_scheduled(
-    name: str, message_ids: tuple[str, ...], broker: str, *, as_json: bool
-) -> None:
+def cancel_scheduled(name: str, message_ids: tuple[str, ...], *, as_json: bool) -> None:
     """Cancel messages that are still delayed.
 
     `tidelog queue peek QUEUE --state delayed` shows them. The queue rejects a message that is
@@ -159,7 +161,7 @@ def cancel_scheduled(
         except ValueError as error:
             raise click.UsageError(str(error)) from error
 
-    ask(broker, call)
+    ask(call)
     if as_json:
         print_json({"cancelled": len(message_ids)})
     else:
@@ -167,11 +169,12 @@ def cancel_scheduled(
 
 
 @click.command(
+    cls=ConnectedCommand,
     epilog=examples(
         "tidelog queue seek payments --to 1h", "tidelog queue seek payments --to earliest --yes"
-    )
+    ),
 )
-@click.argument("name", metavar="QUEUE")
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @click.option(
     "--to",
     callback=read_offset_spec,
@@ -180,9 +183,8 @@ def cancel_scheduled(
     help="Seek to this offset or time (ISO 8601, or an age as 1h).",
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
-@broker_option
 @json_option
-def seek(name: str, to: OffsetSpec, is_sure: bool, *, broker: str, as_json: bool) -> None:
+def seek(name: str, to: OffsetSpec, is_sure: bool, *, as_json: bool) -> None:
     """Reset a queue to an offset or a time.
 
     The queue delivers messages from there on again; other queues on the topic do not change.
@@ -195,7 +197,7 @@ def seek(name: str, to: OffsetSpec, is_sure: bool, *, broker: str, as_json: bool
     async def call(client: Client) -> int:
         return await client.queue(name).seek(to)
 
-    count = ask(broker, call)
+    count = ask(call)
     if as_json:
         print_json({"messages": count})
     else:
@@ -203,14 +205,15 @@ def seek(name: str, to: OffsetSpec, is_sure: bool, *, broker: str, as_json: bool
 
 
 @click.command(
+    cls=ConnectedCommand,
     epilog=examples(
         "tidelog queue redrive payments-dead --rate 100 --wait",
         "tidelog queue redrive payments-dead --from payments --to-topic payments-repaired",
         "tidelog queue redrive payments-dead --status",
         "tidelog queue redrive payments-dead --cancel",
-    )
+    ),
 )
-@click.argument("name", metavar="DEAD_LETTER_QUEUE")
+@click.argument("name", cls=Name, option="--queue", metavar="DEAD_LETTER_QUEUE")
 @click.option("--to-topic", help="Move to this topic.  [the source of each message]")
 @click.option("--rate", type=click.IntRange(min=1), help="Limit messages per second and partition.")
 @click.option("--from", "only_from", metavar="QUEUE", help="Move only dead letters of this queue.")
@@ -222,14 +225,12 @@ def seek(name: str, to: OffsetSpec, is_sure: bool, *, broker: str, as_json: bool
     is_flag=True,
     help="Show progress until the end; Ctrl-C ends the wait.",
 )
-@broker_option
 @json_option
 def redrive(
     name: str,
     is_status: bool,
     is_cancel: bool,
     *,
-    broker: str,
     as_json: bool,
     **more: Unpack[_Redriving],
 ) -> None:
@@ -258,7 +259,7 @@ def redrive(
             return await wait_for_redrive(queue, Console(stderr=True))
         return await queue.redrive_status()
 
-    report = ask(broker, call)
+    report = ask(call)
     if as_json:
         print_json(report_as_json(report))
     else:

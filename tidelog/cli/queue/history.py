@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from tidelog.cli.client import ask, broker_option
+from tidelog.cli.client import ask
+from tidelog.cli.connected import ConnectedCommand
 from tidelog.cli.options import examples, json_option, read_moment
 from tidelog.cli.output.tables import counted, print_json, print_table
 from tidelog.cli.output.times import moment_text
+from tidelog.cli.usage import Name
 from tidelog.client.client import Client
 from tidelog.client.queue.inspect.history import HistoryEvent
 
@@ -16,14 +18,15 @@ _Names = Mapping[bytes, str]
 
 
 @click.command(
+    cls=ConnectedCommand,
     epilog=examples(
         "tidelog queue history payments --since 1h",
         "tidelog queue history payments --message 0-17",
         "tidelog queue history payments --trace 4bf92f3577b34da6a3ce929d0e0e4736",
         "tidelog queue history payments --max 100000 --json",
-    )
+    ),
 )
-@click.argument("name", metavar="QUEUE")
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @click.option(
     "--since",
     "since_ms",
@@ -41,7 +44,6 @@ _Names = Mapping[bytes, str]
     show_default=True,
     help="Show this many events at most, the newest.",
 )
-@broker_option
 @json_option
 def history(
     name: str,
@@ -50,7 +52,6 @@ def history(
     *,
     trace_id: str | None,
     max_events: int,
-    broker: str,
     as_json: bool,
 ) -> None:
     """Show the deliveries and outcomes of messages.
@@ -79,7 +80,7 @@ def history(
         topics = await client.admin.describe_topics()
         return found, {topic.topic_id: topic.name for topic in topics}
 
-    found, names = ask(broker, call)
+    found, names = ask(call)
     if as_json:
         print_json([event_as_json(each, names) for each in found])
     elif found:

@@ -2,19 +2,22 @@
 
 import click
 
-from tidelog.cli.client import ask, broker_option
+from tidelog.cli.client import ask
+from tidelog.cli.connected import ConnectedCommand
 from tidelog.cli.options import examples, json_option
 from tidelog.cli.output.keys import key_text
 from tidelog.cli.output.record_format import text_of
 from tidelog.cli.output.tables import counted, print_fields, print_json, print_table
+from tidelog.cli.usage import Name
 from tidelog.client.admin.hot_keys import HotMessageGroups
 from tidelog.wire.messages.hot_keys import HOT_KEYS_MAX
 
 
 @click.command(
-    epilog=examples("tidelog queue hot payments", "tidelog queue hot payments --limit 3")
+    cls=ConnectedCommand,
+    epilog=examples("tidelog queue hot payments", "tidelog queue hot payments --limit 3"),
 )
-@click.argument("name")
+@click.argument("name", cls=Name, option="--queue")
 @click.option(
     "--limit",
     type=click.IntRange(1, HOT_KEYS_MAX),
@@ -22,15 +25,14 @@ from tidelog.wire.messages.hot_keys import HOT_KEYS_MAX
     show_default=True,
     help="Show so many groups.",
 )
-@broker_option
 @json_option
-def hot(name: str, limit: int, broker: str, *, as_json: bool) -> None:
+def hot(name: str, limit: int, *, as_json: bool) -> None:
     """Show the message groups with the most messages.
 
     Their leaders count the messages exactly. A FIFO queue and one with fair_delivery have groups;
     `tidelog topic hot` shows the most frequent keys of any topic.
     """
-    found = ask(broker, lambda client: client.admin.hot_message_groups(name, limit))
+    found = ask(lambda client: client.admin.hot_message_groups(name, limit))
     if as_json:
         print_json(hot_groups_as_json(found))
     elif not found.groups:

@@ -9,11 +9,13 @@ from typing import BinaryIO, Final, final
 import click
 import trio
 
-from tidelog.cli.client import ask, broker_option
+from tidelog.cli.client import ask
+from tidelog.cli.connected import ConnectedCommand
 from tidelog.cli.errors import CommandError
 from tidelog.cli.options import Seconds, examples, json_option
 from tidelog.cli.output.tables import counted, print_json
 from tidelog.cli.queue.view import message_as_json, print_messages
+from tidelog.cli.usage import Name
 from tidelog.client.client import Client
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.attempt_id import attempt_id_on_wire
@@ -47,13 +49,14 @@ _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...
 
 
 @click.command(
+    cls=ConnectedCommand,
     epilog=examples(
         "tidelog queue receive payments --max 5 --wait 20",
         "tidelog queue receive payments --delete --json",
         "tidelog queue receive scans --output scan.tiff --delete",
-    )
+    ),
 )
-@click.argument("name", metavar="QUEUE")
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @click.option(
     "--max",
     "max_messages",
@@ -91,7 +94,6 @@ _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...
     metavar="PATH",
     help="Write the value of one message to PATH (- is stdout).",
 )
-@broker_option
 @json_option
 def receive(
     name: str,
@@ -101,7 +103,6 @@ def receive(
     output: str | None,
     attempt_id: str | None,
     raise_at_limit: bool,
-    broker: str,
     as_json: bool,
     **times: float | None,
 ) -> None:
@@ -139,7 +140,7 @@ def receive(
             sys.stdout.flush()  # A message that cannot be printed is not deleted.
             await queue.delete_batch(messages)
 
-    ask(broker, call)
+    ask(call)
 
 
 @final
@@ -197,55 +198,54 @@ def _show(messages: Sequence[Message], *, as_json: bool) -> None:
 
 @click.command(
     "delete-message",
+    cls=ConnectedCommand,
     epilog=examples("tidelog queue delete-message payments HANDLE"),
 )
-@click.argument("name", metavar="QUEUE")
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @_handles
-@broker_option
 @json_option
-def delete_message(name: str, handles: tuple[str, ...], broker: str, *, as_json: bool) -> None:
+def delete_message(name: str, handles: tuple[str, ...], *, as_json: bool) -> None:
     """Delete received messages."""
 
     async def call(queue: Queue) -> None:
         await queue.delete_batch(handles)
 
-    _settle(broker, name, call)
+    _settle(name, call)
     _report("deleted", handles, as_json=as_json)
 
 
-@click.command(epilog=examples("tidelog queue extend payments HANDLE --seconds 300"))
-@click.argument("name", metavar="QUEUE")
+@click.command(
+    cls=ConnectedCommand, epilog=examples("tidelog queue extend payments HANDLE --seconds 300")
+)
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @_handles
 @click.option(
     "--seconds", type=_TIMEOUT, required=True, help="Set the visibility timeout, from now on."
 )
-@broker_option
 @json_option
-def extend(
-    name: str, handles: tuple[str, ...], seconds: float, *, broker: str, as_json: bool
-) -> None:
+def extend(name: str, handles: tuple[str, ...], seconds: float, *, as_json: bool) -> None:
     """Extend the visibility timeout of received messages."""
 
     async def call(queue: Queue) -> None:
         await queue.extend_batch(handles, seconds)
 
-    _settle(broker, name, call)
+    _settle(name, call)
     _report("extended", handles, as_json=as_json)
 
 
 @click.command(
     "change-visibility",
+    cls=ConnectedCommand,
     epilog=examples("tidelog queue change-visibility payments HANDLE --seconds 0"),
 )
-@click.argument("name", metavar="QUEUE")
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @_handles
 @click.option(
     "--seconds", type=_TIMEOUT, required=True, help="Make the messages visible so much later."
 )
-@broker_option
 @json_option
 def change_visibility(
-    name: str, handles: tuple[str, ...], seconds: float, *, broker: str, as_json: bool
+    name: str, handles: tuple[str, ...], seconds: float, *, as_json: bool
 ) -> None:
     """Change when received or released messages become visible.
 
@@ -256,12 +256,14 @@ def change_visibility(
     async def call(queue: Queue) -> None:
         await queue.change_visibility_batch(handles, seconds)
 
-    _settle(broker, name, call)
+    _settle(name, call)
     _report("changed", handles, as_json=as_json)
 
 
-@click.command(epilog=examples("tidelog queue release payments HANDLE --delay 60"))
-@click.argument("name", metavar="QUEUE")
+@click.command(
+    cls=ConnectedCommand, epilog=examples("tidelog queue release payments HANDLE --delay 60")
+)
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @_handles
 @click.option(
     "--delay",
@@ -270,7 +272,6 @@ def change_visibility(
     help="Delay the next delivery.  [set by the queue's backoff]",
 )
 @click.option("--reason", default="", help="Record a reason in the history.")
-@broker_option
 @json_option
 def release(
     name: str,
@@ -278,7 +279,6 @@ def release(
     delay: float | None,
     *,
     reason: str,
-    broker: str,
     as_json: bool,
 ) -> None:
     """Release received messages to other consumers."""
@@ -290,11 +290,11 @@ def release(
     async def call(queue: Queue) -> None:
         await queue.release_batch(handles, delay, reason=reason)
 
-    _settle(broker, name, call)
+    _settle(name, call)
     _report("released", handles, as_json=as_json)
 
 
-def _settle(broker: str, name: str, call: Callable[[Queue], Awaitable[None]]) -> None:
+def _settle(name: str, call: Callable[[Queue], Awaitable[None]]) -> None:
     """Settle messages.
 
     Raises:
@@ -312,7 +312,7 @@ def _settle(broker: str, name: str, call: Callable[[Queue], Awaitable[None]]) ->
                 f" are settled; handle {index + 1}: {first}"
             ) from error
 
-    ask(broker, settle)
+    ask(settle)
 
 
 def _report(what: str, handles: Sequence[str], *, as_json: bool) -> None:

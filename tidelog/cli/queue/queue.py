@@ -4,8 +4,8 @@ from typing import Any, Unpack
 
 import click
 
-from tidelog.cli.client import ask, broker_option, confirm
-from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.client import ask, confirm
+from tidelog.cli.connected import ConnectedGroup
 from tidelog.cli.options import (
     Changes,
     NameAndValue,
@@ -24,11 +24,12 @@ from tidelog.cli.queue.history import history
 from tidelog.cli.queue.hot import hot
 from tidelog.cli.queue.send import send
 from tidelog.cli.queue.view import print_queue, print_queues, queue_as_json
+from tidelog.cli.usage import Name
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.client import Client
 
 
-@click.group(cls=OrderedGroup)
+@click.group(cls=ConnectedGroup)
 def queue() -> None:
     """Create, describe, alter and delete queues."""
 
@@ -41,7 +42,7 @@ def queue() -> None:
         "tidelog queue create billing --topic orders --start latest",
     )
 )
-@click.argument("name")
+@click.argument("name", cls=Name, option="--queue")
 @click.option("--topic", help="Set the topic of the messages.  [the name of the queue]")
 @click.option("--partitions", type=int, help="Set the partitions of a new topic.  [1]")
 @click.option(
@@ -69,7 +70,6 @@ def queue() -> None:
     help="Set a setting of a new topic; repeatable.",
 )
 @label_option
-@broker_option
 @json_option
 def create(
     name: str,
@@ -77,7 +77,6 @@ def create(
     topic_config: tuple[tuple[str, str], ...],
     *,
     labels: tuple[tuple[str, str], ...],
-    broker: str,
     as_json: bool,
     **wanted: Any,  # noqa: ANN401  (arguments of `create_queue`)
 ) -> None:
@@ -98,7 +97,7 @@ def create(
         (created,) = await client.admin.describe_queues([name], with_counts=True)
         return created
 
-    created = ask(broker, call)
+    created = ask(call)
     if as_json:
         print_json(queue_as_json(created))
     else:
@@ -122,11 +121,8 @@ def create(
     show_default=True,
     help="Count the messages, which is slow for very many.",
 )
-@broker_option
 @json_option
-def list_all(
-    prefix: str, with_counts: bool, broker: str, *, only_names: bool, as_json: bool
-) -> None:
+def list_all(prefix: str, with_counts: bool, *, only_names: bool, as_json: bool) -> None:
     """List queues with their message counts."""
 
     async def call(client: Client) -> list[DescribedQueue]:
@@ -134,9 +130,9 @@ def list_all(
         return await client.admin.describe_queues(names, with_counts=with_counts)
 
     if only_names:
-        print_names(ask(broker, lambda client: client.admin.list_queues(prefix)), as_json=as_json)
+        print_names(ask(lambda client: client.admin.list_queues(prefix)), as_json=as_json)
         return
-    queues = ask(broker, call)
+    queues = ask(call)
     if as_json:
         print_json([queue_as_json(described) for described in queues])
     elif prefix and not queues:
@@ -148,17 +144,16 @@ def list_all(
 
 
 @queue.command(epilog=examples("tidelog queue describe payments"))
-@click.argument("name")
-@broker_option
+@click.argument("name", cls=Name, option="--queue")
 @json_option
-def describe(name: str, broker: str, as_json: bool) -> None:
+def describe(name: str, as_json: bool) -> None:
     """Show message counts, settings and partitions of a queue."""
 
     async def call(client: Client) -> DescribedQueue:
         (described,) = await client.admin.describe_queues([name], with_counts=True)
         return described
 
-    described = ask(broker, call)
+    described = ask(call)
     if as_json:
         print_json(queue_as_json(described))
     else:
@@ -173,11 +168,10 @@ def describe(name: str, broker: str, as_json: bool) -> None:
         "tidelog queue alter payments --label team=billing --remove-label owner",
     )
 )
-@click.argument("name")
+@click.argument("name", cls=Name, option="--queue")
 @label_change_options
-@broker_option
 @json_option
-def alter(name: str, *, broker: str, as_json: bool, **given: Unpack[Changes]) -> None:
+def alter(name: str, *, as_json: bool, **given: Unpack[Changes]) -> None:
     """Alter the settings and labels of a queue.
 
     A change is in force at once. The queue kind (FIFO or standard) and deduplication_scope cannot
@@ -190,7 +184,7 @@ def alter(name: str, *, broker: str, as_json: bool, **given: Unpack[Changes]) ->
         (altered,) = await client.admin.describe_queues([name], with_counts=True)
         return altered
 
-    altered = ask(broker, call)
+    altered = ask(call)
     if as_json:
         print_json(queue_as_json(altered))
     else:
@@ -201,7 +195,7 @@ def alter(name: str, *, broker: str, as_json: bool, **given: Unpack[Changes]) ->
 @queue.command(
     epilog=examples("tidelog queue delete payments", "tidelog queue delete payments --with-topic")
 )
-@click.argument("name")
+@click.argument("name", cls=Name, option="--queue")
 @click.option("--with-topic", is_flag=True, help="Delete the topic and all of its records, too.")
 @click.option(
     "--detach-sources",
@@ -209,10 +203,9 @@ def alter(name: str, *, broker: str, as_json: bool, **given: Unpack[Changes]) ->
     help="Leave source queues without a dead-letter queue.",
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
-@broker_option
 @json_option
 def delete(
-    name: str, with_topic: bool, detach_sources: bool, *, is_sure: bool, broker: str, as_json: bool
+    name: str, with_topic: bool, detach_sources: bool, *, is_sure: bool, as_json: bool
 ) -> None:
     """Delete a queue.
 
@@ -225,7 +218,6 @@ def delete(
         confirm(f"delete queue {name}, and {what}?")
 
     ask(
-        broker,
         lambda client: client.admin.delete_queue(
             name, with_topic=with_topic, detach_sources=detach_sources
         ),

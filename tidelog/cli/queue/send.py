@@ -9,12 +9,14 @@ import click
 import trio
 from msgspec.structs import replace
 
-from tidelog.cli.client import broker_option, open_client
+from tidelog.cli.client import open_client
+from tidelog.cli.connected import ConnectedCommand, broker_address
 from tidelog.cli.errors import CommandError
 from tidelog.cli.line_reader import LineReader
 from tidelog.cli.options import Seconds, examples, json_option, read_headers
 from tidelog.cli.output.tables import counted, print_json
 from tidelog.cli.signals import on_signal
+from tidelog.cli.usage import Name
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.send.chunk_writer import Source
@@ -38,14 +40,15 @@ class _Fields(TypedDict):
 
 
 @click.command(
+    cls=ConnectedCommand,
     epilog=examples(
         "tidelog queue send payments 'order 17'",
         "tidelog queue send payments --delay 3600 < orders.txt",
         "tidelog queue send transfers --group account-7 --deduplication-id t-1 'take 5'",
         "tidelog queue send scans --file scan.tiff",
-    )
+    ),
 )
-@click.argument("name", metavar="QUEUE")
+@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
 @click.option("--key", help="Set the key, which selects the partition.")
 @click.option("--group", help="Set the message group (FIFO queues).")
@@ -76,14 +79,12 @@ class _Fields(TypedDict):
     metavar="PATH",
     help="Send a file, up to 1 GiB, as one message (- is stdin).",
 )
-@broker_option
 @json_option
 def send(
     name: str,
     values: tuple[str, ...],
     files: tuple[BinaryIO, ...],
     *,
-    broker: str,
     as_json: bool,
     **fields: Unpack[_Fields],
 ) -> None:
@@ -101,7 +102,7 @@ def send(
         raise click.UsageError("--deduplication-id is for a single message: give one VALUE")
     sending = _Sending(_model(fields))
     given = files or [os.fsencode(value) for value in values]
-    interrupted_by = trio.run(sending.send_all, broker, name, given)
+    interrupted_by = trio.run(sending.send_all, name, given)
     if as_json:
         print_json([_as_json(receipt) for receipt in sending.sent])
     if sending.failure is not None:
@@ -167,7 +168,7 @@ class _Sending:
         """Return the count of acknowledged messages as text."""
         return counted(len(self.sent), "message")
 
-    async def send_all(self, broker: str, name: str, values: Sequence[Source]) -> int:
+    async def send_all(self, name: str, values: Sequence[Source]) -> int:
         """Send all messages; return the exit status of a signal, else 0."""
         delivering = trio.CancelScope()
 
@@ -179,7 +180,7 @@ class _Sending:
         async with on_signal(end) as interruption:
             with delivering:
                 try:
-                    async with open_client(broker) as client:
+                    async with open_client(broker_address()) as client:
                         queue = client.queue(name)
                         if values:
                             await self._send(queue, values)

@@ -6,7 +6,8 @@ from typing import Final
 import click
 from rich.console import Console
 
-from tidelog.cli.client import ask, broker_option
+from tidelog.cli.client import ask
+from tidelog.cli.connected import ConnectedCommand
 from tidelog.cli.options import Seconds, examples, json_option
 from tidelog.cli.output.tables import print_json, print_rendered
 from tidelog.cli.top.activity import FAMILIES
@@ -20,11 +21,12 @@ _LIMIT: Final = 20
 
 
 @click.command(
+    cls=ConnectedCommand,
     epilog=examples(
         "tidelog top",
         "tidelog top --queues --sort ready --filter 'orders-*'",
         "tidelog top --once --json",
-    )
+    ),
 )
 @click.option("--brokers", is_flag=True, help="Show brokers; all panels without such an option.")
 @click.option("--topics", is_flag=True, help="Show topics, by bytes in and out.")
@@ -51,10 +53,8 @@ _LIMIT: Final = 20
     help="Read metrics this often.",
 )
 @click.option("--once", "is_once", is_flag=True, help="Print the tables once, and exit.")
-@broker_option
 @json_option
 def top(
-    broker: str,
     interval_s: float,
     *,
     names: str,
@@ -75,10 +75,10 @@ def top(
     wanted = Wanted(families, names, interval_s)
     if not (is_once or as_json) and sys.stdout.isatty():
         options = ViewOptions(shown, sort, limit)
-        ask(broker, lambda client: watch(client, wanted, options), is_quiet=True)
+        ask(lambda client: watch(client, wanted, options), is_quiet=True)
         return
     options = ViewOptions(shown, sort, limit or _LIMIT)
-    activity = ask(broker, lambda client: measure(client, wanted))
+    activity = ask(lambda client: measure(client, wanted))
     if as_json:
         print_json(activity_as_json(activity, options))
     else:

@@ -4,9 +4,9 @@ from typing import Unpack
 
 import click
 
-from tidelog.cli.client import ask, broker_option, confirm
+from tidelog.cli.client import ask, confirm
 from tidelog.cli.cluster.reassign import run_moves
-from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.connected import ConnectedGroup
 from tidelog.cli.options import (
     Changes,
     NameAndValue,
@@ -28,12 +28,13 @@ from tidelog.cli.topic.view import (
     print_topics,
     topic_as_json,
 )
+from tidelog.cli.usage import Name
 from tidelog.client.client import Client
 from tidelog.wire.messages.hot_keys import HOT_KEYS_MAX
 from tidelog.wire.messages.topics import TopicDescription
 
 
-@click.group(cls=OrderedGroup)
+@click.group(cls=ConnectedGroup)
 def topic() -> None:
     """Create, describe, alter and delete topics."""
 
@@ -44,7 +45,7 @@ def topic() -> None:
         "tidelog topic create metrics --config retention_ms=1d --config durability=replicated",
     )
 )
-@click.argument("name")
+@click.argument("name", cls=Name, option="--topic")
 @click.option(
     "--partitions", type=int, default=1, show_default=True, help="Set the number of partitions."
 )
@@ -60,7 +61,6 @@ def topic() -> None:
     help="Set a setting, such as retention_ms=1d; repeatable.",
 )
 @label_option
-@broker_option
 @json_option
 def create(
     name: str,
@@ -69,7 +69,6 @@ def create(
     *,
     settings: tuple[tuple[str, str], ...],
     labels: tuple[tuple[str, str], ...],
-    broker: str,
     as_json: bool,
 ) -> None:
     """Create a topic.
@@ -88,7 +87,7 @@ def create(
         (created,) = await client.admin.describe_topics([name])
         return created
 
-    created = ask(broker, call)
+    created = ask(call)
     if as_json:
         print_json(topic_as_json(created))
     else:
@@ -99,9 +98,8 @@ def create(
     "list", epilog=examples("tidelog topic list", "tidelog topic list --prefix orders- --names")
 )
 @list_options
-@broker_option
 @json_option
-def list_all(prefix: str, broker: str, *, only_names: bool, as_json: bool) -> None:
+def list_all(prefix: str, *, only_names: bool, as_json: bool) -> None:
     """List topics."""
 
     async def call(client: Client) -> list[TopicDescription]:
@@ -109,9 +107,9 @@ def list_all(prefix: str, broker: str, *, only_names: bool, as_json: bool) -> No
         return await client.admin.describe_topics(names)
 
     if only_names:
-        print_names(ask(broker, lambda client: client.admin.list_topics(prefix)), as_json=as_json)
+        print_names(ask(lambda client: client.admin.list_topics(prefix)), as_json=as_json)
         return
-    topics = ask(broker, call)
+    topics = ask(call)
     if as_json:
         print_json([topic_as_json(described) for described in topics])
     elif prefix and not topics:
@@ -123,12 +121,11 @@ def list_all(prefix: str, broker: str, *, only_names: bool, as_json: bool) -> No
 
 
 @topic.command(epilog=examples("tidelog topic describe orders"))
-@click.argument("name")
-@broker_option
+@click.argument("name", cls=Name, option="--topic")
 @json_option
-def describe(name: str, broker: str, as_json: bool) -> None:
+def describe(name: str, as_json: bool) -> None:
     """Show the settings and the partitions of a topic."""
-    (described,) = ask(broker, lambda client: client.admin.describe_topics([name]))
+    (described,) = ask(lambda client: client.admin.describe_topics([name]))
     if as_json:
         print_json(topic_as_json(described))
     else:
@@ -144,16 +141,14 @@ def describe(name: str, broker: str, as_json: bool) -> None:
         "tidelog topic alter --all --replication-factor 3 --dry-run",
     )
 )
-@click.argument("name", required=False)
+@click.argument("name", cls=Name, option="--topic", required=False)
 @label_change_options
 @replication_options
-@broker_option
 @json_option
 def alter(
     name: str | None,
     *,
     replication: ReplicationChange,
-    broker: str,
     as_json: bool,
     **given: Unpack[Changes],
 ) -> None:
@@ -167,7 +162,6 @@ def alter(
     if replication.is_given:
         topics = replication.topics(name, has_changes=any(given.values()))
         run_moves(
-            broker,
             lambda client: replication.request(client, topics),
             waits=replication.waits,
             as_json=as_json,
@@ -182,7 +176,7 @@ def alter(
         (altered,) = await client.admin.describe_topics([topic_name])
         return altered
 
-    altered = ask(broker, call)
+    altered = ask(call)
     if as_json:
         print_json(topic_as_json(altered))
     else:
@@ -198,7 +192,7 @@ def alter(
         "tidelog topic add-partitions orders --to 12 --yes",
     ),
 )
-@click.argument("name")
+@click.argument("name", cls=Name, option="--topic")
 @click.option(
     "--to",
     "count",
@@ -207,9 +201,8 @@ def alter(
     help="Set the new number of partitions.",
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
-@broker_option
 @json_option
-def add_partitions(name: str, count: int, is_sure: bool, *, broker: str, as_json: bool) -> None:
+def add_partitions(name: str, count: int, is_sure: bool, *, as_json: bool) -> None:
     """Add partitions to a topic; their number never falls again.
 
     Records stay in their partitions, but most keys map to another partition afterwards: records
@@ -217,15 +210,13 @@ def add_partitions(name: str, count: int, is_sure: bool, *, broker: str, as_json
     queues cannot get more partitions.
     """
     if not is_sure:
-        planned = ask(
-            broker, lambda client: client.admin.add_partitions(name, count, validate_only=True)
-        )
+        planned = ask(lambda client: client.admin.add_partitions(name, count, validate_only=True))
         if planned.added:
             for line in growth_notes(planned):
                 click.echo(line, err=True)
             confirm(f"grow topic {name} to {counted(count, 'partition')}, for good?")
 
-    grown = ask(broker, lambda client: client.admin.add_partitions(name, count))
+    grown = ask(lambda client: client.admin.add_partitions(name, count))
     if as_json:
         print_json({"topic": name, "partitions": grown.partition_count, "added": grown.added})
     elif grown.added:
@@ -242,16 +233,15 @@ def add_partitions(name: str, count: int, is_sure: bool, *, broker: str, as_json
         "tidelog topic usage", "tidelog topic usage orders", "tidelog topic usage --json"
     )
 )
-@click.argument("name", required=False)
-@broker_option
+@click.argument("name", cls=Name, option="--topic", required=False)
 @json_option
-def usage(name: str | None, broker: str, as_json: bool) -> None:
+def usage(name: str | None, as_json: bool) -> None:
     """Show the disk usage, age and growth of topics.
 
     The numbers are those of each leader; every other replica takes about as much. Growth is the
     data since the first segment that was sealed within the last 7 days, extrapolated to a day.
     """
-    topics = ask(broker, lambda client: client.admin.topic_usage(None if name is None else [name]))
+    topics = ask(lambda client: client.admin.topic_usage(None if name is None else [name]))
     if as_json:
         print_json([usage_as_json(each) for each in topics])
     elif not topics:
@@ -265,7 +255,7 @@ def usage(name: str | None, broker: str, as_json: bool) -> None:
 @topic.command(
     epilog=examples("tidelog topic hot orders", "tidelog topic hot orders --limit 3 --json")
 )
-@click.argument("name")
+@click.argument("name", cls=Name, option="--topic")
 @click.option(
     "--limit",
     type=click.IntRange(1, HOT_KEYS_MAX),
@@ -273,16 +263,15 @@ def usage(name: str | None, broker: str, as_json: bool) -> None:
     show_default=True,
     help="Show so many keys.",
 )
-@broker_option
 @json_option
-def hot(name: str, limit: int, broker: str, *, as_json: bool) -> None:
+def hot(name: str, limit: int, *, as_json: bool) -> None:
     """Show hot partitions and the most frequent keys.
 
     A partition is hot after a minute with more than three times the traffic of the others, and more
     than a tenth of that of its broker. Keys are those of the last minutes, from a sample: a share
     is off by at most the number beside it.
     """
-    found = ask(broker, lambda client: client.admin.hot_keys(name, limit))
+    found = ask(lambda client: client.admin.hot_keys(name, limit))
     if as_json:
         print_json(hot_keys_as_json(found))
     else:
@@ -290,16 +279,15 @@ def hot(name: str, limit: int, broker: str, *, as_json: bool) -> None:
 
 
 @topic.command(epilog=examples("tidelog topic delete orders", "tidelog topic delete orders --yes"))
-@click.argument("name")
+@click.argument("name", cls=Name, option="--topic")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
-@broker_option
 @json_option
-def delete(name: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
+def delete(name: str, is_sure: bool, *, as_json: bool) -> None:
     """Delete a topic and all of its records."""
     if not is_sure:
         confirm(f"delete topic {name} and all of its records?")
 
-    ask(broker, lambda client: client.admin.delete_topic(name))
+    ask(lambda client: client.admin.delete_topic(name))
     if as_json:
         print_json({"deleted": name})
     else:
@@ -314,7 +302,7 @@ def delete(name: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
         "tidelog topic delete-records orders --partition 0 --all",
     ),
 )
-@click.argument("name")
+@click.argument("name", cls=Name, option="--topic")
 @click.option(
     "--partition", type=click.IntRange(min=0), required=True, help="Delete in this partition."
 )
@@ -322,7 +310,6 @@ def delete(name: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
     "--before-offset", type=click.IntRange(min=0), help="Delete records below this offset."
 )
 @click.option("--all", "is_all", is_flag=True, help="Delete all current records.")
-@broker_option
 @json_option
 def delete_records(
     name: str,
@@ -330,7 +317,6 @@ def delete_records(
     before_offset: int | None,
     *,
     is_all: bool,
-    broker: str,
     as_json: bool,
 ) -> None:
     """Delete the oldest records of a partition.
@@ -340,7 +326,7 @@ def delete_records(
     if (before_offset is not None) == is_all:
         raise click.UsageError("no range is given: add either --before-offset N or --all")
 
-    reply = ask(broker, lambda client: client.admin.delete_records(name, partition, before_offset))
+    reply = ask(lambda client: client.admin.delete_records(name, partition, before_offset))
     if as_json:
         print_json(
             {"topic": name, "partition": partition, "log_start_offset": reply.log_start_offset}

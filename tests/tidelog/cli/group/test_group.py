@@ -164,7 +164,7 @@ def test_a_description_shows_members(orders: str, group_server: str, capsys: Pri
             found = await client.admin.describe_group(group)
         return len(found.members)
 
-    assert ask(group_server, describe) == 1
+    assert ask(describe, broker=group_server) == 1
     assert main.run(["group", "describe", group]) == 0
     assert [*["one", "tidelog-cli", "away", "2"], orders] in table(capsys.readouterr().out)
 

@@ -25,7 +25,7 @@ def reject_one(name: str, broker_address: str) -> str:
         await message.reject("no number")
         return message.message_id
 
-    return ask(broker_address, call)
+    return ask(call, broker=broker_address)
 
 
 @pytest.mark.usefixtures("at_broker")
@@ -89,7 +89,7 @@ def test_the_messages_of_a_trace_are_shown(broker_address: str, capsys: Printed)
         await queue.send(b"b", headers=[("traceparent", parent)])
         await queue.delete_batch(await queue.receive(2, wait=10))
 
-    ask(broker_address, call)
+    ask(call, broker=broker_address)
     words = ["queue", "history", "traced"]
 
     assert main.run([*words, "--trace", trace_id]) == 0

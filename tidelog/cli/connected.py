@@ -1,0 +1,87 @@
+"""Commands that connect to brokers, with one option `--broker` at any place of the line.
+
+`tidelog -b host:9 topic list`, `tidelog topic -b host:9 list` and `tidelog topic list -b host:9`
+are the same command. The innermost address wins, and `TIDELOG_BROKER` is below all of them.
+"""
+
+import os
+from typing import Final, final
+
+import click
+
+from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.usage import WrongUse
+
+_VARIABLE: Final = "TIDELOG_BROKER"
+_DEFAULT: Final = "127.0.0.1:8433"
+_KEY: Final = "tidelog.broker"
+"""Key of the address in the data that the contexts of all levels share."""
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Keep an address for this level and the levels inside it."""
+    del param
+    if value is not None:
+        ctx.meta[_KEY] = _checked(value, "--broker")
+
+
+def _checked(addresses: str, source: str) -> str:
+    # Not at the top: `--help` needs neither the client nor msgspec.
+    from tidelog.client.cluster.address import parse_addresses  # noqa: PLC0415
+    from tidelog.wire.errors import ConfigError  # noqa: PLC0415
+
+    try:
+        parse_addresses(addresses)
+    except ConfigError as error:
+        raise WrongUse(f"{source}: {error}") from error
+    return addresses
+
+
+BROKER: Final = click.Option(
+    ["-b", "--broker", "--bootstrap-server"],
+    metavar="HOST:PORT",
+    expose_value=False,
+    callback=_keep,
+    help="Connect to this broker; separate several by commas."
+    f"  [env var: {_VARIABLE}; default: {_DEFAULT}]",
+)
+
+
+def given_broker(ctx: click.Context) -> str | None:
+    """Return the address that the line has so far; `None` without one."""
+    found: str | None = ctx.meta.get(_KEY)
+    return found
+
+
+def broker_address() -> str:
+    """Return the addresses for the running command.
+
+    Raises:
+        WrongUse: `TIDELOG_BROKER` is not an address.
+    """
+    given = given_broker(click.get_current_context())
+    if given is not None:
+        return given
+    return _checked(os.environ.get(_VARIABLE) or _DEFAULT, _VARIABLE)
+
+
+class Connected(click.Command):
+    """A command, or a group of commands, that connects to brokers."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, with the one of the address before `--help`."""
+        params = super().get_params(ctx)
+        end = len(params) - (self.get_help_option(ctx) is not None)
+        return [*params[:end], BROKER, *params[end:]]
+
+
+@final
+class ConnectedCommand(Connected):
+    """A command that connects to brokers."""
+
+
+@final
+class ConnectedGroup(Connected, OrderedGroup):
+    """A group of commands that connect to brokers."""
+
+    command_class = ConnectedCommand
