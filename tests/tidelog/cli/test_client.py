@@ -8,7 +8,6 @@ import click
 import pytest
 import trio
 
-from tidelog.cli import main
 from tidelog.cli.client import ask, confirm, open_client
 from tidelog.client.client import Client
 from tidelog.embedded import open_broker
