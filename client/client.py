@@ -5,11 +5,11 @@ Shell: owns the tasks of a client.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Unpack, final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Unpack, final
 
 import trio
 
-from tidelog.client.admin.admin import Admin
 from tidelog.client.cluster.address import parse_addresses
 from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.client.cluster.cluster_client import ClusterClient
@@ -21,18 +21,22 @@ from tidelog.client.config import (
     ProducerConfig,
     ProducerSettings,
 )
-from tidelog.client.consumer.consumer import Consumer, GroupMembership, subscription_of
-from tidelog.client.consumer.fetch.record import Record
-from tidelog.client.metrics.statistics import ClientStatistics, statistics_of
-from tidelog.client.producer.producer import Producer
-from tidelog.client.queue.context import QueueContext
-from tidelog.client.queue.queue import Queue
-from tidelog.client.queue.receive.chunk_reader import ChunkReader
 from tidelog.client.tracing.tracing import Tracing
-from tidelog.client.transactions.transaction import Transaction
 from tidelog.wire.env.env import Env
 from tidelog.wire.env.real.real_env import real_env
 from tidelog.wire.errors import ConfigError
+
+if TYPE_CHECKING:
+    # Each part is imported by the method that returns it, so that a command starts in half the
+    # time. `tidelog.surface` imports all parts: in a program, no call waits for an import.
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.consumer.consumer import Consumer
+    from tidelog.client.consumer.fetch.record import Record
+    from tidelog.client.metrics.statistics import ClientStatistics
+    from tidelog.client.producer.producer import Producer
+    from tidelog.client.queue.context import QueueContext
+    from tidelog.client.queue.queue import Queue
+    from tidelog.client.transactions.transaction import Transaction
 
 _TIMEOUT_MIN: Final = 1.0
 _TIMEOUT_MAX: Final = 24 * 3600.0
@@ -45,9 +49,19 @@ class Client:
     def __init__(self, cluster: ClusterClient) -> None:
         """Use `tidelog.connect`."""
         self._cluster = cluster
-        self._queues = QueueContext(cluster)
-        self.admin = Admin(cluster)
+
+    @cached_property
+    def admin(self) -> "Admin":
         """Administration of topics, queues, groups and the cluster."""
+        from tidelog.client.admin.admin import Admin
+
+        return Admin(self._cluster)
+
+    @cached_property
+    def _queues(self) -> "QueueContext":
+        from tidelog.client.queue.context import QueueContext
+
+        return QueueContext(self._cluster)
 
     @property
     def tracing(self) -> Tracing | None:
@@ -65,7 +79,7 @@ class Client:
 
     def producer(
         self, config: ProducerConfig | None = None, **settings: Unpack[ProducerSettings]
-    ) -> Producer:
+    ) -> "Producer":
         """Return a producer: `async with client.producer(linger=0.005) as producer`.
 
         Args:
@@ -75,6 +89,8 @@ class Client:
         Raises:
             ConfigError: A setting is not legal.
         """
+        from tidelog.client.producer.producer import Producer
+
         _refuse_both(config, settings)
         return Producer(self._cluster, config or ProducerConfig(**settings))
 
@@ -87,7 +103,7 @@ class Client:
         pattern: str | None = None,
         config: ConsumerConfig | None = None,
         **settings: Unpack[AllConsumerSettings],
-    ) -> Consumer:
+    ) -> "Consumer":
         """Return a consumer: `async with client.consumer("orders", ...) as consumer`.
 
         Args:
@@ -103,6 +119,12 @@ class Client:
         Raises:
             ConfigError: A setting is not legal.
         """
+        from tidelog.client.consumer.consumer import (
+            Consumer,
+            GroupMembership,
+            subscription_of,
+        )
+
         _refuse_both(config, settings)
         config = config or ConsumerConfig(**settings)
         if group_id is not None:
@@ -121,15 +143,17 @@ class Client:
             raise ConfigError("partitions can be chosen for one topic; for several, use assign()")
         return Consumer(self._cluster, names, partitions, config=config)
 
-    def statistics(self) -> ClientStatistics:
+    def statistics(self) -> "ClientStatistics":
         """Return a snapshot of what the client counts: requests, records, messages, and buffers.
 
         It costs no request and waits for nothing. Any thread may call it, also after the client is
         closed. `docs/metrics.md` lists the same numbers as metrics.
         """
+        from tidelog.client.metrics.statistics import statistics_of
+
         return statistics_of(self._cluster.counters, self._cluster.config.client_id)
 
-    def chunks(self, record: Record) -> AsyncIterator[bytes]:
+    def chunks(self, record: "Record") -> AsyncIterator[bytes]:
         """Iterate over the value of a record, which may be a large message of a queue.
 
         Consumers also receive the chunks, as records (`Record.is_chunk`). A consumer that reads
@@ -140,11 +164,13 @@ class Client:
             CorruptRecordError: A part of the value is corrupt.
             TidelogError: No broker answered within `ClientConfig.request_timeout`.
         """
+        from tidelog.client.queue.receive.chunk_reader import ChunkReader
+
         return ChunkReader(self._cluster).value_of(record)
 
     def transaction(
         self, name: str, transaction_id: int, *, timeout: float = 3600.0
-    ) -> Transaction:
+    ) -> "Transaction":
         """Return a transaction: its records become visible together, exactly once, or never.
 
         Several tasks, on any machines, stage records for it; one commit names the tasks that count.
@@ -161,11 +187,13 @@ class Client:
         Raises:
             ConfigError: The timeout is out of range.
         """
+        from tidelog.client.transactions.transaction import Transaction
+
         if not _TIMEOUT_MIN <= timeout <= _TIMEOUT_MAX:
             raise ConfigError(f"a transaction can be kept for 1 s to 24 h, not for {timeout:g} s")
         return Transaction(self._cluster, name, transaction_id, timeout=timeout)
 
-    def queue(self, name: str, *, holder: str = "") -> Queue:
+    def queue(self, name: str, *, holder: str = "") -> "Queue":
         """Return a queue: `await client.queue("payments").send(b"...")`. Sends no request yet.
 
         Args:
@@ -173,6 +201,8 @@ class Client:
             holder: Name of this receiver, shown with messages in flight: at most 128 characters;
                 by default the name of the client.
         """
+        from tidelog.client.queue.queue import Queue
+
         return Queue(self._queues, name, holder=holder)
 
 

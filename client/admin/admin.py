@@ -4,23 +4,12 @@ Shell: sends requests to brokers, and repeats them while that may help.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from tidelog.client.admin import cluster as cluster_admin
-from tidelog.client.admin import groups as group_admin
-from tidelog.client.admin import hot_keys as hot
-from tidelog.client.admin import queues as queue_admin
 from tidelog.client.admin import topics as topic_admin
-from tidelog.client.admin.alert_check import check_alerts
-from tidelog.client.admin.alerts import AlertReport
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
-from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
-from tidelog.client.admin.hot_keys import HotKeys, HotMessageGroups
-from tidelog.client.admin.metrics import BrokerMetrics, read_metrics
 from tidelog.client.admin.names import list_names
-from tidelog.client.admin.queue_counts import DescribedQueue, count_messages, described
-from tidelog.client.admin.queues import QueueToCreate
-from tidelog.client.admin.queues import Setting as QueueSetting
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset, list_offsets
 from tidelog.client.topic_partition import TopicPartition
@@ -50,6 +39,16 @@ from tidelog.wire.messages.topics import (
 )
 from tidelog.wire.messages.transactions import ListTransactionsRequest, TransactionDescription
 from tidelog.wire.protocol import api
+
+if TYPE_CHECKING:
+    # Methods import the parts for queues, groups and alerts, so that commands start quickly.
+    # `tidelog.surface` imports all parts: in a program, no call waits for an import.
+    from tidelog.client.admin.alerts import AlertReport
+    from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
+    from tidelog.client.admin.hot_keys import HotKeys, HotMessageGroups
+    from tidelog.client.admin.metrics import BrokerMetrics
+    from tidelog.client.admin.queue_counts import DescribedQueue
+    from tidelog.client.admin.queues import Setting as QueueSetting
 
 Setting = str | int | float | bool
 """Value of a topic setting; requests carry it as text."""
@@ -209,7 +208,7 @@ class Admin:
             found += reply.topics
         return found
 
-    async def hot_keys(self, topic: str, limit: int = 10) -> HotKeys:
+    async def hot_keys(self, topic: str, limit: int = 10) -> "HotKeys":
         """Return the traffic of a topic's partitions, the hot ones, and the most frequent keys.
 
         Brokers sample recent batches, so that shares are those of the last minutes, each with an
@@ -223,9 +222,11 @@ class Admin:
             UnknownTopicError: There is no such topic.
             ValueError: The limit is out of range.
         """
+        from tidelog.client.admin import hot_keys as hot
+
         return await hot.hot_keys(self._cluster, topic, limit)
 
-    async def hot_message_groups(self, queue: str, limit: int = 10) -> HotMessageGroups:
+    async def hot_message_groups(self, queue: str, limit: int = 10) -> "HotMessageGroups":
         """Return the message groups of a queue with the most messages, exactly.
 
         A FIFO queue and one with `fair_delivery` have groups. Partitions whose leader does not
@@ -239,6 +240,8 @@ class Admin:
             UnknownQueueError: There is no such queue.
             ValueError: The limit is out of range.
         """
+        from tidelog.client.admin import hot_keys as hot
+
         return await hot.hot_message_groups(self._cluster, queue, limit)
 
     async def delete_topic(self, name: str) -> None:
@@ -295,7 +298,7 @@ class Admin:
         fifo: bool = False,
         topic_config: Mapping[str, Setting] | None = None,
         labels: Mapping[str, str] | None = None,
-        **settings: QueueSetting,
+        **settings: "QueueSetting",
     ) -> CreateQueueReply:
         """Create a queue; it is durable when this returns.
 
@@ -322,6 +325,9 @@ class Admin:
             InvalidConfigError: A setting is unknown or not legal, or the dead-letter queues form a
                 cycle.
         """
+        from tidelog.client.admin import queues as queue_admin
+        from tidelog.client.admin.queues import QueueToCreate
+
         queue = QueueToCreate(
             name,
             topic or name,
@@ -348,7 +354,7 @@ class Admin:
 
     async def describe_queues(
         self, names: Iterable[str] | None = None, *, with_counts: bool = False
-    ) -> list[DescribedQueue]:
+    ) -> "list[DescribedQueue]":
         """Return settings and leaders of queues, in the order given; all, sorted, by default.
 
         Args:
@@ -358,6 +364,9 @@ class Admin:
         Raises:
             UnknownQueueError: There is no such queue.
         """
+        from tidelog.client.admin import queues as queue_admin
+        from tidelog.client.admin.queue_counts import count_messages, described
+
         queues = await queue_admin.describe_queues(self._cluster, names)
         if not with_counts:
             return [described(queue, None) for queue in queues]
@@ -368,7 +377,7 @@ class Admin:
         self,
         name: str,
         *,
-        set: Mapping[str, QueueSetting] | None = None,  # noqa: A002  (as for topics)
+        set: "Mapping[str, QueueSetting] | None" = None,  # noqa: A002  (as for topics)
         reset: Iterable[str] = (),
         set_labels: Mapping[str, str] | None = None,
         remove_labels: Iterable[str] = (),
@@ -387,6 +396,8 @@ class Admin:
             InvalidConfigError: A setting is unknown, not legal, or cannot be changed; or the labels
                 are too large.
         """
+        from tidelog.client.admin import queues as queue_admin
+
         request = AlterQueueRequest(
             name,
             queue_admin.settings_as_text(set or {}),
@@ -410,6 +421,8 @@ class Admin:
             UnknownQueueError: There is no such queue.
             InvalidRequestError: It is a dead-letter queue in use, or the topic has other queues.
         """
+        from tidelog.client.admin import queues as queue_admin
+
         await queue_admin.delete_queue(
             self._cluster, name, with_topic=with_topic, detach_sources=detach_sources
         )
@@ -420,24 +433,28 @@ class Admin:
         Args:
             states: Only groups in one of these: `empty`, `assigning`, `reconciling`, `stable`.
         """
+        from tidelog.client.admin import groups as group_admin
+
         return await group_admin.list_groups(self._cluster, states)
 
-    async def describe_group(self, group_id: str) -> GroupDescription:
+    async def describe_group(self, group_id: str) -> "GroupDescription":
         """Return the members of a consumer group, their assignments, and the lag of the group.
 
         Raises:
             UnknownGroupError: There is no such group.
         """
+        from tidelog.client.admin import groups as group_admin
+
         return await group_admin.describe_group(self._cluster, group_id)
 
     async def reset_offsets(
         self,
         group_id: str,
         partitions: str | Iterable[tuple[str, int]],
-        to: ResetPlace,
+        to: "ResetPlace",
         *,
         validate_only: bool = False,
-    ) -> dict[TopicPartition, OffsetMove]:
+    ) -> "dict[TopicPartition, OffsetMove]":
         """Move the committed offsets of a group: all given partitions are moved, or none.
 
         No member may read these topics. A group that does not exist is created, so that a start
@@ -457,6 +474,8 @@ class Admin:
             UnknownPartitionError: The topic does not have one of the partitions.
             InvalidRequestError: A shift has no committed offset to start from.
         """
+        from tidelog.client.admin import groups as group_admin
+
         return await group_admin.reset_offsets(
             self._cluster, group_id, partitions, to=to, validate_only=validate_only
         )
@@ -483,6 +502,8 @@ class Admin:
             InvalidConfigError: A setting is unknown or not legal.
             InvalidRequestError: The feature level of the cluster is too low.
         """
+        from tidelog.client.admin import groups as group_admin
+
         return await group_admin.alter_group(
             self._cluster, group_id, to_set=set or {}, to_reset=reset
         )
@@ -493,6 +514,8 @@ class Admin:
         Raises:
             GroupNotEmptyError: It has members.
         """
+        from tidelog.client.admin import groups as group_admin
+
         return await group_admin.delete_group(self._cluster, group_id)
 
     async def list_transactions(
@@ -520,7 +543,7 @@ class Admin:
         """
         return await cluster_admin.describe_cluster(self._cluster, with_partitions=with_partitions)
 
-    async def alerts(self, *, owner: str | None = None) -> AlertReport:
+    async def alerts(self, *, owner: str | None = None) -> "AlertReport":
         """Check all alerts now, without any other software, and return those that fire.
 
         Alerts of operators come from the metadata of the cluster. Queues and groups with
@@ -530,9 +553,11 @@ class Admin:
         Args:
             owner: Only alerts of the queues and groups of this owner.
         """
+        from tidelog.client.admin.alert_check import check_alerts
+
         return await check_alerts(self._cluster, owner, now_ms=self._cluster.env.clock.now_ms())
 
-    async def metrics(self, families: Iterable[str] = (), names: str = "") -> list[BrokerMetrics]:
+    async def metrics(self, families: Iterable[str] = (), names: str = "") -> "list[BrokerMetrics]":
         """Return the metrics of each broker, by node id; all brokers are asked at the same time.
 
         A broker that does not answer within 6 seconds, is fenced or of an earlier version has an
@@ -545,6 +570,8 @@ class Admin:
         Raises:
             InvalidRequestError: The globs are invalid.
         """
+        from tidelog.client.admin.metrics import read_metrics
+
         described = await self.describe_cluster()
         return await read_metrics(self._cluster, described.nodes, families=families, names=names)
 

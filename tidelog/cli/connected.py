@@ -27,8 +27,8 @@ def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None
 
 def _checked(addresses: str, source: str) -> str:
     # Not at the top: `--help` needs neither the client nor msgspec.
-    from tidelog.client.cluster.address import parse_addresses  # noqa: PLC0415
-    from tidelog.wire.errors import ConfigError  # noqa: PLC0415
+    from tidelog.client.cluster.address import parse_addresses
+    from tidelog.wire.errors import ConfigError
 
     try:
         parse_addresses(addresses)

@@ -157,7 +157,7 @@ def _status_of(error: BaseException) -> int:
         _show(cause)
         return cause.exit_code
     # Not at the top: the import takes 40 ms, and `--help` does not need it.
-    from tidelog.cli.errors import reason_of  # noqa: PLC0415
+    from tidelog.cli.errors import reason_of
 
     reason = reason_of(cause)
     if reason is None:

@@ -9,6 +9,7 @@ fewer fields (an older peer) and with more (a newer one).
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, Final, Generic, TypeVar, final
 
 import msgspec
@@ -143,8 +144,17 @@ class Api(Generic[Request, Reply]):
         self.header_bytes_max = header_bytes_max
         self.min_version = min_version
         self.max_version = max_version
-        self._request_decoder = msgspec.msgpack.Decoder(request_type)
-        self._reply_decoder = msgspec.msgpack.Decoder(reply_type)
+        self._request_type = request_type
+        self._reply_type = reply_type
+
+    # Built on use: a program uses few of the APIs, and all decoders take some milliseconds.
+    @cached_property
+    def _request_decoder(self) -> msgspec.msgpack.Decoder[Request]:
+        return msgspec.msgpack.Decoder(self._request_type)
+
+    @cached_property
+    def _reply_decoder(self) -> msgspec.msgpack.Decoder[Reply]:
+        return msgspec.msgpack.Decoder(self._reply_type)
 
     def encode_request(
         self, request: Request, *, version: int, correlation_id: int, attachment_length: int = 0

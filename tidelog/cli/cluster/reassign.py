@@ -5,10 +5,8 @@ from typing import Any
 
 import click
 from msgspec.structs import asdict, replace
-from rich.console import Console
 
 from tidelog.cli.client import ask
-from tidelog.cli.cluster.reassignment_progress import wait_for_moves
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output.tables import counted, print_json, print_table
 from tidelog.client.client import Client
@@ -68,6 +66,10 @@ def run_moves(
         under_way = {(each.topic, each.partition) for each in results if each.is_under_way}
         if not waits or not under_way:
             return results
+        from rich.console import Console
+
+        from tidelog.cli.cluster.reassignment_progress import wait_for_moves
+
         await wait_for_moves(client, under_way, Console(stderr=True))
         return [replace(each, is_under_way=False) for each in results]
 

@@ -3,9 +3,13 @@
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
 
-from rich.console import Console, RenderableType
-from rich.table import Table
+import click
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _UNIT = 1024
 _WIDTH_OF_A_PIPE = 10_000
@@ -30,22 +34,64 @@ def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
     """Print a table with a header; align the columns `right` to the right."""
+    cells = [[shown(cell) for cell in row] for row in rows]
+    aligned = [title in right for title in columns]
+    lines = _simple_lines([columns, *cells], aligned)
+    if lines is not None:
+        click.echo(_bold(lines[0]))
+        sys.stdout.writelines(f"{line}\n" for line in lines[1:])
+        return
+    from rich.table import Table
+
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for title in columns:
-        table.add_column(title, justify="right" if title in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(shown(cell) for cell in row))
+    for title, is_right in zip(columns, aligned, strict=True):
+        table.add_column(title, justify="right" if is_right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*row)
     print_rendered(table)
 
 
 def print_fields(facts: Mapping[str, object]) -> None:
     """Print names and values, one pair per line."""
+    cells = [(name, shown(value)) for name, value in facts.items()]
+    lines = _simple_lines(cells, (False, False))
+    if lines is not None:
+        for (name, _), line in zip(cells, lines, strict=True):
+            click.echo(_bold(name) + line[len(name) :])
+        return
+    from rich.table import Table
+
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(name, shown(value))
+    for pair in cells:
+        table.add_row(*pair)
     print_rendered(table)
+
+
+def _simple_lines(rows: Sequence[Sequence[str]], aligned: Sequence[bool]) -> list[str] | None:
+    """Return the lines of a table without its styles; `None` if it needs rich.
+
+    Rich folds the cells of a table that is wider than the terminal, and knows the width of every
+    character. Its import takes a fifth of the time of a command.
+    """
+    if not all(cell.isascii() and cell.isprintable() for row in rows for cell in row):
+        return None
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if sys.stdout.isatty() and sum(widths) + 2 * len(widths) > get_terminal_size().columns:
+        return None
+    return [
+        "  ".join(
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, aligned, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _bold(text: str) -> str:
+    """Return a text in bold on a terminal."""
+    return click.style(text, bold=True) if sys.stdout.isatty() else text
 
 
 def print_labels(labels: Mapping[str, str]) -> None:
@@ -109,8 +155,10 @@ def size_text(size_bytes: int) -> str:
     return f"{size:.1f} TiB"
 
 
-def print_rendered(renderable: RenderableType) -> None:
+def print_rendered(renderable: "RenderableType") -> None:
     """Print tables and texts; outside of a terminal, no line is folded."""
+    from rich.console import Console
+
     width = None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
     # No markup: names may contain brackets.
     console = Console(width=width, markup=False, highlight=False, emoji=False)

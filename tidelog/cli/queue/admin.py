@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import TypedDict, Unpack
 
 import click
-from rich.console import Console
 
 from tidelog.cli.client import ask, confirm
 from tidelog.cli.connected import ConnectedCommand
@@ -256,6 +255,8 @@ def redrive(
                 only_from=wanted["only_from"],
             )
         if more["waits"]:
+            from rich.console import Console
+
             return await wait_for_redrive(queue, Console(stderr=True))
         return await queue.redrive_status()
 

@@ -1,18 +1,8 @@
 """The progress of redrives, as text, JSON and a bar, and the wait for their end."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import trio
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from tidelog.cli.output.tables import counted, print_fields
 from tidelog.cli.output.times import moment_text
@@ -20,14 +10,27 @@ from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.queue.queue import Queue
 from tidelog.wire.messages.redrives import RedriveStatus
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _INTERVAL_S: Final = 0.5
 
 
-async def wait_for_redrive(queue: Queue, console: Console) -> RedriveReport:
+async def wait_for_redrive(queue: Queue, console: "Console") -> RedriveReport:
     """Wait for the end of the redrive of a queue; return its report.
 
     A terminal shows a bar, which is removed at the end.
     """
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -18,7 +18,6 @@ from tidelog.cli.options import (
     list_options,
 )
 from tidelog.cli.output.tables import counted, print_json, print_labels, print_names
-from tidelog.cli.topic.hot_view import hot_keys_as_json, print_hot_keys
 from tidelog.cli.topic.replication import ReplicationChange, replication_options
 from tidelog.cli.topic.usage_view import print_usage, print_usages, usage_as_json
 from tidelog.cli.topic.view import (
@@ -271,6 +270,8 @@ def hot(name: str, limit: int, *, as_json: bool) -> None:
     than a tenth of that of its broker. Keys are those of the last minutes, from a sample: a share
     is off by at most the number beside it.
     """
+    from tidelog.cli.topic.hot_view import hot_keys_as_json, print_hot_keys
+
     found = ask(lambda client: client.admin.hot_keys(name, limit))
     if as_json:
         print_json(hot_keys_as_json(found))
