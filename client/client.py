@@ -21,7 +21,6 @@ from tidelog.client.config import (
     ProducerConfig,
     ProducerSettings,
 )
-from tidelog.client.tracing.tracing import Tracing
 from tidelog.wire.env.env import Env
 from tidelog.wire.env.real.real_env import real_env
 from tidelog.wire.errors import ConfigError
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from tidelog.client.producer.producer import Producer
     from tidelog.client.queue.context import QueueContext
     from tidelog.client.queue.queue import Queue
+    from tidelog.client.tracing.tracing import Tracing
     from tidelog.client.transactions.transaction import Transaction
 
 _TIMEOUT_MIN: Final = 1.0
@@ -64,12 +64,12 @@ class Client:
         return QueueContext(self._cluster)
 
     @property
-    def tracing(self) -> Tracing | None:
+    def tracing(self) -> "Tracing | None":
         """What makes the spans of this client, `None` without; see `tidelog.tracing.instrument`."""
         return self._cluster.tracing
 
     @tracing.setter
-    def tracing(self, tracing: Tracing | None) -> None:
+    def tracing(self, tracing: "Tracing | None") -> None:
         self._cluster.tracing = tracing
 
     @property

@@ -9,7 +9,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
-from typing import TypeVar, cast, final
+from typing import TYPE_CHECKING, TypeVar, cast, final
 
 import msgspec
 import trio
@@ -23,7 +23,6 @@ from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.cluster.reply_shapes import mismatch
 from tidelog.client.config import ClientConfig
 from tidelog.client.metrics.counters import ClientCounters
-from tidelog.client.tracing.tracing import Tracing
 from tidelog.wire.env.env import BytesLike, Env, Probe
 from tidelog.wire.errors import (
     BrokerError,
@@ -46,6 +45,9 @@ from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest, Topic
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api, ApiKey
 from tidelog.wire.transport.rpc import RpcConnection
+
+if TYPE_CHECKING:
+    from tidelog.client.tracing.tracing import Tracing
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")

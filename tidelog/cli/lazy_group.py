@@ -1,6 +1,8 @@
 """Command groups that keep the order of definition and import commands on use."""
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import NamedTuple
 
@@ -14,6 +16,18 @@ class LazyCommand(NamedTuple):
     attribute: str
     about: str
     """One sentence, repeated here so that `--help` imports no command."""
+
+
+@contextmanager
+def _paused_collector() -> Generator[None]:
+    """Collect no garbage in the block: imports make none, and its search takes 15 ms."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class LazyGroup(click.Group):
@@ -42,7 +56,8 @@ class LazyGroup(click.Group):
         found = self._lazy.get(cmd_name)
         if found is None:
             return None
-        command = getattr(import_module(found.module), found.attribute)
+        with _paused_collector():
+            command = getattr(import_module(found.module), found.attribute)
         assert isinstance(command, click.Command), f"{found} is not a command"
         return command
 
