@@ -20,6 +20,7 @@ from tidelog.client.config import (
     ConsumerConfig,
     ProducerConfig,
     ProducerSettings,
+    configured,
 )
 from tidelog.wire.env.env import Env
 from tidelog.wire.env.real.real_env import real_env
@@ -91,8 +92,7 @@ class Client:
         """
         from tidelog.client.producer.producer import Producer
 
-        _refuse_both(config, settings)
-        return Producer(self._cluster, config or ProducerConfig(**settings))
+        return Producer(self._cluster, configured(ProducerConfig, config, settings, of="producer"))
 
     def consumer(
         self,
@@ -125,8 +125,7 @@ class Client:
             subscription_of,
         )
 
-        _refuse_both(config, settings)
-        config = config or ConsumerConfig(**settings)
+        config = configured(ConsumerConfig, config, settings, of="consumer")
         if group_id is not None:
             if partitions is not None:
                 raise ConfigError(
@@ -232,14 +231,12 @@ async def connect(
             try.
         TidelogError: A broker was reached and gave an invalid answer.
     """
-    _refuse_both(config, settings)
+    config = configured(ClientConfig, config, settings, of="client")
     seeds = parse_addresses(addresses)
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         tasks = BackgroundTasks(nursery)
-        cluster = ClusterClient(
-            seeds, config or ClientConfig(**settings), env or real_env(), tasks=tasks
-        )
+        cluster = ClusterClient(seeds, config, env or real_env(), tasks=tasks)
         try:
             await cluster.start()
             yield Client(cluster)
@@ -250,8 +247,3 @@ async def connect(
             tasks.close()
     if failure is not None:
         raise failure
-
-
-def _refuse_both(config: object, settings: object) -> None:
-    if config is not None and settings:
-        raise ConfigError("give either a config object or keywords, not both")

@@ -4,12 +4,13 @@ Pure: declarations. Times are seconds, as everywhere in trio. Each group of sett
 dataclass; the `TypedDict` beside it lets calls such as `client.producer(acks=1)` be type-checked.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Literal, TypedDict, final
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict, TypeVar, cast, final
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.compression import CODEC_NAMES
+from tidelog.wire.config.unknown_names import unknown_setting
 from tidelog.wire.errors import ConfigError
 
 KiB = 1024
@@ -32,6 +33,38 @@ def _refuse(what: str, problems: dict[str, bool]) -> None:
     found = [problem for problem, is_there in problems.items() if is_there]
     if found:
         raise ConfigError(f"{what}: {'; '.join(found)}")
+
+
+Config = TypeVar("Config")
+
+
+def configured(
+    config_type: type[Config],
+    config: Config | None,
+    settings: Mapping[str, Any],
+    *,
+    of: str,
+) -> Config:
+    """Return the settings that a call got in one object or as keywords.
+
+    Args:
+        config_type: The dataclass of the settings.
+        config: All settings in one object, or `None`.
+        settings: The keywords.
+        of: Owner of the settings, for errors.
+
+    Raises:
+        ConfigError: A setting is unknown or not legal, or both forms are given.
+    """
+    if config is not None:
+        if settings:
+            raise ConfigError("give either a config object or keywords, not both")
+        return config
+    known = [each.name for each in fields(cast("Any", config_type))]
+    for name in settings:
+        if name not in known:
+            raise ConfigError(unknown_setting(name, known, of=of))
+    return config_type(**settings)
 
 
 @final

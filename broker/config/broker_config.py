@@ -14,12 +14,14 @@ from typing import cast
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.metadata.topic_config import (
     REPLICATION_FACTOR_MAX,
+    SETTINGS,
     check_settings,
     topic_config,
 )
 from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.wire.config.durations import parse_duration_ms
 from tidelog.wire.config.settings import parse_size_bytes
+from tidelog.wire.config.unknown_names import unknown_setting
 from tidelog.wire.errors import ConfigError, InvalidConfigError
 
 DEFAULT_PORT = 8433
@@ -448,7 +450,8 @@ def _read_file(file: str) -> dict[str, object]:
 def _checked(name: str, value: object) -> object:
     """Return a value of the field's type, parsed from text where the type allows that."""
     if name not in FIELDS:
-        raise ConfigError(f"there is no setting {name!r}; valid settings are {', '.join(FIELDS)}")
+        defaults = (f"topic_defaults.{each}" for each in SETTINGS)
+        raise ConfigError(unknown_setting(name, FIELDS, unlisted=defaults))
     kind = FIELDS[name].type
     if kind is str and isinstance(value, str):
         return value

@@ -13,6 +13,7 @@ from tidelog.client.admin.queues import describe_queues
 from tidelog.client.admin.redrive_status import RedriveReport, report_of
 from tidelog.client.cluster.durations import milliseconds_of, seconds_of
 from tidelog.client.cluster.list_offsets import OffsetSpec, list_offsets_at
+from tidelog.client.config import configured
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.inspect.cancel import QueueCanceller, parse_message_id
@@ -336,7 +337,7 @@ class Queue:
         Raises:
             ConfigError: A setting is not legal.
         """
-        config = config or WorkerConfig(**settings)
+        config = configured(WorkerConfig, config, settings, of="worker")
         return QueueWorker(self._windowed(), self._cluster, handler, config=config)
 
     async def work(

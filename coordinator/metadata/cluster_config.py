@@ -6,7 +6,6 @@ Pure: no clock, no I/O.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Final
 
 from tidelog.coordinator.metadata.catalog import Topic
@@ -21,6 +20,7 @@ from tidelog.wire.config.settings import (
     parse_bytes_or_unlimited,
     parse_count_up_to,
 )
+from tidelog.wire.config.unknown_names import nearest_name, unknown_setting
 from tidelog.wire.errors import InvalidConfigError
 
 REPLICATION_FACTOR_DEFAULT = 3
@@ -141,8 +141,6 @@ BROKER_SETTINGS: Final = tuple(
 )
 """The settings that brokers have as well; they may be set for one broker: `NAME@NODE`."""
 _AT: Final = "@"
-_LIKENESS_MIN: Final = 0.7
-"""Least likeness of a mistyped name; below it is another name."""
 _NODE_ID: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 
@@ -175,7 +173,7 @@ def setting_and_node(full_name: str) -> tuple[str, int | None]:
     """
     name, at, node = full_name.partition(_AT)
     if name not in CLUSTER_SETTINGS:
-        raise InvalidConfigError(f"there is no cluster setting {name!r}; {_instead_of(name)}")
+        raise InvalidConfigError(_unknown(name))
     if not at:
         return name, None
     if name not in BROKER_SETTINGS:
@@ -186,12 +184,14 @@ def setting_and_node(full_name: str) -> tuple[str, int | None]:
     return name, int(node)
 
 
-def _instead_of(name: str) -> str:
-    """Return a hint for a name that is no cluster setting."""
-    if name in SETTINGS:
-        return f"it is a topic setting: tidelog topic alter TOPIC --set {name}=..."
-    nearest = get_close_matches(name, CLUSTER_SETTINGS, n=1, cutoff=_LIKENESS_MIN)
-    return f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(CLUSTER_SETTINGS)}"
+def _unknown(name: str) -> str:
+    """Return the error text for a name that is no cluster setting."""
+    if nearest_name(name, CLUSTER_SETTINGS) is None and (of_topic := nearest_name(name, SETTINGS)):
+        return (
+            f"there is no cluster setting {name!r}; it is a topic setting:"
+            f" `tidelog topic alter TOPIC --set {of_topic}=...`"
+        )
+    return unknown_setting(name, CLUSTER_SETTINGS, of="cluster")
 
 
 def without_node(overrides: Mapping[str, str], node_id: int) -> dict[str, str]:

@@ -24,6 +24,7 @@ from tidelog.wire.config.settings import (
     parse_or_unlimited,
     parse_size_bytes,
 )
+from tidelog.wire.config.unknown_names import unknown_setting
 from tidelog.wire.errors import InvalidConfigError
 
 _RATIO = re.compile(r"[01]|[01]?\.[0-9]{1,9}")
@@ -190,11 +191,10 @@ def check_setting_name(name: str) -> None:
     """Check that a setting of this name exists.
 
     Raises:
-        InvalidConfigError: There is no such setting; the text lists all settings.
+        InvalidConfigError: There is no such setting; the text suggests one or lists all.
     """
     if name not in SETTINGS:
-        known = ", ".join(SETTINGS)
-        raise InvalidConfigError(f"there is no topic setting {name!r}; there are {known}")
+        raise InvalidConfigError(unknown_setting(name, SETTINGS, of="topic"))
 
 
 def effective_settings(overrides: Mapping[str, str]) -> dict[str, str]:

@@ -1,8 +1,12 @@
 """Settings of clients: safe by default, refused with every problem at once."""
 
+from typing import Any
+
 import pytest
 
-from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tidelog.client.client import connect
+from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig, configured
+from tidelog.client.queue.receive.worker import WorkerConfig
 from tidelog.wire.errors import ConfigError
 
 
@@ -88,3 +92,29 @@ def test_more_than_five_in_flight_is_legal_without_idempotence() -> None:
         ).max_in_flight_requests_per_connection
         == 50
     )
+
+
+@pytest.mark.parametrize(
+    ("config_type", "name", "text"),
+    [
+        (ClientConfig, "request.timeout.ms", "did you mean request_timeout? it takes seconds"),
+        (ConsumerConfig, "auto.offset.reset", "did you mean auto_offset_reset?"),
+        (ProducerConfig, "linger_ms", "did you mean linger? it takes seconds"),
+        (ProducerConfig, "batch.size", "did you mean batch_size?"),
+        (WorkerConfig, "concurency", "did you mean concurrency?"),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_the_nearest_name(
+    config_type: type[object], name: str, text: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        configured(config_type, None, {name: 5}, of="client")
+
+    assert str(raised.value) == f"there is no client setting {name!r}; {text}"
+
+
+async def test_a_connection_refuses_an_unknown_setting() -> None:
+    settings: dict[str, Any] = {"request_timeout_ms": 5}
+    with pytest.raises(ConfigError, match="did you mean request_timeout"):
+        async with connect("127.0.0.1:1", **settings):
+            pass

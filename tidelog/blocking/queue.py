@@ -5,13 +5,14 @@ from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack, cast, final
+from typing import Self, Unpack, final
 
 import trio
 
 from tidelog.blocking.calls.queue import QueueCalls
 from tidelog.blocking.forwarding import ClientThread, Forwarding
 from tidelog.blocking.message import Message
+from tidelog.client.config import configured
 from tidelog.client.queue.queue import Queue as AsyncQueue
 from tidelog.client.queue.receive.message import VALUE_BYTES_MAX
 from tidelog.client.queue.receive.message import Message as AsyncMessage
@@ -76,7 +77,7 @@ class Queue(QueueCalls):
         """
         on_error = settings.pop("on_error", None)
         # A limiter of their own: file reads and name lookups must not wait for handlers.
-        config = WorkerConfig(**cast("PlainWorkerSettings", settings))
+        config = configured(WorkerConfig, None, settings, of="worker")
         limiter = trio.CapacityLimiter(config.concurrency)
 
         async def handle(message: AsyncMessage) -> None:

@@ -15,6 +15,7 @@ from tidelog.wire.config.settings import (
     parse_or_none,
     parse_owner,
 )
+from tidelog.wire.config.unknown_names import unknown_setting
 from tidelog.wire.errors import InvalidConfigError
 
 _LONGEST_MS: Final = 36_500 * 86_400_000
@@ -63,11 +64,10 @@ def check_group_setting_name(name: str) -> None:
     """Check that a group has a setting of this name.
 
     Raises:
-        InvalidConfigError: The setting is unknown; the message lists all settings.
+        InvalidConfigError: The setting is unknown; the message suggests one or lists all.
     """
     if name not in GROUP_SETTINGS:
-        known = ", ".join(GROUP_SETTINGS)
-        raise InvalidConfigError(f"there is no group setting {name!r}; there are {known}")
+        raise InvalidConfigError(unknown_setting(name, GROUP_SETTINGS, of="group"))
 
 
 def effective_group_settings(overrides: Mapping[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from tidelog.wire.config.settings import (
     parse_or_unlimited,
     parse_owner,
 )
+from tidelog.wire.config.unknown_names import unknown_setting
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError
 from tidelog.wire.messages.queue_journal import Target
 from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
@@ -463,11 +464,10 @@ def check_queue_setting_name(name: str) -> None:
     """Check that a queue has a setting of this name.
 
     Raises:
-        InvalidConfigError: The setting is unknown; the message lists all settings.
+        InvalidConfigError: The setting is unknown; the message suggests one or lists all.
     """
     if name not in QUEUE_SETTINGS:
-        known = ", ".join(QUEUE_SETTINGS)
-        raise InvalidConfigError(f"there is no queue setting {name!r}; there are {known}")
+        raise InvalidConfigError(unknown_setting(name, QUEUE_SETTINGS, of="queue"))
 
 
 def check_queue_settings(overrides: Mapping[str, str], *, is_fifo: bool) -> None:

@@ -98,7 +98,7 @@ def test_foreign_variables_with_the_prefix_are_ignored() -> None:
     [
         ("node_id = ", "is not TOML"),
         ("node_id = 1\nnode_id = 2", "is not TOML"),
-        ("nodeid = 1", "there is no setting 'nodeid'; valid settings are data_dir, listen, "),
+        ("nodeid = 1", "there is no setting 'nodeid'; did you mean node_id?"),
         ("node_id = 1.5", "node_id is 1.5, which is not a whole number"),
         ("node_id = true", "node_id is True, which is not a whole number"),
         ("listen = 8433", "listen is 8433, which is not text"),

@@ -18,7 +18,7 @@ async def test_concurrent_lookups_of_a_queue_share_a_request(autojump_clock: Moc
     ):
         await client.admin.create_queue("work", topic="orders")
         cluster.leaders[1] = (2, 0)
-        shared = QueueContext(vars(client)["_queues"].cluster)
+        shared = QueueContext(vars(client)["_cluster"])
         front = cluster.fronts[1]
         before = len(front.asked)
         async with trio.open_nursery() as nursery:
@@ -44,7 +44,7 @@ async def test_lookup_of_an_unknown_queue_fails(
     autojump_clock: MockClock,
 ) -> None:
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
-        shared = QueueContext(vars(client)["_queues"].cluster)
+        shared = QueueContext(vars(client)["_cluster"])
         for _ in range(2):
             with pytest.raises(UnknownQueueError, match="'work'"):
                 await shared.queue_metadata.find("work")
@@ -57,7 +57,7 @@ async def test_altered_queue_settings_are_refreshed_in_the_background(
 ) -> None:
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
         await client.admin.create_queue("work", topic="orders")
-        shared = QueueContext(vars(client)["_queues"].cluster)
+        shared = QueueContext(vars(client)["_cluster"])
         assert (await shared.queue_metadata.find("work")).config[
             "receive_message_wait_time_ms"
         ] == "0"
@@ -78,7 +78,7 @@ async def test_an_invalidated_queue_is_fetched_once_beside_a_background_refresh(
 ) -> None:
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
         await client.admin.create_queue("work", topic="orders")
-        shared = QueueContext(vars(client)["_queues"].cluster)
+        shared = QueueContext(vars(client)["_cluster"])
         found = await shared.queue_metadata.find("work")
         await trio.sleep(31)
         before = len(cluster.fronts[1].asked)

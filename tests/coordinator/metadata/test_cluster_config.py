@@ -139,7 +139,10 @@ def test_an_unknown_cluster_setting_is_refused_with_the_known_ones() -> None:
     [
         ("scrub_bytes_per_second", "did you mean scrub_max_bytes_per_second?"),
         ("scrub-bytes-per-second@1", "did you mean scrub_max_bytes_per_second?"),
-        ("retention_ms", "it is a topic setting: tidelog topic alter TOPIC --set retention_ms=..."),
+        (
+            "retention_ms",
+            "it is a topic setting: `tidelog topic alter TOPIC --set retention_ms=...`",
+        ),
     ],
 )
 def test_a_mistyped_setting_is_refused_with_a_suggestion(name: str, instead: str) -> None:

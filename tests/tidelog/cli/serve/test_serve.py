@@ -140,7 +140,7 @@ def test_an_invalid_setting_is_one_line(
         (b"\xff\xfe", "cannot read the configuration file {file}: it is not UTF-8 text"),
         (
             b"listne = '127.0.0.1:1'",
-            "{file}: there is no setting 'listne'; valid settings are data_dir, ",
+            "{file}: there is no setting 'listne'; did you mean listen?",
         ),
         (b"node_id = 'one'", "{file}: node_id is 'one', it must be a whole number"),
         (b"node_id = 0", "node_id must be at least 1, not 0"),
