@@ -180,10 +180,32 @@ def _show(error: click.ClickException) -> None:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return
+    hint = _hint_for(error)
+    if hint is not None:
+        _complain(hint)
+        return
     if isinstance(error, click.UsageError) and error.ctx is not None:
         command = error.ctx.command_path
         click.echo(f"{error.ctx.get_usage()}\nTry '{command} --help' for help.\n", err=True)
     _complain(error.format_message())
+
+
+def _hint_for(error: click.ClickException) -> str | None:
+    """Return the line that answers an option or command of another program."""
+    if isinstance(error, click.NoSuchOption):
+        word = error.option_name
+    elif isinstance(error, click.exceptions.NoSuchCommand):
+        word = error.command_name
+    else:
+        return None
+    if error.ctx is None:
+        return None
+    if word in BROKER.opts:
+        return _needs_no_broker(error.ctx.command_path).message
+    # Not at the top: only errors need the table.
+    from tidelog.cli.hints import hint_for
+
+    return hint_for(error.ctx.command_path.partition(" ")[2], word)
 
 
 def _complain(message: str) -> None:
