@@ -15,6 +15,7 @@ from typing import cast, final
 import click
 
 from tidelog.cli.connected import BROKER, Connected, given_broker
+from tidelog.cli.environment import check_environment
 from tidelog.cli.lazy_group import LazyCommand, LazyGroup
 from tidelog.cli.usage import WrongUse
 
@@ -121,6 +122,7 @@ def run(arguments: Sequence[str], command: click.Command = tidelog) -> int:
         _complain("tidelog keeps its assertions: run it without python -O and PYTHONOPTIMIZE")
         return _FAILURE
     try:
+        check_environment(os.environ)
         status = command.main(list(arguments), prog_name="tidelog", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as ended:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 _LIKENESS_MIN: Final = 0.75
-"""Similarity from which a name is a typing error of another."""
 _SEPARATORS: Final = re.compile(r"[.-]")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _UNIT: Final = re.compile(r"(_ms|_seconds|_minutes|_hours)$")
@@ -73,8 +72,13 @@ def unknown_setting(
     return f"{text}; did you mean {nearest}?{_unit_of(nearest, name)}"
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that an unknown name means; `None` if there is none."""
+def nearest_name(
+    name: str, known: Iterable[str], *, likeness_min: float = _LIKENESS_MIN
+) -> str | None:
+    """Return the known name that an unknown name means; `None` if there is none.
+
+    `likeness_min` is the similarity, from 0 to 1, from which a name is a typing error of another.
+    """
     names = list(known)
     found = next((each for each in _translations(name) if each in names), None)
     if found is not None:
@@ -82,7 +86,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     # Not at the top: commands that need no suggestion start earlier.
     from difflib import get_close_matches  # noqa: PLC0415
 
-    nearest = get_close_matches(snake_case(name), names, n=1, cutoff=_LIKENESS_MIN)
+    nearest = get_close_matches(snake_case(name), names, n=1, cutoff=likeness_min)
     return nearest[0] if nearest else None
 
 
