@@ -53,13 +53,13 @@ def given_broker(ctx: click.Context) -> str | None:
     return found
 
 
-def broker_address() -> str:
-    """Return the addresses for the running command.
+def broker_address(ctx: click.Context | None = None) -> str:
+    """Return the addresses for the command of `ctx`, by default the one that runs.
 
     Raises:
         WrongUse: `TIDELOG_BROKER` is not an address.
     """
-    given = given_broker(click.get_current_context())
+    given = given_broker(click.get_current_context() if ctx is None else ctx)
     if given is not None:
         return given
     return _checked(os.environ.get(_VARIABLE) or _DEFAULT, _VARIABLE)

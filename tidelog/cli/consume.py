@@ -9,9 +9,9 @@ import trio
 
 from tidelog.cli.client import open_client
 from tidelog.cli.connected import ConnectedCommand, broker_address
+from tidelog.cli.names import Name
 from tidelog.cli.options import examples, read_moment
 from tidelog.cli.output.record_format import FormatBatch, json_format, raw_format
-from tidelog.cli.usage import Name
 from tidelog.client.client import Client
 from tidelog.client.config import OffsetReset, ReadFrom
 from tidelog.client.consumer.consumer import Consumer
@@ -46,7 +46,7 @@ class _Options(TypedDict):
         "tidelog consume orders --read-from nearest --client-rack rack-a",
     ),
 )
-@click.argument("topic", cls=Name, option="--topic")
+@click.argument("topic", cls=Name, kind="topic")
 @click.option("--from-beginning", is_flag=True, help="Start at the log start offset.")
 @click.option("--offset", type=click.IntRange(min=0), help="Start at this offset.")
 @click.option(

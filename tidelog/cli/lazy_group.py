@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 
 class LazyCommand(NamedTuple):
@@ -70,6 +71,15 @@ class LazyGroup(click.Group):
         except click.exceptions.NoSuchCommand as error:
             name = error.command_name
             raise click.exceptions.NoSuchCommand(name, possibilities=self._lazy, ctx=ctx) from None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin so; import no command."""
+        commands = [
+            CompletionItem(name, help=found.about)
+            for name, found in self._lazy.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands."""

@@ -59,6 +59,11 @@ COMMANDS = {
     "log": LazyCommand(
         "tidelog.cli.log.log", "log", "Dump, verify and repair files of a stopped broker."
     ),
+    "completion": LazyCommand(
+        "tidelog.cli.completion",
+        "completion",
+        "Print the script that completes commands in a shell.",
+    ),
     "demo": LazyCommand("tidelog.cli.demo", "demo", "Run a demonstration on temporary data."),
 }
 

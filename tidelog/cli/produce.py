@@ -17,10 +17,10 @@ from tidelog.cli.client import open_client
 from tidelog.cli.connected import ConnectedCommand, broker_address
 from tidelog.cli.errors import CommandError
 from tidelog.cli.line_reader import LineReader
+from tidelog.cli.names import Name
 from tidelog.cli.options import Seconds, examples, json_option, read_headers
 from tidelog.cli.output.tables import counted, print_json
 from tidelog.cli.signals import Interruption, on_signal
-from tidelog.cli.usage import Name
 from tidelog.client.config import Compression
 from tidelog.client.producer.producer import Producer
 from tidelog.wire.errors import TidelogError
@@ -52,7 +52,7 @@ class _Options(TypedDict):
         "tail -F app.log | tidelog produce logs --headers host=web-1 --compression zstd",
     ),
 )
-@click.argument("topic", cls=Name, option="--topic")
+@click.argument("topic", cls=Name, kind="topic")
 @click.option(
     "--file",
     metavar="FILE",

@@ -9,11 +9,11 @@ import pytest
 
 from tidelog.cli import main
 from tidelog.cli.connected import Connected, ConnectedCommand, ConnectedGroup, broker_address
-from tidelog.cli.usage import Name
+from tidelog.cli.names import Name
 
 Printed = pytest.CaptureFixture[str]
 
-_OFFLINE = {"serve", "log", "demo"}
+_OFFLINE = {"serve", "log", "completion", "demo"}
 """Commands that connect to no broker."""
 
 
@@ -126,7 +126,7 @@ def test_every_other_command_connects(name: str) -> None:
 
 
 @click.command(cls=ConnectedCommand)
-@click.argument("name", cls=Name, option="--topic")
+@click.argument("name", cls=Name, kind="topic")
 def named(name: str) -> None:
     """Print the name."""
     click.echo(name)

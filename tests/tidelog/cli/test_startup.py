@@ -45,12 +45,12 @@ def imported(*words: str) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "count_max"),
     [
-        (["topic", "list"], 86),
-        (["group", "describe"], 88),
-        (["cluster", "status"], 88),
-        (["consume"], 100),
-        (["produce"], 108),
-        (["queue", "receive"], 165),
+        (["topic", "list"], 94),
+        (["group", "describe"], 96),
+        (["cluster", "status"], 96),
+        (["consume"], 106),
+        (["produce"], 116),
+        (["queue", "receive"], 174),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

@@ -16,6 +16,7 @@ from tidelog.cli.group.view import (
     print_groups,
     print_moves,
 )
+from tidelog.cli.names import Name
 from tidelog.cli.options import (
     change_options,
     examples,
@@ -24,7 +25,6 @@ from tidelog.cli.options import (
     require_changes,
 )
 from tidelog.cli.output.tables import print_json, print_settings
-from tidelog.cli.usage import Name
 from tidelog.client.admin.groups import OffsetMove, ResetPlace
 from tidelog.client.client import Client
 from tidelog.client.topic_partition import TopicPartition
@@ -76,7 +76,7 @@ def list_all(states: tuple[str, ...], as_json: bool) -> None:
 
 
 @group.command(epilog=examples("tidelog group describe billing"))
-@click.argument("group_id", cls=Name, option="--group", metavar="GROUP")
+@click.argument("group_id", cls=Name, kind="group", metavar="GROUP")
 @json_option
 def describe(group_id: str, as_json: bool) -> None:
     """Show the members, assignments and lag of a group."""
@@ -96,7 +96,7 @@ def describe(group_id: str, as_json: bool) -> None:
         "tidelog group reset-offsets billing --topic orders --partition 3 --shift -100",
     ),
 )
-@click.argument("group_id", cls=Name, option="--group", metavar="GROUP")
+@click.argument("group_id", cls=Name, kind="group", metavar="GROUP")
 @click.option(
     "--topic", "topics", multiple=True, required=True, help="Reset in this topic; repeatable."
 )
@@ -154,7 +154,7 @@ def reset_offsets(
         "tidelog group alter billing --reset alert_lag_ms",
     )
 )
-@click.argument("group_id", cls=Name, option="--group", metavar="GROUP")
+@click.argument("group_id", cls=Name, kind="group", metavar="GROUP")
 @change_options
 @json_option
 def alter(
@@ -183,7 +183,7 @@ def alter(
 
 
 @group.command(epilog=examples("tidelog group delete billing --yes"))
-@click.argument("group_id", cls=Name, option="--group", metavar="GROUP")
+@click.argument("group_id", cls=Name, kind="group", metavar="GROUP")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def delete(group_id: str, is_sure: bool, *, as_json: bool) -> None:

@@ -8,6 +8,7 @@ import click
 from tidelog.cli.client import ask, confirm
 from tidelog.cli.connected import ConnectedCommand
 from tidelog.cli.errors import CommandError
+from tidelog.cli.names import Name
 from tidelog.cli.options import examples, json_option, read_offset_spec
 from tidelog.cli.output.tables import counted, print_json
 from tidelog.cli.queue.redrive_progress import print_report, report_as_json, wait_for_redrive
@@ -17,7 +18,6 @@ from tidelog.cli.queue.view import (
     seen_as_json,
     state_word,
 )
-from tidelog.cli.usage import Name
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.client import Client
 from tidelog.client.cluster.list_offsets import OffsetSpec
@@ -59,7 +59,7 @@ _max_option = click.option(
         "tidelog queue peek payments", "tidelog queue peek payments --state delayed --json"
     ),
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @_max_option
 @click.option(
     "--state",
@@ -79,7 +79,7 @@ def peek(name: str, max_messages: int, states: tuple[str, ...], *, as_json: bool
 @click.command(
     "in-flight", cls=ConnectedCommand, epilog=examples("tidelog queue in-flight payments")
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @_max_option
 @json_option
 def in_flight(name: str, max_messages: int, *, as_json: bool) -> None:
@@ -91,7 +91,7 @@ def in_flight(name: str, max_messages: int, *, as_json: bool) -> None:
 @click.command(
     "dead-letters", cls=ConnectedCommand, epilog=examples("tidelog queue dead-letters payments")
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @_max_option
 @json_option
 def dead_letters(name: str, max_messages: int, *, as_json: bool) -> None:
@@ -119,7 +119,7 @@ def _show(
 
 
 @click.command(cls=ConnectedCommand, epilog=examples("tidelog queue purge payments --yes"))
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def purge(name: str, is_sure: bool, *, as_json: bool) -> None:
@@ -141,7 +141,7 @@ def purge(name: str, is_sure: bool, *, as_json: bool) -> None:
     cls=ConnectedCommand,
     epilog=examples("tidelog queue cancel-scheduled payments 0-17"),
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @click.argument("message_ids", nargs=-1, required=True, metavar="MESSAGE_ID...")
 @json_option
 def cancel_scheduled(name: str, message_ids: tuple[str, ...], *, as_json: bool) -> None:
@@ -173,7 +173,7 @@ def cancel_scheduled(name: str, message_ids: tuple[str, ...], *, as_json: bool) 
         "tidelog queue seek payments --to 1h", "tidelog queue seek payments --to earliest --yes"
     ),
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @click.option(
     "--to",
     callback=read_offset_spec,
@@ -212,7 +212,7 @@ def seek(name: str, to: OffsetSpec, is_sure: bool, *, as_json: bool) -> None:
         "tidelog queue redrive payments-dead --cancel",
     ),
 )
-@click.argument("name", cls=Name, option="--queue", metavar="DEAD_LETTER_QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="DEAD_LETTER_QUEUE")
 @click.option("--to-topic", help="Move to this topic.  [the source of each message]")
 @click.option("--rate", type=click.IntRange(min=1), help="Limit messages per second and partition.")
 @click.option("--from", "only_from", metavar="QUEUE", help="Move only dead letters of this queue.")

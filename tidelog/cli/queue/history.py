@@ -6,10 +6,10 @@ import click
 
 from tidelog.cli.client import ask
 from tidelog.cli.connected import ConnectedCommand
+from tidelog.cli.names import Name
 from tidelog.cli.options import examples, json_option, read_moment
 from tidelog.cli.output.tables import counted, print_json, print_table
 from tidelog.cli.output.times import moment_text
-from tidelog.cli.usage import Name
 from tidelog.client.client import Client
 from tidelog.client.queue.inspect.history import HistoryEvent
 
@@ -26,7 +26,7 @@ _Names = Mapping[bytes, str]
         "tidelog queue history payments --max 100000 --json",
     ),
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @click.option(
     "--since",
     "since_ms",

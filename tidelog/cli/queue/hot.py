@@ -4,11 +4,11 @@ import click
 
 from tidelog.cli.client import ask
 from tidelog.cli.connected import ConnectedCommand
+from tidelog.cli.names import Name
 from tidelog.cli.options import examples, json_option
 from tidelog.cli.output.keys import key_text
 from tidelog.cli.output.record_format import text_of
 from tidelog.cli.output.tables import counted, print_fields, print_json, print_table
-from tidelog.cli.usage import Name
 from tidelog.client.admin.hot_keys import HotMessageGroups
 from tidelog.wire.messages.hot_keys import HOT_KEYS_MAX
 
@@ -17,7 +17,7 @@ from tidelog.wire.messages.hot_keys import HOT_KEYS_MAX
     cls=ConnectedCommand,
     epilog=examples("tidelog queue hot payments", "tidelog queue hot payments --limit 3"),
 )
-@click.argument("name", cls=Name, option="--queue")
+@click.argument("name", cls=Name, kind="queue")
 @click.option(
     "--limit",
     type=click.IntRange(1, HOT_KEYS_MAX),

@@ -12,10 +12,10 @@ import trio
 from tidelog.cli.client import ask
 from tidelog.cli.connected import ConnectedCommand
 from tidelog.cli.errors import CommandError
+from tidelog.cli.names import Name
 from tidelog.cli.options import Seconds, examples, json_option
 from tidelog.cli.output.tables import counted, print_json
 from tidelog.cli.queue.view import message_as_json, print_messages
-from tidelog.cli.usage import Name
 from tidelog.client.client import Client
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.attempt_id import attempt_id_on_wire
@@ -56,7 +56,7 @@ _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...
         "tidelog queue receive scans --output scan.tiff --delete",
     ),
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @click.option(
     "--max",
     "max_messages",
@@ -201,7 +201,7 @@ def _show(messages: Sequence[Message], *, as_json: bool) -> None:
     cls=ConnectedCommand,
     epilog=examples("tidelog queue delete-message payments HANDLE"),
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @_handles
 @json_option
 def delete_message(name: str, handles: tuple[str, ...], *, as_json: bool) -> None:
@@ -217,7 +217,7 @@ def delete_message(name: str, handles: tuple[str, ...], *, as_json: bool) -> Non
 @click.command(
     cls=ConnectedCommand, epilog=examples("tidelog queue extend payments HANDLE --seconds 300")
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @_handles
 @click.option(
     "--seconds", type=_TIMEOUT, required=True, help="Set the visibility timeout, from now on."
@@ -238,7 +238,7 @@ def extend(name: str, handles: tuple[str, ...], seconds: float, *, as_json: bool
     cls=ConnectedCommand,
     epilog=examples("tidelog queue change-visibility payments HANDLE --seconds 0"),
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @_handles
 @click.option(
     "--seconds", type=_TIMEOUT, required=True, help="Make the messages visible so much later."
@@ -263,7 +263,7 @@ def change_visibility(
 @click.command(
     cls=ConnectedCommand, epilog=examples("tidelog queue release payments HANDLE --delay 60")
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @_handles
 @click.option(
     "--delay",

@@ -6,6 +6,7 @@ import click
 
 from tidelog.cli.client import ask, confirm
 from tidelog.cli.connected import ConnectedGroup
+from tidelog.cli.names import Name
 from tidelog.cli.options import (
     Changes,
     NameAndValue,
@@ -24,7 +25,6 @@ from tidelog.cli.queue.history import history
 from tidelog.cli.queue.hot import hot
 from tidelog.cli.queue.send import send
 from tidelog.cli.queue.view import print_queue, print_queues, queue_as_json
-from tidelog.cli.usage import Name
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.client import Client
 
@@ -42,7 +42,7 @@ def queue() -> None:
         "tidelog queue create billing --topic orders --start latest",
     )
 )
-@click.argument("name", cls=Name, option="--queue")
+@click.argument("name", cls=Name, kind="queue", is_new=True)
 @click.option("--topic", help="Set the topic of the messages.  [the name of the queue]")
 @click.option("--partitions", type=int, help="Set the partitions of a new topic.  [1]")
 @click.option(
@@ -144,7 +144,7 @@ def list_all(prefix: str, with_counts: bool, *, only_names: bool, as_json: bool)
 
 
 @queue.command(epilog=examples("tidelog queue describe payments"))
-@click.argument("name", cls=Name, option="--queue")
+@click.argument("name", cls=Name, kind="queue")
 @json_option
 def describe(name: str, as_json: bool) -> None:
     """Show message counts, settings and partitions of a queue."""
@@ -168,7 +168,7 @@ def describe(name: str, as_json: bool) -> None:
         "tidelog queue alter payments --label team=billing --remove-label owner",
     )
 )
-@click.argument("name", cls=Name, option="--queue")
+@click.argument("name", cls=Name, kind="queue")
 @label_change_options
 @json_option
 def alter(name: str, *, as_json: bool, **given: Unpack[Changes]) -> None:
@@ -195,7 +195,7 @@ def alter(name: str, *, as_json: bool, **given: Unpack[Changes]) -> None:
 @queue.command(
     epilog=examples("tidelog queue delete payments", "tidelog queue delete payments --with-topic")
 )
-@click.argument("name", cls=Name, option="--queue")
+@click.argument("name", cls=Name, kind="queue")
 @click.option("--with-topic", is_flag=True, help="Delete the topic and all of its records, too.")
 @click.option(
     "--detach-sources",

@@ -13,10 +13,10 @@ from tidelog.cli.client import open_client
 from tidelog.cli.connected import ConnectedCommand, broker_address
 from tidelog.cli.errors import CommandError
 from tidelog.cli.line_reader import LineReader
+from tidelog.cli.names import Name
 from tidelog.cli.options import Seconds, examples, json_option, read_headers
 from tidelog.cli.output.tables import counted, print_json
 from tidelog.cli.signals import on_signal
-from tidelog.cli.usage import Name
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.send.chunk_writer import Source
@@ -48,7 +48,7 @@ class _Fields(TypedDict):
         "tidelog queue send scans --file scan.tiff",
     ),
 )
-@click.argument("name", cls=Name, option="--queue", metavar="QUEUE")
+@click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
 @click.option("--key", help="Set the key, which selects the partition.")
 @click.option("--group", help="Set the message group (FIFO queues).")

@@ -7,6 +7,7 @@ import click
 from tidelog.cli.client import ask, confirm
 from tidelog.cli.cluster.reassign import run_moves
 from tidelog.cli.connected import ConnectedGroup
+from tidelog.cli.names import Name
 from tidelog.cli.options import (
     Changes,
     NameAndValue,
@@ -27,7 +28,6 @@ from tidelog.cli.topic.view import (
     print_topics,
     topic_as_json,
 )
-from tidelog.cli.usage import Name
 from tidelog.client.client import Client
 from tidelog.wire.messages.hot_keys import HOT_KEYS_MAX
 from tidelog.wire.messages.topics import TopicDescription
@@ -44,7 +44,7 @@ def topic() -> None:
         "tidelog topic create metrics --config retention_ms=1d --config durability=replicated",
     )
 )
-@click.argument("name", cls=Name, option="--topic")
+@click.argument("name", cls=Name, kind="topic", is_new=True)
 @click.option(
     "--partitions", type=int, default=1, show_default=True, help="Set the number of partitions."
 )
@@ -120,7 +120,7 @@ def list_all(prefix: str, *, only_names: bool, as_json: bool) -> None:
 
 
 @topic.command(epilog=examples("tidelog topic describe orders"))
-@click.argument("name", cls=Name, option="--topic")
+@click.argument("name", cls=Name, kind="topic")
 @json_option
 def describe(name: str, as_json: bool) -> None:
     """Show the settings and the partitions of a topic."""
@@ -140,7 +140,7 @@ def describe(name: str, as_json: bool) -> None:
         "tidelog topic alter --all --replication-factor 3 --dry-run",
     )
 )
-@click.argument("name", cls=Name, option="--topic", required=False)
+@click.argument("name", cls=Name, kind="topic", required=False)
 @label_change_options
 @replication_options
 @json_option
@@ -191,7 +191,7 @@ def alter(
         "tidelog topic add-partitions orders --to 12 --yes",
     ),
 )
-@click.argument("name", cls=Name, option="--topic")
+@click.argument("name", cls=Name, kind="topic")
 @click.option(
     "--to",
     "count",
@@ -232,7 +232,7 @@ def add_partitions(name: str, count: int, is_sure: bool, *, as_json: bool) -> No
         "tidelog topic usage", "tidelog topic usage orders", "tidelog topic usage --json"
     )
 )
-@click.argument("name", cls=Name, option="--topic", required=False)
+@click.argument("name", cls=Name, kind="topic", required=False)
 @json_option
 def usage(name: str | None, as_json: bool) -> None:
     """Show the disk usage, age and growth of topics.
@@ -254,7 +254,7 @@ def usage(name: str | None, as_json: bool) -> None:
 @topic.command(
     epilog=examples("tidelog topic hot orders", "tidelog topic hot orders --limit 3 --json")
 )
-@click.argument("name", cls=Name, option="--topic")
+@click.argument("name", cls=Name, kind="topic")
 @click.option(
     "--limit",
     type=click.IntRange(1, HOT_KEYS_MAX),
@@ -280,7 +280,7 @@ def hot(name: str, limit: int, *, as_json: bool) -> None:
 
 
 @topic.command(epilog=examples("tidelog topic delete orders", "tidelog topic delete orders --yes"))
-@click.argument("name", cls=Name, option="--topic")
+@click.argument("name", cls=Name, kind="topic")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def delete(name: str, is_sure: bool, *, as_json: bool) -> None:
@@ -303,7 +303,7 @@ def delete(name: str, is_sure: bool, *, as_json: bool) -> None:
         "tidelog topic delete-records orders --partition 0 --all",
     ),
 )
-@click.argument("name", cls=Name, option="--topic")
+@click.argument("name", cls=Name, kind="topic")
 @click.option(
     "--partition", type=click.IntRange(min=0), required=True, help="Delete in this partition."
 )
