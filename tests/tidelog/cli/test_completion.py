@@ -87,7 +87,6 @@ def test_the_completion_of_a_command_imports_no_command() -> None:
 import os, sys
 os.environ |= {"_TIDELOG_COMPLETE": "bash_complete", "COMP_WORDS": "tidelog to", "COMP_CWORD": "1"}
 from tidelog.cli import main
-from tidelog.cli.names import completed_names
 main.run([])
 print({"trio", "msgspec", "tidelog.cli.topic.topic"} & set(sys.modules))
 """

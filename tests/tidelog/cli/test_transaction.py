@@ -21,7 +21,7 @@ def write_one_batch_and_open_another(name: str, broker_address: str) -> None:
         async with client.transaction(name, 4).task() as task:
             await task.send_many(f"topic-{name}", [b"c"])
 
-    ask(broker_address, call)
+    ask(call, broker=broker_address)
 
 
 @pytest.mark.usefixtures("at_broker")
