@@ -85,7 +85,7 @@ class LogConfig:
             raise PartitionFullError(
                 f"the partition has {log_bytes} bytes, and {size_bytes} more would exceed this"
                 f" topic's limit of {limit} bytes (max_partition_bytes); wait for retention, or"
-                " free room with `tidelog topic delete-records`"
+                " delete the oldest records"
             )
 
     @property

@@ -127,7 +127,8 @@ def _replication_factor(state: ClusterState, command: CreateReplicatedTopic) -> 
         are_drained = " that are not drained" if state.drained_node_ids else ""
         raise InvalidTopicError(
             f"{wanted} replicas are not possible: there can be 1 to {REPLICATION_FACTOR_MAX},"
-            f" and not more than brokers{are_drained}, of which there are {broker_count}"
+            f" and not more than brokers{are_drained}, of which there are {broker_count}; start"
+            " more brokers, or ask for fewer replicas"
         )
     return wanted
 

@@ -5,12 +5,12 @@ are the same command. The innermost address wins, and `TIDELOG_BROKER` is below 
 """
 
 import os
-from typing import Final, final
+from typing import Any, Final, final
 
 import click
 
 from tidelog.cli.lazy_group import OrderedGroup
-from tidelog.cli.usage import WrongUse
+from tidelog.cli.usage import WrongUse, first_of
 
 _VARIABLE: Final = "TIDELOG_BROKER"
 _DEFAULT: Final = "127.0.0.1:8433"
@@ -77,7 +77,36 @@ class Connected(click.Command):
 
 @final
 class ConnectedCommand(Connected):
-    """A command that connects to brokers."""
+    """A command that connects to brokers; its errors name the next command."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  (the result of a command)
+        """Run the command.
+
+        Raises:
+            BaseException: The command failed; a note has the advice, if there is one.
+        """
+        try:
+            return super().invoke(ctx)
+        except click.ClickException:
+            raise
+        except BaseException as error:
+            # Not at the top: only errors need the table.
+            from tidelog.cli.advice import advice_for
+
+            cause = first_of(error)
+            advice = advice_for(cause, self._names(ctx))
+            if advice is not None:
+                cause.add_note(advice)
+            raise
+
+    def _names(self, ctx: click.Context) -> dict[str, object]:
+        """Return the given arguments; the names of topics, queues and groups under their kinds."""
+        kinds = {each.name: getattr(each, "kind", each.name) for each in self.params}
+        return {
+            str(kinds[name]): value
+            for name, value in ctx.params.items()
+            if name in kinds and isinstance(value, (str, int))
+        }
 
 
 @final

@@ -10,14 +10,14 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import cast, final
+from typing import final
 
 import click
 
 from tidelog.cli.connected import BROKER, Connected, given_broker
 from tidelog.cli.environment import check_environment
 from tidelog.cli.lazy_group import LazyCommand, LazyGroup
-from tidelog.cli.usage import WrongUse
+from tidelog.cli.usage import WrongUse, first_of
 
 _FAILURE = 1
 _USAGE = 2
@@ -135,7 +135,7 @@ def run(arguments: Sequence[str], command: click.Command = tidelog) -> int:
         return _stop_writing() if ended.code else 0
     except BaseException as error:  # noqa: BLE001 - unknown errors are raised again
         unreadable = [each for each in arguments if not _is_text(each)]
-        if unreadable and isinstance(_first_of(error), UnicodeEncodeError):
+        if unreadable and isinstance(first_of(error), UnicodeEncodeError):
             _complain(f"the argument {unreadable[0]!r} is not UTF-8 text")
             return _USAGE
         return _status_of(error)
@@ -153,7 +153,7 @@ def _is_text(argument: str) -> bool:
 
 def _status_of(error: BaseException) -> int:
     """Print an error and return its exit status; raise a defect again."""
-    cause = _first_of(error)
+    cause = first_of(error)
     if isinstance(cause, (click.Abort, KeyboardInterrupt)):
         return _INTERRUPTED
     if isinstance(cause, BrokenPipeError):
@@ -171,15 +171,6 @@ def _status_of(error: BaseException) -> int:
         raise error
     _complain(reason)
     return _FAILURE
-
-
-def _first_of(error: BaseException) -> BaseException:
-    """Return the error or the first error of a group; an interruption goes first."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    group = cast("BaseExceptionGroup[BaseException]", error)
-    found = [_first_of(member) for member in group.exceptions]
-    return next((each for each in found if isinstance(each, KeyboardInterrupt)), found[0])
 
 
 def _show(error: click.ClickException) -> None:

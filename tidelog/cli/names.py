@@ -37,7 +37,8 @@ class Name(click.Argument):
     ) -> None:
         """Accept `--topic` and so on in place of the argument; complete names unless `is_new`."""
         super().__init__(param_decls, **settings)
-        self._kind: Kind = kind
+        self.kind: Kind = kind
+        """Kind of the named thing."""
         self._is_new = is_new
         self._word = f"--{kind}"
         # Click's parser needs an option for the errors of a missing value.
@@ -70,7 +71,7 @@ class Name(click.Argument):
         if self._is_new:
             return []
         try:
-            names = trio.run(completed_names, broker_address(ctx), self._kind, incomplete)
+            names = trio.run(completed_names, broker_address(ctx), self.kind, incomplete)
         except (TidelogError, OSError, WrongUse):
             return []
         return [CompletionItem(name) for name in names]

@@ -160,7 +160,7 @@ async def _produce(topic: str, options: _Options, *, descriptor: int) -> None:
             seconds=trio.current_time() - began_at,
             error=None if failure is None else _why(failure),
         )
-    _report(outcome, interruption, options)
+    _report(outcome, interruption, options, failure=failure)
 
 
 def _why(failure: Exception) -> str:
@@ -178,7 +178,13 @@ class _Outcome:
     error: str | None
 
 
-def _report(outcome: _Outcome, interruption: Interruption, options: _Options) -> None:
+def _report(
+    outcome: _Outcome,
+    interruption: Interruption,
+    options: _Options,
+    *,
+    failure: Exception | None,
+) -> None:
     """Print the result.
 
     Raises:
@@ -189,7 +195,7 @@ def _report(outcome: _Outcome, interruption: Interruption, options: _Options) ->
         print_json(asdict(outcome))
     counts = f"{outcome.acknowledged:,} of {outcome.read:,} records were acknowledged"
     if outcome.error is not None:
-        raise CommandError(f"{outcome.error}; {counts}")
+        raise CommandError(f"{outcome.error}; {counts}") from failure
     if interruption.signal is not None:
         click.echo(f"interrupted; {counts}", err=True)
         raise click.exceptions.Exit(interruption.status)

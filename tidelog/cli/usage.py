@@ -1,6 +1,6 @@
-"""Wrong use that one line answers."""
+"""Errors of commands: wrong use that one line answers, and the first error of a group."""
 
-from typing import final
+from typing import cast, final
 
 import click
 
@@ -10,3 +10,12 @@ class WrongUse(click.ClickException):
     """A command line that one line corrects, without the usage of the command."""
 
     exit_code = 2
+
+
+def first_of(error: BaseException) -> BaseException:
+    """Return the error or the first error of a group; an interruption goes first."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    found = [first_of(member) for member in group.exceptions]
+    return next((each for each in found if isinstance(each, KeyboardInterrupt)), found[0])

@@ -294,7 +294,7 @@ async def test_a_full_partition_has_room_when_records_were_deleted(
         await client.admin.create_topic("orders", config=limits)
         for _ in range(2):
             await producer.send("orders", bytes(3000))
-        with pytest.raises(PartitionFullError, match="free room with `tidelog topic delete-record"):
+        with pytest.raises(PartitionFullError, match="delete the oldest record"):
             await producer.send("orders", bytes(3000))
 
         await client.admin.delete_records("orders", 0, None)

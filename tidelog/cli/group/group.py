@@ -192,7 +192,7 @@ def delete(group_id: str, is_sure: bool, *, as_json: bool) -> None:
         confirm(f"delete group {group_id} and its committed offsets?")
 
     if not ask(lambda client: client.admin.delete_group(group_id)):
-        raise CommandError(f"there is no group {group_id!r}")
+        raise CommandError(f"there is no group {group_id!r}; `tidelog group list` lists the groups")
     if as_json:
         print_json({"deleted": group_id})
     else:
