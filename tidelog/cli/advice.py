@@ -17,7 +17,6 @@ from tidelog.wire.errors import (
     LeaderNotAvailableError,
     LogOfflineError,
     LogTruncatedError,
-    MessageGoneError,
     NoPositionError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
@@ -57,7 +56,6 @@ _ADVICE: Final[Mapping[type[TidelogError], str]] = {
     LogTruncatedError: (
         "`tidelog consume {topic} --partition {partition} --offset {truncated_to}` reads them"
     ),
-    MessageGoneError: "`tidelog queue peek {queue}` shows the messages of the queue",
     NoPositionError: "`tidelog consume {topic} --from-beginning` starts at the first record",
     NotEnoughReplicasAfterAppendError: _HEALTH,
     NotEnoughReplicasError: _HEALTH,
@@ -69,7 +67,7 @@ _ADVICE: Final[Mapping[type[TidelogError], str]] = {
         "`tidelog queue describe {queue}` shows its settings, and `tidelog queue alter {queue}`"
         " changes them"
     ),
-    ReceiptExpiredError: "`tidelog queue receive {queue}` delivers the message again",
+    ReceiptExpiredError: "`tidelog queue in-flight {queue}` shows its consumer",
     RecordTooLargeError: (
         "`tidelog topic alter {topic} --set max_message_bytes={mebibytes}MiB` raises the limit"
     ),

@@ -156,7 +156,8 @@ def test_handles_of_other_queues_and_expired_handles_have_different_errors(
     assert "this receipt is of another queue" in foreign[1]
     assert damaged[0] == 1
     assert "receipt" in damaged[1]
-    assert late == (1, "error: the message was received again since")
+    assert late[0] == 1
+    assert late[1].startswith("error: the message was received again since; ")
     assert too_long[0] == 1
     assert "at most 43200 seconds after it was received" in too_long[1]
     assert gone == (1, "error: the message is not there any more")

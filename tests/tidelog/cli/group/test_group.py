@@ -193,6 +193,8 @@ def test_a_group_is_deleted_once(orders: str, capsys: Printed) -> None:
     assert main.run(["group", "delete", group, "--yes", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"deleted": group}
     assert main.run(["group", "delete", group, "--yes"]) == 1
-    assert capsys.readouterr().err == f"error: there is no group '{group}'\n"
+    assert capsys.readouterr().err == (
+        f"error: there is no group '{group}'; `tidelog group list` lists the groups\n"
+    )
     assert main.run(["group", "describe", group]) == 1
     assert main.run(["group", "delete", group]) == 2

@@ -73,7 +73,9 @@ def test_a_topic_is_created_once(topic: str, capsys: Printed) -> None:
     status = main.run(["topic", "create", topic])
 
     assert status == 1
-    assert capsys.readouterr().err == f"error: there is a topic '{topic}' already\n"
+    assert capsys.readouterr().err == (
+        f"error: there is a topic '{topic}' already; `tidelog topic describe {topic}` shows it\n"
+    )
 
 
 @pytest.mark.parametrize(
