@@ -59,6 +59,11 @@ COMMANDS = {
     "log": LazyCommand(
         "tidelog.cli.log.log", "log", "Dump, verify and repair files of a stopped broker."
     ),
+    "bench": LazyCommand(
+        "tidelog.cli.bench.bench",
+        "bench",
+        "Measure produce, consume and queue rates of the cluster.",
+    ),
     "completion": LazyCommand(
         "tidelog.cli.completion",
         "completion",

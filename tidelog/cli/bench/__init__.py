@@ -1,0 +1,1 @@
+"""The command `tidelog bench`: rates and latencies of one's own cluster."""
