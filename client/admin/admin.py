@@ -4,12 +4,21 @@ Shell: sends requests to brokers, and repeats them while that may help.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from tidelog.client.admin import cluster as cluster_admin
 from tidelog.client.admin import topics as topic_admin
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.names import list_names
+from tidelog.client.admin.parts import (
+    alert_admin,
+    alert_check,
+    broker_metrics,
+    group_admin,
+    hot,
+    queue_admin,
+    queue_counts,
+)
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset, list_offsets
 from tidelog.client.topic_partition import TopicPartition
@@ -39,16 +48,6 @@ from tidelog.wire.messages.topics import (
 )
 from tidelog.wire.messages.transactions import ListTransactionsRequest, TransactionDescription
 from tidelog.wire.protocol import api
-
-if TYPE_CHECKING:
-    # Methods import the parts for queues, groups and alerts, so that commands start quickly.
-    # `tidelog.surface` imports all parts: in a program, no call waits for an import.
-    from tidelog.client.admin.alerts import AlertReport
-    from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
-    from tidelog.client.admin.hot_keys import HotKeys, HotMessageGroups
-    from tidelog.client.admin.metrics import BrokerMetrics
-    from tidelog.client.admin.queue_counts import DescribedQueue
-    from tidelog.client.admin.queues import Setting as QueueSetting
 
 Setting = str | int | float | bool
 """Value of a topic setting; requests carry it as text."""
@@ -208,7 +207,7 @@ class Admin:
             found += reply.topics
         return found
 
-    async def hot_keys(self, topic: str, limit: int = 10) -> "HotKeys":
+    async def hot_keys(self, topic: str, limit: int = 10) -> "hot.HotKeys":
         """Return the traffic of a topic's partitions, the hot ones, and the most frequent keys.
 
         Brokers sample recent batches, so that shares are those of the last minutes, each with an
@@ -222,11 +221,9 @@ class Admin:
             UnknownTopicError: There is no such topic.
             ValueError: The limit is out of range.
         """
-        from tidelog.client.admin import hot_keys as hot
-
         return await hot.hot_keys(self._cluster, topic, limit)
 
-    async def hot_message_groups(self, queue: str, limit: int = 10) -> "HotMessageGroups":
+    async def hot_message_groups(self, queue: str, limit: int = 10) -> "hot.HotMessageGroups":
         """Return the message groups of a queue with the most messages, exactly.
 
         A FIFO queue and one with `fair_delivery` have groups. Partitions whose leader does not
@@ -240,8 +237,6 @@ class Admin:
             UnknownQueueError: There is no such queue.
             ValueError: The limit is out of range.
         """
-        from tidelog.client.admin import hot_keys as hot
-
         return await hot.hot_message_groups(self._cluster, queue, limit)
 
     async def delete_topic(self, name: str) -> None:
@@ -298,7 +293,7 @@ class Admin:
         fifo: bool = False,
         topic_config: Mapping[str, Setting] | None = None,
         labels: Mapping[str, str] | None = None,
-        **settings: "QueueSetting",
+        **settings: "queue_admin.Setting",
     ) -> CreateQueueReply:
         """Create a queue; it is durable when this returns.
 
@@ -325,10 +320,7 @@ class Admin:
             InvalidConfigError: A setting is unknown or not legal, or the dead-letter queues form a
                 cycle.
         """
-        from tidelog.client.admin import queues as queue_admin
-        from tidelog.client.admin.queues import QueueToCreate
-
-        queue = QueueToCreate(
+        queue = queue_admin.QueueToCreate(
             name,
             topic or name,
             start,
@@ -354,7 +346,7 @@ class Admin:
 
     async def describe_queues(
         self, names: Iterable[str] | None = None, *, with_counts: bool = False
-    ) -> "list[DescribedQueue]":
+    ) -> "list[queue_counts.DescribedQueue]":
         """Return settings and leaders of queues, in the order given; all, sorted, by default.
 
         Args:
@@ -364,20 +356,17 @@ class Admin:
         Raises:
             UnknownQueueError: There is no such queue.
         """
-        from tidelog.client.admin import queues as queue_admin
-        from tidelog.client.admin.queue_counts import count_messages, described
-
         queues = await queue_admin.describe_queues(self._cluster, names)
         if not with_counts:
-            return [described(queue, None) for queue in queues]
-        counts = await count_messages(self._cluster, queues)
-        return list(map(described, queues, counts))
+            return [queue_counts.described(queue, None) for queue in queues]
+        counts = await queue_counts.count_messages(self._cluster, queues)
+        return list(map(queue_counts.described, queues, counts))
 
     async def alter_queue(
         self,
         name: str,
         *,
-        set: "Mapping[str, QueueSetting] | None" = None,  # noqa: A002  (as for topics)
+        set: "Mapping[str, queue_admin.Setting] | None" = None,  # noqa: A002  (as for topics)
         reset: Iterable[str] = (),
         set_labels: Mapping[str, str] | None = None,
         remove_labels: Iterable[str] = (),
@@ -396,8 +385,6 @@ class Admin:
             InvalidConfigError: A setting is unknown, not legal, or cannot be changed; or the labels
                 are too large.
         """
-        from tidelog.client.admin import queues as queue_admin
-
         request = AlterQueueRequest(
             name,
             queue_admin.settings_as_text(set or {}),
@@ -421,8 +408,6 @@ class Admin:
             UnknownQueueError: There is no such queue.
             InvalidRequestError: It is a dead-letter queue in use, or the topic has other queues.
         """
-        from tidelog.client.admin import queues as queue_admin
-
         await queue_admin.delete_queue(
             self._cluster, name, with_topic=with_topic, detach_sources=detach_sources
         )
@@ -433,28 +418,24 @@ class Admin:
         Args:
             states: Only groups in one of these: `empty`, `assigning`, `reconciling`, `stable`.
         """
-        from tidelog.client.admin import groups as group_admin
-
         return await group_admin.list_groups(self._cluster, states)
 
-    async def describe_group(self, group_id: str) -> "GroupDescription":
+    async def describe_group(self, group_id: str) -> "group_admin.GroupDescription":
         """Return the members of a consumer group, their assignments, and the lag of the group.
 
         Raises:
             UnknownGroupError: There is no such group.
         """
-        from tidelog.client.admin import groups as group_admin
-
         return await group_admin.describe_group(self._cluster, group_id)
 
     async def reset_offsets(
         self,
         group_id: str,
         partitions: str | Iterable[tuple[str, int]],
-        to: "ResetPlace",
+        to: "group_admin.ResetPlace",
         *,
         validate_only: bool = False,
-    ) -> "dict[TopicPartition, OffsetMove]":
+    ) -> "dict[TopicPartition, group_admin.OffsetMove]":
         """Move the committed offsets of a group: all given partitions are moved, or none.
 
         No member may read these topics. A group that does not exist is created, so that a start
@@ -474,8 +455,6 @@ class Admin:
             UnknownPartitionError: The topic does not have one of the partitions.
             InvalidRequestError: A shift has no committed offset to start from.
         """
-        from tidelog.client.admin import groups as group_admin
-
         return await group_admin.reset_offsets(
             self._cluster, group_id, partitions, to=to, validate_only=validate_only
         )
@@ -502,8 +481,6 @@ class Admin:
             InvalidConfigError: A setting is unknown or not legal.
             InvalidRequestError: The feature level of the cluster is too low.
         """
-        from tidelog.client.admin import groups as group_admin
-
         return await group_admin.alter_group(
             self._cluster, group_id, to_set=set or {}, to_reset=reset
         )
@@ -514,8 +491,6 @@ class Admin:
         Raises:
             GroupNotEmptyError: It has members.
         """
-        from tidelog.client.admin import groups as group_admin
-
         return await group_admin.delete_group(self._cluster, group_id)
 
     async def list_transactions(
@@ -543,7 +518,7 @@ class Admin:
         """
         return await cluster_admin.describe_cluster(self._cluster, with_partitions=with_partitions)
 
-    async def alerts(self, *, owner: str | None = None) -> "AlertReport":
+    async def alerts(self, *, owner: str | None = None) -> "alert_admin.AlertReport":
         """Check all alerts now, without any other software, and return those that fire.
 
         Alerts of operators come from the metadata of the cluster. Queues and groups with
@@ -553,11 +528,12 @@ class Admin:
         Args:
             owner: Only alerts of the queues and groups of this owner.
         """
-        from tidelog.client.admin.alert_check import check_alerts
+        now_ms = self._cluster.env.clock.now_ms()
+        return await alert_check.check_alerts(self._cluster, owner, now_ms=now_ms)
 
-        return await check_alerts(self._cluster, owner, now_ms=self._cluster.env.clock.now_ms())
-
-    async def metrics(self, families: Iterable[str] = (), names: str = "") -> "list[BrokerMetrics]":
+    async def metrics(
+        self, families: Iterable[str] = (), names: str = ""
+    ) -> "list[broker_metrics.BrokerMetrics]":
         """Return the metrics of each broker, by node id; all brokers are asked at the same time.
 
         A broker that does not answer within 6 seconds, is fenced or of an earlier version has an
@@ -570,10 +546,10 @@ class Admin:
         Raises:
             InvalidRequestError: The globs are invalid.
         """
-        from tidelog.client.admin.metrics import read_metrics
-
         described = await self.describe_cluster()
-        return await read_metrics(self._cluster, described.nodes, families=families, names=names)
+        return await broker_metrics.read_metrics(
+            self._cluster, described.nodes, families=families, names=names
+        )
 
     async def cluster_events(self) -> list[EventDescription]:
         """Return the events of the cluster that no administrator has acknowledged, oldest first.

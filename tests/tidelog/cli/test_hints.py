@@ -19,7 +19,7 @@ def parse(line: str) -> None:
     ctx: click.Context | None = None
     while isinstance(command, click.Group):
         ctx = command.make_context(command.name, words, parent=ctx)
-        _, found, words = command.resolve_command(ctx, [*ctx._protected_args, *ctx.args])
+        _, found, words = command.resolve_command(ctx, [*vars(ctx)["_protected_args"], *ctx.args])
         assert found is not None
         command = found
     command.make_context(command.name, words, parent=ctx)

@@ -51,7 +51,7 @@ def imported(*words: str) -> set[str]:
         (["produce"], 116),
         (["queue", "receive"], 174),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+    ids=str,
 )
 def test_a_command_imports_only_the_parts_that_it_uses(words: list[str], count_max: int) -> None:
     modules = imported(*words)

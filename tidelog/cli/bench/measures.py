@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, cast, final
 
 import click
@@ -64,24 +65,19 @@ class _Names:
 async def _temporary(client: Client, plan: Plan, names: _Names) -> AsyncGenerator[None, None]:
     """Keep the topics and the queue while the block runs."""
     admin = client.admin
-    removals: list[tuple[str, Callable[[], Awaitable[object]]]] = []
+    removals: dict[str, Callable[[], Awaitable[object]]] = {}
     try:
         for topic, partitions in ((names.topic, plan.partitions), (names.latency_topic, 1)):
-            removals.append(
-                (f"topic delete {topic}", lambda topic=topic: admin.delete_topic(topic))
-            )
+            removals[f"topic delete {topic}"] = partial(admin.delete_topic, topic)
             await admin.create_topic(topic, partitions)
-        removals.append(
-            (
-                f"queue delete {names.queue} --with-topic",
-                lambda: admin.delete_queue(names.queue, with_topic=True),
-            )
+        removals[f"queue delete {names.queue} --with-topic"] = partial(
+            admin.delete_queue, names.queue, with_topic=True
         )
         await admin.create_queue(names.queue, partitions=plan.partitions)
         yield
     finally:
         with trio.CancelScope(shield=True):
-            for command, remove in removals:
+            for command, remove in removals.items():
                 await _remove(command, remove)
 
 
@@ -107,9 +103,8 @@ class _Meter:
         self._last_at = self._created_at
         self._count = self._total = 0
 
-    @property
     def is_over(self) -> bool:
-        """Whether the figure is complete."""
+        """Return whether the figure is complete."""
         limit = self._plan.count_max
         is_full = limit is not None and self._count >= limit
         return is_full or trio.current_time() >= self._began_at + self._plan.seconds
@@ -141,7 +136,7 @@ async def _repeat(tasks: int, step: Callable[[], Awaitable[int]], meter: _Meter)
     """Run a step in some tasks, again and again, until the figure is complete."""
 
     async def run() -> None:
-        while not meter.is_over:
+        while not meter.is_over():
             meter.add(await step())
 
     async with trio.open_nursery() as nursery:
@@ -171,13 +166,17 @@ async def _produce(client: Client, plan: Plan, topic: str) -> Rate:
 async def _consume(client: Client, plan: Plan, topic: str) -> Rate:
     """Read what `_produce` wrote, again from the beginning until the figure is complete."""
     found = await client.admin.list_offsets(topic, "latest")
-    until = {TopicPartition(topic, number): each.offset for number, each in found.items()}
+    until = {
+        TopicPartition(topic, number): each.offset
+        for number, each in found.items()
+        if each.offset is not None
+    }
     meter = _Meter(plan)
-    while not meter.is_over and any(until.values()):
+    while not meter.is_over() and any(until.values()):
         async with client.consumer(topic, auto_offset_reset="earliest") as consumer:
             async for batch in consumer.batches(until):
                 meter.add(len(batch.values))
-                if meter.is_over:
+                if meter.is_over():
                     break
     return meter.rate()
 
@@ -217,7 +216,7 @@ async def _receive(queue: Queue, plan: Plan) -> Rate:
 
     async def run() -> None:
         nonlocal is_empty
-        while not is_empty and not meter.is_over:
+        while not is_empty and not meter.is_over():
             messages = await queue.receive(plan.batch, wait=_EMPTY_WAIT_S)
             if messages:
                 await queue.delete_batch(messages)
