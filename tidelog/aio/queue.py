@@ -11,6 +11,7 @@ import msgspec
 from tidelog.aio.calls.queue import QueueCalls
 from tidelog.aio.forwarding import ClientGuest, Forwarding
 from tidelog.aio.message import Message
+from tidelog.client.config import configured
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.queue import Queue as InnerQueue
 from tidelog.client.queue.receive.message import VALUE_BYTES_MAX
@@ -88,7 +89,7 @@ class Queue(QueueCalls):
         """
         guest = self._guest
         on_error = settings.pop("on_error", None)
-        config = WorkerConfig(**cast("PlainWorkerSettings", settings))
+        config = configured(WorkerConfig, None, settings, of="worker")
 
         def handle(message: InnerMessage) -> Awaitable[object]:
             return _on_host(guest, handler(Message(guest, message)))
