@@ -9,7 +9,9 @@ import click
 import pytest
 
 from tests.paths import ROOT
+from tidelog.cli.connected import BROKER
 from tidelog.cli.main import tidelog
+from tidelog.cli.names import Name
 
 PAGES: Final = sorted(
     str(path.relative_to(ROOT))
@@ -99,8 +101,11 @@ def unknown_words(words: list[str]) -> list[str]:
     """Return the words of one command line that are no command or no option of it."""
     command: click.Command = tidelog
     options = {"--help"} | {name for each in tidelog.params for name in each.opts}
-    for word in words:
-        if word.startswith("--"):
+    rest = iter(words)
+    for word in rest:
+        if word in BROKER.opts:
+            next(rest)
+        elif word.startswith("--"):
             if word.split("=")[0] not in options:
                 return [" ".join(words)]
         elif isinstance(command, click.Group):
@@ -109,6 +114,7 @@ def unknown_words(words: list[str]) -> list[str]:
                 return [" ".join(words)]
             command = found
             options |= {name for each in command.params for name in each.opts}
+            options |= {f"--{each.kind}" for each in command.params if isinstance(each, Name)}
     return []
 
 

@@ -33,8 +33,8 @@ _INTRODUCTION = """\
 serve`, a variable (`TIDELOG_DATA_DIR` sets `data_dir`, and so on for every setting but the table),
 the TOML file of `--config`, the default. `tidelog serve --print-config` prints the settings in
 force and their sources. A mistyped variable is refused with the right name; other variables that
-begin with `TIDELOG_` have no effect. If a name or a value is not valid, the start fails with one line that lists
-every problem.
+begin with `TIDELOG_` have no effect. If a name or a value is not valid, the start fails with one
+line that lists every problem.
 
 Sizes are bytes or `4KiB`, `16MiB`, `1GiB` (powers of 1,024), `4kB`, `16MB`, `1GB` (powers of
 1,000). Times are milliseconds, or [durations](#durations) such as `250ms`, `1h30m`, `8d`.

@@ -176,7 +176,7 @@ def written(face: Face, calls: Calls) -> str:
     base = face.producer_base if calls.source == "Producer" else "Forwarding[{inner}]"
     members: list[str] = []
     path = ROOT / "tidelog" / f"{calls.module.replace('.', '/')}.py"
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = _Unquoted().visit(ast.parse(path.read_text("utf-8")))
     known = _imports_of(tree, f"tidelog.{calls.module}")
     if calls.source != "Message":
         known |= own
@@ -290,12 +290,43 @@ def _names(*nodes: ast.AST | None) -> set[str]:
     )
 
 
+class _Unquoted(ast.NodeTransformer):
+    """Replaces annotations in quotes by their expressions."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        """Replace the annotation of an argument."""
+        node.annotation = _unquoted(node.annotation)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Replace the annotations of a function."""
+        node.returns = _unquoted(node.returns)
+        return self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        """Replace the annotations of a function."""
+        node.returns = _unquoted(node.returns)
+        return self.generic_visit(node)
+
+
+def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return ast.parse(annotation.value, mode="eval").body
+    return annotation
+
+
 def _imports_of(tree: ast.Module, module: str) -> dict[str, str]:
     """Return the import statement for each top-level name of a module."""
     found: dict[str, str] = {
         name: f"from collections.abc import {name}" for name in ("AsyncIterator", "Iterator")
     }
-    for node in tree.body:
+    type_checking = (
+        each
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for each in node.body
+    )
+    for node in (*tree.body, *type_checking):
         match node:
             case ast.ImportFrom(module=source, names=names):
                 for each in names:

@@ -4,21 +4,13 @@ Shell: sends requests to brokers, and repeats them while that may help.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from tidelog.client.admin import cluster as cluster_admin
+from tidelog.client.admin import parts
 from tidelog.client.admin import topics as topic_admin
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.names import list_names
-from tidelog.client.admin.parts import (
-    alert_admin,
-    alert_check,
-    broker_metrics,
-    group_admin,
-    hot,
-    queue_admin,
-    queue_counts,
-)
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset, list_offsets
 from tidelog.client.topic_partition import TopicPartition
@@ -48,6 +40,14 @@ from tidelog.wire.messages.topics import (
 )
 from tidelog.wire.messages.transactions import ListTransactionsRequest, TransactionDescription
 from tidelog.wire.protocol import api
+
+if TYPE_CHECKING:
+    from tidelog.client.admin.alerts import AlertReport
+    from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
+    from tidelog.client.admin.hot_keys import HotKeys, HotMessageGroups
+    from tidelog.client.admin.metrics import BrokerMetrics
+    from tidelog.client.admin.queue_counts import DescribedQueue
+    from tidelog.client.admin.queues import Setting as QueueSetting
 
 Setting = str | int | float | bool
 """Value of a topic setting; requests carry it as text."""
@@ -207,7 +207,7 @@ class Admin:
             found += reply.topics
         return found
 
-    async def hot_keys(self, topic: str, limit: int = 10) -> "hot.HotKeys":
+    async def hot_keys(self, topic: str, limit: int = 10) -> "HotKeys":
         """Return the traffic of a topic's partitions, the hot ones, and the most frequent keys.
 
         Brokers sample recent batches, so that shares are those of the last minutes, each with an
@@ -221,9 +221,9 @@ class Admin:
             UnknownTopicError: There is no such topic.
             ValueError: The limit is out of range.
         """
-        return await hot.hot_keys(self._cluster, topic, limit)
+        return await parts.hot_keys.hot_keys(self._cluster, topic, limit)
 
-    async def hot_message_groups(self, queue: str, limit: int = 10) -> "hot.HotMessageGroups":
+    async def hot_message_groups(self, queue: str, limit: int = 10) -> "HotMessageGroups":
         """Return the message groups of a queue with the most messages, exactly.
 
         A FIFO queue and one with `fair_delivery` have groups. Partitions whose leader does not
@@ -237,7 +237,7 @@ class Admin:
             UnknownQueueError: There is no such queue.
             ValueError: The limit is out of range.
         """
-        return await hot.hot_message_groups(self._cluster, queue, limit)
+        return await parts.hot_keys.hot_message_groups(self._cluster, queue, limit)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all of its records.
@@ -293,7 +293,7 @@ class Admin:
         fifo: bool = False,
         topic_config: Mapping[str, Setting] | None = None,
         labels: Mapping[str, str] | None = None,
-        **settings: "queue_admin.Setting",
+        **settings: "QueueSetting",
     ) -> CreateQueueReply:
         """Create a queue; it is durable when this returns.
 
@@ -320,17 +320,17 @@ class Admin:
             InvalidConfigError: A setting is unknown or not legal, or the dead-letter queues form a
                 cycle.
         """
-        queue = queue_admin.QueueToCreate(
+        queue = parts.queues.QueueToCreate(
             name,
             topic or name,
             start,
             fifo,
-            queue_admin.settings_as_text(settings),
+            parts.queues.settings_as_text(settings),
             partitions,
             _as_text(topic_config or {}),
             labels or {},
         )
-        return await queue_admin.create_queue(self._cluster, queue)
+        return await parts.queues.create_queue(self._cluster, queue)
 
     async def list_queues(
         self, prefix: str = "", *, after: str = "", limit: int | None = None
@@ -346,7 +346,7 @@ class Admin:
 
     async def describe_queues(
         self, names: Iterable[str] | None = None, *, with_counts: bool = False
-    ) -> "list[queue_counts.DescribedQueue]":
+    ) -> "list[DescribedQueue]":
         """Return settings and leaders of queues, in the order given; all, sorted, by default.
 
         Args:
@@ -356,17 +356,17 @@ class Admin:
         Raises:
             UnknownQueueError: There is no such queue.
         """
-        queues = await queue_admin.describe_queues(self._cluster, names)
+        queues = await parts.queues.describe_queues(self._cluster, names)
         if not with_counts:
-            return [queue_counts.described(queue, None) for queue in queues]
-        counts = await queue_counts.count_messages(self._cluster, queues)
-        return list(map(queue_counts.described, queues, counts))
+            return [parts.queue_counts.described(queue, None) for queue in queues]
+        counts = await parts.queue_counts.count_messages(self._cluster, queues)
+        return list(map(parts.queue_counts.described, queues, counts))
 
     async def alter_queue(
         self,
         name: str,
         *,
-        set: "Mapping[str, queue_admin.Setting] | None" = None,  # noqa: A002  (as for topics)
+        set: "Mapping[str, QueueSetting] | None" = None,  # noqa: A002  (as for topics)
         reset: Iterable[str] = (),
         set_labels: Mapping[str, str] | None = None,
         remove_labels: Iterable[str] = (),
@@ -387,12 +387,12 @@ class Admin:
         """
         request = AlterQueueRequest(
             name,
-            queue_admin.settings_as_text(set or {}),
-            [queue_admin.name_of_setting(each) for each in reset],
+            parts.queues.settings_as_text(set or {}),
+            [parts.queues.name_of_setting(each) for each in reset],
             dict(set_labels or {}),
             list(remove_labels),
         )
-        return await queue_admin.alter_queue(self._cluster, request)
+        return await parts.queues.alter_queue(self._cluster, request)
 
     async def delete_queue(
         self, name: str, *, with_topic: bool = False, detach_sources: bool = False
@@ -408,7 +408,7 @@ class Admin:
             UnknownQueueError: There is no such queue.
             InvalidRequestError: It is a dead-letter queue in use, or the topic has other queues.
         """
-        await queue_admin.delete_queue(
+        await parts.queues.delete_queue(
             self._cluster, name, with_topic=with_topic, detach_sources=detach_sources
         )
 
@@ -418,24 +418,24 @@ class Admin:
         Args:
             states: Only groups in one of these: `empty`, `assigning`, `reconciling`, `stable`.
         """
-        return await group_admin.list_groups(self._cluster, states)
+        return await parts.groups.list_groups(self._cluster, states)
 
-    async def describe_group(self, group_id: str) -> "group_admin.GroupDescription":
+    async def describe_group(self, group_id: str) -> "GroupDescription":
         """Return the members of a consumer group, their assignments, and the lag of the group.
 
         Raises:
             UnknownGroupError: There is no such group.
         """
-        return await group_admin.describe_group(self._cluster, group_id)
+        return await parts.groups.describe_group(self._cluster, group_id)
 
     async def reset_offsets(
         self,
         group_id: str,
         partitions: str | Iterable[tuple[str, int]],
-        to: "group_admin.ResetPlace",
+        to: "ResetPlace",
         *,
         validate_only: bool = False,
-    ) -> "dict[TopicPartition, group_admin.OffsetMove]":
+    ) -> "dict[TopicPartition, OffsetMove]":
         """Move the committed offsets of a group: all given partitions are moved, or none.
 
         No member may read these topics. A group that does not exist is created, so that a start
@@ -455,7 +455,7 @@ class Admin:
             UnknownPartitionError: The topic does not have one of the partitions.
             InvalidRequestError: A shift has no committed offset to start from.
         """
-        return await group_admin.reset_offsets(
+        return await parts.groups.reset_offsets(
             self._cluster, group_id, partitions, to=to, validate_only=validate_only
         )
 
@@ -481,7 +481,7 @@ class Admin:
             InvalidConfigError: A setting is unknown or not legal.
             InvalidRequestError: The feature level of the cluster is too low.
         """
-        return await group_admin.alter_group(
+        return await parts.groups.alter_group(
             self._cluster, group_id, to_set=set or {}, to_reset=reset
         )
 
@@ -491,7 +491,7 @@ class Admin:
         Raises:
             GroupNotEmptyError: It has members.
         """
-        return await group_admin.delete_group(self._cluster, group_id)
+        return await parts.groups.delete_group(self._cluster, group_id)
 
     async def list_transactions(
         self, names: Iterable[str] | None = None
@@ -518,7 +518,7 @@ class Admin:
         """
         return await cluster_admin.describe_cluster(self._cluster, with_partitions=with_partitions)
 
-    async def alerts(self, *, owner: str | None = None) -> "alert_admin.AlertReport":
+    async def alerts(self, *, owner: str | None = None) -> "AlertReport":
         """Check all alerts now, without any other software, and return those that fire.
 
         Alerts of operators come from the metadata of the cluster. Queues and groups with
@@ -529,11 +529,9 @@ class Admin:
             owner: Only alerts of the queues and groups of this owner.
         """
         now_ms = self._cluster.env.clock.now_ms()
-        return await alert_check.check_alerts(self._cluster, owner, now_ms=now_ms)
+        return await parts.alert_check.check_alerts(self._cluster, owner, now_ms=now_ms)
 
-    async def metrics(
-        self, families: Iterable[str] = (), names: str = ""
-    ) -> "list[broker_metrics.BrokerMetrics]":
+    async def metrics(self, families: Iterable[str] = (), names: str = "") -> "list[BrokerMetrics]":
         """Return the metrics of each broker, by node id; all brokers are asked at the same time.
 
         A broker that does not answer within 6 seconds, is fenced or of an earlier version has an
@@ -547,7 +545,7 @@ class Admin:
             InvalidRequestError: The globs are invalid.
         """
         described = await self.describe_cluster()
-        return await broker_metrics.read_metrics(
+        return await parts.metrics.read_metrics(
             self._cluster, described.nodes, families=families, names=names
         )
 
