@@ -104,7 +104,7 @@ def unknown_words(words: list[str]) -> list[str]:
     rest = iter(words)
     for word in rest:
         if word in BROKER.opts:
-            next(rest)
+            next(rest, None)
         elif word.startswith("--"):
             if word.split("=")[0] not in options:
                 return [" ".join(words)]

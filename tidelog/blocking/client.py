@@ -1,7 +1,7 @@
 """Blocking client, producer and consumer: the methods that are not generated in `calls`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Self, Unpack, cast, final
 
@@ -64,8 +64,11 @@ class Client:
     def __init__(self, thread: ClientThread) -> None:
         """Use `connect`."""
         self._thread = thread
-        self.admin = Admin(thread, thread.resource.admin)
+
+    @cached_property
+    def admin(self) -> Admin:
         """The admin client: topics, queues, groups, transactions and the cluster."""
+        return Admin(self._thread, self._thread.resource.admin)
 
     def __enter__(self) -> Self:
         """Return itself."""
