@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from tidelog.queue_layer.state.pending_dead_letters import DeadLetters
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.large_messages import ChunkMap, chunks_of
+from tidelog.wire.batch.message_id import MESSAGE_ID_HEADER, message_id_in, record_id
 from tidelog.wire.batch.record_batch import BatchHeader, Columns, Headers, encode_batch
 from tidelog.wire.errors import WireFormatError
 from tidelog.wire.messages.queues import (
@@ -63,11 +64,12 @@ class DeadLetterRecord(NamedTuple):
 
 
 class DeadLetterOrigin(NamedTuple):
-    """Origin of a dead letter."""
+    """Queue of moved messages, and the partition of their records."""
 
     queue: str
     topic: str
     partition: int
+    topic_id: bytes
 
 
 def records_in(
@@ -109,16 +111,16 @@ def as_dead_letter(
         REASON_HEADER: letters.reason or _TOO_OFTEN,
     }
     headers = [(name, str(value).encode()) for name, value in added.items()]
-    return record._replace(headers=(*_kept(record), *headers))
+    return record._replace(headers=(*_kept(record, origin), *headers))
 
 
-def as_it_was(record: DeadLetterRecord) -> DeadLetterRecord:
+def as_it_was(record: DeadLetterRecord, origin: DeadLetterOrigin) -> DeadLetterRecord:
     """Return a record without headers of an origin: it goes back there."""
-    return record._replace(headers=_kept(record))
+    return record._replace(headers=_kept(record, origin))
 
 
-def _kept(record: DeadLetterRecord) -> Headers:
-    """Return the headers that every move keeps, and the time of the first send."""
+def _kept(record: DeadLetterRecord, origin: DeadLetterOrigin) -> Headers:
+    """Return the headers that every move keeps, the time of the first send, and the message id."""
     kept: list[tuple[str, bytes]] = []
     first_sent = str(record.timestamp_ms).encode()
     for name, value in record.headers:
@@ -127,6 +129,10 @@ def _kept(record: DeadLetterRecord) -> Headers:
                 first_sent = value
         elif name not in _OF_ORIGIN | _OF_ITS_TIME:
             kept.append((name, value))
+    if message_id_in(kept) is None:
+        own = record_id(origin.topic_id, origin.partition, record.offset)
+        kept = [each for each in kept if each[0] != MESSAGE_ID_HEADER]
+        kept.append((MESSAGE_ID_HEADER, own.encode()))
     return (*kept, (FIRST_SENT_HEADER, first_sent))
 
 

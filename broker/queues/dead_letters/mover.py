@@ -251,11 +251,11 @@ class DeadLetterMover:
         self, batch: DeadLetterBatch, records: list[DeadLetterRecord]
     ) -> list[DeadLetterRecord]:
         hosted = self._hosted
-        if batch.redrive:
-            return [as_it_was(record) for record in records]
         view = hosted.view
         topic = self._producer.topic_name(view.source_id)
-        origin = DeadLetterOrigin(view.name, topic, hosted.number)
+        origin = DeadLetterOrigin(view.name, topic, hosted.number, view.source_id)
+        if batch.redrive:
+            return [as_it_was(record, origin) for record in records]
         letters = {
             offset: each
             for each in hosted.core.state.dead_letters(batch)

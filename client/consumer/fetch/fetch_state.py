@@ -486,7 +486,7 @@ class FetchState:
             return None
         del self._order[state.at]
         self._order[state.at] = None
-        chunk = FetchedBatches(state.at, bytes(content), high_watermark)
+        chunk = FetchedBatches(state.at, bytes(content), high_watermark, topic_id=state.topic_id)
         next_offset = chunk.next_offset()
         what: str | None = None
         if next_offset is None:

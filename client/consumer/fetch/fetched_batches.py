@@ -18,9 +18,17 @@ from tidelog.wire.errors import CorruptRecordError
 class FetchedBatches:
     """Consecutive batches, taken one by one."""
 
-    def __init__(self, tp: TopicPartition, content: BytesLike, high_watermark: int) -> None:
+    def __init__(
+        self,
+        tp: TopicPartition,
+        content: BytesLike,
+        high_watermark: int,
+        *,
+        topic_id: bytes = b"",
+    ) -> None:
         """Hold `content`: a copy of a reply, or the reply itself for as long as it is valid."""
         self.at = tp
+        self._topic_id = topic_id
         self.size = len(content)
         self._content = memoryview(content)
         self._high_watermark = high_watermark
@@ -104,6 +112,7 @@ class FetchedBatches:
                     high_watermark=self._high_watermark,
                     uncompressed_bytes_max=uncompressed_bytes_max,
                     decoder=decoder,
+                    topic_id=self._topic_id,
                 ).between(position, None)
         return None
 

@@ -43,6 +43,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """`None` marks the key as deleted."""
     headers: Headers
     """Pairs of name and value, in the order of the producer."""
+    topic_id: bytes = b""
+    """Id of the topic: a topic that is deleted and created again has another one."""
 
     @property
     def is_chunk(self) -> bool:
@@ -77,6 +79,7 @@ class RecordBatch:
         "next_offset",
         "partition",
         "topic",
+        "topic_id",
     )
 
     def __init__(
@@ -88,6 +91,7 @@ class RecordBatch:
         high_watermark: int,
         uncompressed_bytes_max: int,
         decoder: ColumnDecoder = ALL_COLUMNS,
+        topic_id: bytes = b"",
     ) -> None:
         """Wrap one complete batch with valid checksums.
 
@@ -99,6 +103,8 @@ class RecordBatch:
         """
         self.topic = tp.topic
         self.partition = tp.partition
+        self.topic_id = topic_id
+        """Id of the topic: a topic that is deleted and created again has another one."""
         self.base_offset = header.base_offset
         """Lower bound of the offsets of the records."""
         self.next_offset = header.next_offset
@@ -216,6 +222,7 @@ class RecordBatch:
                 self.keys,
                 self.values,
                 self.headers,
+                repeat(self.topic_id),
             )
         )
 
@@ -232,6 +239,7 @@ class RecordBatch:
             high_watermark=self.high_watermark,
             uncompressed_bytes_max=self._uncompressed_bytes_max,
             decoder=self._decoder,
+            topic_id=self.topic_id,
         )
         part._columns, part._packed = self._columns, self._packed
         part.base_offset = base_offset

@@ -108,7 +108,8 @@ class QueuePeeker:
                 problem = _problem(reply, offset, room)
                 if problem is not None:
                     raise connection.reject(api.PEEK, problem)
-                return _peeked(at, reply.runs, bytes(view)), reply.next_offset
+                chunk = FetchedBatches(at, bytes(view), 0, topic_id=queue.topic_id)
+                return _peeked(chunk, reply.runs), reply.next_offset
 
             try:
                 node_id = leader_of(queue, partition)
@@ -132,9 +133,8 @@ def _problem(reply: PeekReply, offset: int, room: int) -> str | None:
     return excess((run.count for run in reply.runs), room)
 
 
-def _peeked(at: TopicPartition, runs: Iterable[PeekedRun], content: bytes) -> list[PeekedMessage]:
+def _peeked(chunk: FetchedBatches, runs: Iterable[PeekedRun]) -> list[PeekedMessage]:
     """Return the messages of runs, in the order of their offsets."""
-    chunk = FetchedBatches(at, content, 0)
     records: dict[int, Record] = {}
     while batch := chunk.take(0, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX):
         records |= {record.offset: record for record in batch}

@@ -70,7 +70,7 @@ Settle = Callable[[Sequence["Message"], Disposition], Awaitable[None]]
 class Lease:
     """Common part of the messages that one receive got from one partition."""
 
-    __slots__ = ("expires_at", "failures", "is_fifo", "reader", "receipt", "settle")
+    __slots__ = ("expires_at", "failures", "is_fifo", "reader", "receipt", "settle", "topic_id")
 
     def __init__(
         self,
@@ -80,8 +80,10 @@ class Lease:
         *,
         reader: BodyReader | None = None,
         is_fifo: bool = False,
+        topic_id: bytes = b"",
     ) -> None:
         """Settle messages through `settle`; `reader` reads the chunks of large messages."""
+        self.topic_id = topic_id
         self.is_fifo = is_fifo
         """Whether messages with the same key are to be processed in order."""
         self.reader = reader
@@ -201,6 +203,11 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     def message_id(self) -> str:
         """Id of the message in its topic: partition and offset."""
         return f"{self.partition}-{self.offset}"
+
+    @property
+    def topic_id(self) -> bytes:
+        """Id of the topic: a topic that is deleted and created again has another one."""
+        return self.lease.topic_id
 
     @property
     def receipt_handle(self) -> str:

@@ -520,6 +520,7 @@ class _Call:
             settler.settle,
             reader=self._receiver.reader,
             is_fifo=poll.description.is_fifo,
+            topic_id=poll.description.topic_id,
         )
         tp = TopicPartition(poll.description.topic, received.partition)
         try:

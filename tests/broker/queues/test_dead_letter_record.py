@@ -13,6 +13,7 @@ from tidelog.broker.queues.dead_letter_record import (
     records_in,
 )
 from tidelog.queue_layer.state.pending_dead_letters import DeadLetters
+from tidelog.wire.batch.message_id import MESSAGE_ID_HEADER, message_id_in
 from tidelog.wire.batch.record_batch import check_produced, parse_header
 from tidelog.wire.messages.queues import (
     DELIVER_AT_HEADER,
@@ -24,7 +25,10 @@ from tidelog.wire.messages.queues import (
     REASON_HEADER,
 )
 
-ORIGIN = DeadLetterOrigin("billing", "orders", 3)
+ORDERS = bytes(range(16))
+ORIGIN = DeadLetterOrigin("billing", "orders", 3, ORDERS)
+LETTERS_QUEUE = DeadLetterOrigin("letters", "letters", 0, bytes(16))
+MESSAGE_ID = f"{ORDERS.hex()}-3-10".encode()
 LETTERS = DeadLetters(10, 1, 5, 1000, 2000, "no such customer")
 
 
@@ -55,7 +59,7 @@ def test_a_dead_letter_has_origin_headers_and_its_own_headers() -> None:
 def test_a_dead_letter_that_dies_again_has_the_last_origin() -> None:
     once = as_dead_letter(record(10), ORIGIN, LETTERS)
 
-    twice = as_dead_letter(once, DeadLetterOrigin("letters", "letters", 0), LETTERS)
+    twice = as_dead_letter(once, LETTERS_QUEUE, LETTERS)
 
     names = [name for name, _ in twice.headers]
     assert len(names) == len(set(names))
@@ -63,16 +67,36 @@ def test_a_dead_letter_that_dies_again_has_the_last_origin() -> None:
 
 
 def test_a_redriven_record_is_the_original_with_its_first_send_time() -> None:
-    back = as_it_was(as_dead_letter(record(10), ORIGIN, LETTERS))
+    back = as_it_was(as_dead_letter(record(10), ORIGIN, LETTERS), LETTERS_QUEUE)
 
-    assert back == record(10)._replace(headers=(("trace", b"7"), (FIRST_SENT_HEADER, b"1010")))
+    own = (("trace", b"7"), (MESSAGE_ID_HEADER, MESSAGE_ID), (FIRST_SENT_HEADER, b"1010"))
+    assert back == record(10)._replace(headers=own)
+
+
+def test_a_moved_message_keeps_its_id_over_all_moves() -> None:
+    once = as_dead_letter(record(10), ORIGIN, LETTERS)._replace(offset=4)
+    twice = as_dead_letter(once, LETTERS_QUEUE, LETTERS)._replace(offset=7)
+    back = as_it_was(twice, LETTERS_QUEUE)
+
+    for each in (once, twice, back):
+        assert message_id_in(each.headers) == MESSAGE_ID.decode()
+        assert [name for name, _ in each.headers].count(MESSAGE_ID_HEADER) == 1
+
+
+def test_an_id_of_the_application_is_kept_and_an_invalid_one_replaced() -> None:
+    own = record(10)._replace(headers=((MESSAGE_ID_HEADER, b"invoice-7"),))
+    assert message_id_in(as_dead_letter(own, ORIGIN, LETTERS).headers) == "invoice-7"
+
+    for strange in (b"", b"\xff", b"x" * 256):
+        sent = record(10)._replace(headers=((MESSAGE_ID_HEADER, strange),))
+        assert message_id_in(as_it_was(sent, ORIGIN).headers) == MESSAGE_ID.decode()
 
 
 @pytest.mark.statement("b54")
 def test_a_moved_message_keeps_its_first_send_time_over_all_moves() -> None:
     once = as_dead_letter(record(10), ORIGIN, LETTERS)._replace(timestamp_ms=5000)
 
-    back = as_it_was(once)._replace(timestamp_ms=6000)
+    back = as_it_was(once, LETTERS_QUEUE)._replace(timestamp_ms=6000)
     twice = as_dead_letter(back, ORIGIN, LETTERS)
 
     assert [value for name, value in twice.headers if name == FIRST_SENT_HEADER] == [b"1010"]
@@ -82,7 +106,8 @@ def test_an_invalid_first_send_time_is_replaced() -> None:
     for strange in (b"", b"soon", b"-1", b"9" * 5000):
         sent = record(10)._replace(headers=((FIRST_SENT_HEADER, strange),))
 
-        assert as_it_was(sent).headers == ((FIRST_SENT_HEADER, b"1010"),)
+        assert (FIRST_SENT_HEADER, b"1010") in as_it_was(sent, ORIGIN).headers
+        assert len(as_it_was(sent, ORIGIN).headers) == 2
 
 
 def test_a_move_batch_is_cut_by_its_records_alone_and_never_empty() -> None:
