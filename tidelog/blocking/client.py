@@ -1,9 +1,9 @@
 """Blocking client, producer and consumer: the methods that are not generated in `calls`."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from types import TracebackType
-from typing import Self, Unpack, cast, final
+from typing import Self, TypeVar, Unpack, cast, final
 
 from tidelog.blocking.calls.admin import Admin
 from tidelog.blocking.calls.consumer import ConsumerCalls
@@ -32,6 +32,7 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.client.tracing.tracing import Tracing
 from tidelog.wire.env.real.real_env import run_in_thread
 
+Result = TypeVar("Result")
 RebalanceCallback = Callable[[list[TopicPartition]], object]
 """Callback for assigned, revoked or lost partitions, in order."""
 
@@ -158,6 +159,17 @@ class Client:
     def statistics(self) -> ClientStatistics:
         """Return a snapshot of what the client counts; see `tidelog.Client.statistics`."""
         return self._thread.resource.statistics()
+
+    def run_async(self, work: Callable[[async_client.Client], Awaitable[Result]]) -> Result:
+        """Return the result of `await work(client)`, with the asynchronous client.
+
+        It runs in the thread of the client, under trio; Ctrl-C and `close` cancel it.
+
+        Raises:
+            trio.ClosedResourceError: The client is closed.
+            Exception: The error that `work` raised.
+        """
+        return self._thread.call(partial(work, self._thread.resource))
 
     def close(self) -> None:
         """Close all connections and abandon records that are not acknowledged."""

@@ -1,0 +1,1 @@
+"""What the outbox and the inbox share about SQL databases."""
