@@ -101,10 +101,11 @@ class ServerProcess:
         for line in self._output:
             self.log.append(line)
             try:
-                address = json.loads(line).get("address")
+                event = json.loads(line)
             except ValueError:
                 continue
-            if address is not None:
+            address = event.get("address")
+            if address is not None and event.get("event") != "http_listening":
                 host, _, port = address.rpartition(":")
                 return host, int(port)
         raise RuntimeError(

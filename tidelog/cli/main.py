@@ -42,6 +42,9 @@ COMMANDS = {
         "tidelog.cli.group.group", "group", "Describe, alter, reset and delete consumer groups."
     ),
     "transaction": LazyCommand("tidelog.cli.transaction", "transaction", "List transactions."),
+    "outbox": LazyCommand(
+        "tidelog.cli.outbox", "outbox", "Relay outbox tables of databases to topics."
+    ),
     "cluster": LazyCommand(
         "tidelog.cli.cluster.cluster",
         "cluster",

@@ -1,12 +1,11 @@
-"""A PostgreSQL server of its own, on a socket in a temporary directory."""
+"""A PostgreSQL server of its own, on a socket in a temporary directory: for benchmarks and tests."""
 
 import os
 import pwd
 import shutil
-import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
@@ -18,8 +17,6 @@ _PLACES: Final = ("/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 _USER: Final = "postgres"
 """The server refuses to run as root."""
 _SETTINGS: Final = {
-    "fsync": "off",  # a kill keeps what the kernel has; nothing here cuts the power
-    "full_page_writes": "off",
     "listen_addresses": "",
     "max_connections": "60",
     "max_prepared_transactions": "4",
@@ -42,8 +39,9 @@ def find_program(name: str) -> Path | None:
 class PostgresqlServer:
     """A cluster of databases, which can be killed and started again."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         """Keep data and socket in a directory that belongs to the user of the server."""
+        self._settings = {**_SETTINGS, **settings}
         self._directory = directory
         self._data = directory / "data"
 
@@ -55,7 +53,7 @@ class PostgresqlServer:
     def create(self) -> None:
         """Create the data directory."""
         self._run("initdb", "--username=tidelog", "--auth=trust", "--no-sync", str(self._data))
-        settings = "".join(f"{name} = '{value}'\n" for name, value in _SETTINGS.items())
+        settings = "".join(f"{name} = '{value}'\n" for name, value in self._settings.items())
         path = self._data / "postgresql.conf"
         path.write_text(
             f"{path.read_text('utf-8')}{settings}unix_socket_directories = '{self._directory}'\n",
@@ -77,12 +75,8 @@ class PostgresqlServer:
 
     def close(self) -> None:
         """Kill the server if it runs."""
-        try:
-            pid = int((self._data / "postmaster.pid").read_text("utf-8").split()[0])
-        except FileNotFoundError:
-            return
-        os.kill(pid, signal.SIGQUIT)
-        self._run("pg_ctl", "stop", "--mode=immediate", "--silent", f"--pgdata={self._data}")
+        if (self._data / "postmaster.pid").exists():
+            self.kill()
 
     def _run(self, name: str, *arguments: str) -> None:
         program = find_program(name)
@@ -97,15 +91,15 @@ class PostgresqlServer:
 
 
 @contextmanager
-def running_server() -> Iterator[PostgresqlServer]:
-    """Run a server while the block runs."""
-    # A path of a socket is short, and users other than root cannot read pytest's directories.
-    directory = Path(tempfile.mkdtemp(prefix="tidelog-postgresql-"))
+def postgresql_server(parent: Path | None = None, **settings: str) -> Iterator[PostgresqlServer]:
+    """Run a server while the block runs, in a directory of its own below `parent`."""
+    # The path of a socket must be short, and its user must be able to read it.
+    directory = Path(tempfile.mkdtemp(prefix="tidelog-pg-", dir=parent))
     try:
         if os.geteuid() == 0:
             user = pwd.getpwnam(_USER)
             os.chown(directory, user.pw_uid, user.pw_gid)
-        server = PostgresqlServer(directory)
+        server = PostgresqlServer(directory, settings)
         server.create()
         server.start()
         try:
