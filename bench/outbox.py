@@ -6,7 +6,7 @@ which it shares with the program that measures.
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from statistics import quantiles
 from subprocess import DEVNULL, Popen
@@ -91,7 +91,7 @@ async def _create_topic(address: str) -> None:
 
 
 @contextmanager
-def _relay(address: str, dsn: str) -> Iterator[_Relay]:
+def _relay(address: str, dsn: str) -> Generator[_Relay]:
     """Run a relay while the block runs, as users run it."""
     arguments = ["outbox", "relay", "--broker", address, "--dsn", dsn]
     command = [sys.executable, "-m", "tidelog", *arguments]
@@ -123,9 +123,7 @@ def _throughput(connection: _Connection, relay: _Relay, count: int) -> tuple[flo
     return done / (ended - began), (cpu_ended - cpu_began) / done * 1e6
 
 
-def _wait_relayed(
-    connection: _Connection, relay: _Relay, row_id: int
-) -> tuple[int, float, float]:
+def _wait_relayed(connection: _Connection, relay: _Relay, row_id: int) -> tuple[int, float, float]:
     """Wait until a row is in the log; return the last such row, the time, and the relay's CPU."""
     while True:
         found = connection.execute("select relayed_id, pg_sleep(0.01) from outbox_relay").fetchone()

@@ -1,11 +1,11 @@
-"""A PostgreSQL server of its own, on a socket in a temporary directory: for benchmarks and tests."""
+"""A PostgreSQL server in a temporary directory, for benchmarks and tests."""
 
 import os
 import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
@@ -91,7 +91,7 @@ class PostgresqlServer:
 
 
 @contextmanager
-def postgresql_server(parent: Path | None = None, **settings: str) -> Iterator[PostgresqlServer]:
+def postgresql_server(parent: Path | None = None, **settings: str) -> Generator[PostgresqlServer]:
     """Run a server while the block runs, in a directory of its own below `parent`."""
     # The path of a socket must be short, and its user must be able to read it.
     directory = Path(tempfile.mkdtemp(prefix="tidelog-pg-", dir=parent))

@@ -77,7 +77,7 @@ def outbox() -> None:
 )
 @click.option("--dead-letter-topic", metavar="TOPIC", help="Send refused rows to this topic.")
 @broker_option
-def relay(  # noqa: PLR0913
+def relay(
     dsn: str,
     table: str,
     dialect: str | None,

@@ -5,7 +5,7 @@ Pure: no clock, no I/O.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from tidelog.wire.errors import ConfigError
 
@@ -28,9 +28,8 @@ def checked_dialect(dialect: str) -> Dialect:
     Raises:
         ConfigError: It is unknown.
     """
-    for known in get_args(Dialect):
-        if dialect == known:
-            return known
+    if dialect in get_args(Dialect):
+        return cast("Dialect", dialect)
     raise ConfigError(f"dialect {dialect!r} is unknown: use 'postgresql' or 'sqlite'")
 
 
@@ -42,9 +41,8 @@ def checked_style(style: str | None, dialect: Dialect) -> ParamStyle:
     """
     if style is None:
         return _STYLES[dialect]
-    for known in get_args(ParamStyle):
-        if style == known:
-            return known
+    if style in get_args(ParamStyle):
+        return cast("ParamStyle", style)
     raise ConfigError(f"paramstyle {style!r} is unknown: use 'format', 'qmark' or 'dollar'")
 
 

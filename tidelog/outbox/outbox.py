@@ -7,16 +7,16 @@ relay sends them.
 from collections.abc import Awaitable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, LiteralString, final
 
 from tidelog.database.connections import AsyncConnection, SyncConnection, execute, execute_async
 from tidelog.database.dialect import checked_dialect, checked_style, checked_table
+from tidelog.database.seconds import seconds_of
 from tidelog.outbox.errors import OutboxError
 from tidelog.outbox.relay_options import RelayOptions, Report, log_line
 from tidelog.outbox.rows import OutboxMessage, values_of
 from tidelog.outbox.statements import ROWS_MAX, OutboxStatements
 from tidelog.outbox.store import BatchLimits, OutboxStatus, OutboxStore
-from tidelog.wire.config.durations import A_DURATION, duration_ms
 from tidelog.wire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Outbox:
         self._statements = OutboxStatements(table, known, checked_style(paramstyle, known))
         self._own = OutboxStatements(table, known, checked_style(None, known))
 
-    def ddl(self, *, notify: bool = True) -> str:
+    def ddl(self, *, notify: bool = True) -> LiteralString:
         """Return the statements that create the tables; executing them again changes nothing.
 
         Args:
@@ -140,7 +140,7 @@ class Outbox:
         key: bytes | None = None,
         partition: int | None = None,
         headers: Iterable[tuple[str, bytes]] = (),
-    ) -> tuple[str, list[object]]:
+    ) -> tuple[LiteralString, list[object]]:
         """Return the statement that inserts one message, and its parameters, for any driver.
 
         `await connection.execute(statement, *parameters)` with asyncpg and `paramstyle="dollar"`.
@@ -196,7 +196,8 @@ class Outbox:
         from tidelog.outbox.relay import Relay  # noqa: PLC0415  (only a relay needs trio)
 
         limits = BatchLimits(batch_records, _BATCH_BYTES)
-        options = RelayOptions(poll, limits, _seconds_of(keep), dead_letter_topic, report)
+        keep_s = None if keep is None else seconds_of("keep", keep)
+        options = RelayOptions(poll, limits, keep_s, dead_letter_topic, report)
         return Relay(client, self.store(dsn), options).run()
 
     def relay_blocking(
@@ -279,21 +280,9 @@ class Outbox:
             raise OutboxError(str(error)) from error
         return PostgresqlStore(dsn, self._own)
 
-    def _inserts(self, messages: Iterable[OutboxMessage]) -> Iterator[tuple[str, list[object]]]:
+    def _inserts(
+        self, messages: Iterable[OutboxMessage]
+    ) -> Iterator[tuple[LiteralString, list[object]]]:
         rows = map(values_of, messages)
         while chunk := list(islice(rows, ROWS_MAX)):
             yield self._statements.insert(chunk)
-
-
-def _seconds_of(keep: str | float | None) -> float | None:
-    """Return the seconds of a duration.
-
-    Raises:
-        ConfigError: It is none, or negative.
-    """
-    if isinstance(keep, str):
-        found_ms = duration_ms(keep, bare_unit_ms=None)
-        keep = -1.0 if found_ms is None else found_ms / 1000
-    if keep is not None and not keep >= 0:
-        raise ConfigError(f"keep must be {A_DURATION}, or a number of seconds, or None")
-    return keep

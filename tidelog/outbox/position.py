@@ -1,10 +1,10 @@
 """Position of a relay: which rows are in the log, and which batch is under way.
 
-Pure: no clock, no I/O. The position is one row of the database. A batch is a number with a range of
-row ids. The relay writes it down before it sends the rows as the transaction of that number; so each
-attempt at the batch, by any relay, sends the same rows, and the cluster commits one of them. The
-cluster remembers the last number as well, for 7 days: if both contradict each other, the database or
-the cluster is not the one that it was, and the relay refuses to guess.
+Pure: no clock, no I/O. The position is one row of the database. A batch is a number with a range
+of row ids. The relay writes it down before it sends the rows as the transaction of that number. So
+each attempt at the batch, by any relay, sends the same rows, and the cluster commits one of them.
+The cluster remembers the last number as well, for 7 days. If both contradict each other, the
+database or the cluster is not the one that it was, and the relay refuses to guess.
 """
 
 from dataclasses import dataclass, replace
@@ -85,8 +85,8 @@ def is_committed(position: Position, last_committed: int | None) -> bool:
 def _contradiction(batch: int, last_committed: int | None) -> str:
     if last_committed is None:
         return (
-            f"the database is at batch {batch}, and the cluster knows none: no relay ran for 7 days,"
-            " or this is another cluster"
+            f"the database is at batch {batch}, and the cluster knows none: no relay ran for 7"
+            " days, or this is another cluster"
         )
     if last_committed > batch:
         return (

@@ -4,7 +4,7 @@ Shell: owns one connection, in autocommit mode. Its session has the advisory loc
 it must not go through a pooler that shares sessions.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, final
 
@@ -23,7 +23,6 @@ except ImportError as error:
     ) from error
 
 _CONNECT_TIMEOUT_S: Final = 10
-_KEEPALIVES: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _LAST_ID: Final = "select coalesce(pg_sequence_last_value(%s::oid::regclass), 0)"
 _WRITERS: Final = (
     "select virtualtransaction, pid from pg_locks where locktype = 'relation' and relation = %s"
@@ -64,7 +63,9 @@ class PostgresqlStore(OutboxStore):
                 autocommit=True,
                 connect_timeout=_CONNECT_TIMEOUT_S,
                 application_name="tidelog outbox",
-                **_KEEPALIVES,
+                keepalives_idle=10,
+                keepalives_interval=5,
+                keepalives_count=3,
             )
             self._connection.add_notify_handler(self._on_notify)
             # Whatever the default: what is sent to the log must be durable here.
@@ -92,12 +93,14 @@ class PostgresqlStore(OutboxStore):
     def query(self, query: str, parameters: Sequence[object] = ()) -> Sequence[Row]:
         """See `OutboxStore`."""
         with self._translated():
-            return self._open_connection().execute(query, parameters, binary=True).fetchall()
+            return (
+                self._open_connection().execute(query.encode(), parameters, binary=True).fetchall()
+            )
 
     def change(self, statement: str, parameters: Sequence[object]) -> int:
         """See `OutboxStore`. The commit makes all earlier commits durable as well."""
         with self._translated():
-            return self._open_connection().execute(statement, parameters).rowcount
+            return self._open_connection().execute(statement.encode(), parameters).rowcount
 
     def try_lock(self) -> bool:
         """See `OutboxStore`."""
@@ -148,7 +151,7 @@ class PostgresqlStore(OutboxStore):
         return self._connection
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self) -> Generator[None]:
         """Translate the errors of the driver."""
         table = self.statements.table
         try:

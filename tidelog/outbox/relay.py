@@ -76,6 +76,7 @@ _PASSING: Final = (
 _REFUSALS: Final = (InvalidRequestError, UnknownPartitionError, UnknownTopicError)
 """Errors of a topic that has changed since its destination was looked up."""
 
+
 @final
 class Relay:
     """Relays one outbox until it is cancelled."""

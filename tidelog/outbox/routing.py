@@ -61,9 +61,7 @@ class Router:
         letters = () if self._dead_letter_topic is None else (self._dead_letter_topic,)
         return {*letters, *(row.topic for row in rows)}
 
-    def route(
-        self, rows: Sequence[OutboxRow], destinations: Mapping[str, Destination]
-    ) -> Routed:
+    def route(self, rows: Sequence[OutboxRow], destinations: Mapping[str, Destination]) -> Routed:
         """Return the records of the first rows, up to one that cannot be sent anywhere."""
         records: list[ProducerRecord] = []
         letters: list[OutboxRowError] = []

@@ -6,7 +6,7 @@ Pure: no clock, no I/O.
 import base64
 import binascii
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
@@ -56,8 +56,8 @@ def values_of(message: OutboxMessage) -> Values:
         TypeError: A part has a wrong type; the message names the right one.
         ValueError: The topic is empty, or the partition is out of range.
     """
-    topic: object = message.topic
-    if not isinstance(topic, str):
+    topic = message.topic
+    if not isinstance(cast("object", topic), str):
         raise TypeError(f"a topic is a str, not {type(topic).__name__}")
     if not topic:
         raise ValueError("the topic is empty; give the name of a topic")

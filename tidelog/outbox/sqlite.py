@@ -6,7 +6,7 @@ writer at a time, which gets its ids and commits before the next one: no row app
 
 import fcntl
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final, final
@@ -110,7 +110,7 @@ class SqliteStore(OutboxStore):
         return self._connection
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self) -> Generator[None]:
         """Translate the errors of the driver."""
         try:
             yield

@@ -1,12 +1,12 @@
 """Statements of SQL about the tables of an outbox: definition, inserts, position.
 
-Pure: no clock, no I/O. The position table is named after the outbox, `outbox_relay` for `outbox`, and
-has one row.
+Pure: no clock, no I/O. The position table is named after the outbox, `outbox_relay` for `outbox`,
+and has one row.
 """
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Final, final
+from typing import Final, LiteralString, cast, final
 
 from tidelog.database.dialect import (
     Dialect,
@@ -120,7 +120,7 @@ class OutboxStatements:
             f" --dialect {self.dialect} --table {self.table}"
         )
 
-    def ddl(self, *, with_notify: bool) -> str:
+    def ddl(self, *, with_notify: bool) -> LiteralString:
         """Return the statements that create the tables; they may be executed again."""
         if self.dialect == "sqlite":
             parts = [_SQLITE]
@@ -129,15 +129,18 @@ class OutboxStatements:
         text = literal(self._table if self.dialect == "postgresql" else self.table)
         names = {"table": self._table, "relay": self._relay, "table_text": text}
         function = quoted(f"{self.table}_notify")
-        return "".join(part.format(**names, function=function, channel=CHANNEL_PREFIX)
-                       for part in parts)  # fmt: skip
+        text = "".join(
+            part.format(**names, function=function, channel=CHANNEL_PREFIX) for part in parts
+        )
+        return cast("LiteralString", text)
 
-    def insert(self, rows: Sequence[Values]) -> tuple[str, list[object]]:
+    def insert(self, rows: Sequence[Values]) -> tuple[LiteralString, list[object]]:
         """Return the statement that inserts rows, and its parameters."""
-        if len(rows) == 1:
-            return self._insert_one, list(rows[0])
-        marks = placeholders(self._style, len(_COLUMNS), rows=len(rows))
-        return self._insert + marks, list(chain.from_iterable(rows))
+        text = self._insert_one
+        if len(rows) > 1:
+            text = self._insert + placeholders(self._style, len(_COLUMNS), rows=len(rows))
+        # Its names are quoted, which is what psycopg wants to know of a statement.
+        return cast("LiteralString", text), list(chain.from_iterable(rows))
 
     def select_position(self) -> str:
         """Return the query of the position."""
@@ -170,7 +173,7 @@ class OutboxStatements:
 
     def select_rows(self) -> str:
         """Return the query of the first rows after an id, up to an id, a number and a size."""
-        size = "coalesce(length(key), 0) + coalesce(length(value), 0) + coalesce(length(headers), 0)"
+        size = " + ".join(f"coalesce(length({name}), 0)" for name in ("key", "value", "headers"))
         return in_style(
             "select id, topic, partition, key, value, headers, created_us from"
             f" (select id, topic, partition, key, value, headers, {self._created_us} as created_us,"
