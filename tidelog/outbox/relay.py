@@ -23,6 +23,7 @@ from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.outbox.errors import (
     DatabaseUnavailableError,
     OutboxError,
+    RelayPositionError,
     RelaySupersededError,
 )
 from tidelog.outbox.horizon import Horizon, Writer
@@ -134,7 +135,7 @@ class Relay:
         check_table(position, last_id=last_id, found_at=found_at)
         self._router = Router(position.name, self._options.dead_letter_topic)
         self._horizon = Horizon(position.end_id)
-        if is_committed(position, await self._last_committed(position.name)):
+        if await self._is_committed(position):
             self._position = position.committed()
         else:
             whole = BatchLimits(_NO_LIMIT, _NO_LIMIT)
@@ -153,9 +154,21 @@ class Relay:
                 has_waited = True
             await trio.sleep(_LOCK_S)
 
-    async def _last_committed(self, name: str) -> int | None:
-        listed = await self._until_done(partial(self._client.admin.list_transactions, [name]))
-        return listed[0].last_transaction_id if listed else None
+    async def _is_committed(self, position: Position) -> bool:
+        """Return whether the cluster has committed the last batch.
+
+        Raises:
+            RelayPositionError: The cluster and the database contradict each other.
+            RelaySupersededError: Another relay, which has lost its lock, has gone on meanwhile.
+        """
+        ask = partial(self._client.admin.list_transactions, [position.name])
+        listed = await self._until_done(ask)
+        try:
+            return is_committed(position, listed[0].last_transaction_id if listed else None)
+        except RelayPositionError as error:
+            if await run_in_thread(self._store.position) == position:
+                raise
+            raise RelaySupersededError("another relay has gone on with the outbox") from error
 
     async def _round(self) -> None:
         """Send the next rows; if there are none, wait for some."""
