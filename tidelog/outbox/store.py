@@ -21,7 +21,7 @@ class BatchLimits(NamedTuple):
 
     records: int
     size_bytes: int
-    """Bytes of keys, values and headers; a larger row is a batch of its own."""
+    """Bytes of keys, values and headers after which a batch has no further row."""
 
 
 class OutboxStatus(NamedTuple):

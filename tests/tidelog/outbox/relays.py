@@ -47,12 +47,15 @@ async def relaying(
 
 async def wait_sent(outbox: Outbox, dsn: object) -> None:
     """Wait until all rows are in the log, and the position says so."""
+    store = outbox.store(str(dsn))
+    store.open()
 
     def is_sent() -> bool:
-        status = outbox.status(str(dsn))
+        status = store.status()
         return status.backlog == 0 and status.pending_id is None
 
     await wait_until(is_sent)
+    store.close()
 
 
 async def records_of(client: tidelog.Client, *topics: str) -> list[tidelog.Record]:
