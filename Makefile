@@ -38,6 +38,10 @@ test-spark: $(VENV)/installed-dev ## Run the tests that need Java: make test-spa
 test-prometheus: $(VENV)/installed-dev ## Run the tests that need Prometheus, which make test skips without it
 	@TIDELOG_PROMETHEUS_TESTS=1 $(BIN)/python -m pytest -rs tests/system/prometheus $(ARGS)
 
+.PHONY: test-postgresql
+test-postgresql: $(VENV)/installed-dev ## Run the tests that need PostgreSQL, which make test skips without it
+	@TIDELOG_POSTGRESQL_TESTS=1 $(BIN)/python -m pytest -rs tests/system/postgresql $(ARGS)
+
 .PHONY: spark-trial
 spark-trial: $(VENV)/installed-dev ## Kill brokers, executors and drivers during Spark jobs, needs Java
 	@TIDELOG_SPARK_TRIALS=1 $(BIN)/python -m pytest -p no:randomly -W default -rs \

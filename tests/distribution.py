@@ -16,6 +16,7 @@ _UNITS: Final = {
         "tests/system/histories/",
         "tests/system/integration/",
         "tests/system/netns/",
+        "tests/system/postgresql/",
         "tests/system/powercut/",
         "tests/system/prometheus/",
         "tests/system/queue_trials/",
