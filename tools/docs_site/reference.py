@@ -130,6 +130,10 @@ def api_pages() -> dict[str, str]:
         "# Tracing\n\n`tidelog.tracing` makes spans of OpenTelemetry:"
         " [how to trace messages](../../howto/traces.md).\n\n" + entries
     )
+    pages["reference/api/outbox.md"] = (
+        "# Outbox and inbox\n\n`tidelog.outbox` and `tidelog.idempotent`:"
+        " [how to send with a database transaction](../../howto/outbox.md).\n\n" + _outbox_entries()
+    )
     return pages
 
 
@@ -216,6 +220,19 @@ def _entry(name: str, path: str) -> str:
 def _path_of(name: str) -> str:
     value: object = getattr(tidelog.surface, name)
     return f"{value.__module__}.{value.__qualname__}"  # type: ignore[attr-defined]
+
+
+def _outbox_entries() -> str:
+    import tidelog.idempotent  # noqa: PLC0415
+    import tidelog.outbox  # noqa: PLC0415
+
+    values = [
+        value
+        for module in (tidelog.outbox, tidelog.idempotent)
+        for value in (getattr(module, name) for name in module.__all__)
+        if inspect.isclass(value) or inspect.isfunction(value)
+    ]
+    return "".join(_entry(each.__name__, f"{each.__module__}.{each.__name__}") for each in values)
 
 
 def _paths_of_face(face: str) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from tests.system.integration.processes import TIDELOG, environment
 from tests.system.integration.test_examples import run_example
 from tests.tidelog.outbox.relays import wait_until
 
-_KILLS = 4
+_KILLS = 2
 _CUSTOMERS = ("alice", "bob", "carol")
 
 
