@@ -57,7 +57,7 @@ def charge(connection: sqlite3.Connection, address: str, *, wait: float, is_endl
                 message.delete()  # After the commit: a crash in between delivers it again.
 
 
-def pay(connection: sqlite3.Connection, order: int, customer: str, amount: int) -> None:
+def pay(connection: sqlite3.Connection, *, order: int, customer: str, amount: int) -> None:
     """Add a payment; it is committed together with the mark of the message."""
     connection.execute("insert into payments values (?, ?, ?)", [order, customer, amount])
     print(f"order {order}: charged {customer} {amount}", flush=True)

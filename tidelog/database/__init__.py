@@ -1,1 +1,1 @@
-"""What the outbox and the inbox share about SQL databases."""
+"""Access to SQL databases that the outbox and the inbox share."""

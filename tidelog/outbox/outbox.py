@@ -241,7 +241,7 @@ class Outbox:
             store.close()
 
     def reset(self, dsn: str, *, next_id: int) -> None:
-        """Begin anew: send the rows from `next_id` on, under a new name. Blocks.
+        """Set the next row: send the rows from `next_id` on, under a new name. Blocks.
 
         For databases that were restored from a backup and for other clusters. Rows below `next_id`
         count as sent. Rows that are sent again have new message ids.

@@ -25,7 +25,7 @@ async def test_a_shop_whose_programs_are_killed_charges_each_order_once(
     await run_example("shop.py", *options, "create")
     shop = [sys.executable, str(ROOT / "examples/shop.py"), *options, "charge"]
     relay = [*TIDELOG, "outbox", "relay", "--dsn", str(path), "--broker", broker_address]
-    connection = sqlite3.connect(path, timeout=30)
+    connection = sqlite3.connect(path)
     order_count = 0
 
     def payment_count() -> int:

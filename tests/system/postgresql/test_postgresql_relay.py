@@ -329,8 +329,8 @@ async def test_ids_never_begin_again_unseen(
 async def test_errors_of_the_database_are_one_line(
     connection: Connection, server: PostgresqlServer, client: tidelog.Client
 ) -> None:
-    with pytest.raises(DatabaseUnavailableError, match='role "nobody" does not exist; check the'):
-        await OUTBOX.relay(client, server.dsn.replace("user=tidelog", "user=nobody"))
+    with pytest.raises(DatabaseUnavailableError, match='role "absent" does not exist; check the'):
+        await OUTBOX.relay(client, server.dsn.replace("user=tidelog", "user=absent"))
     with pytest.raises(DatabaseUnavailableError, match=r"; check the DSN and the server$"):
         await OUTBOX.relay(client, "postgresql://127.0.0.1:1/shop")
     with pytest.raises(OutboxError, match="does not exist in this database; create it with the ou"):
