@@ -105,6 +105,11 @@ class MessageCalls(Forwarding[InnerMessage]):
         return self._inner.message_id
 
     @property
+    def topic_id(self) -> bytes:
+        """Id of the topic: a topic that is deleted and created again has another one."""
+        return self._inner.topic_id
+
+    @property
     def receipt_handle(self) -> str:
         """Handle that settles this message from any process, such as `queue.delete(handle)`."""
         return self._inner.receipt_handle
