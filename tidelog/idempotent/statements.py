@@ -4,9 +4,9 @@ Pure: no clock, no I/O. All inboxes of a database share two tables: the ids of p
 and the positions of consumers.
 """
 
-from typing import Final, LiteralString, cast, final
+from typing import Final, LiteralString, final
 
-from tidelog.database.dialect import Dialect, ParamStyle, in_style, placeholders, quoted
+from tidelog.database.dialect import Dialect, ParamStyle, in_style, placeholders, quoted, trusted
 
 _POSTGRESQL: Final = """\
 create table if not exists {seen} (
@@ -61,7 +61,7 @@ class InboxStatements:
         text = _SQLITE if self._dialect == "sqlite" else _POSTGRESQL
         index = quoted(f"{self._table.rpartition('.')[2]}_seen_at")
         text = text.format(seen=self._seen, positions=self._positions, index=index)
-        return cast("LiteralString", text)
+        return trusted(text)
 
     def insert_seen(self) -> str:
         """Return the statement that adds the id of a message, unless it is there."""

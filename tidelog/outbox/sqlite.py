@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final, final
+from typing import IO, Final
 from urllib.parse import quote
 
 from tidelog.database.dialect import Row, quoted
@@ -23,7 +23,6 @@ _BUSY_S: Final = 10.0
 """Seconds for which a statement waits for the writer of the moment."""
 
 
-@final
 class SqliteStore(OutboxStore):
     """A connection to a file of SQLite."""
 

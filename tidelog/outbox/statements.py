@@ -6,7 +6,7 @@ and has one row.
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Final, LiteralString, cast, final
+from typing import Final, LiteralString, final
 
 from tidelog.database.dialect import (
     Dialect,
@@ -15,6 +15,7 @@ from tidelog.database.dialect import (
     literal,
     placeholders,
     quoted,
+    trusted,
 )
 from tidelog.outbox.rows import Values
 
@@ -132,15 +133,14 @@ class OutboxStatements:
         text = "".join(
             part.format(**names, function=function, channel=CHANNEL_PREFIX) for part in parts
         )
-        return cast("LiteralString", text)
+        return trusted(text)
 
     def insert(self, rows: Sequence[Values]) -> tuple[LiteralString, list[object]]:
         """Return the statement that inserts rows, and its parameters."""
         text = self._insert_one
         if len(rows) > 1:
             text = self._insert + placeholders(self._style, len(_COLUMNS), rows=len(rows))
-        # Its names are quoted, which is what psycopg wants to know of a statement.
-        return cast("LiteralString", text), list(chain.from_iterable(rows))
+        return trusted(text), list(chain.from_iterable(rows))
 
     def select_position(self) -> str:
         """Return the query of the position."""

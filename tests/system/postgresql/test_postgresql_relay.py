@@ -1,7 +1,7 @@
 """The relay from PostgreSQL: late commits, notifications, long transactions, a lost server."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,7 +39,7 @@ def add(connection: Connection, value: bytes, key: str = "k") -> tuple[str, byte
 
 
 @contextmanager
-def another(server: PostgresqlServer) -> Iterator[Connection]:
+def another(server: PostgresqlServer) -> Generator[Connection]:
     with psycopg.connect(server.dsn) as connection:
         yield connection
         connection.rollback()

@@ -1,5 +1,7 @@
 """Routing of rows to topics, and their dead letters."""
 
+from typing import Any
+
 import pytest
 
 from tidelog.outbox.routing import Destination, Router, by_topic
@@ -9,7 +11,7 @@ from tidelog.wire.batch.record_batch import Columns, encode_batch
 KNOWN = {"orders": Destination(2, 4096), "refused": Destination(1, 1 << 20)}
 
 
-def row(row_id: int, **changes: object) -> OutboxRow:
+def row(row_id: int, **changes: Any) -> OutboxRow:  # noqa: ANN401
     return OutboxRow(row_id, "orders", None, b"k", b"v", None, 0)._replace(**changes)
 
 
