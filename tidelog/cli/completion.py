@@ -11,9 +11,9 @@ _VARIABLE = "_TIDELOG_COMPLETE"
 
 @click.command(
     epilog=examples(
-        'eval "$(tidelog completion bash)"                  # in ~/.bashrc',
-        'eval "$(tidelog completion zsh)"                   # in ~/.zshrc',
-        "tidelog completion fish | source                  # in ~/.config/fish/config.fish",
+        "tidelog completion bash > ~/.local/share/bash-completion/completions/tidelog",
+        "tidelog completion zsh > ~/.zfunc/_tidelog",
+        "tidelog completion fish > ~/.config/fish/completions/tidelog.fish",
     )
 )
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))

@@ -43,7 +43,7 @@ COMMANDS = {
     ),
     "transaction": LazyCommand("tidelog.cli.transaction", "transaction", "List transactions."),
     "outbox": LazyCommand(
-        "tidelog.cli.outbox", "outbox", "Relay outbox tables of databases to topics."
+        "tidelog.cli.outbox", "outbox", "Relay the outbox tables of databases to topics."
     ),
     "cluster": LazyCommand(
         "tidelog.cli.cluster.cluster",

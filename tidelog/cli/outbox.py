@@ -5,8 +5,8 @@ from typing import Final
 
 import click
 
-from tidelog.cli.client import ask, broker_option
-from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.client import ask
+from tidelog.cli.connected import ConnectedGroup
 from tidelog.cli.options import Decorated, Seconds, examples, json_option
 from tidelog.cli.output.tables import print_json
 from tidelog.cli.output.times import age_text
@@ -46,7 +46,7 @@ _TABLE_OPTIONS: Final = (
 )
 
 
-@click.group(cls=OrderedGroup)
+@click.group(cls=ConnectedGroup)
 def outbox() -> None:
     """Relay the outbox tables of databases to topics."""
 
@@ -55,7 +55,7 @@ def outbox() -> None:
     epilog=examples(
         "tidelog outbox relay --dsn postgresql://shop@db/shop",
         "tidelog outbox relay --dsn shop.db --keep 1d --dead-letter-topic refused",
-    )
+    ),
 )
 @table_options
 @click.option(
@@ -76,7 +76,6 @@ def outbox() -> None:
     help="Delete relayed rows of this age; 'forever' keeps them.",
 )
 @click.option("--dead-letter-topic", metavar="TOPIC", help="Send refused rows to this topic.")
-@broker_option
 def relay(
     dsn: str,
     table: str,
@@ -86,7 +85,6 @@ def relay(
     batch_records: int,
     keep: str,
     dead_letter_topic: str | None,
-    broker: str,
 ) -> None:
     """Send the rows of an outbox to their topics until interrupted.
 
@@ -100,7 +98,6 @@ def relay(
         click.echo(line, err=True)
 
     ask(
-        broker,
         lambda client: found.relay(
             client,
             dsn,
@@ -113,7 +110,9 @@ def relay(
     )
 
 
-@outbox.command(epilog=examples("tidelog outbox ddl | psql postgresql://shop@db/shop"))
+@outbox.command(
+    cls=click.Command, epilog=examples("tidelog outbox ddl | psql postgresql://shop@db/shop")
+)
 @_table_option
 @click.option(
     "--dialect",
@@ -128,7 +127,9 @@ def ddl(table: str, dialect: str, *, no_notify: bool) -> None:
     click.echo(_checked(table, dialect).ddl(notify=not no_notify), nl=False)
 
 
-@outbox.command(epilog=examples("tidelog outbox status --dsn postgresql://shop@db/shop"))
+@outbox.command(
+    cls=click.Command, epilog=examples("tidelog outbox status --dsn postgresql://shop@db/shop")
+)
 @table_options
 @json_option
 def status(dsn: str, table: str, dialect: str | None, *, as_json: bool) -> None:
@@ -145,7 +146,9 @@ def status(dsn: str, table: str, dialect: str | None, *, as_json: bool) -> None:
         click.echo(f"{name:14}{text}")
 
 
-@outbox.command(epilog=examples("tidelog outbox reset --dsn shop.db --next-id 4711"))
+@outbox.command(
+    cls=click.Command, epilog=examples("tidelog outbox reset --dsn shop.db --next-id 4711")
+)
 @table_options
 @click.option(
     "--next-id",

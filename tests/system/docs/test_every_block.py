@@ -119,7 +119,7 @@ def test_the_examples_of_the_reference_are_command_lines(
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     for line in "".join(examples).splitlines():
-        found = re.search(r"\btidelog (.*?)(?: [|<] .*)?$", line)
+        found = re.search(r"\btidelog (.*?)(?: [|<>] .*)?$", line)
         assert found is not None, line
         parse(found[1])
 
