@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack, cast, final
+from typing import Self, TypeVar, Unpack, cast, final
 
 from tidelog.aio.calls.admin import Admin
 from tidelog.aio.consumer import Consumer
@@ -26,6 +26,8 @@ from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.metrics.statistics import ClientStatistics
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.client.tracing.tracing import Tracing
+
+Result = TypeVar("Result")
 
 
 def connect(
@@ -138,6 +140,15 @@ class Client(Openable):
     def queue(self, name: str, *, holder: str = "") -> Queue:
         """Return a queue; see `tidelog.Client.queue`."""
         return Queue(self._guest, self._guest.resource.queue(name, holder=holder))
+
+    async def run_async(self, work: Callable[[inner_client.Client], Awaitable[Result]]) -> Result:
+        """Return the result of `await work(client)`, with the client for trio, in a task of trio.
+
+        Raises:
+            ClosedError: The client is closed.
+            Exception: The error that `work` raised.
+        """
+        return await self._guest.call(partial(work, self._guest.resource))
 
     def statistics(self) -> ClientStatistics:
         """Return a snapshot of what the client counts; see `tidelog.Client.statistics`."""

@@ -166,7 +166,7 @@ class Client:
         It runs in the thread of the client, under trio; Ctrl-C and `close` cancel it.
 
         Raises:
-            trio.ClosedResourceError: The client is closed.
+            ClosedError: The client is closed.
             Exception: The error that `work` raised.
         """
         return self._thread.call(partial(work, self._thread.resource))

@@ -20,7 +20,7 @@ from tidelog.outbox.store import BatchLimits, OutboxStatus, OutboxStore
 from tidelog.wire.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tidelog import blocking
+    from tidelog import aio, blocking
     from tidelog.client.client import Client
 
 _BATCH_BYTES: Final = 8 << 20
@@ -216,6 +216,30 @@ class Outbox:
         See `relay`.
         """
         client.run_async(
+            partial(
+                self.relay,
+                dsn=dsn,
+                poll=poll,
+                batch_records=batch_records,
+                keep=keep,
+                dead_letter_topic=dead_letter_topic,
+                report=report,
+            )
+        )
+
+    async def relay_aio(
+        self,
+        client: "aio.Client",
+        dsn: str,
+        *,
+        poll: float = 0.2,
+        batch_records: int = 2_000,
+        keep: str | float | None = "7d",
+        dead_letter_topic: str | None = None,
+        report: Report = log_line,
+    ) -> None:
+        """Send the rows with a client of `tidelog.aio`, until cancelled; see `relay`."""
+        await client.run_async(
             partial(
                 self.relay,
                 dsn=dsn,

@@ -1,5 +1,6 @@
 """The relay from SQLite to a real broker, and its end at any step."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from tests.tidelog.outbox.relays import (
     wait_sent,
     wait_until,
 )
-from tidelog import blocking
+from tidelog import aio, blocking
 from tidelog.outbox import (
     DatabaseUnavailableError,
     Outbox,
@@ -379,3 +380,26 @@ async def test_a_blocking_client_relays_until_it_is_closed(
         nursery.start_soon(trio.to_thread.run_sync, relay)
         await wait_sent(outbox, tmp_path / "shop.db")
         await trio.to_thread.run_sync(blocking_client.close)
+
+
+def test_a_client_on_asyncio_relays_until_it_is_cancelled(tmp_path: Path) -> None:
+    outbox, connection = sqlite_outbox(tmp_path / "shop.db")
+    outbox.add(connection, "orders", b"paid")
+    connection.commit()
+    connection.close()
+
+    async def main(address: str) -> bytes | None:
+        async with aio.connect(address) as client:
+            await client.admin.create_topic("orders")
+            relaying = asyncio.create_task(
+                outbox.relay_aio(client, str(tmp_path / "shop.db"), poll=0.01)
+            )
+            async with client.consumer("orders", auto_offset_reset="earliest") as consumer:
+                record = await anext(aiter(consumer))
+            relaying.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await relaying
+        return record.value
+
+    with broker_in_a_thread(tmp_path / "b") as address:
+        assert asyncio.run(main(address)) == b"paid"
