@@ -1,6 +1,6 @@
 """Client for asyncio: the methods that are not generated in `calls`."""
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack, cast, final
