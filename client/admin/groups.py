@@ -143,16 +143,16 @@ async def reset_offsets(
     group_id: str,
     partitions: str | Iterable[tuple[str, int]],
     *,
-    to: ResetPlace,
+    to: ResetPlace | Mapping[TopicPartition, int],
     validate_only: bool,
 ) -> dict[TopicPartition, OffsetMove]:
     """See `Admin.reset_offsets`."""
-    name, value = (to, 0) if isinstance(to, str) else to
     wanted = await _wanted(cluster, partitions)
     resets: list[PartitionReset] = []
     for at in wanted:
         topic = await cluster.topic(at.topic)
         partition_of(topic, at.partition)
+        name, value = _target(to, at)
         resets.append(PartitionReset(topic.topic_id, at.partition, int(_RESET_TO[name]), value))
     request = ResetOffsetsRequest(group_id, resets, validate_only)
 
@@ -162,7 +162,8 @@ async def reset_offsets(
         return _moves(wanted, reply.results)
 
     # A shift that is applied twice leads elsewhere.
-    is_repeatable = validate_only or name != "shift"
+    is_shift = not isinstance(to, (str, Mapping)) and to[0] == "shift"
+    is_repeatable = validate_only or not is_shift
     return await cluster.retry(attempt, is_repeatable=is_repeatable)
 
 
@@ -195,6 +196,21 @@ async def _wanted(
         return [TopicPartition(topic, partition) for topic, partition in partitions]
     topic = await cluster.topic(partitions)
     return [TopicPartition(partitions, number) for number in range(len(topic.partitions))]
+
+
+def _target(to: ResetPlace | Mapping[TopicPartition, int], at: TopicPartition) -> tuple[str, int]:
+    """Return the kind and the value of the target in one partition.
+
+    Raises:
+        ValueError: There is no offset for the partition.
+    """
+    if isinstance(to, str):
+        return to, 0
+    if not isinstance(to, Mapping):
+        return to
+    if at not in to:
+        raise ValueError(f"no offset is given for {at.topic}/{at.partition}")
+    return "offset", to[at]
 
 
 def _moves(

@@ -4,7 +4,7 @@ Shell: combines its parts. No part has a task that lives longer than a call, exc
 producer that all queues of a client share.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Unpack, final
 
@@ -56,6 +56,7 @@ from tidelog.wire.errors import (
     BatchError,
     InvalidReceiptError,
     InvalidRequestError,
+    OffsetOutOfRangeError,
     TidelogError,
 )
 from tidelog.wire.messages.queues import (
@@ -535,19 +536,32 @@ class Queue:
         """
         return sum(done.count for done in await self._calls.purge())
 
-    async def seek(self, to: OffsetSpec) -> int:
+    async def seek(self, to: OffsetSpec | Mapping[int, int]) -> int:
         """Deliver everything from a place on again; return the number of messages after that.
 
         Receipts of earlier deliveries become invalid. Other queues on the topic do not change.
 
         Args:
             to: `"earliest"`, `"latest"`, or Unix milliseconds: the first record of this time or
-                later.
+                later. Or the offset of each partition, by its number.
+
+        Raises:
+            OffsetOutOfRangeError: An offset is not in the log; the error has both bounds.
+            ValueError: A partition has no offset.
         """
         description = await self._calls.describe()
-        count = len(description.partitions)
-        places = [TopicPartition(description.topic, number) for number in range(count)]
-        offsets = await list_offsets_at(self._cluster, places, to)
+        numbers = range(len(description.partitions))
+        places = [TopicPartition(description.topic, number) for number in numbers]
+        if isinstance(to, Mapping):
+            if set(to) != set(numbers):
+                raise ValueError(f"offsets are given for {sorted(to)}, not for all of {numbers}")
+            starts = await list_offsets_at(self._cluster, places, "earliest")
+            ends = await list_offsets_at(self._cluster, places, "latest")
+            offsets = {
+                at: _checked(at, to[at.partition], start=starts[at], end=ends[at]) for at in places
+            }
+        else:
+            offsets = await list_offsets_at(self._cluster, places, to)
         done = await self._calls.seek([offsets[place] for place in places])
         return sum(each.count for each in done)
 
@@ -605,3 +619,18 @@ def _places(messages: Sequence[Received]) -> list[ReceivedPlace | Message | Inva
         except InvalidReceiptError as error:
             places.append(error)
     return places
+
+
+def _checked(at: TopicPartition, offset: int, *, start: int, end: int) -> int:
+    """Return an offset of a seek: messages below it would count as deleted, future ones too.
+
+    Raises:
+        OffsetOutOfRangeError: It is not in the log.
+    """
+    if start <= offset <= end:
+        return offset
+    raise OffsetOutOfRangeError(
+        f"{at.topic}/{at.partition} has offsets from {start} to {end}, not {offset}",
+        log_start_offset=start,
+        log_end_offset=end,
+    )

@@ -15,7 +15,11 @@ from tests.tidelog.brokers import broker_in_a_thread
 from tidelog import blocking
 from tidelog.blocking.message import Message
 from tidelog.blocking.queue import Queue
-from tidelog.wire.errors import InvalidReceiptError, UnknownQueueError
+from tidelog.wire.errors import (
+    InvalidReceiptError,
+    OffsetOutOfRangeError,
+    UnknownQueueError,
+)
 from tidelog.wire.messages.queues import MessageState
 
 
@@ -95,6 +99,11 @@ def test_batches_are_sent_and_settled_together(client: blocking.Client, queue: Q
     assert {each.reason for each in queue.dead_letters()} == {"no"}
     assert queue.purge() == 5
     assert queue.seek("earliest") == 20
+    assert queue.seek({0: 0, 1: 0}) == 20
+    with pytest.raises(ValueError, match="not for all of"):
+        queue.seek({0: 0})
+    with pytest.raises(OffsetOutOfRangeError, match=r"work/1 has offsets from 0 to \d+, not 99"):
+        queue.seek({0: 0, 1: 99})
     client.admin.create_topic("elsewhere")
     assert queue.redrive(to_topic="elsewhere") == 20
     queue.cancel_redrive()

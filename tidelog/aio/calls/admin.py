@@ -400,7 +400,7 @@ class Admin(Forwarding[InnerAdmin]):
         self,
         group_id: str,
         partitions: str | Iterable[tuple[str, int]],
-        to: ResetPlace,
+        to: ResetPlace | Mapping[TopicPartition, int],
         *,
         validate_only: bool = False,
     ) -> dict[TopicPartition, OffsetMove]:
@@ -413,7 +413,7 @@ class Admin(Forwarding[InnerAdmin]):
             group_id: Name of the group.
             partitions: A topic, for all its partitions, or topics and numbers.
             to: `"earliest"`, `"latest"`, `("offset", n)`, `("time", unix_ms)` or `("shift", n)`,
-                where a negative `n` is back.
+                where a negative `n` is back; or the offset of each partition.
             validate_only: Return what would happen and change nothing.
 
         Raises:

@@ -1,6 +1,6 @@
 """The calls of `tidelog.Queue`, which wait; written by `tools.face_calls`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Unpack
 
@@ -273,14 +273,18 @@ class QueueCalls(Forwarding[InnerQueue]):
         """
         return self._thread.call(self._inner.purge)
 
-    def seek(self, to: OffsetSpec) -> int:
+    def seek(self, to: OffsetSpec | Mapping[int, int]) -> int:
         """Deliver everything from a place on again; return the number of messages after that.
 
         Receipts of earlier deliveries become invalid. Other queues on the topic do not change.
 
         Args:
             to: `"earliest"`, `"latest"`, or Unix milliseconds: the first record of this time or
-                later.
+                later. Or the offset of each partition, by its number.
+
+        Raises:
+            OffsetOutOfRangeError: An offset is not in the log; the error has both bounds.
+            ValueError: A partition has no offset.
         """
         return self._thread.call(partial(self._inner.seek, to))
 
