@@ -36,6 +36,7 @@ from tidelog.client.queue.receive.worker import WorkerConfig, WorkerStatistics
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.client.transactions.transaction import TaskResult
+from tidelog.signals import StopSignal, stop_on_signal
 from tidelog.wire.errors import (
     BatchError,
     BrokerError,
@@ -235,6 +236,7 @@ __all__ = [
     "StaleMemberEpochError",
     "StalePartitionEpochError",
     "StaleTransactionError",
+    "StopSignal",
     "SupportedLevels",
     "TaskResult",
     "TidelogError",
@@ -256,4 +258,5 @@ __all__ = [
     "WorkerConfig",
     "WorkerStatistics",
     "cluster_health",
+    "stop_on_signal",
 ]

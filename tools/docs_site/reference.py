@@ -40,6 +40,8 @@ API_PAGES: Final = {
         "QueueWorker",
         "WorkerConfig",
         "WorkerStatistics",
+        "stop_on_signal",
+        "StopSignal",
         "PeekedMessage",
         "MessageState",
         "HistoryEvent",
