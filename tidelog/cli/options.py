@@ -3,16 +3,13 @@
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypedDict, TypeVar, cast, final
+from typing import TypedDict, TypeVar, cast, final
 
 import click
 
 from tidelog.cli.output.times import parse_since_ms
 from tidelog.wire.config.durations import A_DURATION, duration_ms
 from tidelog.wire.env.real.real_env import RealClock
-
-if TYPE_CHECKING:
-    from tidelog.client.cluster.list_offsets import OffsetSpec
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -87,15 +84,6 @@ def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -
         return parse_since_ms(value, now_ms=RealClock().now_ms())
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from error
-
-
-def read_offset_spec(ctx: click.Context, param: click.Parameter, value: str) -> "OffsetSpec":
-    """Return `earliest`, `latest` or Unix milliseconds, as the callback of an option."""
-    if value in ("earliest", "latest"):
-        return cast("OffsetSpec", value)
-    moment = read_moment(ctx, param, value)
-    assert moment is not None
-    return moment
 
 
 def read_headers(

@@ -21,10 +21,16 @@ from tidelog.cli.options import (
     change_options,
     examples,
     json_option,
-    read_moment,
     require_changes,
 )
 from tidelog.cli.output.tables import print_json, print_settings
+from tidelog.cli.places import (
+    Place,
+    offsets_at,
+    place_option,
+    replaced_option,
+    require_one_partition,
+)
 from tidelog.client.admin.groups import OffsetMove, ResetPlace
 from tidelog.client.client import Client
 from tidelog.client.topic_partition import TopicPartition
@@ -33,21 +39,13 @@ from tidelog.wire.config.group_config import GROUP_SETTINGS
 _STATES = ("empty", "assigning", "reconciling", "stable")
 
 
-class _Places(TypedDict):
-    """The target of an offset reset; exactly one is set."""
-
-    to_earliest: bool
-    to_latest: bool
-    to_offset: int | None
-    to_time_ms: int | None
-    shift: int | None
-
-
-class _ResetOptions(_Places):
+class _ResetOptions(TypedDict):
     """The options of `reset-offsets`."""
 
     topics: tuple[str, ...]
     partitions: tuple[int, ...]
+    place: Place | None
+    shift: int | None
 
 
 @click.group(cls=ConnectedGroup)
@@ -91,8 +89,9 @@ def describe(group_id: str, as_json: bool) -> None:
     "reset-offsets",
     short_help="Reset the committed offsets of a group.",
     epilog=examples(
-        "tidelog group reset-offsets billing --topic orders --to-earliest --dry-run",
-        "tidelog group reset-offsets billing --topic orders --to-time 2h",
+        "tidelog group reset-offsets billing --topic orders --from beginning --dry-run",
+        "tidelog group reset-offsets billing --topic orders --from 2h",
+        "tidelog group reset-offsets billing --topic orders --from -100",
         "tidelog group reset-offsets billing --topic orders --partition 3 --shift -100",
     ),
 )
@@ -107,19 +106,17 @@ def describe(group_id: str, as_json: bool) -> None:
     multiple=True,
     help="Reset only this partition; repeatable.",
 )
-@click.option("--to-earliest", is_flag=True, help="Reset to the log start offset.")
-@click.option("--to-latest", is_flag=True, help="Reset to the high watermark.")
-@click.option("--to-offset", type=click.IntRange(min=0), help="Reset to this offset.")
-@click.option(
-    "--to-time",
-    "to_time_ms",
-    metavar="TIME",
-    callback=read_moment,
-    help="Reset to this time: ISO 8601, or an age such as 30min.",
-)
+@place_option("--from", verb="Read from")
 @click.option(
     "--shift", type=int, metavar="N", help="Move each offset by N; a negative N moves it back."
 )
+@replaced_option("--to-earliest", "--from beginning", is_flag=True)
+@replaced_option("--to-latest", "--from end", is_flag=True)
+@replaced_option("--to-offset", "--from OFFSET")
+@replaced_option("--to-time", "--from TIME")
+@replaced_option("--to-datetime", "--from TIME")
+@replaced_option("--by-duration", "--from TIME")
+@replaced_option("--shift-by", "--shift")
 @click.option("--dry-run", is_flag=True, help="Print the result and change nothing.")
 @json_option
 def reset_offsets(
@@ -130,13 +127,15 @@ def reset_offsets(
     The group must have no member that reads these partitions: stop its members first. The command
     resets all partitions, or none.
     """
-    to = _place(options)
+    if (options["place"] is None) == (options["shift"] is None):
+        raise click.UsageError("choose one target: add either --from PLACE or --shift N")
     topics, partitions = options["topics"], options["partitions"]
     if partitions and len(topics) != 1:
         raise click.UsageError("--partition needs a single topic: give --topic once")
 
     async def call(client: Client) -> dict[TopicPartition, OffsetMove]:
         wanted = await _wanted(client, topics, partitions)
+        to = await _target(client, wanted, options)
         return await client.admin.reset_offsets(group_id, wanted, to, validate_only=dry_run)
 
     moves = ask(call)
@@ -199,28 +198,31 @@ def delete(group_id: str, is_sure: bool, *, as_json: bool) -> None:
         click.echo(f"deleted group {group_id}")
 
 
-def _place(options: _Places) -> ResetPlace:
-    """Return the target of the reset.
+async def _target(
+    client: Client, wanted: Sequence[tuple[str, int]], options: _ResetOptions
+) -> ResetPlace | dict[TopicPartition, int]:
+    """Return the target of the reset: the offset of each partition, if it depends on that.
 
     Raises:
-        click.UsageError: No target or several are given.
+        click.UsageError: The target is an offset, and there are several partitions.
     """
-    places: list[ResetPlace] = []
-    if options["to_earliest"]:
-        places.append("earliest")
-    if options["to_latest"]:
-        places.append("latest")
-    if options["to_offset"] is not None:
-        places.append(("offset", options["to_offset"]))
-    if options["to_time_ms"] is not None:
-        places.append(("time", options["to_time_ms"]))
-    if options["shift"] is not None:
-        places.append(("shift", options["shift"]))
-    if len(places) != 1:
-        raise click.UsageError(
-            "choose one of --to-earliest, --to-latest, --to-offset, --to-time and --shift"
-        )
-    return places[0]
+    place = options["place"]
+    if place is None:
+        return ("shift", options["shift"] or 0)
+    if isinstance(place, str):
+        return place
+    kind, value = place
+    if kind == "time":
+        return ("time", value)
+    if kind == "offset":
+        require_one_partition(value, wanted)
+        return ("offset", value)
+    offsets: dict[TopicPartition, int] = {}
+    for topic in dict.fromkeys(topic for topic, _ in wanted):
+        numbers = [number for each, number in wanted if each == topic]
+        found = await offsets_at(client, topic, place, partitions=numbers)
+        offsets |= {TopicPartition(topic, number): each for number, each in found.items()}
+    return offsets
 
 
 async def _wanted(

@@ -9,8 +9,9 @@ from tidelog.cli.client import ask, confirm
 from tidelog.cli.connected import ConnectedCommand
 from tidelog.cli.errors import CommandError
 from tidelog.cli.names import Name
-from tidelog.cli.options import examples, json_option, read_offset_spec
+from tidelog.cli.options import examples, json_option
 from tidelog.cli.output.tables import counted, print_json
+from tidelog.cli.places import Place, offsets_at, place_option, replaced_option
 from tidelog.cli.queue.redrive_progress import print_report, report_as_json, wait_for_redrive
 from tidelog.cli.queue.view import (
     print_dead_letters,
@@ -20,7 +21,6 @@ from tidelog.cli.queue.view import (
 )
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.client import Client
-from tidelog.client.cluster.list_offsets import OffsetSpec
 from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.wire.errors import BatchError
 from tidelog.wire.messages.queues import MessageState
@@ -170,20 +170,17 @@ def cancel_scheduled(name: str, message_ids: tuple[str, ...], *, as_json: bool) 
 @click.command(
     cls=ConnectedCommand,
     epilog=examples(
-        "tidelog queue seek payments --to 1h", "tidelog queue seek payments --to earliest --yes"
+        "tidelog queue seek payments --from 1h",
+        "tidelog queue seek payments --from beginning --yes",
+        "tidelog queue seek payments --from -100",
     ),
 )
 @click.argument("name", cls=Name, kind="queue", metavar="QUEUE")
-@click.option(
-    "--to",
-    callback=read_offset_spec,
-    required=True,
-    metavar="earliest|latest|TIME",
-    help="Seek to this offset or time (ISO 8601, or an age as 1h).",
-)
+@place_option("--from", verb="Deliver from", required=True)
+@replaced_option("--to", "--from")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 @json_option
-def seek(name: str, to: OffsetSpec, is_sure: bool, *, as_json: bool) -> None:
+def seek(name: str, place: Place, is_sure: bool, *, as_json: bool) -> None:
     """Reset a queue to an offset or a time.
 
     The queue delivers messages from there on again; other queues on the topic do not change.
@@ -194,7 +191,11 @@ def seek(name: str, to: OffsetSpec, is_sure: bool, *, as_json: bool) -> None:
         confirm(f"reset queue {name}, regardless of the state of its messages?")
 
     async def call(client: Client) -> int:
-        return await client.queue(name).seek(to)
+        queue = client.queue(name)
+        if isinstance(place, str) or place[0] == "time":
+            return await queue.seek(place if isinstance(place, str) else place[1])
+        (described,) = await client.admin.describe_queues([name])
+        return await queue.seek(await offsets_at(client, described.topic, place))
 
     count = ask(call)
     if as_json:

@@ -16,9 +16,9 @@ from tidelog.cli.options import (
     label_change_options,
     label_option,
     list_options,
-    read_offset_spec,
 )
 from tidelog.cli.output.tables import counted, print_json, print_labels, print_names, print_settings
+from tidelog.cli.places import Place, place_option, replaced_option, time_or_end
 from tidelog.cli.queue import admin
 from tidelog.cli.queue import messages as queue_messages
 from tidelog.cli.queue.history import history
@@ -39,20 +39,14 @@ def queue() -> None:
         "tidelog queue create payments-dead",
         "tidelog queue create payments --partitions 4 --config max_receive_count=5 --config"
         " dead_letter_queue=payments-dead",
-        "tidelog queue create billing --topic orders --start latest",
+        "tidelog queue create billing --topic orders --from end",
     )
 )
 @click.argument("name", cls=Name, kind="queue", is_new=True)
 @click.option("--topic", help="Set the topic of the messages.  [the name of the queue]")
 @click.option("--partitions", type=int, help="Set the partitions of a new topic.  [1]")
-@click.option(
-    "--start",
-    callback=read_offset_spec,
-    default="earliest",
-    show_default=True,
-    metavar="earliest|latest|TIME",
-    help="Start at this offset or time (ISO 8601, or an age as 1h).",
-)
+@place_option("--from", default="beginning", show_default=True)
+@replaced_option("--start", "--from")
 @click.option("--fifo", is_flag=True, help="Deliver messages with the same key in order.")
 @click.option(
     "--config",
@@ -77,14 +71,16 @@ def create(
     topic_config: tuple[tuple[str, str], ...],
     *,
     labels: tuple[tuple[str, str], ...],
+    place: Place,
     as_json: bool,
     **wanted: Any,  # noqa: ANN401  (arguments of `create_queue`)
 ) -> None:
     """Create a queue, and its topic if there is none.
 
-    Existing records of the topic become messages, too, unless --start excludes them. A repeated
+    Existing records of the topic become messages, too, unless --from excludes them. A repeated
     creation of the same queue is no error. `tidelog queue describe` lists all settings.
     """
+    wanted["start"] = time_or_end(place)
     for setting, _ in settings:
         if setting in {"name", "topic_config", "labels", *wanted}:
             raise click.UsageError(f"{setting} is not a setting of a queue: use the option for it")

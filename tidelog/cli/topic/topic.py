@@ -19,6 +19,7 @@ from tidelog.cli.options import (
     list_options,
 )
 from tidelog.cli.output.tables import counted, print_json, print_labels, print_names
+from tidelog.cli.places import Place, offsets_at, place_option, replaced_option
 from tidelog.cli.topic.replication import ReplicationChange, replication_options
 from tidelog.cli.topic.usage_view import print_usage, print_usages, usage_as_json
 from tidelog.cli.topic.view import (
@@ -30,7 +31,7 @@ from tidelog.cli.topic.view import (
 )
 from tidelog.client.client import Client
 from tidelog.wire.messages.hot_keys import HOT_KEYS_MAX
-from tidelog.wire.messages.topics import TopicDescription
+from tidelog.wire.messages.topics import DeleteRecordsReply, TopicDescription
 
 
 @click.group(cls=ConnectedGroup)
@@ -299,35 +300,38 @@ def delete(name: str, is_sure: bool, *, as_json: bool) -> None:
     "delete-records",
     short_help="Delete the oldest records of a partition.",
     epilog=examples(
-        "tidelog topic delete-records orders --partition 0 --before-offset 1000",
-        "tidelog topic delete-records orders --partition 0 --all",
+        "tidelog topic delete-records orders --partition 0 --before 1000",
+        "tidelog topic delete-records orders --partition 0 --before 7d",
+        "tidelog topic delete-records orders --partition 0 --before end",
     ),
 )
 @click.argument("name", cls=Name, kind="topic")
 @click.option(
     "--partition", type=click.IntRange(min=0), required=True, help="Delete in this partition."
 )
-@click.option(
-    "--before-offset", type=click.IntRange(min=0), help="Delete records below this offset."
-)
-@click.option("--all", "is_all", is_flag=True, help="Delete all current records.")
+@place_option("--before", verb="End", required=True)
+@replaced_option("--before-offset", "--before")
+@replaced_option("--all", "--before end", is_flag=True)
 @json_option
 def delete_records(
     name: str,
     partition: int,
-    before_offset: int | None,
+    place: Place,
     *,
-    is_all: bool,
     as_json: bool,
 ) -> None:
     """Delete the oldest records of a partition.
 
-    The log start offset moves at once. The broker frees disk space by whole segments.
+    The records before a place are deleted, and it becomes the log start offset at once: `--before
+    end` deletes all current records, `--before -100` keeps the last 100. The broker frees disk
+    space by whole segments.
     """
-    if (before_offset is not None) == is_all:
-        raise click.UsageError("no range is given: add either --before-offset N or --all")
 
-    reply = ask(lambda client: client.admin.delete_records(name, partition, before_offset))
+    async def call(client: Client) -> DeleteRecordsReply:
+        found = await offsets_at(client, name, place, partitions=[partition])
+        return await client.admin.delete_records(name, partition, found[partition])
+
+    reply = ask(call)
     if as_json:
         print_json(
             {"topic": name, "partition": partition, "log_start_offset": reply.log_start_offset}

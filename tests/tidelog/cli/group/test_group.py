@@ -75,7 +75,7 @@ def test_a_group_excludes_a_start_offset(words: list[str], capsys: Printed) -> N
 
 def test_a_group_is_moved_and_shows_before_and_after(orders: str, capsys: Printed) -> None:
     group = f"g-{orders}"
-    assert reset(group, orders, "--to-latest") == 0
+    assert reset(group, orders, "--from", "end") == 0
     assert table(capsys.readouterr().out)[1:] == [[orders, "0", "-", "10", "-"], [
         orders, "1", "-", "0", "-",
     ]]  # fmt: skip
@@ -88,23 +88,25 @@ def test_a_group_is_moved_and_shows_before_and_after(orders: str, capsys: Printe
     ]
     assert said.err == "nothing was changed: --dry-run\n"
 
-    assert reset(group, orders, "--partition", "0", "--to-offset", "2", "--json") == 0
+    assert reset(group, orders, "--partition", "0", "--from", "2", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {
         "group_id": group,
         "dry_run": False,
         "partitions": [{"topic": orders, "partition": 0, "previous_offset": 10, "offset": 2}],
     }
-    assert reset(group, orders, "--to-earliest") == 0
+    assert reset(group, orders, "--from", "beginning") == 0
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([], "choose one of --to-earliest, --to-latest"),
-        (["--to-earliest", "--shift", "1"], "choose one of --to-earliest, --to-latest"),
-        (["--to-time", "soon"], "'soon' is not a time"),
+        ([], "add either --from PLACE or --shift N"),
+        (["--from", "end", "--shift", "1"], "add either --from PLACE or --shift N"),
+        (["--from", "soon"], "'soon' is no place in a log"),
+        (["--to-earliest"], "--to-earliest is now --from beginning"),
+        (["--to-datetime", "2025-01-31"], "--to-datetime is now --from TIME"),
         (
-            ["--topic", "more", "--partition", "0", "--to-latest"],
+            ["--topic", "more", "--partition", "0", "--from", "end"],
             "--partition needs a single topic",
         ),
     ],
@@ -120,7 +122,7 @@ def test_an_offset_reset_needs_exactly_one_target(
 
 def test_a_description_shows_how_far_behind_a_group_is(orders: str, capsys: Printed) -> None:
     group = f"g-{orders}"
-    reset(group, orders, "--partition", "0", "--to-offset", "4")
+    reset(group, orders, "--partition", "0", "--from", "4")
     capsys.readouterr()
 
     assert main.run(["group", "describe", group]) == 0
@@ -171,7 +173,7 @@ def test_a_description_shows_members(orders: str, group_server: str, capsys: Pri
 
 def test_groups_are_listed(orders: str, capsys: Printed) -> None:
     group = f"g-{orders}"
-    reset(group, orders, "--to-latest")
+    reset(group, orders, "--from", "end")
     capsys.readouterr()
 
     assert main.run(["group", "list"]) == 0
@@ -187,7 +189,7 @@ def test_groups_are_listed(orders: str, capsys: Printed) -> None:
 
 def test_a_group_is_deleted_once(orders: str, capsys: Printed) -> None:
     group = f"g-{orders}"
-    reset(group, orders, "--to-latest")
+    reset(group, orders, "--from", "end")
     capsys.readouterr()
 
     assert main.run(["group", "delete", group, "--yes", "--json"]) == 0

@@ -42,9 +42,9 @@ def test_looking_takes_nothing(queue: str, capsys: Printed) -> None:
 
 def test_a_seek_to_earliest_delivers_all_messages_again(queue: str, capsys: Printed) -> None:
     run(capsys, "receive", queue, "--wait", "5", "--delete")
-    assert run(capsys, "seek", queue, "--to", "1h", "--yes") == f"{queue} has 2 messages now\n"
+    assert run(capsys, "seek", queue, "--from", "1h", "--yes") == f"{queue} has 2 messages now\n"
     assert len(json.loads(run(capsys, "receive", queue, "--wait", "5", "--json"))) == 2
-    found = json.loads(run(capsys, "seek", queue, "--to", "latest", "--yes", "--json"))
+    found = json.loads(run(capsys, "seek", queue, "--from", "latest", "--yes", "--json"))
     assert found == {"messages": 0}
 
 

@@ -100,7 +100,7 @@ def test_a_file_is_not_written_if_the_topic_has_deleted_chunks(
 ) -> None:
     (tmp_path / "long").write_bytes(b"long " * 1_000_000)
     run(capsys, "send", queue, "--file", str(tmp_path / "long"))
-    words = ["topic", "delete-records", queue, "--partition", "0", "--before-offset", "3"]
+    words = ["topic", "delete-records", queue, "--partition", "0", "--before", "3"]
     assert main.run(words) == 0
     capsys.readouterr()
 
@@ -151,7 +151,7 @@ def test_a_message_is_released_at_once_if_the_disk_is_full(
         (["in-flight", "nope"], "there is no queue 'nope'"),
         (["dead-letters", "nope"], "there is no queue 'nope'"),
         (["purge", "nope", "--yes"], "there is no queue 'nope'"),
-        (["seek", "nope", "--to", "earliest", "--yes"], "there is no queue 'nope'"),
+        (["seek", "nope", "--from", "earliest", "--yes"], "there is no queue 'nope'"),
         (["delete-message", "nope", "gA"], "'gA' is no receipt handle"),
     ],
 )
@@ -220,7 +220,7 @@ def test_a_handle_of_another_queue_is_refused(queue: str, capsys: Printed) -> No
         (["release", "q", "h", "--reason", "x" * 8193], "a reason has at most 8192 characters"),
         (["peek", "q", "--state", "lost"], "Invalid value for '--state'"),
         (["purge", "q"], "confirmation needed: standard input is not a terminal; add --yes"),
-        (["seek", "q", "--to", "whenever"], "Invalid value for '--to'"),
+        (["seek", "q", "--from", "whenever"], "Invalid value for '--from'"),
     ],
 )
 def test_wrong_use_is_explained_before_a_broker_is_asked(

@@ -29,7 +29,7 @@ def test_a_queue_is_created_described_altered_and_deleted(at_broker: None, capsy
     assert main.run(["queue", "create", "dead"]) == 0
     created = main.run(
         [
-            *("queue", "create", "payments", "--partitions", "2", "--start", "latest"),
+            *("queue", "create", "payments", "--partitions", "2", "--from", "end"),
             *("--config", "visibility_timeout_ms=1min", "--config", "dead_letter_queue=dead"),
             *("--topic-config", "retention_ms=14d", "--json"),
         ]
@@ -178,7 +178,11 @@ def test_what_cannot_be_done_is_said_in_one_line(
     ("words", "complaint"),
     [
         (["create"], "Missing argument 'NAME'."),
-        (["create", "a", "--start", "soon"], "Invalid value for '--start': 'soon' is not a time"),
+        (
+            ["create", "a", "--from", "soon"],
+            "Invalid value for '--from': 'soon' is no place",
+        ),
+        (["create", "a", "--from", "-5"], "a new queue starts at beginning, end or a time"),
         (["create", "a", "--config", "priority_weights"], "Invalid value for '--config'"),
         (
             ["create", "a", "--config", "fifo=on"],

@@ -39,7 +39,10 @@ def test_creating_with_json_says_everything(at_broker: None, capsys: Printed) ->
             "min_insync_replicas is 2, it must be at most 1, the number of replicas",
         ),
         (["create", "a", "--replication-factor", "2"], "2 replicas are not possible"),
-        (["delete-records", "nope", "--partition", "0", "--all"], "there is no topic 'nope'"),
+        (
+            ["delete-records", "nope", "--partition", "0", "--before", "end"],
+            "there is no topic 'nope'",
+        ),
         (["add-partitions", "nope", "--to", "2", "--yes"], "there is no topic 'nope'"),
         (["usage", "nope"], "there is no topic 'nope'"),
         (["alter", "nope", "--replication-factor", "1"], "there is no topic 'nope'"),
@@ -98,13 +101,10 @@ def test_a_topic_is_created_once(topic: str, capsys: Printed) -> None:
             "--replication-factor moves replicas: give other changes in a command of their own",
         ),
         (["delete", "orders"], "confirmation needed: standard input is not a terminal; add --yes"),
+        (["delete-records", "orders", "--partition", "0"], "Missing option '--before'"),
         (
-            ["delete-records", "orders", "--partition", "0"],
-            "no range is given: add either --before-offset N or --all",
-        ),
-        (
-            ["delete-records", "orders", "--partition", "0", "--all", "--before-offset", "1"],
-            "no range is given: add either --before-offset N or --all",
+            ["delete-records", "orders", "--partition", "0", "--before-offset", "1"],
+            "--before-offset is now --before",
         ),
         (["create", "orders", "--config", "retention_ms"], "Invalid value for '--config'"),
         (["create"], "Missing argument 'NAME'."),
