@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from tidelog.cli.errors import CommandError
-from tidelog.cli.line_reader import LINE_BYTES_MAX, LineReader
+from tidelog.cli.line_reader import LINE_BYTES_MAX, LineReader, WholeReader
 
 
 @pytest.fixture
@@ -74,6 +74,18 @@ async def test_a_line_that_comes_in_pieces_is_put_together(pipe: tuple[int, int]
     assert second == [b"second", b"third"]
 
 
+async def test_a_whole_file_is_one_value(tmp_path: Path) -> None:
+    file = tmp_path / "value"
+    file.write_bytes(b"a\nb\n" * 400_000)
+    descriptor = os.open(file, os.O_RDONLY)
+    reader = WholeReader(descriptor)
+
+    found = [await reader.next_lines(), await reader.next_lines()]
+
+    os.close(descriptor)
+    assert found == [[file.read_bytes()], []]
+
+
 async def test_waiting_for_a_pipe_can_be_cancelled(pipe: tuple[int, int]) -> None:
     reading, _ = pipe
 
@@ -91,6 +103,9 @@ async def test_a_line_without_an_end_does_not_fill_the_memory(tmp_path: Path) ->
 
     with pytest.raises(CommandError, match="a line is longer than 64 MiB"):
         await read_all(descriptor)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with pytest.raises(CommandError, match="the value is longer than 64 MiB"):
+        await WholeReader(descriptor).next_lines()
 
     os.close(descriptor)
 

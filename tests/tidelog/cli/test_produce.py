@@ -2,7 +2,9 @@
 
 import io
 import json
+from base64 import b64encode
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -21,10 +23,10 @@ def lines(tmp_path: Path) -> str:
     return str(file)
 
 
-def consumed(topic: str, capsys: Printed) -> list[dict[str, object]]:
+def consumed(topic: str, capsys: Printed) -> list[dict[str, Any]]:
     """Return what is in a topic."""
     capsys.readouterr()
-    main.run(["consume", topic, "--from-beginning", "--until-end", "--format", "json"])
+    main.run(["consume", topic, "--from", "beginning", "--until-end", "--json"])
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -54,6 +56,83 @@ def test_every_record_gets_the_headers(topic: str, lines: str, capsys: Printed) 
         {"name": "a", "value": "b=c"},
     ]
     assert [record["headers"] for record in consumed(topic, capsys)] == [headers] * 3
+
+
+def test_one_key_is_for_all_lines(topic: str, lines: str, capsys: Printed) -> None:
+    main.run(["produce", topic, "--file", lines, "-k", "ann"])
+
+    assert [record["key"] for record in consumed(topic, capsys)] == ["ann"] * 3
+
+
+def test_a_file_is_one_value_to_the_byte(topic: str, tmp_path: Path, capsys: Printed) -> None:
+    content = bytes(range(256)) * 1000
+    file = tmp_path / "value"
+    file.write_bytes(content)
+
+    assert main.run(["produce", topic, "--whole-value", str(file), "--key", "k"]) == 0
+    file.write_bytes(b"")
+    assert main.run(["produce", topic, "--whole-value", str(file)]) == 0
+
+    assert [(record["key"], record["value"]) for record in consumed(topic, capsys)] == [
+        ("k", {"base64": b64encode(content).decode()}),
+        (None, ""),
+    ]
+
+
+def test_a_tombstone_has_no_value(topic: str, lines: str, capsys: Printed) -> None:
+    assert main.run(["produce", topic, "--key", "ann", "--tombstone", "--headers", "a=b"]) == 0
+    words = ["--key-separator", ":", "--null-value", "1"]
+    assert main.run(["produce", topic, "--file", lines, *words]) == 1
+
+    assert [(record["key"], record["value"]) for record in consumed(topic, capsys)] == [
+        ("ann", None),
+        ("a", None),
+        ("b", "2"),
+    ]
+
+
+def test_records_of_json_keep_keys_headers_and_timestamps(
+    topic: str, tmp_path: Path, capsys: Printed
+) -> None:
+    records: list[dict[str, Any]] = [
+        {"key": {"base64": "/w=="}, "value": None, "timestamp_ms": 5, "headers": []},
+        {
+            "key": None,
+            "value": "line\nend",
+            "timestamp_ms": 6,
+            "headers": [{"name": "h", "value": {"base64": "/w=="}}],
+        },
+    ]
+    file = tmp_path / "records"
+    file.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+    words = ["--format", "json", "--compression", "zstd"]
+    assert main.run(["produce", topic, "--file", str(file), *words]) == 0
+
+    found = consumed(topic, capsys)
+    assert [{name: each[name] for name in records[0]} for each in found] == records
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (
+            ["--file", "a", "--whole-value", "b"],
+            "give one of --file, --whole-value and --tombstone",
+        ),
+        (["--tombstone"], "--tombstone deletes a key: add --key KEY"),
+        (["--key", "k", "--key-separator", ":"], "--key and --key-separator exclude each other"),
+        (["--format", "json", "--key", "k"], "--key is for --format raw"),
+        (["--format", "json", "--null-value", ""], "--null-value is for --format raw"),
+        (["--format", "json", "--whole-value", "a"], "--format json is for lines"),
+        (["--whole-value", "a", "--value-encoding", "base64"], "--value-encoding is for lines"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    words: list[str], complaint: str, capsys: Printed
+) -> None:
+    assert main.run(["produce", "orders", *words]) == 2
+    assert f"error: {complaint}" in capsys.readouterr().err
 
 
 def test_without_acknowledgements_records_are_only_sent(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tidelog.cli.output.record_format import json_format, raw_format
+from tidelog.cli.output.record_format import FieldText, json_format, raw_format, token_format
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.record_batch import Columns, Headers, encode_batch, parse_header
@@ -54,7 +54,7 @@ def test_a_part_of_a_batch_is_only_its_lines() -> None:
 def test_a_json_line_has_everything() -> None:
     batch = batch_of([b"1", None], keys=[b"k", None], headers=[(("h", b"x"), ("h", b"\xff")), ()])
 
-    lines = [json.loads(line) for line in json_format(batch).splitlines()]
+    lines = [json.loads(line) for line in json_format()(batch).splitlines()]
 
     place = {"topic": "orders", "partition": 2, "timestamp_ms": FIRST_MS}
     assert lines == [
@@ -70,4 +70,55 @@ def test_a_json_line_has_everything() -> None:
 
 
 def test_a_line_end_in_a_value_does_not_end_a_json_line() -> None:
-    assert json_format(batch_of([b"a\nb"])).count(b"\n") == 1
+    assert json_format()(batch_of([b"a\nb"])).count(b"\n") == 1
+
+
+def test_an_absent_field_has_a_text_of_its_own() -> None:
+    batch = batch_of([b"", None, b"c"], keys=[b"a", b"", None])
+    fields = FieldText(null=b"NULL")
+
+    assert raw_format(b":", fields)(batch) == b"a:\n:NULL\nNULL:c\n"
+
+
+def test_keys_and_values_may_be_base64() -> None:
+    batch = batch_of([b"\n\xff", None], keys=[b"k", b""])
+    fields = FieldText(key_encoding="base64", value_encoding="base64", null=b"-")
+
+    assert raw_format(b":", fields)(batch) == b"aw==:Cv8=\n:-\n"
+    assert token_format(b"%k %s|", fields)(batch) == b"aw== Cv8=| -|"
+    first, second = map(json.loads, json_format(fields)(batch).splitlines())
+    assert (first["key"], first["value"]) == ({"base64": "aw=="}, {"base64": "Cv8="})
+    assert (second["key"], second["value"]) == ({"base64": ""}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (rb"%s\n", b"1\n\n"),
+        (rb"%v\n", b"1\n\n"),
+        (rb"%k=%s;", b"k%=1;=;"),
+        (rb"%t/%p@%o\n", b"orders/2@0\norders/2@1\n"),
+        (rb"%T %K %S\n", b"1700000000000 2 1\n1700000000000 -1 -1\n"),
+        (rb"%R%s", b"\0\0\0\x011\xff\xff\xff\xff"),
+        (rb"%h\n", b"h=x,h=\xff\n\n"),
+        (rb"100%% \\ \x41\t\r\0%p", b"100% \\ A\t\r\x002100% \\ A\t\r\x002"),
+        (b"%s \xc3\xa4", b"1 \xc3\xa4 \xc3\xa4"),
+        (rb"%p", b"22"),
+    ],
+)
+def test_a_format_has_the_tokens_of_kcat(text: bytes, lines: bytes) -> None:
+    batch = batch_of([b"1", None], keys=[b"k%", None], headers=[(("h", b"x"), ("h", b"\xff")), ()])
+
+    assert token_format(text, FieldText())(batch) == lines
+
+
+@pytest.mark.parametrize("text", [b"%q", b"%s%", b"%\n", rb"\q", rb"\x4", b"\\"])
+def test_an_unknown_token_or_escape_is_an_error(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"is no (token|escape): "):
+        token_format(text, FieldText())
+
+
+def test_a_part_of_a_batch_is_formatted_alone() -> None:
+    part = batch_of([b"a", b"b", b"c"]).between(1, 2)
+
+    assert token_format(rb"%o:%s ", FieldText())(part) == b"1:b "
