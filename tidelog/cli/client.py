@@ -97,11 +97,13 @@ def ask(
     *,
     broker: str | None = None,
     is_quiet: bool = False,
+    grace_s: float = _GRACE_S,
 ) -> Result:
     """Connect, run `call` with the client, and return its result; see `open_client`.
 
-    Ctrl-C cancels `call`. (Python would raise `KeyboardInterrupt` at any line, also within a step
-    that must be completed.) Without `broker`, the command line names the brokers.
+    SIGTERM and Ctrl-C cancel `call`, and the client is there for `grace_s` seconds more. (Python
+    would raise `KeyboardInterrupt` at any line, also within a step that must be completed.) Without
+    `broker`, the command line names the brokers.
 
     Raises:
         WrongUse: The environment names no address.
@@ -114,7 +116,7 @@ def ask(
 
         def end() -> None:
             asking.cancel()
-            closing.deadline = trio.current_time() + _GRACE_S
+            closing.deadline = trio.current_time() + grace_s
 
         async with on_signal(end) as interruption:
             with closing:

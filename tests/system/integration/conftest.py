@@ -3,7 +3,9 @@
 import itertools
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -13,18 +15,24 @@ from tests.system.integration.processes import TIDELOG, environment
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
-def broker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Run a broker for all tests that only send requests to it."""
-    data_dir = tmp_path_factory.mktemp("shared")
+@contextmanager
+def shared_broker(data_dir: Path, variables: Mapping[str, str]) -> Generator[str]:
+    """Run a broker with these environment variables until the block ends."""
     command = [*TIDELOG, "serve", "--log-format", "json", "--data-dir", str(data_dir)]
     with subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, cwd=ROOT, env=environment()
+        [*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, cwd=ROOT, env=variables
     ) as process:
         assert process.stderr is not None
         events = map(json.loads, process.stderr)
         yield next(event["address"] for event in events if event["event"] == "broker_started")
         process.terminate()
+
+
+@pytest.fixture(scope="session")
+def broker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run a broker for all tests that only send requests to it."""
+    with shared_broker(tmp_path_factory.mktemp("shared"), environment()) as address:
+        yield address
 
 
 @pytest.fixture

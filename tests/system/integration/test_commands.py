@@ -1,6 +1,8 @@
 """Tests of the commands as users run them: pipes, exit statuses, output and errors."""
 
 import json
+import os
+import shlex
 import signal
 import subprocess
 from collections.abc import AsyncGenerator
@@ -99,7 +101,7 @@ async def test_a_queue_from_its_creation_to_its_deletion(broker_address: str, to
     await produce(broker_address, topic, b"a\nb\nc\n", partition=1)
 
     created = await run_well(
-        broker_address, "queue", "create", "q", "--topic", topic, "--start", "latest"
+        broker_address, "queue", "create", "q", "--topic", topic, "--from", "end"
     )
     altered = await run_well(
         broker_address, "queue", "alter", "q", "--set", "retry_backoff=1s,1min", "--json"
@@ -123,7 +125,14 @@ async def test_lines_are_produced_and_consumed(broker_address: str, topic: str) 
 
     summary = await run_well(broker_address, "produce", topic, "--key-separator", ":", stdin=lines)
     printed = await run_well(
-        broker_address, "consume", topic, "--from-beginning", "--until-end", "--key-separator", ":"
+        broker_address,
+        "consume",
+        topic,
+        "--from",
+        "beginning",
+        "--until-end",
+        "--key-separator",
+        ":",
     )
 
     assert summary.startswith("10,000 records acknowledged in ")
@@ -138,7 +147,14 @@ async def test_a_missing_part_of_a_line_is_missing_again_when_consumed(
 
     await run_well(broker_address, "produce", topic, "--key-separator", ":", stdin=lines)
     result = await run_at(
-        broker_address, "consume", topic, "--from-beginning", "--until-end", "--key-separator", ":"
+        broker_address,
+        "consume",
+        topic,
+        "--from",
+        "beginning",
+        "--until-end",
+        "--key-separator",
+        ":",
     )
 
     assert result.stdout == lines + b"\n"
@@ -154,7 +170,7 @@ async def test_json_has_every_field_of_a_record(broker_address: str, topic: str)
     )
 
     printed = await run_well(
-        broker_address, "consume", topic, "--since", "1h", "--until-end", "--format", "json"
+        broker_address, "consume", topic, "--from", "1h", "--until-end", "--json"
     )
 
     (line,) = printed.splitlines()
@@ -168,6 +184,42 @@ async def test_json_has_every_field_of_a_record(broker_address: str, topic: str)
         "value": {"base64": "//4="},
         "headers": [{"name": "host", "value": "web-1"}, {"name": "n", "value": "2"}],
     }
+
+
+async def test_a_copy_by_json_has_the_same_records(broker_address: str, topic: str) -> None:
+    copy = f"{topic}-copy"
+    async with tidelog.connect(broker_address) as client:
+        for name in (topic, copy):
+            await client.admin.create_topic(name)
+        async with client.producer() as producer:
+            for number in range(256):
+                key, value = os.urandom(number % 7) or None, os.urandom(number * 3) or None
+                await producer.send(topic, value, key=key, headers=[("h", bytes([number]))])
+
+    source, target = (
+        shlex.join([*TIDELOG, *words])
+        for words in (
+            ("consume", topic, "--from", "beginning", "-e", "--json"),
+            ("produce", copy, "--format", "json"),
+        )
+    )
+    with trio.fail_after(DEADLINE_S):
+        await trio.run_process(
+            ["bash", "-c", f"set -o pipefail; {source} | {target}"],
+            cwd=ROOT,
+            env=environment(TIDELOG_BROKER=broker_address),
+            capture_stdout=True,
+        )
+
+    async with tidelog.connect(broker_address) as client:
+        found: list[list[tuple[object, ...]]] = []
+        for name in (topic, copy):
+            async with client.consumer(name, auto_offset_reset="earliest") as consumer:
+                until = await consumer.end_offsets()
+                records = [record async for record in consumer.records(until)]
+                found.append([(r.key, r.value, r.headers, r.timestamp_ms) for r in records])
+    assert len(found[0]) == 256
+    assert found[1] == found[0]
 
 
 async def test_consume_reads_a_part_of_a_partition(broker_address: str, topic: str) -> None:
@@ -188,9 +240,9 @@ async def test_records_are_deleted_up_to_an_offset(broker_address: str, topic: s
 
     said = await run_well(
         broker_address,
-        *("topic", "delete-records", topic, "--partition", "0", "--before-offset", "2"),
+        *("topic", "delete-records", topic, "--partition", "0", "--before", "2"),
     )
-    printed = await run_well(broker_address, "consume", topic, "--from-beginning", "--until-end")
+    printed = await run_well(broker_address, "consume", topic, "--from", "beginning", "--until-end")
     too_old = await run_at(broker_address, *("consume", topic, "--partition", "0", "--offset", "1"))
 
     assert said == f"the log start offset of {topic}/0 is 2\n"
@@ -226,7 +278,7 @@ async def test_ctrl_c_delivers_the_lines_read_and_prints_their_number(
     await create(broker_address, topic)
 
     async with (
-        running(broker_address, "consume", topic, "--from-beginning") as reader,
+        running(broker_address, "consume", topic, "--from", "beginning") as reader,
         running(broker_address, "produce", topic) as writer,
     ):
         assert writer.stdin is not None
@@ -244,7 +296,7 @@ async def test_a_closed_pipe_ends_a_command_quietly(broker_address: str, topic: 
     await create(broker_address, topic)
     await produce(broker_address, topic, b"x" * 99 + b"\n" + b"y\n" * 200_000)
 
-    async with running(broker_address, "consume", topic, "--from-beginning") as reader:
+    async with running(broker_address, "consume", topic, "--from", "beginning") as reader:
         await read_lines(reader.stdout, 1)
         assert reader.stdout is not None
         await reader.stdout.aclose()
@@ -281,7 +333,7 @@ async def test_a_failed_produce_prints_the_acknowledged_count(
         *("produce", topic, "--key-separator", ":", "--json"),
         stdin=b"a:1\nb:2\nc\n",
     )
-    printed = await run_well(broker_address, "consume", topic, "--from-beginning", "--until-end")
+    printed = await run_well(broker_address, "consume", topic, "--from", "beginning", "--until-end")
 
     assert result.returncode == 1
     assert only_line(result) == (
@@ -317,7 +369,7 @@ async def test_ctrl_c_sends_the_lines_read_to_a_queue_and_prints_their_number(
         await client.admin.create_queue(topic)
 
     async with (
-        running(broker_address, "consume", topic, "--from-beginning") as reader,
+        running(broker_address, "consume", topic, "--from", "beginning") as reader,
         running(broker_address, "queue", "send", topic) as writer,
     ):
         assert writer.stdin is not None

@@ -173,9 +173,7 @@ def test_a_setting_of_the_cluster_is_set_under_its_recommended_name(
 
 
 USES = [
-    ("consume {t} --until-end --offset 0", "--partition 0"),
-    ("topic delete-records {t} --partition 0", "--all"),
-    ("topic delete-records {t} --partition 0", "--before-offset 0"),
+    ("topic delete-records {t} --partition 0", "--before end"),
     ("topic alter {t}", "--set retention_ms=1d"),
     ("topic alter {t}", "--reset retention_ms"),
     ("cluster elect-leaders --partition 0", "--topic {t}"),
@@ -184,10 +182,7 @@ USES = [
     ("cluster reassign", "--balance"),
     ("cluster reassign --topic {t}", "--partition 0 --to 1"),
     ("cluster reassign --topic {t} --partition 0", "--cancel"),
-    ("group reset-offsets g --topic {t}", "--to-earliest"),
-    ("group reset-offsets g --topic {t}", "--to-latest"),
-    ("group reset-offsets g --topic {t}", "--to-offset 0"),
-    ("group reset-offsets g --topic {t}", "--to-time 1h"),
+    ("group reset-offsets g --topic {t}", "--from 0"),
     ("group reset-offsets g --topic {t} --partition 0", "--shift 0"),
     ("serve --json", "--print-config"),
     ("queue purge {t}", "--yes"),
@@ -201,7 +196,7 @@ def test_a_recommended_option_completes_a_command(
 ) -> None:
     if "purge" in command or "--shift" in added:  # These need a queue, or a committed offset.
         terminal.succeeds(f"queue create {topic}")
-        terminal.succeeds(f"group reset-offsets g --topic {topic} --to-latest")
+        terminal.succeeds(f"group reset-offsets g --topic {topic} --from end")
     command, added = command.format(t=topic), added.format(t=topic)
 
     said = terminal.fails(command, 2)
@@ -212,8 +207,23 @@ def test_a_recommended_option_completes_a_command(
 
 CHOICES = [
     (
+        "group reset-offsets g --topic {t} --to-earliest",
+        "--to-earliest is now --from beginning",
+        "group reset-offsets g --topic {t} --from beginning",
+    ),
+    (
+        "topic delete-records {t} --partition 0 --all",
+        "--all is now --before end",
+        "topic delete-records {t} --partition 0 --before end",
+    ),
+    (
+        "consume {t} --until-end --from 1700000000000",
+        "write s@1700000000000 for the time",
+        "consume {t} --until-end --from s@1700000000000",
+    ),
+    (
         "consume {t} --until-end --from-beginning --since 1h",
-        "choose one of --from-beginning, --offset and --since",
+        "choose one of --from, --from-beginning, --offset, --since and --tail",
         "consume {t} --until-end --since 1h",
     ),
     (
@@ -232,9 +242,9 @@ CHOICES = [
         "cluster reassign --topic {t} --partition 0 --to 1",
     ),
     (
-        "group reset-offsets g --topic {t} --topic {t} --partition 0 --to-earliest",
+        "group reset-offsets g --topic {t} --topic {t} --partition 0 --from beginning",
         "give --topic once",
-        "group reset-offsets g --topic {t} --partition 0 --to-earliest",
+        "group reset-offsets g --topic {t} --partition 0 --from beginning",
     ),
     (
         "cluster events --acknowledge 1 --acknowledge-all",
@@ -283,7 +293,7 @@ def test_the_offsets_of_a_group_are_reset_instead_of_given(
     terminal.succeeds(f"produce {topic} --file {lines}")
     said = terminal.fails(f"consume {topic} --group g-{topic} --partition 0 --offset 1", 2)
 
-    words = f"g-{topic} --topic {topic} --partition 0 --to-offset 1"
+    words = f"g-{topic} --topic {topic} --partition 0 --from 1"
     terminal.succeeds([*recommended(said), *words.split()])
 
     assert terminal.succeeds(f"consume {topic} --group g-{topic} --until-end") == "b\nc\n"
@@ -294,7 +304,7 @@ def test_a_group_without_offsets_is_reset_before_a_shift(topic: str, terminal: T
     said = terminal.fails(f"{reset} --shift 0")
     assert "reset it to an offset, a time, earliest or latest" in said
 
-    terminal.succeeds(f"{reset} --to-earliest")
+    terminal.succeeds(f"{reset} --from beginning")
     terminal.succeeds(f"{reset} --shift 0")
 
 
@@ -314,7 +324,7 @@ def test_the_members_of_a_group_are_stopped_before_its_deletion(
 ) -> None:
     terminal.succeeds(f"produce {topic} --file {lines}")
     group = f"g-{topic}"
-    reset = f"group reset-offsets {group} --topic {topic} --to-latest"
+    reset = f"group reset-offsets {group} --topic {topic} --from end"
     thread = TrioThread(member_of(broker_address, group, topic))
     try:
         for command in (reset, f"group delete {group} --yes"):
