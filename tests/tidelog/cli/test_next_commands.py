@@ -80,7 +80,7 @@ CASES = {
         (
             "topic create {n}",
             "produce {n} --file {few}",
-            "topic delete-records {n} --partition 0 --all",
+            "topic delete-records {n} --partition 0 --before end",
         ),
         "consume {n} --partition 0 --offset 0 --until-end",
         "offset 0 is not in the log",

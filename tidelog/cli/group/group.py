@@ -114,9 +114,6 @@ def describe(group_id: str, as_json: bool) -> None:
 @replaced_option("--to-latest", "--from end", is_flag=True)
 @replaced_option("--to-offset", "--from OFFSET")
 @replaced_option("--to-time", "--from TIME")
-@replaced_option("--to-datetime", "--from TIME")
-@replaced_option("--by-duration", "--from TIME")
-@replaced_option("--shift-by", "--shift")
 @click.option("--dry-run", is_flag=True, help="Print the result and change nothing.")
 @json_option
 def reset_offsets(

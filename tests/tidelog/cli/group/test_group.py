@@ -104,7 +104,6 @@ def test_a_group_is_moved_and_shows_before_and_after(orders: str, capsys: Printe
         (["--from", "end", "--shift", "1"], "add either --from PLACE or --shift N"),
         (["--from", "soon"], "'soon' is no place in a log"),
         (["--to-earliest"], "--to-earliest is now --from beginning"),
-        (["--to-datetime", "2025-01-31"], "--to-datetime is now --from TIME"),
         (
             ["--topic", "more", "--partition", "0", "--from", "end"],
             "--partition needs a single topic",
