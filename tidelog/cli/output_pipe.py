@@ -3,15 +3,17 @@
 Shell: a pipe or a terminal whose reader does not read blocks a thread, and not the event loop.
 """
 
+import errno
 import os
-import select
 import stat
 from typing import BinaryIO, Final, final
 
 import trio
 
-_NEVER_BLOCKED: Final = 4096
-"""Bytes that a pipe takes at once when it is ready (PIPE_BUF of Linux); a terminal may not."""
+_AS_BEFORE: Final = -1
+"""Position of a write where the file is, as pipes demand."""
+_TRY_IN_THREAD: Final = {errno.EAGAIN, errno.EOPNOTSUPP, errno.ESPIPE, errno.EINVAL, errno.ENOSYS}
+"""The pipe is full, or such files have no writes without waiting, such as terminals."""
 
 
 @final
@@ -22,10 +24,6 @@ class OutputPipe:
         """Write to a file, which stays open, and into which nothing else is written."""
         self._file = file
         self._descriptor = _descriptor_that_blocks(file)
-        self._readiness = select.poll()
-        self._is_pipe = self._descriptor is not None and not os.isatty(self._descriptor)
-        if self._descriptor is not None:
-            self._readiness.register(self._descriptor, select.POLLOUT)
 
     async def write(self, content: bytes) -> None:
         """Write all bytes; a checkpoint only if the reader may be slow.
@@ -42,10 +40,12 @@ class OutputPipe:
             return
         rest = memoryview(content)
         while rest:
-            # A thread costs more than the few steps for a batch.
-            if self._is_pipe and self._readiness.poll(0):
-                count = os.write(self._descriptor, rest[:_NEVER_BLOCKED])
-            else:
+            try:
+                # What has room now; the descriptor itself stays as other programs expect it.
+                count = os.pwritev(self._descriptor, [rest], _AS_BEFORE, os.RWF_NOWAIT)
+            except OSError as error:
+                if error.errno not in _TRY_IN_THREAD:
+                    raise
                 count = await trio.to_thread.run_sync(
                     os.write, self._descriptor, rest, abandon_on_cancel=True
                 )
