@@ -1,13 +1,14 @@
-"""Places of staged records of a task, and their transaction.
+"""Records of a task before they are staged, and their places afterwards.
 
 Pure: no clock, no I/O.
 """
 
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, final
 
 import msgspec
 
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.wire.errors import TransactionGoneError
 from tidelog.wire.messages.transactions import StagedPart, StagedPiece
 
@@ -25,6 +26,31 @@ class StagedPlace(msgspec.Struct, frozen=True):
     end_offset: int
     """Exclusive end."""
     record_count: int
+
+
+class Columns(NamedTuple):
+    """Values and keys of records that have nothing else."""
+
+    values: list[bytes | None]
+    keys: list[bytes | None] | None
+
+
+def columns_of(records: Sequence[ProducerRecord]) -> Columns | None:
+    """Return the columns of records, `None` if one has a partition, headers or a time."""
+    for record in records:
+        if record.headers or record.partition is not None or record.timestamp_ms is not None:
+            return None
+    keys = [record.key for record in records]
+    has_keys = any(key is not None for key in keys)
+    return Columns([record.value for record in records], keys if has_keys else None)
+
+
+def grouped_by_topic(records: Iterable[ProducerRecord]) -> dict[str, list[ProducerRecord]]:
+    """Return the records of each topic, in their order."""
+    found: dict[str, list[ProducerRecord]] = {}
+    for record in records:
+        found.setdefault(record.topic, []).append(record)
+    return found
 
 
 def require_same_transaction(

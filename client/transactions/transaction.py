@@ -4,7 +4,8 @@ Shell. A transaction has a name and an id. Tasks stage records for it, on any ma
 names the tasks that count. Before it, consumers see none of the records; after it, all of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, final
@@ -16,11 +17,13 @@ from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
 from tidelog.client.errors import ClosedError
 from tidelog.client.producer.producer import Producer
-from tidelog.client.producer.producer_record import ProducerRecord
+from tidelog.client.producer.producer_record import ProducerRecord, checked_record
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.transactions.staged_places import (
     Places,
     StagedPlace,
+    columns_of,
+    grouped_by_topic,
     merged,
     require_same_transaction,
 )
@@ -151,7 +154,8 @@ class Transaction:
 class TransactionTask:
     """Stages records for a transaction; `result` lists them when the block has ended normally.
 
-    A task that fails is of no further use: another attempt is another task. Its staged records are
+    Records of one partition are in the order of the calls. A task that fails, or one of whose calls
+    is cancelled, is of no further use: another attempt is another task. Its staged records are
     dropped with the next commit or after the timeout.
     """
 
@@ -166,6 +170,10 @@ class TransactionTask:
         self._number: int | None = None
         self._topic_ids: dict[str, bytes] = {}
         self._places = Places()
+        self._pending: list[ProducerRecord] = []
+        """Records of `send_nowait` that no request has."""
+        self._pending_bytes = 0
+        self._turn = trio.Lock()
         self._renewing = trio.CancelScope()
         self._failure: TidelogError | None = None
         self._result: TaskResult | None = None
@@ -208,10 +216,18 @@ class TransactionTask:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop, after all records are acknowledged or failed."""
-        self._renewing.cancel()
-        if self._producer is not None:
-            await self._producer.__aexit__(kind, error, traceback)
+        """Stage the records of `send_nowait`, and stop.
+
+        A failure of records is not raised here, but by `result`.
+        """
+        try:
+            if error is None and self._failure is None:
+                with suppress(TidelogError):
+                    await self.flush()
+        finally:
+            self._renewing.cancel()
+            if self._producer is not None:
+                await self._producer.__aexit__(kind, error, traceback)
         if error is None and self._failure is None:
             assert self._number is not None, "it was entered"
             transaction = self._transaction
@@ -220,6 +236,64 @@ class TransactionTask:
             )
         elif self._failure is None:
             self._failure = ConfigError("the task was left by an exception: it has no result")
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Stage one record, and wait until it is durable; it is not visible before the commit.
+
+        Raises:
+            TransactionGoneError: The transaction is over, or was begun again; stage its records
+                again.
+            TypeError: A part of the record has a wrong type.
+            TidelogError: The record failed; the task is of no further use. See `Producer.send`.
+        """
+        record = checked_record(
+            topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
+        )
+        await self.send_records(topic, [record])
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Take one record, to be staged by `flush`, by the next call that waits, or at the end.
+
+        Raises:
+            trio.WouldBlock: `buffer_memory` is full; `flush` and call again.
+            trio.ClosedResourceError: The block has not begun, or has ended.
+            TypeError: A part of the record has a wrong type.
+            TidelogError: Earlier records failed; the task is of no further use.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._number is None or self._result is not None:
+            raise trio.ClosedResourceError("use 'async with transaction.task() as task'")
+        record = checked_record(
+            topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
+        )
+        if self._producer is not None:
+            record = self._producer.with_context(record)
+        if self._pending_bytes + record.size > self._config.buffer_memory:
+            raise trio.WouldBlock(
+                f"no room for a record of {record.size} bytes: buffer_memory="
+                f"{self._config.buffer_memory} is full; call flush, and send again"
+            )
+        self._pending.append(record)
+        self._pending_bytes += record.size
 
     async def send_many(
         self,
@@ -236,18 +310,9 @@ class TransactionTask:
                 again.
             TidelogError: Some records failed; the task is of no further use.
         """
-        producer = await self._ready(topic)
-        if producer is None:
-            return
-        try:
-            receipts = await producer.send_many(
-                STAGING_PREFIX + topic, values, keys=keys, partition=partition
-            )
-            for receipt in receipts:
-                self._note(topic, receipt.partition, receipt.offset, count=len(receipt.indexes))
-        except TidelogError as error:
-            self._failure = error
-            raise
+        await self.flush()
+        with self._staging():
+            await self._stage_columns(topic, values, keys, partition=partition)
 
     async def send_records(self, topic: str, records: Sequence[ProducerRecord]) -> None:
         """Stage records of one topic with their own headers, times and partitions.
@@ -257,35 +322,87 @@ class TransactionTask:
                 again.
             TidelogError: Some records failed; the task is of no further use.
         """
+        await self.flush()
+        with self._staging():
+            await self._stage(topic, records)
+
+    async def send_batch(self, records: Sequence[ProducerRecord]) -> None:
+        """Stage records of any topics, in their order in each partition; see `send_records`."""
+        await self.flush()
+        with self._staging():
+            for topic, some in grouped_by_topic(records).items():
+                await self._stage(topic, some)
+
+    async def flush(self) -> None:
+        """Wait until the records of `send_nowait` are durable.
+
+        Raises:
+            TransactionGoneError: The transaction is over, or was begun again; stage its records
+                again.
+            TidelogError: Some records failed; the task is of no further use.
+        """
+        async with self._turn:
+            records, self._pending = self._pending, []
+            with self._staging():
+                for topic, some in grouped_by_topic(records).items():
+                    await self._stage(topic, some)
+            self._pending_bytes -= sum(record.size for record in records)
+
+    @contextmanager
+    def _staging(self) -> Generator[None, None, None]:
+        """Keep the failure of the block, after which some places may be unknown."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            yield
+        except (TidelogError, trio.Cancelled) as error:
+            self._failure = (
+                error
+                if isinstance(error, TidelogError)
+                else TransactionGoneError("a send was cancelled; do the task again")
+            )
+            raise
+
+    async def _stage(self, topic: str, records: Sequence[ProducerRecord]) -> None:
+        columns = columns_of(records)
+        if columns is not None:
+            await self._stage_columns(topic, *columns, partition=None)
+            return
         producer = await self._ready(topic)
         if producer is None:
             return
         staging = STAGING_PREFIX + topic
         renamed = [msgspec.structs.replace(record, topic=staging) for record in records]
-        try:
-            for outcome in await producer.send_records(staging, renamed):
-                if not isinstance(outcome, Receipt):
-                    raise outcome
-                self._note(topic, outcome.partition, outcome.offset, count=1)
-        except TidelogError as error:
-            self._failure = error
-            raise
+        for outcome in await producer.send_records(staging, renamed):
+            if not isinstance(outcome, Receipt):
+                raise outcome
+            self._note(topic, outcome.partition, outcome.offset, count=1)
+
+    async def _stage_columns(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+        *,
+        partition: int | None,
+    ) -> None:
+        producer = await self._ready(topic)
+        if producer is None:
+            return
+        for receipt in await producer.send_many(
+            STAGING_PREFIX + topic, values, keys=keys, partition=partition
+        ):
+            self._note(topic, receipt.partition, receipt.offset, count=len(receipt.indexes))
 
     async def _ready(self, topic: str) -> Producer | None:
         """Announce a topic; return the producer, `None` if nothing is to be staged any more."""
-        if self._failure is not None:
-            raise self._failure
         if self._producer is None:
             if self._number is None:
                 raise ClosedError("use 'async with transaction.task() as task'")
             return None
         if topic not in self._topic_ids:
-            try:
-                begun = await self._transaction.begin([topic])
-                self._require_same(begun.number)
-            except TidelogError as error:
-                self._failure = error
-                raise
+            begun = await self._transaction.begin([topic])
+            self._require_same(begun.number)
             (self._topic_ids[topic],) = begun.topic_ids
         return self._producer
 
