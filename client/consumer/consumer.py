@@ -171,13 +171,17 @@ class Consumer:
         """
         self._require_member("subscribe").subscribe(subscription_of(topics, pattern))
 
-    async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+    async def commit(
+        self, offsets: Mapping[tuple[str, int], int] | None = None, *, metadata: str = ""
+    ) -> None:
         """Commit offsets of the group; they are durable on a majority when this returns.
 
         Args:
             offsets: By topic and partition, the offset of the next record to process. By default,
                 everything that was handed out counts as processed, the record or batch in hand
                 included, and is committed.
+            metadata: Text of the application that is committed with `offsets`: at most 4,096 bytes
+                of UTF-8; `admin.describe_group` shows it.
 
         If cancelled, the commit may or may not happen. An offset below the committed offset moves
         the group back.
@@ -190,7 +194,7 @@ class Consumer:
             ConfigError: There is no group.
             TidelogError: No broker answered within `request_timeout`; the commit may have happened.
         """
-        await self._require_member("commit").offsets.commit(offsets)
+        await self._require_member("commit").offsets.commit(offsets, metadata)
 
     async def committed(
         self, partitions: Iterable[tuple[str, int]] | None = None
@@ -259,6 +263,14 @@ class Consumer:
             ValueError: The partition is not assigned.
         """
         return self._fetcher.position(TopicPartition(topic, partition))
+
+    def topic_id(self, topic: str, partition: int) -> bytes:
+        """Return the id of the topic of an assigned partition; a recreated topic has another id.
+
+        Raises:
+            ValueError: The partition is not assigned.
+        """
+        return self._fetcher.topic_id(TopicPartition(topic, partition))
 
     async def beginning_offsets(self) -> dict[TopicPartition, int]:
         """Return the first readable offset of every partition."""

@@ -205,6 +205,18 @@ class Fetcher:
             return rest.base_offset
         return self._fetch_state.position(tp)
 
+    def topic_id(self, tp: TopicPartition) -> bytes:
+        """Return the id of the topic of an assigned partition.
+
+        Raises:
+            ValueError: The partition is not assigned.
+        """
+        staged = self._staged.get(tp)
+        found = self._topic_ids.get(tp) if staged is None else staged.topic_id
+        if found is None:
+            raise ValueError(f"{tp.topic}/{tp.partition} is not assigned")
+        return found
+
     def leader_epoch_before(self, tp: TopicPartition, offset: int) -> int | None:
         """Return the leader epoch of the record below `offset`, `None` if it was not read."""
         epochs = self._left_epochs.get(tp)

@@ -41,6 +41,8 @@ class CommittedPosition(NamedTuple):
     """Offset of the next record to process; `None` if nothing was committed."""
     leader_epoch: int | None = None
     """Leader epoch of the last record below, `None` if not known."""
+    metadata: str = ""
+    """Metadata that was committed with the offset."""
 
 
 async def fetch_committed(
@@ -51,13 +53,14 @@ async def fetch_committed(
     Raises:
         TidelogError: No broker answered.
     """
-    found = await _fetch_commits(cluster, group_id, wanted)
+    found = await fetch_positions(cluster, group_id, wanted)
     return {tp: each.offset for tp, each in found.items()}
 
 
-async def _fetch_commits(
+async def fetch_positions(
     cluster: ClusterClient, group_id: str, wanted: Sequence[GroupPartition]
 ) -> dict[TopicPartition, CommittedPosition]:
+    """Return the committed positions of a group; see `fetch_committed`."""
     found: dict[tuple[bytes, int], PartitionCommittedOffset] = {}
     for part in divided(wanted):
         request = FetchOffsetsRequest(
@@ -99,7 +102,7 @@ class CommittedOffsets:
         self, wanted: Sequence[GroupPartition]
     ) -> dict[TopicPartition, CommittedPosition]:
         """Return the committed offsets of assigned partitions; see `fetch_committed`."""
-        found = await _fetch_commits(self._cluster, self._group_id, wanted)
+        found = await fetch_positions(self._cluster, self._group_id, wanted)
         self._committed |= {tp: each.offset for tp, each in found.items()}
         return found
 
@@ -109,7 +112,9 @@ class CommittedOffsets:
             self._committed.pop(tp, None)
             self._counted.pop(tp, None)
 
-    async def commit(self, offsets: Mapping[tuple[str, int], int] | None) -> None:
+    async def commit(
+        self, offsets: Mapping[tuple[str, int], int] | None, metadata: str = ""
+    ) -> None:
         """Commit these offsets, or all that was handed out; see `Consumer.commit`."""
         await trio.lowlevel.checkpoint()
         if offsets is None:
@@ -126,7 +131,7 @@ class CommittedOffsets:
                 )
             chosen[owned[tp]] = offset
         async with self._turn:
-            await self._send(chosen)
+            await self._send(chosen, metadata)
 
     async def commit_processed(self, only: Iterable[TopicPartition] | None = None) -> None:
         """Commit processed offsets that were not committed yet, of some partitions or of all.
@@ -158,7 +163,9 @@ class CommittedOffsets:
                 due[owned[tp]] = offset
         return due
 
-    def _request(self, offsets: Mapping[GroupPartition, int]) -> CommitOffsetsRequest:
+    def _request(
+        self, offsets: Mapping[GroupPartition, int], metadata: str = ""
+    ) -> CommitOffsetsRequest:
         membership = self._membership
         return CommitOffsetsRequest(
             self._group_id,
@@ -171,24 +178,27 @@ class CommittedOffsets:
                     one.partition,
                     offset,
                     self._fetcher.leader_epoch_before(_place(one), offset),
+                    metadata,
                 )
                 for one, offset in offsets.items()
             ],
         )
 
-    async def _send(self, offsets: Mapping[GroupPartition, int]) -> None:
+    async def _send(self, offsets: Mapping[GroupPartition, int], metadata: str = "") -> None:
         failure: TidelogError | None = None
         for part in divided(list(offsets.items())):
-            failure = failure or await self._send_part(dict(part))
+            failure = failure or await self._send_part(dict(part), metadata)
         if failure is not None:
             raise failure
 
-    async def _send_part(self, offsets: Mapping[GroupPartition, int]) -> TidelogError | None:
+    async def _send_part(
+        self, offsets: Mapping[GroupPartition, int], metadata: str
+    ) -> TidelogError | None:
         """Commit offsets in one request; return the first refusal of a partition."""
         counters = self._cluster.counters.consumers
         counted = {one: self._fetcher.processed(_place(one)) for one in offsets}
         try:
-            reply = await self._ask(self._request(offsets))
+            reply = await self._ask(self._request(offsets, metadata))
         except TidelogError as error:
             counters.committed(error)
             raise
@@ -244,4 +254,4 @@ def _committed(
     committed = found.get((topic_id, partition))
     if committed is None:
         return CommittedPosition(None)
-    return CommittedPosition(committed.offset, committed.leader_epoch)
+    return CommittedPosition(committed.offset, committed.leader_epoch, committed.metadata)
