@@ -3,7 +3,7 @@
 Shell: owns the tasks of a client.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Unpack, final
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from tidelog.client.consumer.consumer import Consumer
     from tidelog.client.consumer.fetch.record import Record
     from tidelog.client.metrics.statistics import ClientStatistics
+    from tidelog.client.processing.config import (
+        ProcessorConfig,
+        ProcessorSettings,
+        ProcessorStatistics,
+    )
+    from tidelog.client.processing.processor import Processor, ProcessorInput
+    from tidelog.client.processing.transform import Function, FunctionCalls, Transform
     from tidelog.client.producer.producer import Producer
     from tidelog.client.queue.context import QueueContext
     from tidelog.client.queue.queue import Queue
@@ -191,6 +198,99 @@ class Client:
         if not _TIMEOUT_MIN <= timeout <= _TIMEOUT_MAX:
             raise ConfigError(f"a transaction can be kept for 1 s to 24 h, not for {timeout:g} s")
         return Transaction(self._cluster, name, transaction_id, timeout=timeout)
+
+    def processor(
+        self,
+        topics: str | Sequence[str],
+        transform: "Function",
+        *,
+        name: str,
+        partitions: Sequence[int] | None = None,
+        consumer: ConsumerConfig | None = None,
+        producer: ProducerConfig | None = None,
+        **settings: "Unpack[ProcessorSettings]",
+    ) -> "Processor":
+        """Return a processor: `run` consumes, transforms and produces, exactly once.
+
+        Several processors of one name share the partitions of their topics, as members of the
+        consumer group `name`. See `docs/howto/exactly-once.md`.
+
+        Args:
+            topics: Topics to read.
+            transform: Function of a `Record`, which returns a `ProducerRecord`, an iterable of
+                them, or `None`; it may be async, and a generator.
+            name: Name of the processor and of its consumer group, the same after each restart, at
+                most 150 characters. Another name starts without a position.
+            partitions: Partitions to read of one topic, without a group: for programs that share
+                partitions themselves.
+            consumer: How to read; without callbacks, commits and `auto_offset_reset`.
+            producer: How to batch and compress the output.
+            settings: The fields of `ProcessorConfig`.
+
+        Raises:
+            ConfigError: A setting is not legal.
+        """
+        from tidelog.client.processing.config import ProcessorConfig
+        from tidelog.client.processing.processor import ProcessorInput
+
+        source = ProcessorInput.of(
+            name, topics, partitions=partitions, consumer=consumer, producer=producer
+        )
+        return self.processor_of(
+            transform, source, configured(ProcessorConfig, None, settings, of="processor")
+        )
+
+    def processor_of(
+        self,
+        transform: "Function",
+        source: "ProcessorInput",
+        config: "ProcessorConfig",
+        *,
+        through: "Callable[[FunctionCalls], Transform] | None" = None,
+    ) -> "Processor":
+        """Return a processor; `through` says where it calls `transform`, such as in a thread."""
+        from tidelog.client.processing.processor import Processor
+        from tidelog.client.processing.transform import FunctionCalls
+
+        calls = FunctionCalls(
+            transform,
+            is_batch=config.batch,
+            is_isolating=config.dead_letter_topic is not None,
+            tracing=self._cluster.tracing,
+            now=self._cluster.counters.now,
+        )
+        transformed = calls.run if through is None else through(calls)
+        return Processor(self._cluster, transformed, source=source, config=config)
+
+    async def process(
+        self,
+        topics: str | Sequence[str],
+        transform: "Function",
+        *,
+        name: str,
+        partitions: Sequence[int] | None = None,
+        consumer: ConsumerConfig | None = None,
+        producer: ProducerConfig | None = None,
+        **settings: "Unpack[ProcessorSettings]",
+    ) -> "ProcessorStatistics":
+        """Consume, transform and produce, exactly once; see `processor` and `Processor.run`.
+
+        It runs until it is cancelled; with `until_end`, until the present records are processed.
+
+        Raises:
+            ConfigError: A setting is not legal.
+            Exception: The error of the transform, or of `Processor.run`.
+        """
+        processor = self.processor(
+            topics,
+            transform,
+            name=name,
+            partitions=partitions,
+            consumer=consumer,
+            producer=producer,
+            **settings,
+        )
+        return await processor.run()
 
     def queue(self, name: str, *, holder: str = "") -> "Queue":
         """Return a queue: `await client.queue("payments").send(b"...")`. Sends no request yet.

@@ -9,6 +9,7 @@ from tidelog.client.admin.admin import Admin
 from tidelog.client.client import Client, connect
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.fetch.record_iterator import BatchIterator, RecordIterator
+from tidelog.client.processing.processor import Processor
 from tidelog.client.producer.producer import Producer
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message
@@ -23,6 +24,7 @@ __all__: list[str] = [
     "Client",
     "Consumer",
     "Message",
+    "Processor",
     "Producer",
     "Queue",
     "QueueSubscription",

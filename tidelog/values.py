@@ -26,7 +26,9 @@ from tidelog.client.metrics.statistics import (
     ProducedTopicStatistics,
     RequestStatistics,
 )
+from tidelog.client.processing.config import ProcessorConfig, ProcessorStatistics
 from tidelog.client.producer.producer import ProducerStatistics
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.producer.receipt import RangeReceipt, Receipt
 from tidelog.client.queue.inspect.history import EventKind, HistoryEvent
 from tidelog.client.queue.inspect.message_story import MessageInterval, MessageStory
@@ -211,8 +213,11 @@ __all__ = [
     "PartitionOffset",
     "PartitionState",
     "PeekedMessage",
+    "ProcessorConfig",
+    "ProcessorStatistics",
     "ProducedTopicStatistics",
     "ProducerConfig",
+    "ProducerRecord",
     "ProducerStatistics",
     "QueueCounts",
     "QueueDescription",

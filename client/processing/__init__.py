@@ -1,0 +1,1 @@
+"""Consume, transform and produce, exactly once (Kafka Streams: `exactly_once_v2`)."""
