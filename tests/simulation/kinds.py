@@ -24,6 +24,7 @@ from tests.simulation.isr.aimed_faults import replicate_aimed
 from tests.simulation.metadata.decisions import decide_and_replicate
 from tests.simulation.mutations.mutation import Mutation
 from tests.simulation.mutations.registry import MUTATIONS, find_mutation
+from tests.simulation.processing.runs import run_processing
 from tests.simulation.queues import plans as queue_plans
 from tests.simulation.queues import run as queue_run
 from tests.simulation.queues.run_history import QueueChecker
@@ -171,6 +172,7 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         _seeded("three_brokers", run_three_brokers, mutation_seeds=25, seeds_at_once=1),
         _seeded("counts", run_counted, mutation_seeds=20, seeds_at_once=1),
         _seeded("transactions", run_transactions, mutation_seeds=20, seeds_at_once=1),
+        _seeded("processing", run_processing, mutation_seeds=20, seeds_at_once=1),
         RAFT,
         _seeded("groups", check_all, mutation_seeds=1000, seeds_at_once=10),
         _seeded("metadata", decide_and_replicate, mutation_seeds=300, seeds_at_once=10),
