@@ -23,8 +23,8 @@ class ProcessorConfig:
     visible. A commit takes some time itself; the records of meanwhile are in the next one."""
 
     max_records: int = 10_000
-    """Input or output records of one partition at which a commit does not wait any longer. The
-    processor reads no more of any partition while one of them has so many that wait."""
+    """Input or output records of one partition at which a commit does not wait any longer. While
+    one is in flight, the output of four times as many may wait for the next."""
 
     batch: bool = False
     """Whether the transform takes a list of records of one partition, instead of one record."""

@@ -15,8 +15,10 @@ from tidelog.client.producer.producer_record import ProducerRecord
 UNPLACED: Final = 0
 """Id of the transaction that claims a name: nothing of the input is processed."""
 _OFFSET_BITS: Final = 48
-PENDING_BYTES_MAX: Final = 32 * 1024 * 1024
+_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of output at which a transaction is full."""
+_AHEAD: Final = 4
+"""Number of full transactions for which output may wait, while one is in flight."""
 
 
 class GroupOffset(NamedTuple):
@@ -129,10 +131,13 @@ class PartitionProgress:
     @property
     def has_room(self) -> bool:
         """Whether more records may be added."""
+        return not self._is_full(_AHEAD)
+
+    def _is_full(self, times: int) -> bool:
+        """Return whether so many transactions are full."""
         return (
-            self._input_count < self._max_records
-            and len(self._outputs) < self._max_records
-            and self._bytes < PENDING_BYTES_MAX
+            max(self._input_count, len(self._outputs)) >= times * self._max_records
+            or self._bytes >= times * _BYTES_MAX
         )
 
     @property
@@ -140,7 +145,7 @@ class PartitionProgress:
         """Time of the next transaction in seconds; inf while one is in flight or none is needed."""
         if self._in_flight is not None or self._next_offset is None:
             return math.inf
-        if self._is_hurried or not self.has_room:
+        if self._is_hurried or self._is_full(1):
             return self._first_at
         return self._first_at + self._commit_interval
 

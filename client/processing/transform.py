@@ -5,7 +5,6 @@ programs without trio pass one that runs elsewhere, such as in a thread.
 """
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, cast, final
 
@@ -13,7 +12,7 @@ import msgspec
 
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.producer.producer_record import ProducerRecord, checked_record
-from tidelog.client.tracing.tracing import OperationSpan, Tracing
+from tidelog.client.tracing.tracing import Tracing
 
 Outputs = ProducerRecord | Iterable[ProducerRecord] | None
 """Output of one call: a record, several, or none."""
@@ -96,15 +95,18 @@ class FunctionCalls:
             failure = await self._call(records, outputs, collect)
             if failure is None or not self._is_isolating:
                 return Transformed(outputs, 0 if failure else len(records), failure)
-        end = self._now() + SLICE_S
+        now, end = self._now, self._now() + SLICE_S
         for count, record in enumerate(records):
-            if count and self._now() >= end:
+            if count and now() >= end:
                 return Transformed(outputs, count)
             given = [record] if self._is_batch else record
-            with self._span(record) as span:
+            if self._tracing is None:
                 failure = await self._call(given, outputs, collect)
-                if failure is not None and span is not None:
-                    span.fail(failure)
+            else:
+                with self._tracing.process(record.topic, record) as span:
+                    failure = await self._call(given, outputs, collect)
+                    if failure is not None:
+                        span.fail(failure)
             if failure is not None:
                 return Transformed(outputs, count, failure)
         return Transformed(outputs, len(records))
@@ -118,7 +120,11 @@ class FunctionCalls:
         """Add the output of one call, or return its error."""
         first = len(outputs)
         try:
-            await collect(self._function(given), outputs)
+            found = self._function(given)
+            if type(found) is ProducerRecord:  # The most frequent output, at a third of the cost.
+                outputs.append(_checked(found))
+            elif found is not None:
+                await collect(found, outputs)
         except Exception as error:  # noqa: BLE001  (any error of the application)
             del outputs[first:]
             return error
@@ -126,11 +132,6 @@ class FunctionCalls:
             for at in range(first, len(outputs)):
                 outputs[at] = _with_context(outputs[at], self._tracing)
         return None
-
-    def _span(self, record: Record) -> AbstractContextManager[OperationSpan | None]:
-        if self._tracing is None:
-            return nullcontext()
-        return self._tracing.process(record.topic, record)
 
 
 async def _collect(found: object, outputs: list[ProducerRecord]) -> None:
@@ -152,7 +153,7 @@ async def _collect_plain(found: object, outputs: list[ProducerRecord]) -> None:
 def _extend(outputs: list[ProducerRecord], found: object) -> None:
     if found is None:
         return
-    if type(found) is ProducerRecord:
+    if isinstance(found, ProducerRecord):
         outputs.append(_checked(found))
     elif isinstance(found, Iterable) and not isinstance(found, (bytes, str)):
         outputs.extend(map(_checked, cast("Iterable[object]", found)))
