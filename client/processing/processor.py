@@ -536,7 +536,8 @@ class Processor:
 
     async def _commit_offsets(self) -> None:
         """Commit the offsets of the group, for its lag, and for a group without transactions."""
-        due, self._done = self._done, {}
+        due: dict[tuple[str, int], int] = {**self._done}
+        self._done.clear()
         if self._source.group is None or not due:
             return
         try:
@@ -544,7 +545,8 @@ class Processor:
         except (PartitionNotOwnedError, OffsetOutOfRangeError) as error:
             self._cluster.env.probe("processor.offsets_not_committed", reason=str(error))
         except TidelogError as error:
-            self._done = {**due, **self._done}
+            for at, offset in due.items():
+                self._done.setdefault(TopicPartition(*at), offset)
             self._cluster.env.probe("processor.offsets_not_committed", reason=str(error))
 
     def _probe(self, event: str, partition: _InputPartition, **fields: object) -> None:

@@ -18,6 +18,7 @@ from tidelog.blocking.broker import open_broker
 from tidelog.blocking.calls.admin import Admin
 from tidelog.blocking.client import Client, Consumer, Producer, connect
 from tidelog.blocking.message import Message
+from tidelog.blocking.processor import Processor
 from tidelog.blocking.queue import Queue, QueueSubscription, QueueWorker
 from tidelog.blocking.transaction import Transaction, TransactionTask
 from tidelog.surface import RunningBroker
@@ -28,6 +29,7 @@ __all__ = [
     "Client",
     "Consumer",
     "Message",
+    "Processor",
     "Producer",
     "Queue",
     "QueueSubscription",

@@ -9,6 +9,7 @@ from tidelog.blocking.calls.admin import Admin
 from tidelog.blocking.calls.consumer import ConsumerCalls
 from tidelog.blocking.calls.producer import ProducerCalls
 from tidelog.blocking.forwarding import ClientThread, in_turn
+from tidelog.blocking.processor import Processor, in_a_thread
 from tidelog.blocking.queue import Queue
 from tidelog.blocking.thread import TrioThread
 from tidelog.blocking.transaction import Transaction
@@ -27,6 +28,13 @@ from tidelog.client.consumer.fetch.fetch_state import Until
 from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import RecordIterator
 from tidelog.client.metrics.statistics import ClientStatistics
+from tidelog.client.processing.config import (
+    ProcessorConfig,
+    ProcessorSettings,
+    ProcessorStatistics,
+)
+from tidelog.client.processing.processor import ProcessorInput
+from tidelog.client.processing.transform import PlainFunction
 from tidelog.client.producer.producer_record import checked_record
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.client.tracing.tracing import Tracing
@@ -151,6 +159,62 @@ class Client:
         """Return a transaction; see `tidelog.Client.transaction`."""
         transaction = self._thread.resource.transaction(name, transaction_id, timeout=timeout)
         return Transaction(self._thread, transaction)
+
+    def processor(
+        self,
+        topics: str | Sequence[str],
+        transform: PlainFunction,
+        *,
+        name: str,
+        partitions: Sequence[int] | None = None,
+        consumer: ConsumerConfig | None = None,
+        producer: ProducerConfig | None = None,
+        **settings: Unpack[ProcessorSettings],
+    ) -> Processor:
+        """Return a processor; see `tidelog.Client.processor`.
+
+        `transform` is a plain function or a generator. It runs in one thread of its own, one call
+        after the other.
+
+        Raises:
+            ConfigError: A setting is not valid.
+        """
+        source = ProcessorInput.of(
+            name, topics, partitions=partitions, consumer=consumer, producer=producer
+        )
+        config = ProcessorConfig(**settings)
+        inner = self._thread.resource.processor_of(transform, source, config, through=in_a_thread)
+        return Processor(self._thread, inner)
+
+    def process(
+        self,
+        topics: str | Sequence[str],
+        transform: PlainFunction,
+        *,
+        name: str,
+        partitions: Sequence[int] | None = None,
+        consumer: ConsumerConfig | None = None,
+        producer: ProducerConfig | None = None,
+        **settings: Unpack[ProcessorSettings],
+    ) -> ProcessorStatistics:
+        """Consume, transform and produce, exactly once; see `tidelog.Client.process`.
+
+        It runs until it is interrupted; with `until_end`, until the present records are processed.
+
+        Raises:
+            ConfigError: A setting is not valid.
+            Exception: The error of the transform, or of `tidelog.Processor.run`.
+        """
+        processor = self.processor(
+            topics,
+            transform,
+            name=name,
+            partitions=partitions,
+            consumer=consumer,
+            producer=producer,
+            **settings,
+        )
+        return processor.run()
 
     def queue(self, name: str, *, holder: str = "") -> Queue:
         """Return a queue; see `tidelog.Client.queue`."""

@@ -62,21 +62,20 @@ def test_ids_grow_and_keep_their_offset(offsets: list[int]) -> None:
 
 def test_a_transaction_is_due_after_the_interval_or_when_it_is_full() -> None:
     progress = progress_of(max_records=3)
-    assert progress.is_idle
     assert progress.due_at == math.inf
 
     progress.add(1, [output(0)], input_count=1, now=7.0)
     assert progress.due_at == 7.5
     progress.add(3, [output(1), output(2)], input_count=2, now=7.1)
     assert progress.due_at == 7.0, "it is full"
-    assert progress.has_room
+    rooms = [progress.has_room]
     progress.add(12, [], input_count=9, now=7.1)
-    assert not progress.has_room
+    rooms.append(progress.has_room)
 
     planned = progress.begin()
     assert (planned.previous_id, planned.transaction_id, planned.input_count) == (0, 12, 12)
     progress.add(14, [], input_count=2, now=7.2)
-    assert progress.has_room
+    assert [*rooms, progress.has_room] == [True, False, True]
     assert progress.due_at == math.inf, "one transaction at a time"
     progress.committed()
     assert progress.due_at == 7.7

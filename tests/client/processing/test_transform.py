@@ -80,9 +80,9 @@ async def test_the_output_of_a_call_that_fails_does_not_count() -> None:
 async def test_a_list_that_fails_is_tried_record_by_record() -> None:
     sizes: list[int] = []
 
-    def all_doubled(given: Sequence[Record]) -> list[ProducerRecord | None]:
+    def all_doubled(given: Sequence[Record]) -> list[ProducerRecord]:
         sizes.append(len(given))
-        return [doubled(each) for each in given]
+        return [output for each in given if (output := doubled(each)) is not None]
 
     records = [record(0, b"a"), record(1, b"poison"), record(2)]
     whole = await calls(all_doubled, is_batch=True).run(records)

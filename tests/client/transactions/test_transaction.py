@@ -6,7 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.clients import orders_client
+from tests.broker.world import World
+from tests.client.clients import client_of, orders_client
 from tidelog.client.client import Client
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.producer_record import ProducerRecord
@@ -207,3 +208,73 @@ def test_a_commit_merges_the_pieces_of_tasks_in_order() -> None:
         StagedPart(A, 0, [StagedPiece(7, 10, 41, 6), StagedPiece(5, 0, 9, 3)]),
         StagedPart(B, 0, [StagedPiece(7, 0, 1, 1)]),
     ]
+
+
+async def test_single_records_are_staged_in_the_order_of_the_calls(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders_client(autojump_clock) as client:
+        transaction = client.transaction("job", 0)
+        async with transaction.task() as task:
+            task.send_nowait("orders", b"a", headers=[("h", b"1")])
+            task.send_nowait("orders", b"b")
+            await task.send("orders", b"c", key=b"k", timestamp_ms=1_000)
+            task.send_nowait("orders", b"d")
+            await task.send_many("orders", [b"e"])
+            task.send_nowait("orders", b"f")
+            await task.flush()
+            task.send_nowait("orders", b"g")
+        assert task.result.record_count == 7
+        with pytest.raises(trio.ClosedResourceError):
+            task.send_nowait("orders", b"late")
+
+        await transaction.commit([task.result])
+
+        assert b"".join(each or b"" for each in await values(client)) == b"abcdefg"
+
+
+async def test_a_record_that_fails_at_the_end_of_the_block_fails_the_task(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders_client(autojump_clock) as client:
+        transaction = client.transaction("job", 0)
+        async with transaction.task() as task:
+            task.send_nowait("nowhere", b"a")
+        with pytest.raises(UnknownTopicError):
+            _ = task.result
+        async with transaction.task() as bad:
+            with pytest.raises(TypeError, match="must be bytes"):
+                bad.send_nowait("orders", "text")  # type: ignore[arg-type]
+            bad.send_nowait("orders", b"a")
+        await transaction.commit([bad.result])
+
+
+async def test_a_cancelled_send_fails_the_task(autojump_clock: MockClock) -> None:
+    """The record may be staged at a place that the task does not know."""
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        async with client.transaction("job", 0).task() as task:
+            await task.send("orders", b"a")
+            world.work.hold_syncs()
+            with trio.move_on_after(1):
+                await task.send("orders", b"b")
+            world.work.let_all_sync()
+            with pytest.raises(TransactionGoneError, match="cancelled"):
+                await task.send("orders", b"c")
+        with pytest.raises(TransactionGoneError, match="cancelled"):
+            _ = task.result
+
+
+async def test_send_nowait_refuses_more_than_the_buffer_has_room_for(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders_client(autojump_clock) as client:
+        transaction = client.transaction("job", 0)
+        async with transaction.task(ProducerConfig(buffer_memory=300, batch_size=300)) as task:
+            task.send_nowait("orders", bytes(200))
+            with pytest.raises(trio.WouldBlock, match="call flush"):
+                task.send_nowait("orders", bytes(200))
+            await task.flush()
+            task.send_nowait("orders", bytes(200))
+        assert task.result.record_count == 2

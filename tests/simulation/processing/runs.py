@@ -6,7 +6,7 @@ At the end each input record was copied exactly once, and in order.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from random import Random
 from typing import Final, final
@@ -24,7 +24,7 @@ from tests.broker.replication.three_brokers import (
 from tests.coordinator.raft_clients import until
 from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.machine.link import LinkQuality
-from tests.simulation.machine.process import Process
+from tests.simulation.machine.process import Process, Program
 from tests.simulation.machine.world import Simulation, World
 from tests.simulation.three_brokers.runs import PARTITION_COUNT, FaultInjector, Writer
 from tidelog.client.client import Client, connect
@@ -62,7 +62,7 @@ class Processors:
 
     async def attack(self) -> None:
         """Kill, pause and cut off processors."""
-        heals = []
+        heals: list[Callable[[], None]] = []
         for _ in range(_PROCESSOR_ATTACKS):
             await trio.sleep(self._random.expovariate(0.4))
             machine = self._random.choice(self._machines)
@@ -97,7 +97,7 @@ class Processors:
             processor.stop()
         await until(lambda: all(machine.process is None for machine in self._machines), 120)
 
-    def _program(self, *, is_stray: bool):  # noqa: ANN202
+    def _program(self, *, is_stray: bool) -> Program:
         partition = self._random.randrange(PARTITION_COUNT) if is_stray else None
         interval = self._random.choice((0.0, 0.1, 1.0))
 

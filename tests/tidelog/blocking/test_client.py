@@ -270,6 +270,46 @@ def test_what_is_wanted_may_change_and_a_pause_be_announced(
         assert next(iter(consumer)).value == b"x"
 
 
+def test_a_transform_runs_in_one_thread_of_its_own(tmp_path: Path) -> None:
+    threads: set[int] = set()
+
+    def twice(record: tidelog.Record) -> Iterator[ProducerRecord]:
+        threads.add(threading.get_ident())
+        if record.value == b"poison":
+            raise ValueError("a bad record")
+        for _ in range(2):
+            yield ProducerRecord("copies", record.value)
+
+    with broker_in_a_thread(tmp_path) as address, blocking.connect(address) as client:
+        client.admin.create_topic("orders", 1)
+        client.admin.create_topic("copies", 1)
+        with client.producer() as producer:
+            producer.send_many("orders", [b"a", b"b", b"poison"])
+
+        with pytest.raises(ValueError, match="a bad record"):
+            client.process("orders", twice, name="copy", partitions=[0], until_end=True)
+
+        with client.consumer("copies", auto_offset_reset="earliest") as consumer:
+            until = consumer.end_offsets()
+            assert [each.value for each in consumer.records(until)] == [b"a", b"a", b"b", b"b"]
+        assert threading.get_ident() not in threads
+
+
+def test_a_processor_is_stopped_from_another_thread(tmp_path: Path) -> None:
+    with broker_in_a_thread(tmp_path) as address, blocking.connect(address) as client:
+        client.admin.create_topic("orders", 1)
+        with client.producer() as producer:
+            producer.send_many("orders", [b"a", b"b"])
+
+        def stopping(record: tidelog.Record) -> None:
+            if record.value == b"b":
+                processor.stop()
+
+        processor = client.processor("orders", stopping, name="copy", partitions=[0])
+        assert processor.run().input_count == 2
+        assert processor.statistics.transaction_count >= 1
+
+
 def test_a_transaction_is_staged_committed_and_never_undone(tmp_path: Path) -> None:
     with broker_in_a_thread(tmp_path) as address, blocking.connect(address) as client:
         client.admin.create_topic("orders", 1)
@@ -278,6 +318,9 @@ def test_a_transaction_is_staged_committed_and_never_undone(tmp_path: Path) -> N
             assert not task.is_committed
             task.send_many("orders", [b"a"], keys=[b"k"])
             task.send_records("orders", [ProducerRecord("", b"b", partition=0)])
+            task.send_nowait("orders", b"c", headers=iter([("h", b"1")]))
+            task.send("orders", b"d", timestamp_ms=1_000)
+            task.send_nowait("orders", b"e")
 
         transaction.commit([task.result])
         transaction.commit([task.result])
@@ -285,5 +328,7 @@ def test_a_transaction_is_staged_committed_and_never_undone(tmp_path: Path) -> N
         assert transaction.abort()
         with client.consumer("orders", auto_offset_reset="earliest") as consumer:
             until = consumer.end_offsets()
-            assert [record.value for record in consumer.records(until)] == [b"a", b"b"]
+            records = list(consumer.records(until))
+            assert [record.value for record in records] == [b"a", b"b", b"c", b"d", b"e"]
+            assert (records[2].headers, records[3].timestamp_ms) == ((("h", b"1"),), 1_000)
         assert not client.transaction("job", 1).abort()
