@@ -216,7 +216,7 @@ class Processor:
             ),
         )
         self._partitions: dict[TopicPartition, _InputPartition] = {}
-        self._done: dict[TopicPartition, int] = {}
+        self._done: dict[tuple[str, int], int] = {}
         """Offsets that the group has not committed yet."""
         self._limiter = trio.CapacityLimiter(_COMMITS_MAX)
         self._backoff = Backoff(_BACKOFF_S, _BACKOFF_MAX_S, cluster.env.random)
@@ -536,8 +536,7 @@ class Processor:
 
     async def _commit_offsets(self) -> None:
         """Commit the offsets of the group, for its lag, and for a group without transactions."""
-        due: dict[tuple[str, int], int] = {**self._done}
-        self._done.clear()
+        due, self._done = self._done, {}
         if self._source.group is None or not due:
             return
         try:
@@ -545,8 +544,7 @@ class Processor:
         except (PartitionNotOwnedError, OffsetOutOfRangeError) as error:
             self._cluster.env.probe("processor.offsets_not_committed", reason=str(error))
         except TidelogError as error:
-            for at, offset in due.items():
-                self._done.setdefault(TopicPartition(*at), offset)
+            self._done = {**due, **self._done}
             self._cluster.env.probe("processor.offsets_not_committed", reason=str(error))
 
     def _probe(self, event: str, partition: _InputPartition, **fields: object) -> None:

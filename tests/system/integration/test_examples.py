@@ -76,6 +76,15 @@ async def test_at_most_once_processes_no_record_twice() -> None:
     assert 0 < left_out_count < 5_000
 
 
+async def test_exactly_once_has_one_result_for_each_record() -> None:
+    said = await run_example("exactly_once.py")
+
+    assert said.splitlines() == [
+        "a processor crashes after 15000 flights",
+        "27004 flights: 26483 delays, 521 dead letters",
+    ]
+
+
 async def test_cancelled_flights_become_dead_letters_are_repaired_redriven_and_processed() -> None:
     said = await run_example("poison_flights.py")
 
