@@ -243,7 +243,7 @@ class Processor:
             StagedRecordsLostError: Output is committed, and an operator accepted its loss.
             TidelogError: Waiting does not help.
             Exception: The error of the transform, with the place of the record in a note.
-            trio.ClosedResourceError: The client is closed.
+            ClosedError: The client is closed.
         """
         async with trio.open_nursery() as nursery:
             assert self._nursery is None, "a processor runs once"

@@ -15,7 +15,7 @@ import trio
 
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
-from tidelog.client.errors import ClosedError
+from tidelog.client.errors import BufferFullError, ClosedError
 from tidelog.client.producer.producer import Producer
 from tidelog.client.producer.producer_record import ProducerRecord, checked_record
 from tidelog.client.producer.receipt import Receipt
@@ -273,22 +273,22 @@ class TransactionTask:
         """Take one record, to be staged by `flush`, by the next call that waits, or at the end.
 
         Raises:
-            trio.WouldBlock: `buffer_memory` is full; `flush` and call again.
-            trio.ClosedResourceError: The block has not begun, or has ended.
+            BufferFullError: `buffer_memory` is full; `flush` and call again.
+            ClosedError: The block has not begun, or has ended.
             TypeError: A part of the record has a wrong type.
             TidelogError: Earlier records failed; the task is of no further use.
         """
         if self._failure is not None:
             raise self._failure
         if self._number is None or self._result is not None:
-            raise trio.ClosedResourceError("use 'async with transaction.task() as task'")
+            raise ClosedError("use 'async with transaction.task() as task'")
         record = checked_record(
             topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
         )
         if self._producer is not None:
             record = self._producer.with_context(record)
         if self._pending_bytes + record.size > self._config.buffer_memory:
-            raise trio.WouldBlock(
+            raise BufferFullError(
                 f"no room for a record of {record.size} bytes: buffer_memory="
                 f"{self._config.buffer_memory} is full; call flush, and send again"
             )

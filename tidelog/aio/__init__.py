@@ -23,6 +23,7 @@ from tidelog.aio.calls.admin import Admin
 from tidelog.aio.client import Client, connect
 from tidelog.aio.consumer import BatchIterator, Consumer, RecordIterator
 from tidelog.aio.message import Message
+from tidelog.aio.processor import Processor
 from tidelog.aio.producer import Producer
 from tidelog.aio.queue import Queue, QueueSubscription, QueueWorker
 from tidelog.aio.transaction import Transaction, TransactionTask
@@ -34,6 +35,7 @@ __all__ = [
     "Client",
     "Consumer",
     "Message",
+    "Processor",
     "Producer",
     "Queue",
     "QueueSubscription",

@@ -9,6 +9,7 @@ from tidelog.aio.calls.admin import Admin
 from tidelog.aio.consumer import Consumer
 from tidelog.aio.forwarding import ClientGuest, Openable, in_turn
 from tidelog.aio.guest import TrioGuest
+from tidelog.aio.processor import Processor, on_host
 from tidelog.aio.producer import Producer
 from tidelog.aio.queue import Queue
 from tidelog.aio.transaction import Transaction
@@ -24,6 +25,13 @@ from tidelog.client.config import (
 )
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.metrics.statistics import ClientStatistics
+from tidelog.client.processing.config import (
+    ProcessorConfig,
+    ProcessorSettings,
+    ProcessorStatistics,
+)
+from tidelog.client.processing.processor import ProcessorInput
+from tidelog.client.processing.transform import Function
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.client.tracing.tracing import Tracing
 
@@ -136,6 +144,62 @@ class Client(Openable):
         """Return a transaction; see `tidelog.Client.transaction`."""
         transaction = self._guest.resource.transaction(name, transaction_id, timeout=timeout)
         return Transaction(self._guest, transaction)
+
+    def processor(
+        self,
+        topics: str | Sequence[str],
+        transform: Function,
+        *,
+        name: str,
+        partitions: Sequence[int] | None = None,
+        consumer: ConsumerConfig | None = None,
+        producer: ProducerConfig | None = None,
+        **settings: Unpack[ProcessorSettings],
+    ) -> Processor:
+        """Return a processor; see `tidelog.Client.processor`.
+
+        `transform` runs in tasks of asyncio, one after the other.
+
+        Raises:
+            ConfigError: A setting is not valid.
+        """
+        source = ProcessorInput.of(
+            name, topics, partitions=partitions, consumer=consumer, producer=producer
+        )
+        inner = self._guest.resource.processor_of(
+            transform, source, ProcessorConfig(**settings), through=on_host(self._guest)
+        )
+        return Processor(self._guest, inner)
+
+    async def process(
+        self,
+        topics: str | Sequence[str],
+        transform: Function,
+        *,
+        name: str,
+        partitions: Sequence[int] | None = None,
+        consumer: ConsumerConfig | None = None,
+        producer: ProducerConfig | None = None,
+        **settings: Unpack[ProcessorSettings],
+    ) -> ProcessorStatistics:
+        """Consume, transform and produce, exactly once; see `tidelog.Client.process`.
+
+        It runs until it is cancelled; with `until_end`, until the present records are processed.
+
+        Raises:
+            ConfigError: A setting is not valid.
+            Exception: The error of the transform, or of `tidelog.Processor.run`.
+        """
+        processor = self.processor(
+            topics,
+            transform,
+            name=name,
+            partitions=partitions,
+            consumer=consumer,
+            producer=producer,
+            **settings,
+        )
+        return await processor.run()
 
     def queue(self, name: str, *, holder: str = "") -> Queue:
         """Return a queue; see `tidelog.Client.queue`."""

@@ -472,6 +472,58 @@ async def a_transaction_is_committed_once(client: tidelog.Client, name: str) -> 
         await client.transaction(name, 0).begin()
 
 
+@contract
+async def a_task_stages_single_records(client: tidelog.Client, name: str) -> None:
+    await client.admin.create_topic(name)
+    transaction = client.transaction(name, 1)
+    async with transaction.task() as task:
+        task.send_nowait(name, b"0", headers=iter([("h", b"1")]))
+        await task.send(name, b"1", timestamp_ms=1_000)
+        task.send_nowait(name, b"2")
+        await task.flush()
+        await task.send_batch([tidelog.ProducerRecord(name, b"3")])
+        task.send_nowait(name, b"4")
+    await transaction.commit([task.result])
+
+    async with client.consumer(name, auto_offset_reset="earliest") as consumer:
+        end = await consumer.end_offsets()
+        records = [record async for record in consumer.records(end)]
+    assert [record.value for record in records] == [b"0", b"1", b"2", b"3", b"4"]
+    assert (records[0].headers, records[1].timestamp_ms) == ((("h", b"1"),), 1_000)
+
+
+@contract
+async def each_record_is_processed_once(client: tidelog.Client, name: str) -> None:
+    copies = f"{name}.copies"
+    await client.admin.create_topic(name)
+    await client.admin.create_topic(copies)
+    async with client.producer() as producer:
+        await producer.send_many(name, [b"a", b"b", b"poison"])
+
+    async def twice(record: tidelog.Record) -> Iterator[tidelog.ProducerRecord]:
+        if record.value == b"poison":
+            raise ValueError("a bad record")
+        return iter([tidelog.ProducerRecord(copies, record.value)] * 2)
+
+    with pytest.raises(ValueError, match="a bad record") as failure:
+        await client.process(name, twice, name=name)
+    assert "offset 2 failed" in failure.value.__notes__[0]
+
+    async def stopping(records: list[tidelog.Record]) -> tidelog.ProducerRecord:
+        processor.stop()
+        return tidelog.ProducerRecord(copies, b"%d" % len(records))
+
+    processor = client.processor(name, stopping, name=name, batch=True)
+    counts = await processor.run()
+
+    async with client.consumer(copies, auto_offset_reset="earliest") as consumer:
+        end = await consumer.end_offsets()
+        values = [record.value async for record in consumer.records(end)]
+    assert values == [b"a", b"a", b"b", b"b", b"1"]
+    assert counts == processor.statistics
+    assert (counts.input_count, counts.transaction_count) == (1, 1)
+
+
 # -- errors ---------------------------------------------------------------------------------------
 
 

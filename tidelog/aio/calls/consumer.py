@@ -45,13 +45,17 @@ class ConsumerCalls(Forwarding[InnerConsumer]):
         """
         self._here.subscribe(topics, pattern=pattern)
 
-    async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+    async def commit(
+        self, offsets: Mapping[tuple[str, int], int] | None = None, *, metadata: str = ""
+    ) -> None:
         """Commit offsets of the group; they are durable on a majority when this returns.
 
         Args:
             offsets: By topic and partition, the offset of the next record to process. By default,
                 everything that was handed out counts as processed, the record or batch in hand
                 included, and is committed.
+            metadata: Text of the application that is committed with `offsets`: at most 4,096 bytes
+                of UTF-8; `admin.describe_group` shows it.
 
         If cancelled, the commit may or may not happen. An offset below the committed offset moves
         the group back.
@@ -64,7 +68,7 @@ class ConsumerCalls(Forwarding[InnerConsumer]):
             ConfigError: There is no group.
             TidelogError: No broker answered within `request_timeout`; the commit may have happened.
         """
-        await self._guest.call(partial(self._inner.commit, offsets))
+        await self._guest.call(partial(self._inner.commit, offsets, metadata=metadata))
 
     async def committed(
         self, partitions: Iterable[tuple[str, int]] | None = None
@@ -124,6 +128,14 @@ class ConsumerCalls(Forwarding[InnerConsumer]):
             ValueError: The partition is not assigned.
         """
         return self._here.position(topic, partition)
+
+    def topic_id(self, topic: str, partition: int) -> bytes:
+        """Return the id of the topic of an assigned partition; a recreated topic has another id.
+
+        Raises:
+            ValueError: The partition is not assigned.
+        """
+        return self._here.topic_id(topic, partition)
 
     async def beginning_offsets(self) -> dict[TopicPartition, int]:
         """Return the first readable offset of every partition."""

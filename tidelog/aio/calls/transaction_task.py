@@ -1,6 +1,6 @@
 """The calls of `tidelog.TransactionTask`, for asyncio; written by `tools.face_calls`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from tidelog.aio.forwarding import Forwarding
@@ -27,6 +27,63 @@ class TransactionTaskCalls(Forwarding[InnerTransactionTask]):
             TidelogError: A record failed, or the block has not ended.
         """
         return self._inner.result
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Stage one record, and wait until it is durable; it is not visible before the commit.
+
+        Raises:
+            TransactionGoneError: The transaction is over, or was begun again; stage its records
+                again.
+            TypeError: A part of the record has a wrong type.
+            TidelogError: The record failed; the task is of no further use. See `Producer.send`.
+        """
+        await self._guest.call(
+            partial(
+                self._inner.send,
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                headers=list(headers),
+                timestamp_ms=timestamp_ms,
+            )
+        )
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Take one record, to be staged by `flush`, by the next call that waits, or at the end.
+
+        Raises:
+            BufferFullError: `buffer_memory` is full; `flush` and call again.
+            ClosedError: The block has not begun, or has ended.
+            TypeError: A part of the record has a wrong type.
+            TidelogError: Earlier records failed; the task is of no further use.
+        """
+        self._here.send_nowait(
+            topic,
+            value,
+            key=key,
+            partition=partition,
+            headers=list(headers),
+            timestamp_ms=timestamp_ms,
+        )
 
     async def send_many(
         self,
@@ -56,3 +113,17 @@ class TransactionTaskCalls(Forwarding[InnerTransactionTask]):
             TidelogError: Some records failed; the task is of no further use.
         """
         await self._guest.call(partial(self._inner.send_records, topic, records))
+
+    async def send_batch(self, records: Sequence[ProducerRecord]) -> None:
+        """Stage records of any topics, in their order in each partition; see `send_records`."""
+        await self._guest.call(partial(self._inner.send_batch, records))
+
+    async def flush(self) -> None:
+        """Wait until the records of `send_nowait` are durable.
+
+        Raises:
+            TransactionGoneError: The transaction is over, or was begun again; stage its records
+                again.
+            TidelogError: Some records failed; the task is of no further use.
+        """
+        await self._guest.call(self._inner.flush)

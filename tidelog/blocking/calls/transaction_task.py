@@ -71,8 +71,8 @@ class TransactionTaskCalls(Forwarding[InnerTransactionTask]):
         """Take one record, to be staged by `flush`, by the next call that waits, or at the end.
 
         Raises:
-            trio.WouldBlock: `buffer_memory` is full; `flush` and call again.
-            trio.ClosedResourceError: The block has not begun, or has ended.
+            BufferFullError: `buffer_memory` is full; `flush` and call again.
+            ClosedError: The block has not begun, or has ended.
             TypeError: A part of the record has a wrong type.
             TidelogError: Earlier records failed; the task is of no further use.
         """
