@@ -24,6 +24,7 @@ from tests.broker.replication.three_brokers import (
 from tests.coordinator.raft_clients import until
 from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.machine.link import LinkQuality
+from tests.simulation.machine.node import Node
 from tests.simulation.machine.process import Process, Program
 from tests.simulation.machine.world import Simulation, World
 from tests.simulation.three_brokers.runs import PARTITION_COUNT, FaultInjector, Writer
@@ -59,6 +60,8 @@ class Processors:
         self._machines = [world.add_node(f"processor{each}") for each in range(_PROCESSOR_COUNT)]
         self._network = world.network
         self._running: set[Processor] = set()
+        self._strays: set[str] = set()
+        """Machines whose processor is not in the group."""
 
     async def attack(self) -> None:
         """Kill, pause and cut off processors."""
@@ -81,14 +84,23 @@ class Processors:
         for heal in heals:
             heal()
         await trio.sleep(_LONGEST_PAUSE_S + 1)
-        self.start(are_members=True)
+        self.start()
+        if all(machine.name in self._strays for machine in self._machines):
+            self._machines[0].kill()  # No member may be left for some partition.
+            self._start(self._machines[0], is_stray=False)
 
-    def start(self, *, are_members: bool = False) -> None:
+    def start(self) -> None:
         """Start the processors that do not run."""
         for machine in self._machines:
             if machine.process is None:
                 is_stray = self._has_strays and self._random.random() < _STRAY
-                machine.start(self._program(is_stray=is_stray and not are_members))
+                self._start(machine, is_stray=is_stray)
+
+    def _start(self, machine: Node, *, is_stray: bool) -> None:
+        self._strays.discard(machine.name)
+        if is_stray:
+            self._strays.add(machine.name)
+        machine.start(self._program(is_stray=is_stray))
 
     async def stop(self) -> None:
         """Stop all processors in order."""
