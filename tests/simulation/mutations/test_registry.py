@@ -51,6 +51,7 @@ SEED_COUNTS = {
     "three_brokers": 25,
     "counts": 10,
     "transactions": 20,
+    "processing": 10,
     "groups": 20,
     "metadata": 40,
     "isr": 120,
