@@ -7,8 +7,9 @@ python -m tests.simulation KIND --plan FILE           the run of a plan
 python -m tests.simulation KIND --mutations [NAME ..] number of runs until each mutation is found
 
 Kinds: broker (a single broker), compacted (a single broker with a compacted topic), cluster, queues
-(clusters that serve queues), three_brokers and transactions (three brokers under faults), counts
-(their metrics), raft, groups, metadata and isr (single cores); with `--mutations` also `all`.
+(clusters that serve queues), three_brokers, transactions and processing (three brokers under
+faults), counts (their metrics), raft, groups, metadata and isr (single cores); with `--mutations`
+also `all`.
 `--seconds` sets the duration of the faults of a run. `--record` adds the results of a swarm or of
 mutations to the files in `tests/simulation/results/`; `make generate` writes
 `docs/simulation-results.md` from them.

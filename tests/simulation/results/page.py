@@ -59,8 +59,9 @@ _SWARMS = """
 ## Swarms
 
 A swarm runs consecutive seeds, and ends with its first failure. An empty cell means that the value
-is unknown; `three_brokers`, `counts`, `transactions`, `groups`, `metadata` and `isr` draw no
-duration of faults. "Up to" a commit means several states of the code, and `+` uncommitted changes.
+is unknown; `three_brokers`, `counts`, `transactions`, `processing`, `groups`, `metadata` and `isr`
+draw no duration of faults. "Up to" a commit means several states of the code, and `+` uncommitted
+changes.
 Notes and most texts about the end of a swarm are by hand. The newest is first.
 
 """
