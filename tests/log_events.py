@@ -22,6 +22,7 @@ _PASSED_ON: Final = {
     ("broker/queues/partition/hosted_partition.py", "event"),
     ("broker/replication/context.py", "failure"),
     ("client/consumer/group/member.py", "event"),
+    ("client/processing/processor.py", "event"),
     ("coordinator/controller/replicated_state.py", "each.name"),
     ("coordinator/metadata/log_events.py", "event.kind"),
     ("coordinator/metadata/log_events.py", "name"),

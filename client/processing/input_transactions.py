@@ -21,7 +21,7 @@ import trio
 
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
-from tidelog.client.processing.partition_progress import UNPLACED, PlannedTransaction
+from tidelog.client.processing.input_progress import UNPLACED, PlannedTransaction
 from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.transactions.transaction import TaskResult, Transaction
 from tidelog.wire.errors import StaleTransactionError, TidelogError, TransactionGoneError

@@ -22,18 +22,18 @@ from tidelog.client.consumer.group.committed_offsets import fetch_positions
 from tidelog.client.consumer.group.membership_protocol import GroupPartition
 from tidelog.client.processing.config import ProcessorConfig, ProcessorStatistics
 from tidelog.client.processing.dead_letters import dead_letter
+from tidelog.client.processing.input_progress import (
+    GroupOffset,
+    InputProgress,
+    PlannedTransaction,
+    offset_of,
+    start_of,
+)
 from tidelog.client.processing.input_transactions import (
     NAME_LENGTH_MAX,
     OVERTAKEN,
     InputTransactions,
     transaction_name,
-)
-from tidelog.client.processing.partition_progress import (
-    GroupOffset,
-    PartitionProgress,
-    PlannedTransaction,
-    offset_of,
-    start_of,
 )
 from tidelog.client.processing.transform import Transform, Transformed
 from tidelog.client.producer.producer_record import ProducerRecord
@@ -138,7 +138,7 @@ class _InputPartition:
         self.tp = tp
         self.topic_id = topic_id
         self.transactions = transactions
-        self.progress: PartitionProgress | None = None
+        self.progress: InputProgress | None = None
         """`None` while the start is not known."""
         self.first_offset: int | None = None
         """Start that the consumer has chosen."""
@@ -405,7 +405,7 @@ class Processor:
         counts.dead_letter_count += planned.dead_letter_count
         counts.transaction_count += 1
 
-    async def _keep(self, partition: _InputPartition, progress: PartitionProgress) -> None:
+    async def _keep(self, partition: _InputPartition, progress: InputProgress) -> None:
         """Use the name of a partition without input, so that the cluster does not forget it."""
         partition.used_at = trio.current_time()
         try:
@@ -463,7 +463,7 @@ class Processor:
         if offset is not None and offset != consumer.position(*tp):
             consumer.seek(*tp, offset)
         partition.used_at = trio.current_time()
-        partition.progress = PartitionProgress(
+        partition.progress = InputProgress(
             start.previous_id,
             commit_interval=self._config.commit_interval,
             max_records=self._config.max_records,

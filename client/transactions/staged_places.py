@@ -28,21 +28,21 @@ class StagedPlace(msgspec.Struct, frozen=True):
     record_count: int
 
 
-class Columns(NamedTuple):
+class PlainColumns(NamedTuple):
     """Values and keys of records that have nothing else."""
 
     values: list[bytes | None]
     keys: list[bytes | None] | None
 
 
-def columns_of(records: Sequence[ProducerRecord]) -> Columns | None:
+def columns_of(records: Sequence[ProducerRecord]) -> PlainColumns | None:
     """Return the columns of records, `None` if one has a partition, headers or a time."""
     for record in records:
         if record.headers or record.partition is not None or record.timestamp_ms is not None:
             return None
     keys = [record.key for record in records]
     has_keys = any(key is not None for key in keys)
-    return Columns([record.value for record in records], keys if has_keys else None)
+    return PlainColumns([record.value for record in records], keys if has_keys else None)
 
 
 def grouped_by_topic(records: Iterable[ProducerRecord]) -> dict[str, list[ProducerRecord]]:

@@ -4,8 +4,8 @@ from typing import Final
 
 from tests.simulation.mutations.mutation import Mutation
 from tidelog.client.processing import processor
+from tidelog.client.processing.input_progress import GroupOffset, Start, start_of
 from tidelog.client.processing.input_transactions import InputTransactions
-from tidelog.client.processing.partition_progress import GroupOffset, Start, start_of
 
 
 async def _whatever_was_committed(self: InputTransactions, previous_id: int) -> None:

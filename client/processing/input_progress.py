@@ -92,7 +92,7 @@ class PlannedTransaction:
 
 
 @final
-class PartitionProgress:
+class InputProgress:
     """Transformed records of one partition that are not committed.
 
     Invariant: at most one transaction is in flight, and it begins where the last committed one

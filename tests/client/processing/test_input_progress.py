@@ -1,14 +1,14 @@
-"""Where processors start, and which output belongs to which transaction, against a naive model."""
+"""Starts of processors, and the output of each transaction, against a naive model."""
 
 import math
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.client.processing.partition_progress import (
+from tidelog.client.processing.input_progress import (
     UNPLACED,
     GroupOffset,
-    PartitionProgress,
+    InputProgress,
     Start,
     next_id,
     offset_of,
@@ -19,8 +19,8 @@ from tidelog.client.producer.producer_record import ProducerRecord
 OFFSETS = st.integers(0, 50)
 
 
-def progress_of(previous_id: int = 0, max_records: int = 10) -> PartitionProgress:
-    return PartitionProgress(previous_id, commit_interval=0.5, max_records=max_records)
+def progress_of(previous_id: int = 0, max_records: int = 10) -> InputProgress:
+    return InputProgress(previous_id, commit_interval=0.5, max_records=max_records)
 
 
 def output(number: int) -> ProducerRecord:
