@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import final
 
@@ -13,15 +13,23 @@ import trio
 
 import tidelog
 from tests.paths import ROOT
-from tests.system.integration.processes import environment, serving
+from tests.system.integration.processes import BrokerProcess, environment, serving
 
-SETTINGS = {
-    "TIDELOG_GROUP_CONSUMER_SESSION_TIMEOUT_MS": "6000",
-    "TIDELOG_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS": "500",
-    "TIDELOG_GROUP_INITIAL_REBALANCE_DELAY_MS": "1500",
-    "TIDELOG_GROUP_REPLACEMENT_DELAY_MS": "0",
-}
 BATCH = 50
+
+
+def serve(
+    data_dir: Path, listen: str = "127.0.0.1:0"
+) -> AbstractAsyncContextManager[BrokerProcess]:
+    """Run a broker whose groups notice dead members soon."""
+    return serving(
+        data_dir,
+        listen=listen,
+        TIDELOG_GROUP_CONSUMER_SESSION_TIMEOUT_MS="6000",
+        TIDELOG_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS="500",
+        TIDELOG_GROUP_INITIAL_REBALANCE_DELAY_MS="1500",
+        TIDELOG_GROUP_REPLACEMENT_DELAY_MS="0",
+    )
 
 
 @final
@@ -95,7 +103,7 @@ async def read_copies(client: tidelog.Client) -> Counter[bytes | None]:
 
 async def test_killed_and_stopped_processors_copy_each_record_once(tmp_path: Path) -> None:
     orders = Orders()
-    async with serving(tmp_path, **SETTINGS) as broker:
+    async with serve(tmp_path) as broker:
         address = broker.address
         async with tidelog.connect(address) as client:
             await client.admin.create_topic("orders", 4)
@@ -114,7 +122,7 @@ async def test_killed_and_stopped_processors_copy_each_record_once(tmp_path: Pat
             broker.signal(signal.SIGKILL)
             await broker.wait_ended()
             async with (
-                serving(tmp_path, listen=address, **SETTINGS),
+                serve(tmp_path, address),
                 copier(address) as successor,
             ):
                 await successor.copies()  # The sessions of both others have expired.
