@@ -12,6 +12,7 @@ from tidelog import tracing
 from tidelog.client.client import Client
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.producer.producer_record import ProducerRecord
+from tidelog.client.tracing.otel_tracing import creation_context
 from tidelog.wire.errors import UnknownTopicError
 
 
@@ -225,3 +226,28 @@ async def test_a_failing_block_fails_its_span(autojump_clock: MockClock) -> None
         "KeyError",
     )
     assert linked(span) == []
+
+
+async def test_output_of_a_processor_is_linked_to_the_process_span_of_its_input(
+    autojump_clock: MockClock,
+) -> None:
+    spans = Spans()
+    async with orders_client(autojump_clock) as client:
+        await client.admin.create_topic("copies")
+        tracing.instrument(client, tracer_provider=spans.provider)
+        async with client.producer() as producer:
+            await producer.send("orders", b"a")
+
+        def copied(record: Record) -> ProducerRecord:
+            return ProducerRecord("copies", record.value)
+
+        await client.process("orders", copied, name="copy", until_end=True)
+        async with client.consumer("copies", auto_offset_reset="earliest") as consumer:
+            copy = await anext(aiter(consumer))
+
+    process, create = spans.one("process orders"), spans.one("create copies")
+    assert linked(process) == [ids(spans.one("send orders"))]
+    assert parent_of(create) == ids(process)
+    context = creation_context(copy.headers)
+    assert context is not None
+    assert (context.trace_id, context.span_id) == ids(create)
