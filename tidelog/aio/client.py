@@ -22,6 +22,7 @@ from tidelog.client.config import (
     ProducerConfig,
     ProducerSettings,
     RebalanceCallback,
+    configured,
 )
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.metrics.statistics import ClientStatistics
@@ -166,8 +167,9 @@ class Client(Openable):
         source = ProcessorInput.of(
             name, topics, partitions=partitions, consumer=consumer, producer=producer
         )
+        config = configured(ProcessorConfig, None, settings, of="processor")
         inner = self._guest.resource.processor_of(
-            transform, source, ProcessorConfig(**settings), through=on_host(self._guest)
+            transform, source, config, through=on_host(self._guest)
         )
         return Processor(self._guest, inner)
 

@@ -22,6 +22,7 @@ from tidelog.client.config import (
     ConsumerSettings,
     ProducerConfig,
     ProducerSettings,
+    configured,
 )
 from tidelog.client.config import RebalanceCallback as AsyncRebalanceCallback
 from tidelog.client.consumer.fetch.fetch_state import Until
@@ -182,7 +183,7 @@ class Client:
         source = ProcessorInput.of(
             name, topics, partitions=partitions, consumer=consumer, producer=producer
         )
-        config = ProcessorConfig(**settings)
+        config = configured(ProcessorConfig, None, settings, of="processor")
         inner = self._thread.resource.processor_of(transform, source, config, through=in_a_thread)
         return Processor(self._thread, inner)
 
