@@ -80,7 +80,7 @@ class ProcessorStatistics:
     """Counters of a processor: committed transactions, and their records."""
 
     input_count: int = 0
-    """Input records whose output is visible."""
+    """Input records whose output is visible. A commit whose reply was lost may be missing here."""
     output_count: int = 0
     """Output records, dead letters included."""
     dead_letter_count: int = 0

@@ -5,7 +5,7 @@ partition. Each input partition has a task that commits its output, while the fi
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, final
@@ -181,8 +181,8 @@ class Processor:
     records of one input partition become visible in the order of the input.
 
     While brokers cannot be reached, the processor waits. If the transform raises an exception and
-    there is no `dead_letter_topic`, or an error occurs that waiting does not cure, all output
-    before it is committed, and `run` raises it. When `run` is cancelled, open transactions are
+    there is no `dead_letter_topic`, or an error occurs that waiting does not cure, the processor
+    stops as by `stop`, and `run` raises it. When `run` is cancelled, open transactions are
     aborted, and the processor leaves its group; that takes up to two seconds.
     """
 
@@ -226,7 +226,10 @@ class Processor:
         self._failure: Exception | None = None
 
     def stop(self) -> None:
-        """End `run` in order: after the record at work, all output is committed."""
+        """End `run` in order: after the record at work, it commits what it has.
+
+        If a commit is refused meanwhile, the next processor makes that output again.
+        """
         self._is_stopping = True
         self._reading.cancel()
         for each in self._partitions.values():
@@ -264,7 +267,13 @@ class Processor:
         else:
             nursery.start_soon(self._commit_offsets_regularly)
         try:
-            await self._read()
+            ends = await self._ends() if self._config.until_end else None
+            restart_count = -1
+            while not self._is_stopping and restart_count != self.statistics.restart_count:
+                # Input whose commit is refused at the end is read again.
+                restart_count = self.statistics.restart_count
+                await self._read(ends)
+                await self._settle()
         except (TidelogError, trio.ClosedResourceError) as error:
             self._fail(error)
         self.stop()
@@ -272,8 +281,8 @@ class Processor:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    async def _read(self) -> None:
-        batches = self._consumer.batches(await self._ends() if self._config.until_end else None)
+    async def _read(self, ends: Mapping[TopicPartition, int] | None) -> None:
+        batches = self._consumer.batches(ends)
         while not self._is_stopping:
             batch = None
             with trio.CancelScope() as self._reading:
@@ -281,6 +290,18 @@ class Processor:
             if batch is None:
                 return
             await self._process_batch(batch)
+
+    async def _settle(self) -> None:
+        """Wait until all output is committed, or its input is to be read again."""
+        for partition in list(self._partitions.values()):
+            while not (self._is_stopping or partition.has_ended.is_set()):
+                progress = partition.progress
+                if progress is not None:
+                    if progress.is_idle:
+                        break
+                    progress.hurry()
+                    partition.notify()
+                await partition.changed()
 
     async def _ends(self) -> dict[TopicPartition, int]:
         """Return the ends of all partitions of the input."""
@@ -339,7 +360,7 @@ class Processor:
         where = "in a batch from" if self._config.batch else "of"
         error.add_note(
             f"the transform {where} {record.topic}/{record.partition} offset {record.offset}"
-            " failed; the output of all records before is committed"
+            " failed; the next run begins behind the last transaction"
         )
         self._fail(error)
         return ()
@@ -469,6 +490,7 @@ class Processor:
             max_records=self._config.max_records,
         )
         partition.is_placed.set()
+        partition.notify()
 
     async def _committed(self, partition: _InputPartition) -> GroupOffset | None:
         """Return the committed offset of the group."""

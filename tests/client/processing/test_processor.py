@@ -7,7 +7,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.clients import orders_client
+from tests.broker.world import World
+from tests.client.clients import client_of, orders_client
 from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
 from tidelog.client.consumer.fetch.record import Record
@@ -17,6 +18,7 @@ from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.coordinator.metadata import transaction_commands
 from tidelog.wire.errors import ConfigError, NoPositionError, UnknownTopicError
 from tidelog.wire.messages.queues import ORIGIN_OFFSET_HEADER, REASON_HEADER
+from tidelog.wire.messages.transactions import TransactionDescription
 
 
 def copied(record: Record) -> ProducerRecord:
@@ -134,7 +136,7 @@ async def test_a_poison_record_stops_the_processor_behind_the_records_before(
             await client.process("orders", picky, name="copy", until_end=True)
 
         (note,) = failure.value.__notes__
-        assert note.startswith("the transform of orders/0 offset 7 failed; the output of all")
+        assert note.startswith("the transform of orders/0 offset 7 failed; the next run")
         assert await values(client) == sent[:7]
         counts = await client.process("orders", copied, name="copy", until_end=True)
         assert counts.input_count == 3
@@ -306,3 +308,38 @@ async def test_settings_are_checked(autojump_clock: MockClock) -> None:
             client.processor(["orders", "other"], copied, name="copy", partitions=[0])
         with pytest.raises(ConfigError, match="a topic to read"):
             client.processor([], copied, name="copy")
+
+
+async def test_the_end_is_reached_although_the_last_commit_is_refused(
+    autojump_clock: MockClock,
+) -> None:
+    """As when brokers do not answer, or a zombie has begun a transaction."""
+    world = World(autojump_clock)
+    async with client_of(world) as client, trio.open_nursery() as nursery:
+        for topic in ("orders", "copies"):
+            await client.admin.create_topic(topic)
+        sent = await fill(client, 0, 10)
+
+        async def abort_the_first() -> None:
+            found: list[TransactionDescription] = []
+            while not any(each.open_transaction_id for each in found):
+                await trio.sleep(0.001)
+                found = await client.admin.list_transactions()
+            for each in found:
+                assert each.open_transaction_id is not None
+                await client.transaction(each.name, each.open_transaction_id).abort()
+            world.work.let_all_sync()
+
+        seen: list[int] = []
+
+        def holding(record: Record) -> ProducerRecord:
+            seen.append(record.offset)
+            if len(seen) == len(sent):
+                world.work.hold_syncs()
+            return copied(record)
+
+        nursery.start_soon(abort_the_first)
+        counts = await client.process("orders", holding, name="copy", until_end=True)
+
+        assert (counts.input_count, counts.restart_count) == (10, 1)
+        assert await values(client) == sent
