@@ -4,12 +4,8 @@ Shell: records of a batch that is there already need no task of trio.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
 from types import TracebackType
 from typing import Self, final
-
-import trio
 
 from tidelog.aio.calls.consumer import ConsumerCalls
 from tidelog.aio.forwarding import ClientGuest, Openable
@@ -109,7 +105,7 @@ class Consumer(ConsumerCalls, Openable):
 
     async def __aenter__(self) -> Self:
         """Find the partitions and their start, or join the group; see `tidelog.Consumer`."""
-        await self._guest.call(self._inner.__aenter__)
+        await self._guest.enter(self._inner)
         return self
 
     async def __aexit__(
@@ -122,11 +118,7 @@ class Consumer(ConsumerCalls, Openable):
 
         If the block ends because its task is cancelled, this takes up to a second.
         """
-        leave: Callable[[], Awaitable[None]] = partial(
-            self._inner.__aexit__, kind, error, traceback
-        )
-        is_cancelled = error is not None and not isinstance(error, Exception)
-        await self._guest.call(partial(_cancelled, leave) if is_cancelled else leave)
+        await self._guest.leave(self._inner, kind, error, traceback)
 
     def __aiter__(self) -> RecordIterator:
         """Iterate over records without an end."""
@@ -139,10 +131,3 @@ class Consumer(ConsumerCalls, Openable):
     def batches(self, until: Until | None = None) -> BatchIterator:
         """Iterate over batches; see `tidelog.Consumer.batches`."""
         return BatchIterator(self._guest, self._here.batches(until))
-
-
-async def _cancelled(work: Callable[[], Awaitable[None]]) -> None:
-    """Run what ends soon when cancelled, cancelled."""
-    with trio.CancelScope() as scope:
-        scope.cancel()
-        await work()

@@ -6,14 +6,15 @@ here, too.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
-from typing import Any, Final, Generic, Protocol, TypeVar, final
+from types import TracebackType
+from typing import Any, Final, Generic, TypeVar, final
 
 import trio
 
-from tidelog.aio.guest_run import GuestRun
+from tidelog.aio.guest_run import GuestRun, interrupt_in, reached
 from tidelog.client.errors import ClosedError
 
 Resource = TypeVar("Resource")
@@ -26,60 +27,54 @@ _FOREIGN: Final = (
 )
 
 
-class WaitingTasks(Protocol):
-    """Tasks of asyncio that wait for something."""
-
-    def fail(self, error: BaseException) -> None:
-        """End their wait with an error."""
-        ...
-
-
 @final
 class _Call(Generic[Result]):
-    """Call that runs as a task of trio."""
+    """Call that runs as a task of trio, and a task of asyncio that waits for its end."""
 
-    __slots__ = ("error", "future", "is_over", "results", "scope", "work")
+    __slots__ = ("_future", "_is_over", "error", "results", "scope")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[Result]]
-    ) -> None:
-        self.work = work
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.scope = trio.CancelScope()
-        self.future: asyncio.Future[None] = loop.create_future()
-        """Done when the call is over, or when the task that waits for it is cancelled."""
-        self.is_over = False
+        """Scope of the task of trio."""
         self.results: list[Result] = []
         """The result, if there is one."""
         self.error: BaseException | None = None
+        self._future: asyncio.Future[None] = loop.create_future()
+        """Done when the call is over, or when the task that waits for it is cancelled."""
+        self._is_over = False
 
-    def end(self) -> None:
-        """Wake the task that waits."""
-        self.is_over = True
-        if not self.future.done():
-            self.future.set_result(None)
-
-    def fail(self, error: BaseException) -> None:
-        """End with an error."""
+    def end(self, error: BaseException | None = None) -> None:
+        """Wake the task that waits; the first end counts."""
+        if self._is_over:
+            return
+        self._is_over = True
         self.error = error
-        self.end()
+        if not self._future.done():
+            self._future.set_result(None)
 
-    async def cancel(self) -> None:
-        """Cancel the task of trio, and wait until it has ended."""
-        if not self.is_over:
+    async def wait(self) -> Result:
+        """Wait for the end; return the result, or raise the error.
+
+        If cancelled, the task of trio is cancelled, and the wait goes on until it has ended.
+        """
+        try:
+            await self._future
+        except asyncio.CancelledError:
             self.scope.cancel()
-        while not self.is_over:
-            self.future = self.future.get_loop().create_future()
-            try:
-                await self.future
-            except asyncio.CancelledError:
-                continue  # The caller raises the first one.
-
-    def result(self) -> Result:
-        """Return the result, or raise the error."""
+            await self.wait_uncancelled()
+            raise
         if self.error is not None:
             raise self.error
-        (result,) = self.results
-        return result
+        return self.results[0]
+
+    async def wait_uncancelled(self) -> None:
+        """Wait for the end, also when cancelled."""
+        while not self._is_over:
+            self._future = self._future.get_loop().create_future()
+            try:
+                await self._future
+            except asyncio.CancelledError:
+                continue
 
 
 @final
@@ -94,38 +89,38 @@ class TrioGuest(Generic[Resource]):
         self._opening = resource
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: GuestRun | None = None
-        self._resource: Resource | None = None
+        self._opened: _Call[Resource] | None = None
         self._is_open = False
         self._failure: BaseException | None = None
         self._calls: dict[_Call[Any], None] = {}
-        self._waiting: dict[WaitingTasks, None] = {}
+        self._waiting: dict[asyncio.Future[None], None] = {}
+        """Futures of tasks that wait without a call."""
+        self._host_tasks: set[asyncio.Task[Any]] = set()
         self._stop = trio.Event()
         self._calls_ended = trio.Event()
         self._has_closed = asyncio.Event()
+        self._is_closing = False
+        self._has_left = asyncio.Event()
 
     async def open(self) -> Resource:
         """Open the resource; return it.
 
         Raises:
             RuntimeError: It was opened before, or a program of trio runs in this thread.
+            ClosedError: It was closed meanwhile.
             Exception: The error of the opening.
         """
         if self._loop is not None:
             raise RuntimeError("a client is opened once: connect again")
         self._loop = asyncio.get_running_loop()
         self._run = await GuestRun.join(self._lose)
-        opened = _Call(self._loop, trio.lowlevel.checkpoint)
-        self._run.nursery.start_soon(self._serve, opened)
+        self._opened = _Call(self._loop)
+        self._run.nursery.start_soon(self._serve, self._opened)
         try:
-            await opened.future
-        except asyncio.CancelledError:
-            await opened.cancel()
+            return await self._opened.wait()
+        except BaseException:
             await self.close()
             raise
-        if opened.error is not None:
-            await self.close()
-            raise opened.error
-        return self.resource
 
     @property
     def resource(self) -> Resource:
@@ -135,10 +130,20 @@ class TrioGuest(Generic[Resource]):
             RuntimeError: The caller is on another event loop.
             ClosedError: It was never open.
         """
-        if self._resource is None:
-            raise ClosedError("the client is not connected: use `async with` or `await` first")
+        resource = self.resource_for_any_thread
         self.require_here()
-        return self._resource
+        return resource
+
+    @property
+    def resource_for_any_thread(self) -> Resource:
+        """The resource, for what any thread may do.
+
+        Raises:
+            ClosedError: It was never open.
+        """
+        if self._opened is None or not self._opened.results:
+            raise ClosedError("the client is not connected: use `async with` or `await` first")
+        return self._opened.results[0]
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -176,29 +181,58 @@ class TrioGuest(Generic[Resource]):
             RuntimeError: The caller is on another event loop.
             Exception: The error that `work` raised.
         """
-        loop = self.loop
-        if not self._is_open or self._run is None:
-            raise ClosedError(_CLOSED) from self._failure
-        call = _Call(loop, work)
-        self._calls[call] = None
-        self._run.nursery.start_soon(self._carry_out, call)
+        call = self._started(work)
         try:
-            await call.future
+            return await call.wait()
         except asyncio.CancelledError:
-            await call.cancel()
             if undo is not None and call.results:
-                undo(call.result())
+                undo(call.results[0])
             raise
-        return call.result()
 
-    async def wait(self, waiting: WaitingTasks, future: "asyncio.Future[None]") -> None:
-        """Wait for a future; when the resource is closed, `waiting` is to fail it."""
-        self._waiting[waiting] = None
-        await future
+    async def enter(self, block: AbstractAsyncContextManager[object]) -> None:
+        """Enter a block of the resource. If cancelled, it is not entered, or left again.
 
-    def stop_waiting(self, waiting: WaitingTasks) -> None:
-        """Forget what tasks were waiting for."""
-        self._waiting.pop(waiting, None)
+        Raises:
+            ClosedError: The resource is closed.
+            RuntimeError: The caller is on another event loop.
+            Exception: The error of the block.
+        """
+        call = self._started(block.__aenter__)
+        try:
+            await call.wait()
+        except asyncio.CancelledError as error:
+            if call.results and self._is_open:
+                leave = _leaving(block, type(error), error, error.__traceback__)
+                await self._started(leave).wait_uncancelled()
+            raise
+
+    async def leave(
+        self,
+        block: AbstractAsyncContextManager[object],
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave a block; if its task is cancelled, as a block of trio that is cancelled.
+
+        Raises:
+            ClosedError: The resource is closed.
+            RuntimeError: The caller is on another event loop.
+            Exception: The error of the block.
+        """
+        await self.call(_leaving(block, kind, error, traceback))
+
+    async def wait(self, future: "asyncio.Future[None]") -> None:
+        """Wait for a future.
+
+        Raises:
+            ClosedError: The resource is closed meanwhile.
+        """
+        self._waiting[future] = None
+        try:
+            await future
+        finally:
+            self._waiting.pop(future, None)
 
     async def call_host(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """Run `work` as a task of asyncio, in the context of the caller, which is a task of trio.
@@ -212,9 +246,12 @@ class TrioGuest(Generic[Resource]):
         assert self._loop is not None, "it is open"
         ended = trio.Event()
         task = self._loop.create_task(_coroutine(work), context=copy_context())
+        self._host_tasks.add(task)
         task.add_done_callback(lambda _: ended.set())
         try:
             await ended.wait()
+            # The end of a program cancels all tasks: then the caller is cancelled as well.
+            await trio.lowlevel.checkpoint_if_cancelled()
         except trio.Cancelled:
             task.cancel()
             with trio.CancelScope(shield=True):
@@ -222,99 +259,135 @@ class TrioGuest(Generic[Resource]):
             if not task.cancelled():
                 task.exception()  # It counts as retrieved.
             raise
+        finally:
+            self._host_tasks.discard(task)
         if task.cancelled():
-            raise RuntimeError("the application has cancelled a task of tidelog")
+            raise RuntimeError("the application has cancelled the task of a handler or callback")
         return task.result()
 
     async def close(self) -> None:
         """Close the resource, also if cancelled. Closing twice is allowed.
 
         Running calls of other tasks are cancelled, and end first.
+
+        Raises:
+            RuntimeError: The caller is on another event loop, or is a handler, which would wait for
+                itself.
         """
-        run, self._run = self._run, None
-        if run is None:
+        if self._run is None:
             return
         self.require_here()
+        if asyncio.current_task() in self._host_tasks:
+            raise RuntimeError(
+                "a handler or callback cannot close its client, which waits for handlers:"
+                " stop the worker, and close the client where it was opened"
+            )
+        if self._is_closing:
+            await self._has_left.wait()
+            return
+        self._is_closing = True
         self._is_open = False
         self._stop.set()
-        is_cancelled = await _completed(self._has_closed.wait())
-        is_cancelled |= await _completed(run.leave(self._lose))
+        if self._opened is not None and not self._opened.results:
+            self._opened.scope.cancel()
+        is_cancelled = await reached(self._has_closed)
+        is_cancelled |= await self._run.leave(self._lose)
+        self._has_left.set()
         if is_cancelled:
             raise asyncio.CancelledError
 
-    async def _serve(self, opened: _Call[None]) -> None:
+    def _started(self, work: Callable[[], Awaitable[Result]]) -> _Call[Result]:
+        loop = self.loop
+        if not self._is_open or self._run is None:
+            raise ClosedError(_CLOSED) from self._failure
+        call = _Call[Result](loop)
+        self._calls[call] = None
+        self._run.nursery.start_soon(self._carry_out, call, work)
+        return call
+
+    async def _serve(self, opened: _Call[Resource]) -> None:
         """Open the resource, and close it when `close` is called."""
         try:
             with opened.scope:
-                async with self._opening as self._resource:
-                    self._is_open = True
+                async with self._opening as resource:
+                    opened.results.append(resource)
                     opened.end()
+                    self._is_open = True
                     await self._stop.wait()
                     for call in self._calls:
                         call.scope.cancel()
                     if self._calls:  # Cancelled calls may still give back messages.
                         await self._calls_ended.wait()
-        except trio.Cancelled:
-            self._failure = opened.error = ClosedError(_CLOSED)
-            raise
-        except BaseException as error:  # noqa: BLE001  (raised by `open`, or by the next call)
-            self._failure = opened.error = error
+        except BaseException as error:
+            self._failure = _as_raised(error)
+            if not isinstance(self._failure, Exception):
+                raise
         finally:
-            self._end_waits(ClosedError(_CLOSED))
-            opened.end()
+            self._end_waits()
+            opened.end(self._failure or ClosedError(_CLOSED))
             self._has_closed.set()
 
-    async def _carry_out(self, call: _Call[Result]) -> None:
+    async def _carry_out(
+        self, call: _Call[Result], work: Callable[[], Awaitable[Result]]
+    ) -> None:
+        failure: BaseException | None = None
         try:
             with call.scope:
-                call.results.append(await call.work())
+                call.results.append(await work())
             if not call.results:
-                call.error = ClosedError("the call was interrupted")
-        except trio.Cancelled:
-            call.error = ClosedError(_CLOSED)
-            raise
-        except trio.ClosedResourceError as error:
-            call.error = error if isinstance(error, ClosedError) else _closed_error(error)
+                failure = ClosedError(_CLOSED)
         except BaseException as error:  # noqa: BLE001  (the caller raises it)
-            call.error = error
+            failure = _as_raised(error)
         finally:
             self._calls.pop(call, None)
             if not self._calls and self._stop.is_set():
                 self._calls_ended.set()
-            call.end()
+            call.end(failure)
 
     def _lose(self, error: BaseException) -> None:
         """End all that waits: the run of trio breaks off."""
         self._failure = error
         for call in list(self._calls):
-            call.fail(ClosedError(_CLOSED))
-        self._end_waits(ClosedError(_CLOSED))
+            call.end(ClosedError(_CLOSED))
+        self._end_waits()
         self._has_closed.set()
 
-    def _end_waits(self, error: ClosedError) -> None:
+    def _end_waits(self) -> None:
         self._is_open = False
-        waiting, self._waiting = self._waiting, {}
-        for each in waiting:
-            each.fail(error)
-
-
-def _closed_error(error: trio.ClosedResourceError) -> ClosedError:
-    closed = ClosedError(*error.args)
-    closed.__cause__ = error
-    return closed
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(ClosedError(_CLOSED))
 
 
 async def _coroutine(work: Callable[[], Awaitable[Result]]) -> Result:
     return await work()
 
 
-async def _completed(work: Coroutine[object, object, object]) -> bool:
-    """Wait for the end of `work`, also when cancelled; return whether that happened."""
-    task = asyncio.ensure_future(work)
-    is_cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            is_cancelled = True
-    return is_cancelled
+def _leaving(
+    block: AbstractAsyncContextManager[object],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+) -> Callable[[], Awaitable[None]]:
+    """Return what leaves a block; it is cancelled if the task of the block is."""
+
+    async def leave() -> None:
+        with trio.CancelScope() as scope:
+            if isinstance(error, asyncio.CancelledError):
+                scope.cancel()
+            await block.__aexit__(kind, error, traceback)
+
+    return leave
+
+
+def _as_raised(error: BaseException) -> BaseException:
+    """Return an error as programs of asyncio know it: nothing of trio, and no group of one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, trio.Cancelled):
+        return ClosedError(_CLOSED)
+    if isinstance(error, trio.ClosedResourceError) and not isinstance(error, ClosedError):
+        closed = ClosedError(*error.args)
+        closed.__cause__ = error
+        return closed
+    return interrupt_in(error) or error

@@ -5,9 +5,14 @@ tasks of the application. The first client starts the run, the last one ends it.
 """
 
 import asyncio
+import atexit
+import os
+import sys
+import threading
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from collections.abc import AsyncGenerator, Callable, Generator
+from types import AsyncGeneratorType
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import trio
 
@@ -22,6 +27,9 @@ WhenLost = Callable[[BaseException], None]
 _RUNS: Final[dict[asyncio.AbstractEventLoop, "GuestRun"]] = {}
 """The run of each event loop that has one."""
 
+_DISCARDED: Final[list["GuestRun"]] = []
+"""Runs that no event loop continues; the frames of their tasks must not be closed."""
+
 
 @final
 class GuestRun:
@@ -31,13 +39,16 @@ class GuestRun:
         """Use `join`."""
         self.nursery: trio.Nursery
         self._loop = loop
+        self._thread_id = threading.get_ident()
         self._user_count = 0
         self._is_ready = asyncio.Event()
         self._has_ended = asyncio.Event()
         self._is_ending = False
         self._end = trio.Event()
         self._when_lost: dict[WhenLost, None] = {}
-        self._keeper: asyncio.Task[None] | None = None
+        self._keeper = cast("AsyncGeneratorType[None, None]", self._keep())
+        self._ticks: Generator[object, object, object] | None = None
+        """The scheduler of trio, once it runs."""
 
     @classmethod
     async def join(cls, when_lost: WhenLost) -> "GuestRun":
@@ -47,46 +58,77 @@ class GuestRun:
             when_lost: Called with the error when the run breaks off.
 
         Raises:
-            RuntimeError: A program of trio runs in this thread.
+            RuntimeError: Trio runs in this thread already.
+            ClosedError: The run has broken off at its start.
         """
         loop = asyncio.get_running_loop()
         while (run := _RUNS.get(loop)) is not None and run._is_ending:  # noqa: SLF001
             await run._has_ended.wait()  # noqa: SLF001
         if run is None:
+            _discard_closed()
             if trio.lowlevel.in_trio_run():
                 raise RuntimeError(
-                    "tidelog.aio cannot connect: trio runs in this thread already;"
-                    " use tidelog in programs of trio, and connect after a fork"
+                    "tidelog.aio cannot connect: trio runs in this thread already; close the client"
+                    " of the other event loop first, or use tidelog if this is a program of trio"
                 )
-            run = _RUNS[loop] = cls(loop)
+            run = cls(loop)
             run._start()
+            _RUNS[loop] = run
+            await anext(run._keeper)  # noqa: SLF001  (it does not wait)
         run._user_count += 1
         run._when_lost[when_lost] = None
         try:
             await run._is_ready.wait()
+            if run._is_ending:
+                raise ClosedError("the client is closed")
         except BaseException:
             await run.leave(when_lost)
             raise
         return run
 
-    async def leave(self, when_lost: WhenLost) -> None:
-        """Leave the run; the last one ends it, and waits for the end."""
-        self._when_lost.pop(when_lost, None)
+    async def leave(self, when_lost: WhenLost) -> bool:
+        """Leave the run; the last one ends it, and waits for the end, also when cancelled.
+
+        Returns:
+            Whether the caller was cancelled meanwhile.
+        """
+        del self._when_lost[when_lost]
         self._user_count -= 1
-        if self._user_count == 0:
-            self._is_ending = True
-            self._end.set()
-            await self._has_ended.wait()
+        if self._user_count:
+            return False
+        self._begin_end()
+        is_cancelled = await reached(self._has_ended)
+        if not self._keeper.ag_running:
+            await self._keeper.aclose()
+        return is_cancelled
+
+    def discard(self) -> None:
+        """Forget a run that its event loop does not continue: it is closed, or another process's.
+
+        Trio's state in this thread is cleared. So another event loop can run trio here.
+        """
+        del _RUNS[self._loop]
+        _DISCARDED.append(self)
+        if self._thread_id == threading.get_ident() and self._ticks is not None:
+            hooks = sys.get_asyncgen_hooks()  # Trio restores those of its start.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # Trio tells that it was abandoned.
+                self._ticks.close()
+            sys.set_asyncgen_hooks(*hooks)
 
     def _start(self) -> None:
         trio.lowlevel.start_guest_run(
             self._main,
             run_sync_soon_threadsafe=self._call_soon_threadsafe,
-            run_sync_soon_not_threadsafe=self._loop.call_soon,
+            run_sync_soon_not_threadsafe=self._call_soon,
             done_callback=self._done,
             host_uses_signal_set_wakeup_fd=True,
         )
-        self._keeper = self._loop.create_task(self._keep(), name="tidelog.aio")
+
+    def _call_soon(self, tick: Callable[[], object]) -> None:
+        if self._ticks is None:
+            self._ticks = _ticks_of(tick)
+        self._loop.call_soon(tick)
 
     def _call_soon_threadsafe(self, call: Callable[[], object]) -> None:
         try:
@@ -102,6 +144,10 @@ class GuestRun:
             await self._end.wait()
             nursery.cancel_scope.cancel()
 
+    def _begin_end(self) -> None:
+        self._is_ending = True
+        self._end.set()
+
     def _done(self, outcome: "Outcome[None]") -> None:
         del _RUNS[self._loop]
         self._is_ending = True
@@ -111,32 +157,86 @@ class GuestRun:
             outcome.unwrap()
         except BaseException as error:
             self._lose_all(error)
-            if not isinstance(error, Exception):
-                raise  # Ctrl-C: the event loop passes it on.
+            interrupt = interrupt_in(error)
+            if interrupt is not None:
+                raise interrupt from None  # The event loop passes it on.
 
     def _lose_all(self, error: BaseException) -> None:
         for lost in list(self._when_lost):
             lost(error)
 
-    async def _keep(self) -> None:
+    async def _keep(self) -> AsyncGenerator[None, None]:
         """Close the clients that the program has left open when the event loop ends.
 
-        `asyncio.run` cancels all tasks at its end. The others may close their clients first.
+        Event loops close asynchronous generators at their end, after all tasks.
         """
         try:
-            await self._has_ended.wait()
-        except asyncio.CancelledError:
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            if others:
-                await asyncio.wait(others)
+            yield
+        finally:
             if not self._has_ended.is_set():
-                warnings.warn(
-                    "the event loop ends while a client of tidelog.aio is open: close the client,"
-                    " or use it with `async with`",
-                    ResourceWarning,
-                    stacklevel=1,
-                )
                 self._lose_all(ClosedError("the event loop has ended"))
-                self._is_ending = True
-                self._end.set()
+                self._begin_end()
                 await self._has_ended.wait()
+                _warn_of_unclosed()
+
+
+async def reached(event: asyncio.Event) -> bool:
+    """Wait for an event, also when cancelled; return whether that happened."""
+    is_cancelled = False
+    while not event.is_set():
+        try:
+            await event.wait()
+        except asyncio.CancelledError:
+            is_cancelled = True
+    return is_cancelled
+
+
+def interrupt_in(error: BaseException) -> BaseException | None:
+    """Return the Ctrl-C, or the end of the process, that an error is or contains."""
+    if isinstance(error, BaseExceptionGroup):
+        found = map(interrupt_in, error.exceptions)
+        return next((each for each in found if each is not None), None)
+    return error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None
+
+
+def _ticks_of(tick: Callable[[], object]) -> Generator[object, object, object]:
+    """Return the scheduler of trio, whose steps `tick` runs; its `close` clears all of its state.
+
+    Trio closes it when a run is garbage; it has no other way to end a run that nothing continues.
+    """
+    state: Any = getattr(tick, "__self__")  # noqa: B009  (a method, although its type has no owner)
+    scheduler: Generator[object, object, object] = state.unrolled_run_gen
+    return scheduler
+
+
+def _warn_of_unclosed() -> None:
+    warnings.warn(
+        "unclosed client of tidelog.aio: its event loop has ended; close the client, or use it with"
+        " `async with`",
+        ResourceWarning,
+        stacklevel=1,
+    )
+
+
+def _discard_closed() -> None:
+    """Discard the runs of event loops that were closed in spite of them."""
+    closed = [run for loop, run in _RUNS.items() if loop.is_closed()]
+    for run in closed:
+        run.discard()
+    if closed:
+        _warn_of_unclosed()
+
+
+def _discard_all() -> None:
+    for run in list(_RUNS.values()):
+        run.discard()
+
+
+def _discard_at_exit() -> None:
+    if _RUNS:
+        _discard_all()
+        _warn_of_unclosed()
+
+
+atexit.register(_discard_at_exit)
+os.register_at_fork(after_in_child=_discard_all)  # Only the parent continues them.

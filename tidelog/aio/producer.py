@@ -30,12 +30,6 @@ class SettledFutures:
             if not future.done():
                 future.set_result(None)
 
-    def fail(self, error: BaseException) -> None:
-        """End all waits with an error."""
-        for future in self.futures:
-            if not future.done():
-                future.set_exception(error)
-
 
 @final
 class Producer(ProducerCalls, Openable):
@@ -48,7 +42,7 @@ class Producer(ProducerCalls, Openable):
 
     async def __aenter__(self) -> Self:
         """Start."""
-        await self._guest.call(self._inner.__aenter__)
+        await self._guest.enter(self._inner)
         return self
 
     async def __aexit__(
@@ -58,7 +52,7 @@ class Producer(ProducerCalls, Openable):
         traceback: TracebackType | None,
     ) -> None:
         """Flush and stop; see `tidelog.Producer`."""
-        await self._guest.call(partial(self._inner.__aexit__, kind, error, traceback))
+        await self._guest.leave(self._inner, kind, error, traceback)
 
     def send_nowait(
         self,
@@ -131,11 +125,10 @@ class Producer(ProducerCalls, Openable):
         if not self._will_send:
             self._will_send = True
             loop.call_soon(self._send_open)
-        signal = pending.batch.signal_of(SettledFutures)
         future = loop.create_future()
-        signal.futures.append(future)
+        pending.batch.signal_of(SettledFutures).futures.append(future)
         try:
-            await guest.wait(signal, future)
+            await guest.wait(future)
         except BaseException:
             pending.abandon()
             raise

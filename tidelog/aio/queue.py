@@ -124,7 +124,7 @@ class QueueSubscription(Forwarding[InnerQueueSubscription]):
 
     async def __aenter__(self) -> Self:
         """Begin to receive; see `tidelog.QueueSubscription`."""
-        await self._guest.call(self._inner.__aenter__)
+        await self._guest.enter(self._inner)
         return self
 
     async def __aexit__(
@@ -134,7 +134,7 @@ class QueueSubscription(Forwarding[InnerQueueSubscription]):
         traceback: TracebackType | None,
     ) -> None:
         """Stop receiving, and give all messages back; see `tidelog.QueueSubscription`."""
-        await self._guest.call(partial(self._inner.__aexit__, kind, error, traceback))
+        await self._guest.leave(self._inner, kind, error, traceback)
 
     def __aiter__(self) -> Self:
         """Return the subscription."""

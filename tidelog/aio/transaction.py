@@ -1,6 +1,5 @@
 """Transactions for asyncio."""
 
-from functools import partial
 from types import TracebackType
 from typing import Self, final
 
@@ -28,7 +27,7 @@ class TransactionTask(TransactionTaskCalls):
 
     async def __aenter__(self) -> Self:
         """Begin or continue the transaction; see `tidelog.TransactionTask`."""
-        await self._guest.call(self._inner.__aenter__)
+        await self._guest.enter(self._inner)
         return self
 
     async def __aexit__(
@@ -38,4 +37,4 @@ class TransactionTask(TransactionTaskCalls):
         traceback: TracebackType | None,
     ) -> None:
         """Stop the task; see `tidelog.TransactionTask`."""
-        await self._guest.call(partial(self._inner.__aexit__, kind, error, traceback))
+        await self._guest.leave(self._inner, kind, error, traceback)

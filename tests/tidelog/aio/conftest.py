@@ -1,0 +1,21 @@
+"""A broker for the programs of asyncio, which the tests of a module share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.tidelog.aio.programs import RUNNERS, Run
+from tests.tidelog.brokers import broker_in_a_thread
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a broker."""
+    with broker_in_a_thread(tmp_path_factory.mktemp("broker")) as address:
+        yield address
+
+
+@pytest.fixture(params=sorted(RUNNERS))
+def run(request: pytest.FixtureRequest) -> Run:
+    """Return `asyncio.run`, and then `uvloop.run`."""
+    return RUNNERS[request.param]
