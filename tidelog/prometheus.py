@@ -35,7 +35,7 @@ _LABEL: Final = "client"
 
 
 class HasStatistics(Protocol):
-    """A client, such as `tidelog.Client` or `tidelog.blocking.Client`."""
+    """A client: `tidelog.Client`, or that of `tidelog.aio` or `tidelog.blocking`."""
 
     def statistics(self) -> ClientStatistics:
         """Return a snapshot; any thread may call this."""

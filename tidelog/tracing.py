@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final
 
-from tidelog import __version__, blocking
+from tidelog import __version__, aio, blocking
 from tidelog.client.client import Client
 from tidelog.client.queue.inspect.history import HistoryEvent
 from tidelog.client.queue.inspect.message_story import MessageInterval, MessageStory
@@ -37,7 +37,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 def instrument(
-    client: Client | blocking.Client,
+    client: Client | aio.Client | blocking.Client,
     *,
     tracer_provider: TracerProvider | None = None,
     producer_as_parent: bool = False,
@@ -59,7 +59,7 @@ def instrument(
     )
 
 
-def uninstrument(client: Client | blocking.Client) -> None:
+def uninstrument(client: Client | aio.Client | blocking.Client) -> None:
     """Make no more spans of the calls of a client; producers that exist already go on."""
     client.tracing = None
 

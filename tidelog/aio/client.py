@@ -1,9 +1,10 @@
 """Client for asyncio: the methods that are not generated in `calls`."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar, Unpack, cast, final
+from typing import Self, TypeVar, Unpack, final
 
 from tidelog.aio.calls.admin import Admin
 from tidelog.aio.consumer import Consumer
@@ -125,13 +126,25 @@ class Client(Openable):
         Raises:
             ConfigError: A setting is not valid.
         """
+        on_host = self._on_host
+        if config is None:
+            settings["on_assigned"] = on_host(settings.get("on_assigned"))
+            settings["on_revoked"] = on_host(settings.get("on_revoked"))
+            settings["on_lost"] = on_host(settings.get("on_lost"))
+        else:
+            config = replace(
+                config,
+                on_assigned=on_host(config.on_assigned),
+                on_revoked=on_host(config.on_revoked),
+                on_lost=on_host(config.on_lost),
+            )
         consumer = self._guest.resource.consumer(
             topics,
             partitions=partitions,
             group_id=group_id,
             pattern=pattern,
             config=config,
-            **self._with_callbacks_of_asyncio(settings),
+            **settings,
         )
         return Consumer(self._guest, consumer)
 
@@ -218,22 +231,13 @@ class Client(Openable):
 
     def statistics(self) -> ClientStatistics:
         """Return a snapshot of what the client counts; see `tidelog.Client.statistics`."""
-        return self._guest.resource.statistics()
+        return self._guest.resource_for_any_thread.statistics()
 
-    def _with_callbacks_of_asyncio(self, settings: AllConsumerSettings) -> AllConsumerSettings:
-        """Return settings whose callbacks run as tasks of asyncio."""
-        found = cast("AllConsumerSettings", dict(settings))
-        on_assigned, on_revoked = settings.get("on_assigned"), settings.get("on_revoked")
-        on_lost = settings.get("on_lost")
-        if on_assigned is not None:
-            found["on_assigned"] = self._on_host(on_assigned)
-        if on_revoked is not None:
-            found["on_revoked"] = self._on_host(on_revoked)
-        if on_lost is not None:
-            found["on_lost"] = self._on_host(on_lost)
-        return found
+    def _on_host(self, callback: RebalanceCallback | None) -> RebalanceCallback | None:
+        """Return a callback that runs as a task of asyncio."""
+        if callback is None:
+            return None
 
-    def _on_host(self, callback: RebalanceCallback) -> RebalanceCallback:
         def call(partitions: list[TopicPartition]) -> Awaitable[object]:
             return self._guest.call_host(partial(callback, partitions))
 

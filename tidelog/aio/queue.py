@@ -92,13 +92,17 @@ class Queue(QueueCalls):
         config = configured(WorkerConfig, None, settings, of="worker")
 
         def handle(message: InnerMessage) -> Awaitable[object]:
-            return _on_host(guest, handler(Message(guest, message)))
-
-        def tell(message: InnerMessage, error: Exception) -> object:
-            assert on_error is not None, "it is only called then"
-            return _on_host(guest, on_error(Message(guest, message), error))
+            work: object = handler(Message(guest, message))
+            if not isinstance(work, Awaitable):
+                return cast("Awaitable[object]", work)  # The worker refuses it.
+            return guest.call_host(lambda: work)
 
         if on_error is not None:
+
+            def tell(message: InnerMessage, error: Exception) -> Awaitable[None]:
+                given = Message(guest, message)
+                return guest.call_host(lambda: _told(on_error, given, error))
+
             config = replace(config, on_error=tell)
         return QueueWorker(guest, self._here.worker(handle, config))
 
@@ -180,12 +184,10 @@ class QueueWorker(Forwarding[InnerQueueWorker]):
         await self._guest.call(self._inner.run)
 
 
-def _on_host(guest: ClientGuest, work: object) -> Awaitable[object]:
-    """Return what awaits `work` in a task of asyncio; anything else is returned unchanged."""
-    awaitable = cast("Awaitable[object]", work)
-    if not isinstance(work, Awaitable):
-        return awaitable  # The worker refuses it, or ignores it.
-    return guest.call_host(lambda: awaitable)
+async def _told(on_error: OnError, message: Message, error: Exception) -> None:
+    told = on_error(message, error)
+    if isinstance(told, Awaitable):
+        await told
 
 
 async def _chunks(guest: ClientGuest, source: AsyncIterable[bytes]) -> AsyncIterator[bytes]:

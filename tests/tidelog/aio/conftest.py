@@ -1,4 +1,4 @@
-"""A broker for the programs of asyncio, which the tests of a module share."""
+"""Brokers for programs of asyncio, which the tests of a module share."""
 
 from collections.abc import Iterator
 
@@ -6,12 +6,20 @@ import pytest
 
 from tests.tidelog.aio.programs import RUNNERS, Run
 from tests.tidelog.brokers import broker_in_a_thread
+from tests.tidelog.group_servers import group_server_in_a_thread
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a broker."""
     with broker_in_a_thread(tmp_path_factory.mktemp("broker")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def group_address() -> Iterator[str]:
+    """Address of a broker whose consumer groups become stable at once."""
+    with group_server_in_a_thread() as address:
         yield address
 
 

@@ -2,13 +2,12 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from tests.tidelog.aio.programs import Run, new_queue, new_topic, turns, until
-from tests.tidelog.group_servers import group_server_in_a_thread
 from tidelog import aio
 
 
@@ -18,18 +17,21 @@ async def timeout_at_turn(number: int) -> AsyncIterator[None]:
     async with asyncio.timeout(None) as timeout:
         loop = asyncio.get_running_loop()
 
+        is_over = False
+
         def count_down(left: int) -> None:
-            nonlocal handle
+            if is_over:
+                return
             if left:
-                handle = loop.call_soon(count_down, left - 1)
+                loop.call_soon(count_down, left - 1)
             else:
                 timeout.reschedule(loop.time())
 
-        handle = loop.call_soon(count_down, number)
+        count_down(number)
         try:
             yield
         finally:
-            handle.cancel()
+            is_over = True
 
 
 def test_a_send_that_times_out_is_sent_once_or_not_at_all(run: Run, address: str) -> None:
@@ -184,12 +186,6 @@ def test_a_subscription_entered_by_a_cancelled_task_holds_nothing(run: Run, addr
             assert message.receive_count == 1
 
     run(main())
-
-
-@pytest.fixture(scope="module")
-def group_address() -> Iterator[str]:
-    with group_server_in_a_thread() as address:
-        yield address
 
 
 def test_a_cancelled_commit_leaves_the_consumer_usable(run: Run, group_address: str) -> None:
