@@ -274,7 +274,7 @@ class TrioGuest(Generic[Resource]):
             RuntimeError: The caller is on another event loop, or is a handler, which would wait for
                 itself.
         """
-        if self._run is None:
+        if self._run is None or self._run.is_discarded:
             return
         self.require_here()
         if asyncio.current_task() in self._host_tasks:

@@ -7,6 +7,7 @@ tasks of the application. The first client starts the run, the last one ends it.
 import asyncio
 import atexit
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -44,6 +45,8 @@ class GuestRun:
         self._is_ready = asyncio.Event()
         self._has_ended = asyncio.Event()
         self._is_ending = False
+        self.is_discarded = False
+        """Whether nothing continues the run."""
         self._end = trio.Event()
         self._when_lost: dict[WhenLost, None] = {}
         self._keeper = cast("AsyncGeneratorType[None, None]", self._keep())
@@ -109,6 +112,9 @@ class GuestRun:
         """
         del _RUNS[self._loop]
         _DISCARDED.append(self)
+        self.is_discarded = True
+        if not self._loop.is_closed():  # A forked process may run its tasks to their ends.
+            self._lose_all(ClosedError("the process was forked: connect again"))
         if self._thread_id == threading.get_ident() and self._ticks is not None:
             hooks = sys.get_asyncgen_hooks()  # Trio restores those of its start.
             with warnings.catch_warnings():
@@ -117,6 +123,7 @@ class GuestRun:
             sys.set_asyncgen_hooks(*hooks)
 
     def _start(self) -> None:
+        on_interrupt = signal.getsignal(signal.SIGINT)
         trio.lowlevel.start_guest_run(
             self._main,
             run_sync_soon_threadsafe=self._call_soon_threadsafe,
@@ -124,6 +131,9 @@ class GuestRun:
             done_callback=self._done,
             host_uses_signal_set_wakeup_fd=True,
         )
+        # Trio would delay Ctrl-C in code of the application.
+        if signal.getsignal(signal.SIGINT) is not on_interrupt:
+            signal.signal(signal.SIGINT, on_interrupt)
 
     def _call_soon(self, tick: Callable[[], object]) -> None:
         if self._ticks is None:
@@ -196,6 +206,8 @@ def interrupt_in(error: BaseException) -> BaseException | None:
     if isinstance(error, BaseExceptionGroup):
         found = map(interrupt_in, error.exceptions)
         return next((each for each in found if each is not None), None)
+    if isinstance(error, trio.TrioInternalError) and error.__cause__ is not None:
+        return interrupt_in(error.__cause__)
     return error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None
 
 
