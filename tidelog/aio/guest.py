@@ -115,8 +115,8 @@ class TrioGuest(Generic[Resource]):
         self._loop = asyncio.get_running_loop()
         self._run = await GuestRun.join(self._lose)
         self._opened = _Call(self._loop)
-        self._run.nursery.start_soon(self._serve, self._opened)
         try:
+            self._run.start_soon(self._serve, self._opened)
             return await self._opened.wait()
         except BaseException:
             await self.close()
@@ -302,7 +302,7 @@ class TrioGuest(Generic[Resource]):
             raise ClosedError(_CLOSED) from self._failure
         call = _Call[Result](loop)
         self._calls[call] = None
-        self._run.nursery.start_soon(self._carry_out, call, work)
+        self._run.start_soon(self._carry_out, call, work)
         return call
 
     async def _serve(self, opened: _Call[Resource]) -> None:
@@ -327,9 +327,7 @@ class TrioGuest(Generic[Resource]):
             opened.end(self._failure or ClosedError(_CLOSED))
             self._has_closed.set()
 
-    async def _carry_out(
-        self, call: _Call[Result], work: Callable[[], Awaitable[Result]]
-    ) -> None:
+    async def _carry_out(self, call: _Call[Result], work: Callable[[], Awaitable[Result]]) -> None:
         failure: BaseException | None = None
         try:
             with call.scope:

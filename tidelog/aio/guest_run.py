@@ -11,9 +11,9 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from types import AsyncGeneratorType
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypeVarTuple, cast, final
 
 import trio
 
@@ -22,6 +22,7 @@ from tidelog.client.errors import ClosedError
 if TYPE_CHECKING:
     from outcome import Outcome
 
+Arguments = TypeVarTuple("Arguments")
 WhenLost = Callable[[BaseException], None]
 """Called with the error of a run that breaks off."""
 
@@ -38,7 +39,7 @@ class GuestRun:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Use `join`."""
-        self.nursery: trio.Nursery
+        self._nursery: trio.Nursery | None = None
         self._loop = loop
         self._thread_id = threading.get_ident()
         self._user_count = 0
@@ -62,7 +63,6 @@ class GuestRun:
 
         Raises:
             RuntimeError: Trio runs in this thread already.
-            ClosedError: The run has broken off at its start.
         """
         loop = asyncio.get_running_loop()
         while (run := _RUNS.get(loop)) is not None and run._is_ending:  # noqa: SLF001
@@ -77,17 +77,27 @@ class GuestRun:
             run = cls(loop)
             run._start()
             _RUNS[loop] = run
-            await anext(run._keeper)  # noqa: SLF001  (it does not wait)
+            await anext(run._keeper)
         run._user_count += 1
         run._when_lost[when_lost] = None
         try:
             await run._is_ready.wait()
-            if run._is_ending:
-                raise ClosedError("the client is closed")
-        except BaseException:
+        except asyncio.CancelledError:
             await run.leave(when_lost)
             raise
         return run
+
+    def start_soon(
+        self, work: Callable[[*Arguments], Awaitable[object]], *arguments: *Arguments
+    ) -> None:
+        """Start a task of trio in the context of the caller.
+
+        Raises:
+            ClosedError: The run has broken off.
+        """
+        if self._nursery is None or self._is_ending:
+            raise ClosedError("the client is closed")
+        self._nursery.start_soon(work, *arguments)
 
     async def leave(self, when_lost: WhenLost) -> bool:
         """Leave the run; the last one ends it, and waits for the end, also when cancelled.
@@ -149,7 +159,7 @@ class GuestRun:
 
     async def _main(self) -> None:
         async with trio.open_nursery() as nursery:
-            self.nursery = nursery
+            self._nursery = nursery
             self._is_ready.set()
             await self._end.wait()
             nursery.cancel_scope.cancel()
@@ -165,7 +175,7 @@ class GuestRun:
         self._is_ready.set()
         try:
             outcome.unwrap()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  (clients raise it as their cause)
             self._lose_all(error)
             interrupt = interrupt_in(error)
             if interrupt is not None:

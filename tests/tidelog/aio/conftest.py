@@ -1,10 +1,11 @@
 """Brokers for programs of asyncio, which the tests of a module share."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 
 import pytest
 
-from tests.tidelog.aio.programs import RUNNERS, Run
+from tests.tidelog.aio.programs import RUNNERS, Program, Run, Start
 from tests.tidelog.brokers import broker_in_a_thread
 from tests.tidelog.group_servers import group_server_in_a_thread
 
@@ -21,6 +22,19 @@ def group_address() -> Iterator[str]:
     """Address of a broker whose consumer groups become stable at once."""
     with group_server_in_a_thread() as address:
         yield address
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Return what starts programs, as `Program`; they are killed at the end."""
+    with ExitStack() as programs:
+
+        def start(code: str, *arguments: str, options: Sequence[str] = ()) -> Program:
+            program = Program(code, *arguments, options=options)
+            programs.callback(program.kill)
+            return program
+
+        yield start
 
 
 @pytest.fixture(params=sorted(RUNNERS))

@@ -147,9 +147,7 @@ def test_a_cancelled_iteration_over_batches_loses_no_record(run: Run, address: s
     run(main())
 
 
-def test_a_cancelled_iteration_over_a_subscription_loses_no_message(
-    run: Run, address: str
-) -> None:
+def test_a_cancelled_iteration_over_a_subscription_loses_no_message(run: Run, address: str) -> None:
     async def main() -> None:
         async with aio.connect(address) as client:
             queue = await new_queue(client, 20)

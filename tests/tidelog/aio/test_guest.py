@@ -266,7 +266,7 @@ def test_closing_ends_the_calls_of_other_tasks_first(run: Run) -> None:
 def test_closing_while_it_opens_ends_the_opening(run: Run) -> None:
     @asynccontextmanager
     async def slow() -> AsyncGenerator[None, None]:
-        await trio.sleep_forever()
+        await trio.sleep(3600)
         yield
 
     async def main() -> None:
