@@ -4,8 +4,10 @@ Shell: records of a batch that is there already need no task of trio.
 """
 
 import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
 from types import TracebackType
-from typing import Self, final
+from typing import Generic, Protocol, Self, TypeVar, final
 
 from tidelog.aio.calls.consumer import ConsumerCalls
 from tidelog.aio.forwarding import ClientGuest, Openable
@@ -14,24 +16,80 @@ from tidelog.client.consumer.fetch.fetch_state import Until
 from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import BatchIterator as InnerBatchIterator
 from tidelog.client.consumer.fetch.record_iterator import RecordIterator as InnerRecordIterator
+from tidelog.wire.errors import TidelogError
+
+Item = TypeVar("Item")
 
 
-@final
-class RecordIterator:
-    """Iterator over records."""
+class _Source(Protocol[Item]):
+    """Iterator of the client."""
 
-    __slots__ = ("_cursor", "_guest", "_inner", "_pause")
+    def __anext__(self) -> Awaitable[Item]:
+        """Return the next item."""
+        ...
 
-    def __init__(self, guest: ClientGuest, inner: InnerRecordIterator) -> None:
-        """Use `consumer.records()`."""
+    def next_nowait(self) -> Item | None:
+        """Return the next item if it has arrived."""
+        ...
+
+    def give_back(self, item: Item) -> None:
+        """Take back the item that was returned last."""
+        ...
+
+
+class _Iterator(Generic[Item]):
+    """Iterator over items, of which those that have arrived need no task of trio."""
+
+    __slots__ = ("_guest", "_source")
+
+    def __init__(self, guest: ClientGuest, source: _Source[Item]) -> None:
         self._guest = guest
-        self._inner = inner
-        self._cursor = inner.cursor
-        self._pause = inner.pause
+        self._source = source
 
     def __aiter__(self) -> Self:
         """Return itself."""
         return self
+
+    async def _following(self) -> Item:
+        """Return the next item; other tasks may run. If cancelled, no item is lost."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._count_request()
+            raise
+        self._guest.require_open()
+        found = self._source.next_nowait()
+        if found is None:
+            found = await self._guest.call(self._arrived, undo=self._give_back)
+        if found is None:
+            raise StopAsyncIteration
+        return found
+
+    async def _arrived(self) -> Item | None:
+        return await anext(self._source, None)
+
+    def _give_back(self, item: Item | None) -> None:
+        if item is not None:
+            self._source.give_back(item)
+
+    def _count_request(self) -> None:
+        """Let the item before count as processed, as calls do that are cancelled later."""
+        if self._guest.is_open:
+            with suppress(TidelogError):
+                self._give_back(self._source.next_nowait())
+
+
+@final
+class RecordIterator(_Iterator[Record]):
+    """Iterator over records."""
+
+    __slots__ = ("_cursor", "_pause")
+
+    def __init__(self, guest: ClientGuest, inner: InnerRecordIterator) -> None:
+        """Use `consumer.records()`."""
+        super().__init__(guest, inner)
+        self._cursor = inner.cursor
+        self._pause = inner.pause
 
     async def __anext__(self) -> Record:
         """Return the next record; other tasks may run once for each batch.
@@ -39,60 +97,28 @@ class RecordIterator:
         If cancelled, no record is lost.
         """
         if self._pause is not None:
+            self._guest.require_open()
             pause = self._pause()
             if pause is not None:
                 await self._guest.call(lambda: pause)
         for record in self._cursor.unread:
             return record
-        await asyncio.sleep(0)
-        self._guest.require_here()
-        found = self._inner.next_nowait()
-        if found is None:
-            found = await self._guest.call(self._following, undo=self._give_back)
-        if found is None:
-            raise StopAsyncIteration
-        return found
-
-    async def _following(self) -> Record | None:
-        return await anext(self._inner, None)
-
-    def _give_back(self, record: Record | None) -> None:
-        if record is not None:
-            self._inner.give_back(record)
+        return await self._following()
 
 
 @final
-class BatchIterator:
+class BatchIterator(_Iterator[RecordBatch]):
     """Iterator over batches."""
 
-    __slots__ = ("_guest", "_inner")
+    __slots__ = ()
 
     def __init__(self, guest: ClientGuest, inner: InnerBatchIterator) -> None:
         """Use `consumer.batches()`."""
-        self._guest = guest
-        self._inner = inner
-
-    def __aiter__(self) -> Self:
-        """Return itself."""
-        return self
+        super().__init__(guest, inner)
 
     async def __anext__(self) -> RecordBatch:
         """Return the next batch; other tasks may run. If cancelled, no batch is lost."""
-        await asyncio.sleep(0)
-        self._guest.require_here()
-        found = self._inner.next_nowait()
-        if found is None:
-            found = await self._guest.call(self._following, undo=self._give_back)
-        if found is None:
-            raise StopAsyncIteration
-        return found
-
-    async def _following(self) -> RecordBatch | None:
-        return await anext(self._inner, None)
-
-    def _give_back(self, batch: RecordBatch | None) -> None:
-        if batch is not None:
-            self._inner.give_back(batch)
+        return await self._following()
 
 
 @final

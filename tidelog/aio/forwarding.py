@@ -32,8 +32,9 @@ class Forwarding(Generic[Inner]):
 
         Raises:
             RuntimeError: The caller is on another event loop.
+            ClosedError: The client is closed.
         """
-        self._guest.require_here()
+        self._guest.require_open()
         return self._inner
 
 

@@ -90,7 +90,8 @@ class TrioGuest(Generic[Resource]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: GuestRun | None = None
         self._opened: _Call[Resource] | None = None
-        self._is_open = False
+        self.is_open = False
+        """Whether calls are possible."""
         self._failure: BaseException | None = None
         self._calls: dict[_Call[Any], None] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -147,13 +148,14 @@ class TrioGuest(Generic[Resource]):
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop.
+        """The event loop, for a caller that uses the open resource.
 
         Raises:
             RuntimeError: The caller is on another event loop.
+            ClosedError: The resource is closed.
         """
-        self.require_here()
-        assert self._loop is not None, "a caller is on an event loop"
+        self.require_open()
+        assert self._loop is not None, "it is open"
         return self._loop
 
     def require_here(self) -> None:
@@ -165,6 +167,17 @@ class TrioGuest(Generic[Resource]):
         # A forked process has no running loop.
         if asyncio._get_running_loop() is not self._loop:  # noqa: SLF001
             raise RuntimeError(_FOREIGN)
+
+    def require_open(self) -> None:
+        """Check that the caller is on the event loop of this client, and that it is open.
+
+        Raises:
+            RuntimeError: The caller is on another event loop.
+            ClosedError: The resource is closed.
+        """
+        self.require_here()
+        if not self.is_open:
+            raise ClosedError(_CLOSED) from self._failure
 
     async def call(
         self,
@@ -201,7 +214,7 @@ class TrioGuest(Generic[Resource]):
         try:
             await call.wait()
         except asyncio.CancelledError as error:
-            if call.results and self._is_open:
+            if call.results and self.is_open:
                 leave = _leaving(block, type(error), error, error.__traceback__)
                 await self._started(leave).wait_uncancelled()
             raise
@@ -286,7 +299,7 @@ class TrioGuest(Generic[Resource]):
             await self._has_left.wait()
             return
         self._is_closing = True
-        self._is_open = False
+        self.is_open = False
         self._stop.set()
         if self._opened is not None and not self._opened.results:
             self._opened.scope.cancel()
@@ -297,10 +310,8 @@ class TrioGuest(Generic[Resource]):
             raise asyncio.CancelledError
 
     def _started(self, work: Callable[[], Awaitable[Result]]) -> _Call[Result]:
-        loop = self.loop
-        if not self._is_open or self._run is None:
-            raise ClosedError(_CLOSED) from self._failure
-        call = _Call[Result](loop)
+        call = _Call[Result](self.loop)
+        assert self._run is not None, "it is open"
         self._calls[call] = None
         self._run.start_soon(self._carry_out, call, work)
         return call
@@ -312,7 +323,7 @@ class TrioGuest(Generic[Resource]):
                 async with self._opening as resource:
                     opened.results.append(resource)
                     opened.end()
-                    self._is_open = True
+                    self.is_open = True
                     await self._stop.wait()
                     for call in self._calls:
                         call.scope.cancel()
@@ -351,7 +362,7 @@ class TrioGuest(Generic[Resource]):
         self._has_closed.set()
 
     def _end_waits(self) -> None:
-        self._is_open = False
+        self.is_open = False
         for future in self._waiting:
             if not future.done():
                 future.set_exception(ClosedError(_CLOSED))

@@ -76,7 +76,7 @@ class Producer(ProducerCalls, Openable):
             RecordTooLargeError: The record can never fit into the buffer.
             TypeError: A part of the record has a wrong type.
         """
-        self._guest.require_here()
+        self._guest.require_open()
         self._inner.send_nowait(
             topic, value, key=key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
         )

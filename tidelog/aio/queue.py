@@ -170,7 +170,8 @@ class QueueWorker(Forwarding[InnerQueueWorker]):
 
     def stop(self) -> None:
         """Let `run` return after the running handlers, for instance from a signal handler."""
-        self._here.stop()
+        self._guest.require_here()
+        self._inner.stop()
 
     async def run(self) -> None:
         """Work until `stop`.

@@ -207,6 +207,28 @@ def test_a_cancelled_commit_leaves_the_consumer_usable(run: Run, group_address: 
     run(main())
 
 
+def test_a_record_is_processed_when_the_next_request_is_cancelled_at_once(
+    run: Run, group_address: str
+) -> None:
+    async def main() -> None:
+        async with aio.connect(group_address) as client, client.producer() as producer:
+            topic = await new_topic(client)
+            await producer.send(topic, b"v")
+            async with client.consumer(
+                topic, group_id=topic, auto_offset_reset="earliest"
+            ) as consumer:
+                iterator = aiter(consumer)
+                await anext(iterator)
+                requesting = asyncio.ensure_future(anext(iterator))
+                await turns(1)
+                requesting.cancel()
+                await asyncio.wait([requesting])
+            group = await client.admin.describe_group(topic)
+            assert [each.offset for each in group.partitions] == [1]
+
+    run(main())
+
+
 def test_a_member_whose_task_is_cancelled_leaves_the_group(run: Run, group_address: str) -> None:
     async def main() -> None:
         async with aio.connect(group_address) as client:
