@@ -17,6 +17,7 @@ import trio
 from tidelog.client.cluster.address import Address
 from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.client.cluster.backoff import Backoff
+from tidelog.client.cluster.blocked_loop import BlockedLoop
 from tidelog.client.cluster.connection_pool import ConnectionPool
 from tidelog.client.cluster.hedging import first_success
 from tidelog.client.cluster.metadata import MetadataCache
@@ -87,6 +88,8 @@ class ClusterClient:
         self.tasks = tasks
         self.counters = ClientCounters(trio.lowlevel.current_clock().current_time)
         """Counters of this client, for `Client.statistics`."""
+        self.blocked_loop = BlockedLoop(env.probe)
+        """Gets the times of timers that must not be late."""
         self.metadata = MetadataCache()
         self.tracing: Tracing | None = None
         """Makes the spans of this client; `None` without tracing."""

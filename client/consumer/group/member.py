@@ -235,7 +235,9 @@ class GroupMember:
     async def _keep_pulse(self) -> None:
         while True:
             self._pulse_at = trio.current_time()
-            await trio.sleep(_STARVED_S / 2)
+            due_at = self._pulse_at + _STARVED_S / 2
+            await trio.sleep_until(due_at)
+            self._cluster.blocked_loop.woke(due_at)
 
     async def _send(self, heartbeat: HeartbeatDue) -> None:
         membership = self._membership

@@ -61,16 +61,20 @@ class LeaseExtender:
         settler: QueueSettler,
         timeout: Callable[[], Awaitable[float]],
         on_over: Callable[[HeldMessage], None],
+        *,
+        on_woken: Callable[[float], None],
     ) -> None:
         """Extend by `timeout()` seconds; call `on_over` with messages whose lease is over.
 
-        It is lost, or cannot be extended any more and has ended.
+        It is lost, or cannot be extended any more and has ended. `on_woken` is called with the time
+        of the next extension whenever the extender wakes up, in time or late.
         """
         self.held: dict[HeldMessage, None] = {}
         """Messages whose leases are extended."""
         self._settler = settler
         self._timeout = timeout
         self._on_over = on_over
+        self._on_woken = on_woken
         self._wake = trio.Event()
 
     def track(self, held: HeldMessage) -> None:
@@ -103,6 +107,7 @@ class LeaseExtender:
                 wake_at = min((held.extend_at for held in self.held), default=_NEVER)
                 with trio.CancelScope(deadline=wake_at):
                     await self._wake.wait()
+                self._on_woken(wake_at)
 
     def _is_wanted(self, held: HeldMessage) -> bool:
         is_settled = self._settler.settled.action_of(held.message.place) is not None

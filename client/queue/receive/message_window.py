@@ -67,7 +67,9 @@ class MessageWindow:
         self._settled = queue.settler.settled
         self._cluster = cluster
         self._visibility_timeout = visibility_timeout
-        self._extender = LeaseExtender(queue.settler, self._timeout, on_over)
+        self._extender = LeaseExtender(
+            queue.settler, self._timeout, on_over, on_woken=cluster.blocked_loop.woke
+        )
         self._unread_count = 0
         """Large messages in a row that could not be read."""
         self._changed = trio.Event()

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from tests.tidelog.aio.programs import Run, new_queue, new_topic, turns
+from tests.tidelog.aio.programs import Run, new_queue, new_topic, turns, until
 from tidelog import aio
 
 Call = Callable[[], Awaitable[object]]
@@ -104,8 +104,7 @@ def test_a_send_that_its_producer_abandons_ends(run: Run, address: str) -> None:
 
             sending: list[asyncio.Task[aio.Receipt]] = []
             producing = asyncio.create_task(produce())
-            while not sending:
-                await asyncio.sleep(0)
+            await until(lambda: sending)
             producing.cancel()
             await asyncio.wait([producing, *sending])
             assert isinstance(sending[0].exception(), aio.ClosedError | None)

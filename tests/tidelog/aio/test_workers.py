@@ -1,8 +1,10 @@
 """Workers of queues in programs of asyncio: handlers are tasks, and end as tasks do."""
 
 import asyncio
+import logging
 import os
 import signal
+import threading
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -313,6 +315,23 @@ def test_a_collector_reads_the_statistics_from_any_thread(run: Run, address: str
         assert client.statistics().client_id == "billing"  # Also after the end.
 
     run(main())
+
+
+def test_a_blocked_loop_is_logged(address: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async def handle(message: aio.Message) -> None:
+            if message.receive_count == 1:
+                threading.Event().wait(1.8)  # A blocking library.
+            worker.stop()
+
+        async with aio.connect(address) as client:
+            worker = (await new_queue(client, 1)).worker(handle, visibility_timeout=1)
+            await worker.run()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    lines = [line for line in caplog.messages if "client.loop_blocked" in line]
+    assert len(lines) == 1, caplog.messages
 
 
 def test_a_worker_ends_with_its_client(run: Run, address: str) -> None:
