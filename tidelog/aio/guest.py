@@ -94,6 +94,8 @@ class TrioGuest(Generic[Resource]):
         """Whether calls are possible."""
         self._failure: BaseException | None = None
         self._calls: dict[_Call[Any], None] = {}
+        self._entered: set[AbstractAsyncContextManager[object]] = set()
+        """Blocks that are to be left."""
         self._waiting: dict[asyncio.Future[None], None] = {}
         """Futures of tasks that wait without a call."""
         self._host_tasks: set[asyncio.Task[Any]] = set()
@@ -218,6 +220,7 @@ class TrioGuest(Generic[Resource]):
                 leave = _leaving(block, type(error), error, error.__traceback__)
                 await self._started(leave).wait_uncancelled()
             raise
+        self._entered.add(block)
 
     async def leave(
         self,
@@ -228,12 +231,22 @@ class TrioGuest(Generic[Resource]):
     ) -> None:
         """Leave a block; if its task is cancelled, as a block of trio that is cancelled.
 
+        Nothing happens if it was left before.
+
         Raises:
-            ClosedError: The resource is closed.
+            ClosedError: The resource is closed, and the block was left without an error.
             RuntimeError: The caller is on another event loop.
             Exception: The error of the block.
         """
-        await self.call(_leaving(block, kind, error, traceback))
+        self.require_here()
+        if block not in self._entered:
+            return
+        self._entered.discard(block)
+        try:
+            await self.call(_leaving(block, kind, error, traceback))
+        except ClosedError:
+            if error is None:
+                raise
 
     async def wait(self, future: "asyncio.Future[None]") -> None:
         """Wait for a future.

@@ -91,6 +91,76 @@ def test_calls_that_wait_end_when_the_client_is_closed(run: Run, address: str) -
     run(main())
 
 
+def test_a_block_left_by_an_error_raises_it_although_the_client_is_closed(
+    run: Run, address: str
+) -> None:
+    async def main() -> None:
+        client = await aio.connect(address)
+        topic, queue = await new_topic(client), await new_queue(client)
+        entered: list[asyncio.Event] = []
+
+        async def stay(block: aio.Producer | aio.Consumer | aio.QueueSubscription) -> None:
+            async with block:
+                entered.append(asyncio.Event())
+                await entered[-1].wait()
+                raise ValueError("mine")
+
+        blocks = [
+            client.producer(),
+            client.consumer(topic, auto_offset_reset="earliest"),
+            queue.subscribe(),
+        ]
+        staying = [asyncio.create_task(stay(block)) for block in [*blocks, client.producer()]]
+        await until(lambda: len(entered) == len(staying))
+        await client.close()
+        staying[-1].cancel()
+        for event in entered:
+            event.set()
+        results = await asyncio.gather(*staying, return_exceptions=True)
+
+        assert [repr(each) for each in results[:-1]] == ["ValueError('mine')"] * 3
+        assert staying[-1].cancelled()
+
+    run(main())
+
+
+def test_producers_and_consumers_may_be_closed_twice(run: Run, address: str) -> None:
+    async def main() -> None:
+        async with aio.connect(address) as client:
+            topic = await new_topic(client)
+            producer = await client.producer()
+            consumer = await client.consumer(topic, auto_offset_reset="earliest")
+            for _ in range(2):
+                await producer.close()
+                await consumer.close()
+            with pytest.raises(aio.ClosedError):
+                await producer.send(topic, b"v")
+
+    run(main())
+
+
+def test_a_shutdown_that_cancels_all_other_tasks_ends(run: Run, address: str) -> None:
+    """A recipe that many programs have."""
+
+    async def main() -> None:
+        async with aio.connect(address) as client:
+            queue = await new_queue(client)
+
+            async def poll() -> None:
+                await queue.receive(wait=20)
+
+            tasks = [asyncio.create_task(poll()) for _ in range(3)]
+            await turns(20)
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            assert others == set(tasks)  # The client has no tasks of asyncio.
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await client.admin.list_topics()
+
+    run(main())
+
+
 def test_a_send_that_its_producer_abandons_ends(run: Run, address: str) -> None:
     async def main() -> None:
         async with aio.connect(address) as client:
@@ -184,6 +254,7 @@ def test_calls_from_other_threads_and_loops_are_refused(run: Run, address: str) 
                     lambda: anext(aiter(consumer)),
                     queue.receive,
                     message.delete,
+                    producer.close,
                     client.close,
                 ]
                 for each in calls:
