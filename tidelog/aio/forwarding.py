@@ -3,7 +3,7 @@
 `tools.face_calls` generates the subclasses in `calls`.
 """
 
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -66,6 +66,16 @@ class Openable:
 
 
 async def in_turn(guest: ClientGuest, items: AsyncIterator[Item]) -> AsyncIterator[Item]:
-    """Yield the items of an iterator of trio, one for each call."""
-    while (item := await guest.call(partial(anext, items, None))) is not None:
-        yield item
+    """Yield the items of an iterator of trio, one for each call.
+
+    Trio complains of asynchronous generators that are left early and not closed.
+    """
+    assert isinstance(items, AsyncGenerator)
+    guest.iterators.add(items)
+    try:
+        while (item := await guest.call(partial(anext, items, None))) is not None:
+            yield item
+    finally:
+        if guest.is_open:  # Otherwise the guest closes it.
+            await guest.call(items.aclose)
+            guest.iterators.discard(items)

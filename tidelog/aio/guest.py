@@ -6,7 +6,7 @@ here, too.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
 from types import TracebackType
@@ -94,6 +94,8 @@ class TrioGuest(Generic[Resource]):
         """Whether calls are possible."""
         self._failure: BaseException | None = None
         self._calls: dict[_Call[Any], None] = {}
+        self.iterators: set[AsyncGenerator[Any, None]] = set()
+        """Generators of trio that are closed with the resource."""
         self._entered: set[AbstractAsyncContextManager[object]] = set()
         """Blocks that are to be left."""
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -342,6 +344,8 @@ class TrioGuest(Generic[Resource]):
                         call.scope.cancel()
                     if self._calls:  # Cancelled calls may still give back messages.
                         await self._calls_ended.wait()
+                    for iterator in self.iterators:
+                        await iterator.aclose()
         except BaseException as error:
             self._failure = _as_raised(error)
             if not isinstance(self._failure, Exception):

@@ -7,7 +7,8 @@ that no other record is taken for it.
 """
 
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Final, final
 
 from tidelog.client.cluster.cluster_client import ClusterClient
@@ -39,7 +40,7 @@ class ChunkReader:
         """Use the connections of a client."""
         self._cluster = cluster
 
-    async def chunks(self, tp: TopicPartition, chunks: ChunkMap) -> AsyncIterator[bytes]:
+    async def chunks(self, tp: TopicPartition, chunks: ChunkMap) -> AsyncGenerator[bytes, None]:
         """Yield the value of a message, chunk by chunk.
 
         Raises:
@@ -74,8 +75,10 @@ class ChunkReader:
         """Yield the value of a record, chunk by chunk if it is large; errors as for `chunks`."""
         chunks = chunks_of(record.headers)
         if chunks is not None:
-            async for chunk in self.chunks(TopicPartition(record.topic, record.partition), chunks):
-                yield chunk
+            tp = TopicPartition(record.topic, record.partition)
+            async with aclosing(self.chunks(tp, chunks)) as parts:
+                async for part in parts:
+                    yield part
         elif record.value:
             yield record.value
 

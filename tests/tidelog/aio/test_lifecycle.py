@@ -105,7 +105,7 @@ def test_a_block_left_by_an_error_raises_it_although_the_client_is_closed(
                 await entered[-1].wait()
                 raise ValueError("mine")
 
-        blocks = [
+        blocks: list[aio.Producer | aio.Consumer | aio.QueueSubscription] = [
             client.producer(),
             client.consumer(topic, auto_offset_reset="earliest"),
             queue.subscribe(),
