@@ -30,7 +30,7 @@ _RUNS: Final[dict[asyncio.AbstractEventLoop, "GuestRun"]] = {}
 """The run of each event loop that has one."""
 
 _DISCARDED: Final[list["GuestRun"]] = []
-"""Runs that no event loop continues; the frames of their tasks must not be closed."""
+"""Runs that ended before their tasks, whose frames must not be closed."""
 
 
 @final
@@ -47,7 +47,7 @@ class GuestRun:
         self._has_ended = asyncio.Event()
         self._is_ending = False
         self.is_discarded = False
-        """Whether nothing continues the run."""
+        """Whether the run ended before its tasks."""
         self._end = trio.Event()
         self._when_lost: dict[WhenLost, None] = {}
         self._keeper = cast("AsyncGeneratorType[None, None]", self._keep())
@@ -121,8 +121,7 @@ class GuestRun:
         Trio's state in this thread is cleared. So another event loop can run trio here.
         """
         del _RUNS[self._loop]
-        _DISCARDED.append(self)
-        self.is_discarded = True
+        self._keep_frames()
         if not self._loop.is_closed():  # A forked process may run its tasks to their ends.
             self._lose_all(ClosedError("the process was forked: connect again"))
         if self._thread_id == threading.get_ident() and self._ticks is not None:
@@ -164,6 +163,11 @@ class GuestRun:
             await self._end.wait()
             nursery.cancel_scope.cancel()
 
+    def _keep_frames(self) -> None:
+        """Keep the tasks of a run that does not end them: their blocks must not run without it."""
+        self.is_discarded = True
+        _DISCARDED.append(self)
+
     def _begin_end(self) -> None:
         self._is_ending = True
         self._end.set()
@@ -176,6 +180,8 @@ class GuestRun:
         try:
             outcome.unwrap()
         except BaseException as error:  # noqa: BLE001  (clients raise it as their cause)
+            if isinstance(error, trio.TrioInternalError):  # Ctrl-C within the scheduler of trio.
+                self._keep_frames()
             self._lose_all(error)
             interrupt = interrupt_in(error)
             if interrupt is not None:

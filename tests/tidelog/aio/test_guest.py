@@ -1,8 +1,9 @@
 """A resource of trio that lives on an event loop of asyncio: calls, ends, and their races."""
 
 import asyncio
+import gc
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -306,6 +307,37 @@ def test_a_close_in_the_wrong_thread_is_refused_and_changes_nothing() -> None:
         assert log == ["opened", "closed"]
 
     asyncio.run(main())
+
+
+async def interrupted() -> None:
+    await trio.lowlevel.checkpoint()
+    raise KeyboardInterrupt
+
+
+async def interrupted_in_the_scheduler() -> None:
+    def abort(_: object) -> trio.lowlevel.Abort:
+        raise KeyboardInterrupt
+
+    with trio.move_on_after(0.01):
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+@pytest.mark.parametrize("work", [interrupted, interrupted_in_the_scheduler])
+def test_ctrl_c_in_trio_ends_the_program(run: Run, work: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        guest = TrioGuest(resource(log))
+        await guest.open()
+        calls = [guest.call(trio.sleep_forever), guest.call(work)]
+        try:
+            await asyncio.gather(*calls)
+        finally:
+            await guest.close()
+
+    log: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        run(main())
+    gc.collect()
+    assert not trio.lowlevel.in_trio_run()
 
 
 def test_work_of_the_host_runs_as_a_task_of_asyncio(run: Run) -> None:

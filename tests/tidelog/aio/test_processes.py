@@ -123,6 +123,26 @@ def test_sigterm_ends_a_program_that_handles_it(address: str, start: Start, runn
     assert program.ended() == (0, ["closed"], "")
 
 
+def test_a_handler_may_end_the_program(address: str, start: Start) -> None:
+    code = """
+async def handle(message):
+    raise SystemExit(5)
+
+async def main():
+    async with aio.connect(sys.argv[2]) as client:
+        queue = client.queue("exit-" + sys.argv[1])
+        await client.admin.create_queue(queue.name)
+        await queue.send(b"v")
+        await queue.work(handle)
+"""
+    programs = [
+        start(code + RUN, runner, address, options=["-X", "dev"])
+        for runner in ("asyncio", "uvloop")
+    ]
+    for program in programs:
+        assert program.ended() == (5, [], "")
+
+
 def test_a_program_that_ends_with_an_open_client_says_so(address: str, start: Start) -> None:
     code = """
 async def main():
