@@ -32,7 +32,7 @@ class _Source(Protocol[Item]):
         """Return the next item if it has arrived."""
         ...
 
-    def give_back(self, item: Item) -> None:
+    def give_back(self, item: Item, /) -> None:
         """Take back the item that was returned last."""
         ...
 

@@ -6,7 +6,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from tidelog.aio.guest import TrioGuest
 from tidelog.client.client import Client
@@ -70,12 +70,12 @@ async def in_turn(guest: ClientGuest, items: AsyncIterator[Item]) -> AsyncIterat
 
     Trio complains of asynchronous generators that are left early and not closed.
     """
-    assert isinstance(items, AsyncGenerator)
-    guest.iterators.add(items)
+    generator = cast("AsyncGenerator[Item, None]", items)
+    guest.iterators.add(generator)
     try:
-        while (item := await guest.call(partial(anext, items, None))) is not None:
+        while (item := await guest.call(partial(anext, generator, None))) is not None:
             yield item
     finally:
         if guest.is_open:  # Otherwise the guest closes it.
-            await guest.call(items.aclose)
-            guest.iterators.discard(items)
+            await guest.call(generator.aclose)
+            guest.iterators.discard(generator)

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar, final
 
 import trio
 
-from tidelog.aio.guest_run import GuestRun, interrupt_in, reached
+from tidelog.aio.guest_run import GuestRun, errors_in, interrupt_in, reached
 from tidelog.client.errors import ClosedError
 
 Resource = TypeVar("Resource")
@@ -408,8 +408,8 @@ def _leaving(
 
 def _as_raised(error: BaseException) -> BaseException:
     """Return an error as programs of asyncio know it: nothing of trio, and no group of one."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    while len(inner := errors_in(error)) == 1:
+        (error,) = inner
     if isinstance(error, trio.Cancelled):
         return ClosedError(_CLOSED)
     if isinstance(error, trio.ClosedResourceError) and not isinstance(error, ClosedError):

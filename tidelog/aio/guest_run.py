@@ -219,12 +219,19 @@ async def reached(event: asyncio.Event) -> bool:
 
 def interrupt_in(error: BaseException) -> BaseException | None:
     """Return the Ctrl-C, or the end of the process, that an error is or contains."""
-    if isinstance(error, BaseExceptionGroup):
-        found = map(interrupt_in, error.exceptions)
-        return next((each for each in found if each is not None), None)
+    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+        return error
+    inner = errors_in(error)
     if isinstance(error, trio.TrioInternalError) and error.__cause__ is not None:
-        return interrupt_in(error.__cause__)
-    return error if isinstance(error, (KeyboardInterrupt, SystemExit)) else None
+        inner = (error.__cause__,)
+    return next((each for each in map(interrupt_in, inner) if each is not None), None)
+
+
+def errors_in(error: BaseException) -> tuple[BaseException, ...]:
+    """Return the errors of a group; none of an error that is no group."""
+    if not isinstance(error, BaseExceptionGroup):
+        return ()
+    return cast("BaseExceptionGroup[BaseException]", error).exceptions
 
 
 def _ticks_of(tick: Callable[[], object]) -> Generator[object, object, object]:

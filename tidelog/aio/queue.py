@@ -92,9 +92,9 @@ class Queue(QueueCalls):
         config = configured(WorkerConfig, None, settings, of="worker")
 
         def handle(message: InnerMessage) -> Awaitable[object]:
-            work: object = handler(Message(guest, message))
-            if not isinstance(work, Awaitable):
-                return cast("Awaitable[object]", work)  # The worker refuses it.
+            work = handler(Message(guest, message))
+            if not isinstance(cast("object", work), Awaitable):
+                return work  # The worker refuses it.
             return guest.call_host(lambda: work)
 
         if on_error is not None:

@@ -8,8 +8,8 @@ from tidelog.client.cluster.blocked_loop import BlockedLoop
 async def test_a_late_timer_is_reported_once_a_minute(mock_clock: MockClock) -> None:
     reports: list[object] = []
 
-    def probe(event: str, *, severity: str = "info", **fields: object) -> None:
-        reports.append((event, severity, fields))
+    def probe(event: str, **fields: object) -> None:
+        reports.append((event, fields))
 
     blocked_loop = BlockedLoop(probe)
     blocked_loop.woke(float("inf"))  # Nothing was due.
@@ -20,7 +20,7 @@ async def test_a_late_timer_is_reported_once_a_minute(mock_clock: MockClock) -> 
     blocked_loop.woke(7.75)
     mock_clock.jump(59)
     blocked_loop.woke(60.0)
-    assert reports == [("client.loop_blocked", "warning", {"seconds": 2.2})]
+    assert reports == [("client.loop_blocked", {"severity": "warning", "seconds": 2.2})]
 
     mock_clock.jump(1)
     blocked_loop.woke(60.0)

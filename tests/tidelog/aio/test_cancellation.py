@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,7 +12,7 @@ from tidelog import aio
 
 
 @asynccontextmanager
-async def timeout_at_turn(number: int) -> AsyncIterator[None]:
+async def timeout_at_turn(number: int) -> AsyncGenerator[None, None]:
     """Cancel the block after so many turns of the event loop, as `asyncio.timeout` does."""
     async with asyncio.timeout(None) as timeout:
         loop = asyncio.get_running_loop()

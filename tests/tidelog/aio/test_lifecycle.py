@@ -5,12 +5,14 @@ import gc
 import threading
 import tracemalloc
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import trio
 
 from tests.tidelog.aio.programs import Run, new_queue, new_topic, turns, until
 from tidelog import aio
+from tidelog.aio.guest import TrioGuest
 
 Call = Callable[[], Awaitable[object]]
 
@@ -76,7 +78,7 @@ def test_calls_that_wait_end_when_the_client_is_closed(run: Run, address: str) -
         consumer = await client.consumer(topic, auto_offset_reset="latest")
         producer.send_nowait(topic, b"v")
         await producer.flush()  # It knows the topic now.
-        waiting = [
+        waiting: list[asyncio.Future[Any]] = [
             *(asyncio.create_task(producer.send(topic, b"v")) for _ in range(50)),
             *(asyncio.create_task(queue.receive(wait=20)) for _ in range(50)),
             asyncio.ensure_future(anext(aiter(consumer))),
@@ -212,7 +214,11 @@ def test_loops_of_threads_have_clients_of_their_own(run: Run, address: str) -> N
         results.append(set(values) == {b"%d" % number})
 
     results: list[bool] = []
-    threads = [threading.Thread(target=lambda n=n: run(main(n))) for n in range(2)]
+
+    def start(number: int) -> None:
+        run(main(number))
+
+    threads = [threading.Thread(target=start, args=[number]) for number in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -281,6 +287,7 @@ def test_cancelled_and_finished_calls_leave_nothing(run: Run, address: str) -> N
     async def main() -> None:
         async with aio.connect(address) as client, client.producer() as producer:
             topic, queue = await new_topic(client), await new_queue(client)
+            guest: TrioGuest[object] = vars(client)["_guest"]
 
             async def use(number: int) -> None:
                 calls: list[Call] = [
@@ -299,7 +306,7 @@ def test_cancelled_and_finished_calls_leave_nothing(run: Run, address: str) -> N
                 await producer.flush()
                 await asyncio.sleep(0.05)  # Give-backs of cancelled receives.
                 gc.collect()
-                tasks = await client._guest.call(_count_tasks_of_trio)
+                tasks = await guest.call(_count_tasks_of_trio)
                 memory, _ = tracemalloc.get_traced_memory()
                 return len(asyncio.all_tasks()), tasks, memory
 
@@ -312,8 +319,8 @@ def test_cancelled_and_finished_calls_leave_nothing(run: Run, address: str) -> N
             assert after[0] == 1
             assert after[1] <= before[1] + 2
             assert after[2] < before[2] + 100_000
-            guest = client._guest
-            assert [*guest._calls, *guest._waiting, *guest._host_tasks] == []
+            state = vars(guest)
+            assert [*state["_calls"], *state["_waiting"], *state["_host_tasks"]] == []
 
     run(main())
 
