@@ -144,7 +144,7 @@ class Consumer(ConsumerCalls, Openable):
 
         If the block ends because its task is cancelled, this takes up to a second.
         """
-        await self._guest.leave(self._inner, kind, error, traceback)
+        await self._guest.leave(self._inner, error)
 
     def __aiter__(self) -> RecordIterator:
         """Iterate over records without an end."""

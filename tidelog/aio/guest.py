@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
-from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, final
 
 import trio
@@ -219,21 +218,17 @@ class TrioGuest(Generic[Resource]):
             await call.wait()
         except asyncio.CancelledError as error:
             if call.results and self.is_open:
-                leave = _leaving(block, type(error), error, error.__traceback__)
+                leave = _leaving(block, error)
                 await self._started(leave).wait_uncancelled()
             raise
         self._entered.add(block)
 
     async def leave(
-        self,
-        block: AbstractAsyncContextManager[object],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, block: AbstractAsyncContextManager[object], error: BaseException | None
     ) -> None:
-        """Leave a block; if its task is cancelled, as a block of trio that is cancelled.
+        """Leave a block, because of `error` if there is one; nothing happens if it was left before.
 
-        Nothing happens if it was left before.
+        If its task is cancelled, it is left like a block of trio that is cancelled.
 
         Raises:
             ClosedError: The resource is closed, and the block was left without an error.
@@ -245,7 +240,7 @@ class TrioGuest(Generic[Resource]):
             return
         self._entered.discard(block)
         try:
-            await self.call(_leaving(block, kind, error, traceback))
+            await self.call(_leaving(block, error))
         except ClosedError:
             if error is None:
                 raise
@@ -390,10 +385,7 @@ async def _coroutine(work: Callable[[], Awaitable[Result]]) -> Result:
 
 
 def _leaving(
-    block: AbstractAsyncContextManager[object],
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    traceback: TracebackType | None,
+    block: AbstractAsyncContextManager[object], error: BaseException | None
 ) -> Callable[[], Awaitable[None]]:
     """Return what leaves a block; it is cancelled if the task of the block is."""
 
@@ -401,7 +393,10 @@ def _leaving(
         with trio.CancelScope() as scope:
             if isinstance(error, asyncio.CancelledError):
                 scope.cancel()
-            await block.__aexit__(kind, error, traceback)
+            if error is None:
+                await block.__aexit__(None, None, None)
+            else:
+                await block.__aexit__(type(error), error, error.__traceback__)
 
     return leave
 

@@ -52,7 +52,7 @@ class Producer(ProducerCalls, Openable):
         traceback: TracebackType | None,
     ) -> None:
         """Flush and stop; see `tidelog.Producer`."""
-        await self._guest.leave(self._inner, kind, error, traceback)
+        await self._guest.leave(self._inner, error)
 
     def send_nowait(
         self,

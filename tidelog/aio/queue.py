@@ -138,7 +138,7 @@ class QueueSubscription(Forwarding[InnerQueueSubscription]):
         traceback: TracebackType | None,
     ) -> None:
         """Stop receiving, and give all messages back; see `tidelog.QueueSubscription`."""
-        await self._guest.leave(self._inner, kind, error, traceback)
+        await self._guest.leave(self._inner, error)
 
     def __aiter__(self) -> Self:
         """Return the subscription."""

@@ -37,4 +37,4 @@ class TransactionTask(TransactionTaskCalls):
         traceback: TracebackType | None,
     ) -> None:
         """Stop the task; see `tidelog.TransactionTask`."""
-        await self._guest.leave(self._inner, kind, error, traceback)
+        await self._guest.leave(self._inner, error)

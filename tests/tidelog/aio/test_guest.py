@@ -224,8 +224,7 @@ def test_a_block_of_a_cancelled_task_is_left_as_one_of_trio_that_is_cancelled() 
         await guest.open()
         inner = block()
         await guest.enter(inner)
-        error = asyncio.CancelledError()
-        await guest.leave(inner, type(error), error, None)
+        await guest.leave(inner, asyncio.CancelledError())
 
         assert log == ["left"]
         await guest.close()
