@@ -178,8 +178,9 @@ class TrioGuest(Generic[Resource]):
             RuntimeError: The caller is on another event loop.
             ClosedError: The resource is closed.
         """
-        self.require_here()
-        if not self.is_open:
+        # As one condition: `send_nowait` checks it for every record.
+        if not self.is_open or asyncio._get_running_loop() is not self._loop:  # noqa: SLF001
+            self.require_here()
             raise ClosedError(_CLOSED) from self._failure
 
     async def call(
