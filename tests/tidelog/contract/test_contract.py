@@ -524,6 +524,32 @@ async def each_record_is_processed_once(client: tidelog.Client, name: str) -> No
     assert (counts.input_count, counts.transaction_count) == (1, 1)
 
 
+@contract
+async def a_processor_makes_output_once(client: tidelog.Client, name: str) -> None:
+    await client.admin.create_topic(name, 2)
+    await client.admin.create_topic(name + ".out")
+    async with client.producer() as producer:
+        await producer.send_many(name, [b"1", b"2", b"bad", b"3"], keys=[b"a", b"b", b"a", b"b"])
+
+    async def double(record: tidelog.Record) -> tidelog.ProducerRecord:
+        return tidelog.ProducerRecord(name + ".out", b"%d" % (2 * int(record.value or b"")))
+
+    for _ in range(2):
+        await client.process(
+            name,
+            double,
+            name=name,
+            partitions=[0, 1],
+            until_end=True,
+            dead_letter_topic=name + ".out",
+        )
+    async with client.consumer(name + ".out", auto_offset_reset="earliest") as consumer:
+        end = await consumer.end_offsets()
+        values = [record.value async for record in consumer.records(end)]
+
+    assert sorted(values) == [b"2", b"4", b"6", b"bad"]
+
+
 # -- errors ---------------------------------------------------------------------------------------
 
 
