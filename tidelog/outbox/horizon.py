@@ -8,7 +8,8 @@ A writer is a transaction that holds the lock of an insert into the table, from 
 first id until after its rows are visible. An observation reads first the last id that was given,
 then the writers. So a writer that is missing then has no id up to that last id that could still
 appear; and a writer that was missing in the previous observation has only ids above the previous
-last id. The lowest of these bounds is the horizon. Long transactions that do not write to the
+last id. A prepared transaction was a writer of another name before, so it has the lowest bound of
+those that ended meanwhile. The lowest of these bounds is the horizon. Long transactions that do not write to the
 table do not matter, unlike with the ids of transactions (`pg_snapshot_xmin`).
 """
 
@@ -56,10 +57,11 @@ class Horizon:
         Rows up to it must be read after the observation.
         """
         new = observed.writers - self._bounds.keys()
-        for ended in self._bounds.keys() - observed.writers:
-            del self._bounds[ended]
+        ended = [self._bounds.pop(each) for each in self._bounds.keys() - observed.writers]
+        lowest_ended = min((bound.above_id for bound in ended), default=self._last_id)
         for writer in new:
-            self._bounds[writer] = _Bound(self._last_id, now_s)
+            above_id = self._last_id if writer.pid is not None else lowest_ended
+            self._bounds[writer] = _Bound(above_id, now_s)
         self._last_id = max(self._last_id, observed.last_id)
         bounds = (each.above_id for each in self._bounds.values())
         self.settled_id = max(self.settled_id, min(bounds, default=self._last_id))

@@ -26,6 +26,7 @@ from tidelog.outbox import (
     RelayPositionError,
 )
 from tidelog.outbox import relay as relay_module
+from tidelog.outbox.horizon import Horizon
 
 Connection = psycopg.Connection[Any]
 OUTBOX = Outbox()
@@ -177,6 +178,29 @@ async def test_a_prepared_transaction_is_waited_for(
             await wait_sent(OUTBOX, server.dsn)
 
     assert_exactly_once(rows, await records_of(client, "orders"))
+
+
+async def test_a_transaction_that_is_prepared_under_the_eyes_of_the_relay_is_waited_for(
+    connection: Connection, server: PostgresqlServer, client: tidelog.Client
+) -> None:
+    """Its lock goes to a transaction with another name in `pg_locks`, and its row has an id."""
+    connection.execute("drop trigger tidelog_outbox_notify on outbox")
+    rows = [add(connection, b"1")]
+    connection.commit()
+    store = OUTBOX.store(server.dsn)
+    store.open()
+    horizon = Horizon(0)
+    with psycopg.connect(server.dsn, autocommit=True) as other:
+        assert horizon.observe(store.observe(), 0.0) == 1
+        rows.append(add(connection, b"2"))
+        assert horizon.observe(store.observe(), 0.0) == 1
+        connection.execute("prepare transaction 'later'")
+        rows.append(add(other, b"3"))
+        assert horizon.observe(store.observe(), 0.0) == 1
+        other.execute("commit prepared 'later'")
+        assert horizon.observe(store.observe(), 0.0) == 3
+    connection.rollback()
+    store.close()
 
 
 async def test_a_second_relay_waits_and_names_the_first(

@@ -32,6 +32,13 @@ def test_a_writer_that_began_later_holds_back_only_later_rows() -> None:
     assert horizon.observe(observed(12, ONE), 0.0) == 9  # ONE was not there at 9.
 
 
+def test_a_prepared_transaction_is_as_early_as_the_writer_that_it_was() -> None:
+    horizon = Horizon(0)
+    horizon.observe(observed(1, ONE), 0.0)
+    assert horizon.observe(observed(5, Writer("-1/740", None)), 0.0) == 0
+    assert horizon.observe(observed(5), 0.0) == 5
+
+
 def test_writers_without_a_pause_do_not_stop_the_relay() -> None:
     horizon = Horizon(0)
     for number in range(1, 50):
@@ -77,26 +84,34 @@ class TransactionsModel(RuleBasedStateMachine):
         self.next_writer += 1
         self.open[Writer(f"3/{self.next_writer}", 100)] = []
 
-    @precondition(lambda self: self.open)
+    @precondition(lambda self: any(writer.pid for writer in self.open))
     @rule(data=st.data())
     def draw_id(self, data: st.DataObject) -> None:
-        writer = data.draw(st.sampled_from(sorted(self.open)))
+        writer = data.draw(st.sampled_from(sorted(each for each in self.open if each.pid)))
         self.last_id += 1
         self.open[writer].append(self.last_id)
 
     @precondition(lambda self: self.open)
     @rule(data=st.data(), is_committed=st.booleans())
     def end(self, data: st.DataObject, is_committed: bool) -> None:
-        writer = data.draw(st.sampled_from(sorted(self.open)))
+        writer = data.draw(st.sampled_from(sorted(self.open, key=str)))
         ids = self.open.pop(writer)
         if is_committed:
             self.visible.update(ids)
 
-    @precondition(lambda self: self.open)
+    @precondition(lambda self: any(writer.pid for writer in self.open))
+    @rule(data=st.data())
+    def prepare(self, data: st.DataObject) -> None:
+        """The locks go to a prepared transaction, which has another name and draws no more ids."""
+        writer = data.draw(st.sampled_from(sorted(each for each in self.open if each.pid)))
+        self.next_writer += 1
+        self.open[Writer(f"-1/{self.next_writer}", None)] = self.open.pop(writer)
+
+    @precondition(lambda self: any(writer.pid for writer in self.open))
     @rule(data=st.data())
     def roll_back_to_a_savepoint(self, data: st.DataObject) -> None:
         """The lock was taken after the savepoint, so it ends; the transaction goes on."""
-        writer = data.draw(st.sampled_from(sorted(self.open)))
+        writer = data.draw(st.sampled_from(sorted(each for each in self.open if each.pid)))
         del self.open[writer]
         self.open[writer] = []
 
