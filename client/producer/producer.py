@@ -35,7 +35,7 @@ from tidelog.client.tracing.trace_context import with_context
 from tidelog.client.tracing.tracing import Tracing
 from tidelog.wire.batch.compression import CODEC_NAMES
 from tidelog.wire.batch.record_batch import Headers
-from tidelog.wire.errors import RecordTooLargeError, TidelogError
+from tidelog.wire.errors import RecordTooLargeError, TidelogError, UnknownPartitionError
 from tidelog.wire.messages.produce import Acks
 from tidelog.wire.messages.transactions import STAGING_PREFIX
 
@@ -537,7 +537,11 @@ class Producer:
                 size_bytes=record.size,
                 limit_bytes=self.config.buffer_memory,
             )
-        return self._accumulator.append(record, self._sender.now())
+        try:
+            return self._accumulator.append(record, self._sender.now())
+        except UnknownPartitionError:
+            self._cluster.request_refresh([record.topic])  # It may have been added.
+            raise
 
     def _begin(self, record: ProducerRecord) -> "AwaitedSend | None":
         appended = self._append(record)

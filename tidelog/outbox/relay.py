@@ -10,7 +10,8 @@ same number, and the cluster commits one of the attempts.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar, final
 
@@ -245,9 +246,11 @@ class Relay:
                 self._destinations.clear()
                 routed = await self._route(rows)
                 if routed.records == records and routed.refusal is None:
-                    raise OutboxError(
-                        f"rows {rows[0].row_id} to {rows[-1].row_id} cannot be sent: {error}"
-                    ) from error
+                    if not isinstance(error, UnknownPartitionError):
+                        raise OutboxError(
+                            f"rows {rows[0].row_id} to {rows[-1].row_id} cannot be sent: {error}"
+                        ) from error
+                    await trio.sleep(_RETRY_S)  # The metadata of the client are older.
                 records = ()
         self._position = self._position.committed()
         self._committed_at = trio.current_time()
@@ -261,15 +264,24 @@ class Relay:
         await transaction.commit([task.result])
 
     async def _route(self, rows: Sequence[OutboxRow]) -> Routed:
-        """Route rows by the topics that exist, each of which is described once."""
-        for name in sorted(self._router.topics_of(rows) - self._destinations.keys()):
+        """Route rows by the topics that exist; a refusal is by their state of now."""
+        names = self._router.topics_of(rows)
+        known = names & self._destinations.keys()
+        await self._describe(names - known)
+        routed = self._router.route(rows, self._destinations)
+        if known and (routed.dead_letters or routed.refusal is not None):
+            await self._describe(known)
+            routed = self._router.route(rows, self._destinations)
+        return routed
+
+    async def _describe(self, names: Iterable[str]) -> None:
+        """Describe topics; rows for those that do not exist are refused."""
+        for name in sorted(names):
+            self._destinations.pop(name, None)
             describe = partial(self._client.admin.describe_topics, [name])
-            try:
+            with suppress(*_REFUSALS):
                 (described,) = await self._until_done(describe)
-            except _REFUSALS:
-                continue  # Its rows are refused.
-            self._destinations[name] = Destination.of(described)
-        return self._router.route(rows, self._destinations)
+                self._destinations[name] = Destination.of(described)
 
     async def _until_done(self, call: Callable[[], Awaitable[Result]]) -> Result:
         """Repeat a call of the cluster until it does not fail for a reason that may pass."""

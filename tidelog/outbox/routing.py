@@ -93,7 +93,7 @@ class Router:
         if destination is None:
             return f"there is no topic {record.topic!r}; create it, or set a dead-letter topic"
         count = destination.partition_count
-        if record.partition is not None and record.partition >= count:
+        if record.partition is not None and not 0 <= record.partition < count:
             return f"topic {record.topic!r} has {count} partitions, and no {record.partition}"
         limit = min(destination.max_message_bytes, RECORD_BYTES_MAX)
         if record.size + _OVERHEAD_BYTES > limit and (size := _encoded_bytes(record)) > limit:

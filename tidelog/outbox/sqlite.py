@@ -91,7 +91,8 @@ class SqliteStore(OutboxStore):
     def last_id(self) -> int:
         """See `OutboxStore`."""
         found = self.query(
-            "select seq from sqlite_sequence where name = ?", [self.statements.table]
+            "select seq from sqlite_sequence where name = ? collate nocase",
+            [self.statements.table],
         )
         return found[0][0] if found else 0
 

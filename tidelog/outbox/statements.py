@@ -94,7 +94,7 @@ insert or ignore into {relay} (one) values (1);
 -- The ids of a table that was dropped and created again go on.
 insert into sqlite_sequence (name, seq)
     select {table_text}, coalesce(pending_id, relayed_id) from {relay}
-    where not exists (select 1 from sqlite_sequence where name = {table_text});
+    where not exists (select 1 from sqlite_sequence where name = {table_text} collate nocase);
 """
 
 
@@ -174,9 +174,13 @@ class OutboxStatements:
     def select_rows(self) -> str:
         """Return the query of the first rows after an id, up to an id, a number and a size."""
         size = " + ".join(f"coalesce(length({name}), 0)" for name in ("key", "value", "headers"))
+        key_and_value = "key, value"
+        if self.dialect == "sqlite":  # A column of bytes may have text there.
+            key_and_value = "cast(key as blob) as key, cast(value as blob) as value"
         return in_style(
             "select id, topic, partition, key, value, headers, created_us from"
-            f" (select id, topic, partition, key, value, headers, {self._created_us} as created_us,"
+            f" (select id, topic, partition, {key_and_value}, headers,"
+            f" {self._created_us} as created_us,"
             f" {size} as size, sum({size}) over (order by id rows unbounded preceding) as total"
             f" from {self._table} where id > ? and id <= ? order by id limit ?) as chosen"
             " where total - size < ?",

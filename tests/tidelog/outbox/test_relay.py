@@ -239,6 +239,43 @@ async def test_refused_rows_go_to_the_topic_of_dead_letters(shop: Shop) -> None:
     assert_exactly_once(shop.sent, await records_of(shop.client, "orders"))
 
 
+async def test_a_topic_that_was_altered_meanwhile_takes_what_it_refused_before(shop: Shop) -> None:
+    admin = shop.client.admin
+    await admin.create_topic("refused")
+    async with relaying(shop.outbox, shop.client, shop.path, dead_letter_topic="refused") as lines:
+        shop.add(1)
+        await wait_sent(shop.outbox, shop.path)
+        await admin.add_partitions("orders", 3)
+        await admin.alter_topic("orders", set={"max_message_bytes": "4MiB"})
+        shop.outbox.add(shop.connection, "orders", bytes(2 << 20), partition=2)
+        shop.connection.commit()
+        await wait_sent(shop.outbox, shop.path)
+
+    assert lines == []
+    large = (await records_of(shop.client, "orders"))[-1]
+    assert (large.partition, len(large.value or b"")) == (2, 2 << 20)
+
+
+async def test_rows_of_triggers_may_have_text_in_columns_of_bytes(shop: Shop) -> None:
+    shop.connection.execute(
+        "insert into outbox (topic, key, value) values ('orders', 'é', json_object('id', 1))"
+    )
+    shop.connection.commit()
+    await shop.relay_all()
+
+    (record,) = await records_of(shop.client, "orders")
+    assert (record.key, record.value) == ("é".encode(), b'{"id":1}')
+
+
+async def test_a_name_of_a_table_may_be_written_in_any_case(shop: Shop) -> None:
+    shop.add(1)
+    shop.outbox = Outbox("OUTBOX", dialect="sqlite")
+    shop.connection.executescript(shop.outbox.ddl())
+    await shop.relay_all()
+
+    assert_exactly_once(shop.sent, await records_of(shop.client, "orders"))
+
+
 async def test_a_topic_that_is_deleted_meanwhile_stops_the_relay(shop: Shop) -> None:
     await shop.client.admin.create_topic("payments")
     with pytest.RaisesGroup(

@@ -18,6 +18,7 @@ def row(row_id: int, **changes: Any) -> OutboxRow:  # noqa: ANN401
 REFUSED = [
     (row(2, topic="gone"), "row 2 cannot be sent: there is no topic 'gone'; create it, or set a"),
     (row(2, partition=2), "row 2 cannot be sent: topic 'orders' has 2 partitions, and no 2"),
+    (row(2, partition=-1), "row 2 cannot be sent: topic 'orders' has 2 partitions, and no -1"),
     (row(2, value=bytes(5000)), r"it has 5,\d\d\d bytes, and topic 'orders' takes 4,096"),
     (row(2, headers="{}"), "row 2 cannot be sent: its headers are no JSON list"),
 ]
