@@ -24,6 +24,11 @@ except ImportError as error:
 
 _CONNECT_TIMEOUT_S: Final = 10
 _LAST_ID: Final = "select coalesce(pg_sequence_last_value(%s::oid::regclass), 0)"
+_SEQUENCE: Final = (
+    "select format('%%I.%%I', nspname, relname), seqcache from pg_sequence"
+    " join pg_class on pg_class.oid = seqrelid join pg_namespace on pg_namespace.oid = relnamespace"
+    " where seqrelid = %s"
+)
 _WRITERS: Final = (
     "select virtualtransaction, pid from pg_locks where locktype = 'relation' and relation = %s"
     " and database = (select oid from pg_database where datname = current_database())"
@@ -82,6 +87,13 @@ class PostgresqlStore(OutboxStore):
                 f" {self.statements.advice}"
             )
         self._sequence_oid = sequence_oid
+        ((sequence, cached_count),) = self.query(_SEQUENCE, [sequence_oid])
+        if cached_count != 1:
+            raise OutboxError(
+                f"the outbox {self.statements.table!r} cannot be relayed: sessions cache"
+                f" {cached_count} ids of {sequence}, and rows with lower ids appear at any time;"
+                f" run: alter sequence {sequence} cache 1"
+            )
         self.change(f'listen "{CHANNEL_PREFIX}{self._table_oid}"', [])
 
     def close(self) -> None:

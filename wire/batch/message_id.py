@@ -6,6 +6,7 @@ the relay of an outbox, may set it.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 MESSAGE_ID_HEADER: Final = "tidelog-message-id"
@@ -19,11 +20,9 @@ def record_id(topic_id: bytes, partition: int, offset: int) -> str:
 
 
 def message_id_in(headers: Iterable[tuple[str, bytes]]) -> str | None:
-    """Return the message id in headers, `None` without a valid one; the first one counts."""
+    """Return the message id in headers, `None` without a valid one; the first valid one counts."""
     for name, value in headers:
         if name == MESSAGE_ID_HEADER and 0 < len(value) <= MESSAGE_ID_BYTES_MAX:
-            try:
+            with suppress(UnicodeDecodeError):
                 return value.decode()
-            except UnicodeDecodeError:
-                return None
     return None

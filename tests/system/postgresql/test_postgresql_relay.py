@@ -350,6 +350,16 @@ async def test_ids_never_begin_again_unseen(
         await OUTBOX.relay(client, server.dsn)
 
 
+async def test_a_sequence_that_gives_sessions_ids_in_advance_is_refused(
+    connection: Connection, server: PostgresqlServer, client: tidelog.Client
+) -> None:
+    """A session inserts its ids at any later time, below those of others that were sent."""
+    connection.execute("alter sequence outbox_id_seq cache 10")
+    connection.commit()
+    with pytest.raises(OutboxError, match="alter sequence public.outbox_id_seq cache 1"):
+        await OUTBOX.relay(client, server.dsn)
+
+
 async def test_errors_of_the_database_are_one_line(
     connection: Connection, server: PostgresqlServer, client: tidelog.Client
 ) -> None:

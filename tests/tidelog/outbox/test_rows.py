@@ -13,6 +13,7 @@ from tidelog.outbox.rows import (
     record_of,
     values_of,
 )
+from tidelog.wire.batch.message_id import message_id_in
 
 ROW = OutboxRow(7, "orders", None, b"k", b"v", None, 1_500_999)
 
@@ -44,6 +45,14 @@ def test_a_message_id_of_the_application_is_kept() -> None:
     record = record_of(ROW._replace(headers=headers), "outbox:1")
 
     assert record.headers == (("tidelog-message-id", b"invoice-7"),)
+
+
+def test_a_message_id_that_is_no_text_does_not_count() -> None:
+    headers = '[["tidelog-message-id", "/w==", "base64"]]'
+
+    record = record_of(ROW._replace(headers=headers), "outbox:1")
+
+    assert message_id_in(record.headers) == "outbox:1:7"
 
 
 @pytest.mark.parametrize(
