@@ -46,10 +46,19 @@ class OutputPipe:
             except OSError as error:
                 if error.errno not in _TRY_IN_THREAD:
                     raise
-                count = await trio.to_thread.run_sync(
-                    os.write, self._descriptor, rest, abandon_on_cancel=True
-                )
+                count = await _write_some(self._descriptor, rest)
             rest = rest[count:]
+
+
+async def _write_some(descriptor: int, content: memoryview) -> int:
+    """Wait for room and write; return the number of bytes, 0 if the room was taken."""
+    if os.get_blocking(descriptor):
+        return await trio.to_thread.run_sync(os.write, descriptor, content, abandon_on_cancel=True)
+    await trio.lowlevel.wait_writable(descriptor)  # Another program shares it, and polls.
+    try:
+        return os.write(descriptor, content)
+    except BlockingIOError:
+        return 0
 
 
 def _descriptor_that_blocks(file: BinaryIO) -> int | None:

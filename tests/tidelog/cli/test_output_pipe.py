@@ -25,8 +25,12 @@ def pipe() -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, 4097, 1_000_000])
-async def test_a_pipe_gets_every_byte(pipe: tuple[BinaryIO, BinaryIO], size: int) -> None:
+@pytest.mark.parametrize("is_blocking", [True, False])
+async def test_a_pipe_gets_every_byte(
+    pipe: tuple[BinaryIO, BinaryIO], size: int, is_blocking: bool
+) -> None:
     reading, writing = pipe
+    os.set_blocking(writing.fileno(), is_blocking)  # Other programs may share it, and do so.
     content = os.urandom(size)
     found = bytearray()
 
