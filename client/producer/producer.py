@@ -277,15 +277,17 @@ class Producer:
         if self._tracing is not None:
             return await self._send_traced(self._tracing, record)
         await self._know(topic)
-        while (pending := self._begin(record)) is None:
+        while (appended := self._append(record)) is None:
             await self._wait_free(record.size)
+        batch = appended.batch
+        batch.awaited_count += 1
         try:
             await self._sender.send_together()
-            await self._wait_settled(pending.batch)
+            await self._wait_settled(batch)
         except BaseException:
-            pending.abandon()
+            self._accumulator.stop_awaiting(appended)
             raise
-        return pending.receipt()
+        return _receipt(appended, timestamp_ms)
 
     def begin_send(
         self,
@@ -316,7 +318,11 @@ class Producer:
         self._require_open()
         if self._tracing is not None or not self._accumulator.knows(topic):
             return None
-        return self._begin(record)
+        appended = self._append(record)
+        if appended is None:
+            return None
+        appended.batch.awaited_count += 1
+        return AwaitedSend(self._accumulator, appended, timestamp_ms)
 
     def send_open(self) -> None:
         """Send the records of `begin_send`."""
@@ -543,13 +549,6 @@ class Producer:
             self._cluster.request_refresh([record.topic])  # It may have been added.
             raise
 
-    def _begin(self, record: ProducerRecord) -> "AwaitedSend | None":
-        appended = self._append(record)
-        if appended is None:
-            return None
-        appended.batch.awaited_count += 1
-        return AwaitedSend(self._accumulator, appended, record.timestamp_ms)
-
     async def _append_awaited(self, record: ProducerRecord) -> AppendResult | TidelogError:
         """Append a record that a call waits for; return the error if that is impossible."""
         try:
@@ -604,7 +603,10 @@ class Producer:
         if batch.is_settled:
             await trio.lowlevel.checkpoint()
             return
-        await self._cluster.tasks.wait(batch.signal_of(trio.Event))
+        signal = batch.signals.get(trio.Event)  # Most calls share that of another one.
+        if not isinstance(signal, trio.Event):
+            signal = batch.signal_of(trio.Event)
+        await self._cluster.tasks.wait(signal)
 
     def _raise_failure(self) -> None:
         """Raise the failure of records that no call waited for, if there is one, once."""
@@ -623,7 +625,7 @@ class Producer:
 class AwaitedSend:
     """Record that was appended, and whose sender waits for its batch to be settled."""
 
-    __slots__ = ("_accumulator", "_appended", "_sent_ms", "batch")
+    __slots__ = ("_accumulator", "_appended", "_timestamp_ms", "batch")
 
     def __init__(
         self, accumulator: RecordAccumulator, appended: AppendResult, timestamp_ms: int | None
@@ -632,7 +634,7 @@ class AwaitedSend:
         self.batch = appended.batch
         self._accumulator = accumulator
         self._appended = appended
-        self._sent_ms = self.batch.timestamp_ms if timestamp_ms is None else timestamp_ms
+        self._timestamp_ms = timestamp_ms
 
     def abandon(self) -> None:
         """Wait no more: a failure of the record is kept like that of a `send_nowait`."""
@@ -644,8 +646,18 @@ class AwaitedSend:
         Raises:
             TidelogError: The record was not acknowledged.
         """
-        place, queue = self._appended.place, self._appended.queue
-        (fate,) = self.batch.fates(place, place + 1)
-        if fate.failure is not None:
-            raise copy.copy(fate.failure)
-        return Receipt(queue.topic, queue.partition, fate.offset, self._sent_ms, fate.ack_level)
+        return _receipt(self._appended, self._timestamp_ms)
+
+
+def _receipt(appended: AppendResult, timestamp_ms: int | None) -> Receipt:
+    """Return the receipt of a record in a settled batch; `None` is the time of the batch.
+
+    Raises:
+        TidelogError: The record was not acknowledged.
+    """
+    batch, queue = appended.batch, appended.queue
+    (fate,) = batch.fates(appended.place, appended.place + 1)
+    if fate.failure is not None:
+        raise copy.copy(fate.failure)
+    sent_ms = batch.timestamp_ms if timestamp_ms is None else timestamp_ms
+    return Receipt(queue.topic, queue.partition, fate.offset, sent_ms, fate.ack_level)

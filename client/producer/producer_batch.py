@@ -5,7 +5,7 @@ same bytes until it is settled: acknowledged or failed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeVar, final
+from typing import NamedTuple, Protocol, TypeVar, cast, final
 
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import Codec
@@ -116,7 +116,7 @@ class ProducerBatch:
         """Whether an attempt with an unknown outcome may have appended the batch."""
         self.last_error: Exception | None = None
         """Error of the last attempt that is to be repeated."""
-        self.signals: list[Signal] = []
+        self.signals: dict[type[Signal], Signal] = {}
         """Set when the batch is settled: one of each kind, if callers wait for it."""
         self.awaited_count = 0
         """Number of records with a waiting caller; failures of the rest go to `take_failure`."""
@@ -245,17 +245,15 @@ class ProducerBatch:
         self.encoded = bytearray()
         self.values = []
         self.keys = self.headers = self.timestamps = None
-        for signal in self.signals:
+        for signal in self.signals.values():
             signal.set()
 
     def signal_of(self, kind: type[_Signal]) -> _Signal:
         """Return the signal of this kind, which all callers of the kind share; make it first."""
-        for signal in self.signals:
-            if isinstance(signal, kind):
-                return signal
-        made = kind()
-        self.signals.append(made)
-        return made
+        signal = self.signals.get(kind)
+        if signal is None:
+            signal = self.signals[kind] = kind()
+        return cast("_Signal", signal)
 
     def failed_count(self, start: int, end: int) -> int:
         """Return how many of these records of a settled batch were not acknowledged."""
