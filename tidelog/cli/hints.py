@@ -118,7 +118,6 @@ _TABLE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
     (GROUPS, "group"): {
         "--all-groups": "tidelog group list",
         "--delete": "tidelog group delete billing",
-        "--delete-offsets": "tidelog group delete billing",
         "--describe": "tidelog group describe billing",
         "--group": "tidelog group describe billing",
         "--list": "tidelog group list",

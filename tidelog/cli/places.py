@@ -133,9 +133,14 @@ def require_one_partition(offset: int, partitions: Collection[object]) -> None:
         click.UsageError: There are several partitions.
     """
     if len(partitions) > 1:
+        ctx = click.get_current_context(silent=True)
+        can_choose = ctx is not None and any(
+            "--partition" in each.opts for each in ctx.command.params
+        )
         raise click.UsageError(
             f"offset {offset} is a place in one partition, and there are {len(partitions)}:"
-            " choose one with --partition, or a place in all: beginning, end, a time or -N"
+            f" {'choose one with --partition, or ' if can_choose else ''}name a place in all:"
+            " beginning, end, a time or -N"
         )
 
 

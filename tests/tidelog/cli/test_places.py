@@ -117,3 +117,9 @@ def test_an_offset_needs_a_partition_if_there_are_several(
         assert main.run([*words, *at]) == 2
         assert "choose one with --partition" in capsys.readouterr().err
         assert main.run([*words, *at, "--partition", "0"]) == 0
+    main.run(["queue", "create", f"q-{name}", "--topic", name, *at])
+    capsys.readouterr()
+    assert main.run(["queue", "seek", f"q-{name}", "--yes", "--from", "0", *at]) == 2
+    shown = capsys.readouterr().err
+    assert "and there are 2: name a place in all: beginning, end, a time or -N" in shown
+    assert "--partition" not in shown
