@@ -9,8 +9,8 @@ first id until after its rows are visible. An observation reads first the last i
 then the writers. So a writer that is missing then has no id up to that last id that could still
 appear; and a writer that was missing in the previous observation has only ids above the previous
 last id. A prepared transaction was a writer of another name before, so it has the lowest bound of
-those that ended meanwhile. The lowest of these bounds is the horizon. Long transactions that do not write to the
-table do not matter, unlike with the ids of transactions (`pg_snapshot_xmin`).
+those that ended meanwhile. The lowest of these bounds is the horizon. Long transactions that do not
+write to the table do not matter, unlike with the ids of transactions (`pg_snapshot_xmin`).
 """
 
 from dataclasses import dataclass

@@ -4,8 +4,10 @@ Shell: owns one connection, in autocommit mode. Its session has the advisory loc
 it must not go through a pooler that shares sessions.
 """
 
+import os
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from socket import SHUT_RDWR, socket  # noqa: TID251  (that of the driver is shut down)
 from typing import Any, Final, final
 
 from tidelog.database.dialect import Row, quoted
@@ -101,6 +103,13 @@ class PostgresqlStore(OutboxStore):
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def interrupt(self) -> None:
+        """See `OutboxStore`. The server may not answer, so this ends the connection."""
+        descriptor = self.fileno()
+        if descriptor is not None:
+            with suppress(OSError), socket(fileno=os.dup(descriptor)) as shared:
+                shared.shutdown(SHUT_RDWR)
 
     def query(self, query: str, parameters: Sequence[object] = ()) -> Sequence[Row]:
         """See `OutboxStore`."""

@@ -115,6 +115,7 @@ class Relay:
             except RelaySupersededError as error:
                 self._options.report(f"{error}; reading its position again")
             except DatabaseUnavailableError as error:
+                await trio.lowlevel.checkpoint_if_cancelled()  # The interrupted call failed.
                 if not was_open:
                     raise
                 if not failure_count:
@@ -125,14 +126,18 @@ class Relay:
             failure_count += 1
             await trio.sleep(self._backoff.delay(failure_count))
 
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        """Return the result of calls of the store; if cancelled, interrupt them."""
+        return await run_in_thread(work, interrupt=self._store.interrupt)
+
     async def _open(self) -> None:
         """Connect, wait for the lock, and complete the last batch."""
         store = self._store
-        await run_in_thread(store.open)
+        await self._in_thread(store.open)
         await self._lock()
-        position = self._position = self._saved = await run_in_thread(store.position)
-        last_id = await run_in_thread(store.last_id)
-        found_at = await run_in_thread(partial(store.fingerprint, position.relayed_id))
+        position = self._position = self._saved = await self._in_thread(store.position)
+        last_id = await self._in_thread(store.last_id)
+        found_at = await self._in_thread(partial(store.fingerprint, position.relayed_id))
         check_table(position, last_id=last_id, found_at=found_at)
         self._router = Router(position.name, self._options.dead_letter_topic)
         self._horizon = Horizon(position.end_id)
@@ -141,14 +146,14 @@ class Relay:
         else:
             whole = BatchLimits(_NO_LIMIT, _NO_LIMIT)
             read = partial(store.rows, position.relayed_id, position.end_id, whole)
-            await self._commit(await run_in_thread(read))
+            await self._commit(await self._in_thread(read))
         self._committed_at = trio.current_time()
 
     async def _lock(self) -> None:
         has_waited = False
-        while not await run_in_thread(self._store.try_lock):
+        while not await self._in_thread(self._store.try_lock):
             if not has_waited:
-                pid = await run_in_thread(self._store.relay_pid)
+                pid = await self._in_thread(self._store.relay_pid)
                 whose = "" if pid is None else f" (server process {pid})"
                 table = self._store.statements.table
                 self._options.report(f"waiting: another relay{whose} has the outbox {table!r}")
@@ -167,7 +172,7 @@ class Relay:
         try:
             return is_committed(position, listed[0].last_transaction_id if listed else None)
         except RelayPositionError as error:
-            if await run_in_thread(self._store.position) == position:
+            if await self._in_thread(self._store.position) == position:
                 raise
             raise RelaySupersededError("another relay has gone on with the outbox") from error
 
@@ -176,7 +181,7 @@ class Relay:
         now = trio.current_time()
         if now >= self._delete_at:
             await self._delete_old(now)
-        rows = await run_in_thread(partial(self._next_rows, now))
+        rows = await self._in_thread(partial(self._next_rows, now))
         if rows:
             await self._send(rows)
         elif now - self._committed_at > _RENEWED_S:
@@ -217,7 +222,7 @@ class Relay:
 
     async def _plan(self, last_id: int, last_at: int | None) -> None:
         """Write the next batch down."""
-        await run_in_thread(partial(self._save, self._position.planned(last_id, last_at)))
+        await self._in_thread(partial(self._save, self._position.planned(last_id, last_at)))
 
     async def _commit(
         self, rows: Sequence[OutboxRow], records: Sequence[ProducerRecord] = ()
@@ -300,7 +305,7 @@ class Relay:
         if keep_s is None:
             self._delete_at = math.inf
             return
-        count = await run_in_thread(
+        count = await self._in_thread(
             partial(
                 self._store.delete,
                 self._saved.relayed_id,

@@ -56,6 +56,11 @@ class SqliteStore(OutboxStore):
             self._lock.close()
             self._lock = None
 
+    def interrupt(self) -> None:
+        """See `OutboxStore`."""
+        if self._connection is not None:
+            self._connection.interrupt()
+
     def query(self, query: str, parameters: Sequence[object] = ()) -> Sequence[Row]:
         """See `OutboxStore`."""
         with self._translated():

@@ -68,6 +68,10 @@ class OutboxStore(ABC):
         """Close the connection, which ends the lock. Closing twice is allowed."""
 
     @abstractmethod
+    def interrupt(self) -> None:
+        """Let the call that another thread makes fail soon; the connection is of no further use."""
+
+    @abstractmethod
     def query(self, query: str, parameters: Sequence[object] = ()) -> Sequence[Row]:
         """Return the rows of a query, which sees everything that was committed before it."""
 

@@ -180,8 +180,8 @@ async def test_a_prepared_transaction_is_waited_for(
     assert_exactly_once(rows, await records_of(client, "orders"))
 
 
-async def test_a_transaction_that_is_prepared_under_the_eyes_of_the_relay_is_waited_for(
-    connection: Connection, server: PostgresqlServer, client: tidelog.Client
+async def test_a_transaction_that_is_prepared_between_two_looks_is_waited_for(
+    connection: Connection, server: PostgresqlServer
 ) -> None:
     """Its lock goes to a transaction with another name in `pg_locks`, and its row has an id."""
     connection.execute("drop trigger tidelog_outbox_notify on outbox")
@@ -216,6 +216,23 @@ async def test_a_second_relay_waits_and_names_the_first(
 
     assert second == [f"waiting: another relay (server process {pid}) has the outbox 'outbox'"]
     assert_exactly_once([row], await records_of(client, "orders"))
+
+
+async def test_a_relay_ends_at_once_while_the_database_does_not_answer(
+    connection: Connection, server: PostgresqlServer, client: tidelog.Client
+) -> None:
+    add(connection, b"1")
+    connection.commit()
+    with another(server) as holder, another(server) as observer:
+        observer.autocommit = True
+        holder.execute("set idle_in_transaction_session_timeout = '10s'")
+        holder.execute("lock table outbox in access exclusive mode")
+        waiting = "select from pg_locks where not granted and relation = 'outbox'::regclass"
+        async with relaying(OUTBOX, client, server.dsn) as lines:
+            await wait_until(lambda: observer.execute(waiting).rowcount == 1)
+        holder.execute("select 1")  # It has waited for less than its timeout.
+
+    assert lines == []
 
 
 async def test_the_relay_reconnects_to_a_server_that_was_killed(
@@ -356,7 +373,7 @@ async def test_a_sequence_that_gives_sessions_ids_in_advance_is_refused(
     """A session inserts its ids at any later time, below those of others that were sent."""
     connection.execute("alter sequence outbox_id_seq cache 10")
     connection.commit()
-    with pytest.raises(OutboxError, match="alter sequence public.outbox_id_seq cache 1"):
+    with pytest.raises(OutboxError, match=r"alter sequence public\.outbox_id_seq cache 1"):
         await OUTBOX.relay(client, server.dsn)
 
 

@@ -8,6 +8,7 @@ import math
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Final, TypeVar, final
 
 import trio
@@ -50,11 +51,15 @@ class RealClock:
 
 
 async def run_in_thread(
-    work: Callable[[], Result], limiter: trio.CapacityLimiter | None = None
+    work: Callable[[], Result],
+    limiter: trio.CapacityLimiter | None = None,
+    *,
+    interrupt: Callable[[], None] | None = None,
 ) -> Result:
     """Run `work` in a thread; see `wire.env.env.ThreadPool`.
 
-    `limiter` bounds the number of threads; the default is trio's limiter.
+    `limiter` bounds the number of threads; the default is trio's limiter. If cancelled, this waits
+    for the end of `work`, which `interrupt` may bring about.
 
     `trio.to_thread.run_sync` also names the thread, copies context variables, and takes one more
     turn of the loop before it begins. A sync of a fast disk takes less time than all that.
@@ -72,7 +77,8 @@ async def run_in_thread(
         trio.lowlevel.start_thread_soon(
             work, lambda outcome: token.run_sync_soon(trio.lowlevel.reschedule, task, outcome)
         )
-        result: Result = await trio.lowlevel.wait_task_rescheduled(_not_cancellable)
+        on_cancel = _not_cancellable if interrupt is None else partial(_interrupted, interrupt)
+        result: Result = await trio.lowlevel.wait_task_rescheduled(on_cancel)
         return result
     finally:
         limiter.release_on_behalf_of(borrower)
@@ -117,6 +123,11 @@ class AdaptiveThreadPool:
 
 
 def _not_cancellable(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED
+
+
+def _interrupted(interrupt: Callable[[], None], _: object) -> trio.lowlevel.Abort:
+    interrupt()
     return trio.lowlevel.Abort.FAILED
 
 
