@@ -27,7 +27,8 @@ except ImportError as error:
 _CONNECT_TIMEOUT_S: Final = 10
 _LAST_ID: Final = "select coalesce(pg_sequence_last_value(%s::oid::regclass), 0)"
 _SEQUENCE: Final = (
-    "select format('%%I.%%I', nspname, relname), seqcache from pg_sequence"
+    "select format('%%I.%%I', nspname, relname), seqcache,"
+    " has_sequence_privilege(seqrelid, 'select, usage') from pg_sequence"
     " join pg_class on pg_class.oid = seqrelid join pg_namespace on pg_namespace.oid = relnamespace"
     " where seqrelid = %s"
 )
@@ -89,7 +90,12 @@ class PostgresqlStore(OutboxStore):
                 f" {self.statements.advice}"
             )
         self._sequence_oid = sequence_oid
-        ((sequence, cached_count),) = self.query(_SEQUENCE, [sequence_oid])
+        ((sequence, cached_count, is_readable),) = self.query(_SEQUENCE, [sequence_oid])
+        if not is_readable:  # From PostgreSQL 17 on, its last value would be null.
+            raise OutboxError(
+                f"the outbox {self.statements.table!r} cannot be used: permission denied for"
+                f" sequence {sequence}; docs/howto/outbox.md lists the rights that a relay needs"
+            )
         if cached_count != 1:
             raise OutboxError(
                 f"the outbox {self.statements.table!r} cannot be relayed: sessions cache"

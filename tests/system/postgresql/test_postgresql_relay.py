@@ -411,6 +411,12 @@ async def test_the_rights_of_the_how_to_are_enough(
         await wait_sent(OUTBOX, dsn)
 
     assert_exactly_once([row], await records_of(client, "orders"))
+    connection.execute("revoke select on sequence outbox_id_seq from relay")
+    connection.commit()
+    store = OUTBOX.store(dsn)
+    with pytest.raises(OutboxError, match=r"permission denied for sequence public\.outbox_id_seq;"):
+        store.open()
+    store.close()
     connection.execute("drop owned by shop, relay; drop role shop, relay")
     connection.commit()
 
