@@ -4,6 +4,7 @@ Shell: the handlers of signals of the process, only while a program asks for it.
 """
 
 import signal
+import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import partial
@@ -107,17 +108,16 @@ def stop_on_signal(
     Raises:
         RuntimeError: This is not the main thread, to which Python delivers signals.
     """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(
+            "stop_on_signal failed: Python delivers signals to the main thread; call it there, or"
+            " call stop() of the worker"
+        )
     if trio.lowlevel.in_trio_run():
         stop = partial(trio.lowlevel.current_trio_token().run_sync_soon, stop)
     handling = _Handling(stop)
     try:
         handling.begin(signals)
-    except ValueError as error:
-        raise RuntimeError(
-            "stop_on_signal failed: Python delivers signals to the main thread; call it there, or"
-            " call stop() of the worker"
-        ) from error
-    try:
         yield handling.found
     finally:
         handling.end()

@@ -85,6 +85,18 @@ def test_a_signal_that_the_parent_ignores_stays_ignored() -> None:
     assert stopped.signal is None
 
 
+def test_a_signal_that_cannot_be_handled_leaves_the_handlers_as_before() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    with (
+        pytest.raises(OSError, match="Invalid argument"),
+        tidelog.stop_on_signal(lambda: None, (signal.SIGTERM, signal.SIGKILL)),
+    ):
+        pass
+
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_other_threads_get_no_signals() -> None:
     errors: list[Exception] = []
 
