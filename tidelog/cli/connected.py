@@ -22,7 +22,8 @@ def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None
     """Keep an address for this level and the levels inside it."""
     del param
     if value is not None:
-        ctx.meta[_KEY] = _checked(value, "--broker")
+        # A completion must not ask another broker because this address is wrong.
+        ctx.meta[_KEY] = value if ctx.resilient_parsing else _checked(value, "--broker")
 
 
 def _checked(addresses: str, source: str) -> str:

@@ -46,6 +46,7 @@ _OTHER_CHECKERS = (
     "NoDefects",
     "NoneLeftOut",
     "ReplicasAgree",
+    "ProcessedOnce",
     "TransactionsOnce",
     "QueuesComeToAnEnd",
     "WaitersAreWoken",

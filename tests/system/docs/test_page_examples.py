@@ -121,7 +121,7 @@ async def examples(tmp_path: Path, place: int, serve: str = "") -> AsyncGenerato
 
 async def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
     serve, *commands = commands_in("README.md")
-    suite, program, embedded, worker = python_in("README.md")
+    suite, program, embedded, process, worker = python_in("README.md")
     streams = [command for command in commands if "tidelog queue" not in command]
     queues = [command for command in commands if "tidelog queue" in command]
     async with examples(tmp_path, 0, serve) as world:
@@ -135,10 +135,17 @@ async def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
             await world.tell(command)
         await world.run(program)
         streamed = len(world.printed)
+        world.names["tidelog"] = tidelog
+        await world.client.admin.create_topic("invoices")
+
+        async def is_invoiced() -> bool:
+            (topic,) = await world.client.admin.describe_topics(["invoices"])
+            return bool(topic.partitions[0].high_watermark)
+
+        await world.run(process, is_invoiced)
         for command in queues:
             await world.tell(command)
         await world.run(worker, is_empty)
-        world.names["tidelog"] = tidelog
         await world.run(embedded.replace('"data"', repr(str(tmp_path / "embedded"))))
 
     assert {values[-1] for values in world.printed[1:streamed]} >= {b"sent"}
@@ -177,7 +184,7 @@ async def test_the_example_of_a_transaction_runs(tmp_path: Path) -> None:
         await world.run(fragment)
         (topic,) = await world.client.admin.describe_topics(["orders"])
 
-    assert topic.partitions[0].high_watermark == 2
+    assert topic.partitions[0].high_watermark == 3
 
 
 async def test_the_examples_of_queues_run(tmp_path: Path) -> None:

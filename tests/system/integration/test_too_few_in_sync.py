@@ -29,5 +29,6 @@ async def test_too_few_in_sync_replicas_are_reported_in_one_line(tmp_path: Path)
         said = only_line(result)
         assert "are not in the log" in said
         assert "2 of 3 replicas are in sync, and 3 must be (min_insync_replicas)" in said
-        assert said.endswith("; 0 of 1,000 records were acknowledged")
+        assert "; 0 of 1,000 records were acknowledged; " in said
+        assert "tidelog cluster status" in said
         nursery.cancel_scope.cancel()

@@ -188,7 +188,7 @@ async def test_a_message_without_a_priority_takes_the_default_priority(
 
 async def test_the_producer_is_opened_once(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
-        shared = QueueContext(vars(client)["_queues"].cluster)
+        shared = QueueContext(client._cluster)
         found: list[Producer] = []
 
         async def ask() -> None:
