@@ -11,6 +11,7 @@ import trio
 import tidelog
 from bench.postgresql_server import PostgresqlServer
 from tidelog.idempotent import Inbox, InboxPositionError
+from tidelog.outbox import Outbox
 
 INBOX = Inbox("billing")
 Connection = psycopg.Connection[Any]
@@ -102,3 +103,23 @@ async def test_asynchronous_connections_do_the_same(server: PostgresqlServer) ->
             assert await INBOX.forget_async(own, older_than="1h") == 0
 
     await trio.to_thread.run_sync(lambda: asyncio.run(use()))
+
+
+async def test_a_call_of_the_wrong_kind_fails_before_a_mark_or_a_message_is_lost(
+    connection: Connection, server: PostgresqlServer
+) -> None:
+    outbox = Outbox()
+
+    async def use() -> None:
+        async with await psycopg.AsyncConnection.connect(server.dsn) as own:
+            for call in (
+                lambda: INBOX.is_new(own, record(7)),  # type: ignore[arg-type]
+                lambda: INBOX.positions(own),  # type: ignore[arg-type]
+                lambda: outbox.add(own, "orders", b"30"),  # type: ignore[arg-type]
+            ):
+                with pytest.raises(TypeError, match="calls are awaited: await .* with `_async`"):
+                    call()
+
+    await trio.to_thread.run_sync(lambda: asyncio.run(use()))
+    with pytest.raises(TypeError, match="calls are not awaited: call the method without `_async`"):
+        await INBOX.is_new_async(connection, record(7))  # type: ignore[arg-type]
