@@ -1,6 +1,6 @@
 """The formatters of broker logs, one event per line, as text or JSON.
 
-An event is a constant message; its values are in `extra={"fields": {...}}`.
+The name of an event and its values are in `extra={"event": ..., "fields": {...}}`.
 """
 
 import json
@@ -43,7 +43,7 @@ class ConsoleFormatter(logging.Formatter):
         level = record.levelname
         if self._is_colored and record.levelno in _COLORS:
             level = click.style(level, fg=_COLORS[record.levelno])
-        words = [self.formatTime(record, self.datefmt), level, _one_line(record.getMessage())]
+        words = [self.formatTime(record, self.datefmt), level, _one_line(_event(record))]
         words += [f"{name}={_shown(value)}" for name, value in _fields(record).items()]
         line = " ".join(words)
         if record.exc_info:
@@ -65,13 +65,18 @@ class JsonFormatter(logging.Formatter):
             "time": time.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage(),
+            "event": _event(record),
         }
         for name, value in _fields(record).items():
             found[f"{name}_" if name in _OWN_KEYS else name] = value
         if record.exc_info:
             found["traceback"] = self.formatException(record.exc_info)
         return json.dumps(found, default=str)
+
+
+def _event(record: logging.LogRecord) -> str:
+    """Return the name of an event, or the message of another library."""
+    return cast("str", getattr(record, "event", "")) or record.getMessage()
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:

@@ -135,11 +135,18 @@ def log_event(event: str, **fields: object) -> None:
     """Write a semantic event to the log; see `wire.env.env.Probe`.
 
     The field `severity` chooses the level and is not shown: `debug`, `info` (the default),
-    `warning` or `error`.
+    `warning` or `error`. The message has name and fields, for applications that log with a format of
+    their own; `event` and `fields` are attributes of the record besides.
     """
     level = _LEVELS.get(str(fields.pop("severity", "info")), logging.ERROR)
     if _log.isEnabledFor(level):
-        _log.log(level, event, extra={"fields": fields})
+        extra = {"event": event, "fields": fields}
+        if fields:
+            # One message for all events of a kind, with their values as arguments, as logging has it.
+            names = " ".join(f"{name}=%({name})s" for name in fields)
+            _log.log(level, f"{event.replace('%', '%%')} {names}", fields, extra=extra)
+        else:
+            _log.log(level, event, extra=extra)
 
 
 def never(site: str) -> bool:

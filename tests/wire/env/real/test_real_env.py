@@ -202,7 +202,8 @@ def test_an_event_is_logged_with_its_fields(caplog: pytest.LogCaptureFixture) ->
         log_event("leader elected 100%", partition=3)
 
     (record,) = caplog.records
-    assert record.getMessage() == "leader elected 100%"
+    assert record.getMessage() == "leader elected 100% partition=3"
+    assert vars(record)["event"] == "leader elected 100%"
     assert vars(record)["fields"] == {"partition": 3}
 
 
