@@ -8,6 +8,7 @@ In the first two stages its visibility timeout is extended in time, so it stays 
 import traceback
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final, TypedDict, cast, final
 
 import trio
@@ -41,10 +42,13 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.queues import RECEIVE_COUNT_MAX, SettleAction
 
 Handler = Callable[[Message], Awaitable[object]]
+OnError = Callable[[Message, Exception], object]
 
 _HELD_FACTOR: Final = 10
 """Maximum messages per handler that are held, including those that wait for others of their FIFO
 groups."""
+_CALLERS: Final = {"asyncio", "concurrent", "outcome", "tidelog", "trio"}
+"""Packages whose code calls handlers."""
 
 
 @final
@@ -68,9 +72,10 @@ class WorkerConfig:
     """Exceptions of the handler that no retry cures: the message becomes a dead letter at once.
     After all others it is released, and delivered again after the queue's backoff."""
 
-    on_error: Callable[[Message, Exception], object] | None = None
+    on_error: OnError | None = None
     """Called with each exception of the handler, before the message is released or rejected; may be
-    async, and may settle the message. Exceptions of `on_error` are logged."""
+    async, and may settle the message. Exceptions of `on_error` are logged, and without it those of
+    the handler (`client.handler_failed`)."""
 
     max_value_bytes: int = VALUE_BYTES_MAX
     """Maximum bytes of large messages that are joined when their handler starts, so memory is
@@ -118,7 +123,7 @@ class PlainWorkerSettings(TypedDict, total=False):
 class WorkerSettings(PlainWorkerSettings, total=False):
     """The fields of `WorkerConfig`, as keywords."""
 
-    on_error: Callable[[Message, Exception], object] | None
+    on_error: OnError | None
 
 
 @final
@@ -286,7 +291,10 @@ class QueueWorker:
             if span is not None:
                 span.fail(error)
             self._counters.handler_failures += 1
-            await self._tell(message, error)
+            if self._config.on_error is None:
+                self._log_failure(message, error)
+            else:
+                await self._tell(message, error, self._config.on_error)
             return self._verdict_on(error)
         return DELETE
 
@@ -308,11 +316,19 @@ class QueueWorker:
         self.stop()
         return RELEASE_AT_ONCE
 
-    async def _tell(self, message: Message, error: Exception) -> None:
-        if self._config.on_error is None:
-            return
+    def _log_failure(self, message: Message, error: Exception) -> None:
+        self._cluster.env.probe(
+            "client.handler_failed",
+            severity="warning",
+            queue=self._queue_name,
+            message_id=message.message_id,
+            receive_count=message.receive_count,
+            error=reason_of(error),
+        )
+
+    async def _tell(self, message: Message, error: Exception, on_error: OnError) -> None:
         try:
-            told = self._config.on_error(message, error)
+            told = on_error(message, error)
             if isinstance(told, Awaitable):
                 await told
         except Exception as failure:  # noqa: BLE001  (any error of the application)
@@ -377,9 +393,12 @@ class QueueWorker:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason of a dead letter from an exception: type, message, and traceback."""
+    """Return the reason of a dead letter from an exception: type, message, and traceback.
+
+    The traceback begins in the code of the application, not in the calls that led to it.
+    """
     text = in_unicode("".join(traceback.format_exception_only(error)).strip())
-    trace = in_unicode("".join(traceback.format_exception(error)).strip())
+    trace = in_unicode("".join(traceback.format_exception(type(error), error, _own(error))).strip())
     whole = f"{text}\n\n{trace}"
     if len(whole) <= REASON_LENGTH_MAX:
         return whole
@@ -387,3 +406,14 @@ def reason_of(error: Exception) -> str:
     text = text[: REASON_LENGTH_MAX // 2]
     room = REASON_LENGTH_MAX - len(text) - len("\n\n...\n")
     return f"{text}\n\n...\n{trace[-room:]}"
+
+
+def _own(error: Exception) -> TracebackType | None:
+    """Return the traceback from the first frame of the application on; all of it without one."""
+    found = error.__traceback__
+    while found is not None:
+        package, _, _ = str(found.tb_frame.f_globals.get("__name__", "")).partition(".")
+        if package not in _CALLERS:
+            return found
+        found = found.tb_next
+    return error.__traceback__

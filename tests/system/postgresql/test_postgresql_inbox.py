@@ -117,7 +117,7 @@ async def test_a_call_of_the_wrong_kind_fails_before_a_mark_or_a_message_is_lost
                 lambda: INBOX.positions(own),  # type: ignore[arg-type]
                 lambda: outbox.add(own, "orders", b"30"),  # type: ignore[arg-type]
             ):
-                with pytest.raises(TypeError, match="calls are awaited: await .* with `_async`"):
+                with pytest.raises(TypeError, match=r"calls are awaited: await .* with `_async`"):
                     call()
 
     await trio.to_thread.run_sync(lambda: asyncio.run(use()))

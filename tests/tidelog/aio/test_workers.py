@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import signal
 import threading
 from contextvars import ContextVar
@@ -332,6 +333,30 @@ def test_a_blocked_loop_is_logged(address: str, caplog: pytest.LogCaptureFixture
         asyncio.run(main())
     lines = [line for line in caplog.messages if "client.loop_blocked" in line]
     assert len(lines) == 1, caplog.messages
+
+
+def test_a_failing_handler_is_logged_from_its_own_code_on(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> str:
+        async def handle(message: aio.Message) -> None:
+            if message.receive_count == 1:
+                raise ValueError("no such card")
+            worker.stop()
+
+        async with aio.connect(address) as client:
+            queue = await new_queue(client, 1)
+            worker = queue.worker(handle)
+            await worker.run()
+            return queue.name
+
+    with caplog.at_level(logging.WARNING):
+        name = asyncio.run(main())
+
+    (line,) = [line for line in caplog.messages if line.startswith("client.handler_failed")]
+    assert f"queue={name} message_id=0-0 receive_count=1 error=ValueError: no such card" in line
+    frames = re.findall(r'^  File ".*", line \d+, in (\w+)$', line, re.MULTILINE)
+    assert frames == ["handle"]
 
 
 def test_a_worker_ends_with_its_client(run: Run, address: str) -> None:
