@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from tidelog.client.tracing.tracing import Tracing
     from tidelog.client.transactions.transaction import Transaction
 
+_SUBSCRIPTION: Final = ("partitions", "group_id", "pattern")
+"""Arguments of `consumer` besides the settings."""
 _TIMEOUT_MIN: Final = 1.0
 _TIMEOUT_MAX: Final = 24 * 3600.0
 
@@ -132,7 +134,7 @@ class Client:
             subscription_of,
         )
 
-        config = configured(ConsumerConfig, config, settings, of="consumer")
+        config = configured(ConsumerConfig, config, settings, of="consumer", others=_SUBSCRIPTION)
         if group_id is not None:
             if partitions is not None:
                 raise ConfigError(

@@ -4,9 +4,10 @@ Pure: declarations. Times are seconds, as everywhere in trio. Each group of sett
 dataclass; the `TypedDict` beside it lets calls such as `client.producer(acks=1)` be type-checked.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict, TypeVar, cast, final
+from types import NoneType
+from typing import Any, Literal, TypedDict, TypeVar, cast, final, get_args
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.compression import CODEC_NAMES
@@ -44,6 +45,7 @@ def configured(
     settings: Mapping[str, Any],
     *,
     of: str,
+    others: Sequence[str] = (),
 ) -> Config:
     """Return the settings that a call got in one object or as keywords.
 
@@ -52,6 +54,7 @@ def configured(
         config: All settings in one object, or `None`.
         settings: The keywords.
         of: Owner of the settings, for errors.
+        others: Arguments of the call besides, for errors.
 
     Raises:
         ConfigError: A setting is unknown or not legal, or both forms are given.
@@ -61,10 +64,18 @@ def configured(
             raise ConfigError("give either a config object or keywords, not both")
         return config
     known = [each.name for each in fields(cast("Any", config_type))]
-    for name in settings:
+    numbers = {each.name for each in fields(cast("Any", config_type)) if _is_number(each.type)}
+    for name, value in settings.items():
         if name not in known:
-            raise ConfigError(unknown_setting(name, known, of=of))
+            raise ConfigError(unknown_setting(name, [*known, *others], of=of))
+        if name in numbers and isinstance(value, str):
+            raise ConfigError(f"{of}: {name} must be a number, not {value!r}")
     return config_type(**settings)
+
+
+def _is_number(annotation: object) -> bool:
+    """Return whether a field takes numbers, or a number or `None`."""
+    return {*(get_args(annotation) or (annotation,))} <= {int, float, NoneType}
 
 
 @final

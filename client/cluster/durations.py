@@ -23,8 +23,13 @@ def milliseconds_of(what: str, seconds: float) -> int:
     """Return seconds as whole milliseconds; `what` names them in the error.
 
     Raises:
+        TypeError: It is no number, such as the text `30s`.
         ValueError: The number is negative or not finite.
     """
-    if not 0 <= seconds <= 1e12:  # noqa: PLR2004  (30,000 years, and no infinity)
+    try:
+        is_legal = 0 <= seconds <= 1e12  # noqa: PLR2004  (30,000 years, and no infinity)
+    except TypeError:
+        raise TypeError(f"{what} must be a number of seconds, not {seconds!r}") from None
+    if not is_legal:
         raise ValueError(f"{what} must be a number of seconds from 0 on, not {seconds}")
     return round(seconds * 1000)

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from trio.testing import MockClock
 
+from tests.client.queue_fixture import work_queue
 from tidelog.client.client import connect
 from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig, configured
 from tidelog.client.queue.receive.worker import WorkerConfig
@@ -118,3 +120,26 @@ async def test_a_connection_refuses_an_unknown_setting() -> None:
     with pytest.raises(ConfigError, match="did you mean request_timeout"):
         async with connect("127.0.0.1:1", **settings):
             pass
+
+
+@pytest.mark.parametrize(
+    ("config_type", "name", "value"),
+    [
+        (ClientConfig, "request_timeout", "30s"),
+        (ConsumerConfig, "auto_commit_interval", "5"),
+        (ProducerConfig, "batch_size", "16k"),
+        (WorkerConfig, "visibility_timeout", "1h"),
+    ],
+)
+def test_a_text_in_place_of_a_number_is_refused(
+    config_type: type[object], name: str, value: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"client: {name} must be a number, not '{value}'"):
+        configured(config_type, None, {name: value}, of="client")
+
+
+async def test_a_group_of_a_consumer_is_its_group_id(autojump_clock: MockClock) -> None:
+    settings: dict[str, Any] = {"group": "billing"}
+    async with work_queue(autojump_clock) as (client, _):
+        with pytest.raises(ConfigError, match="no consumer setting 'group'; did you mean group_id"):
+            client.consumer("orders", **settings)

@@ -133,7 +133,7 @@ def check_for_kind(message: OutgoingMessage, kind: QueueKind) -> None:
 
 
 def _check_delay(delay_s: float, topic: str, *, kept_s: float) -> None:
-    if delay_s >= kept_s:
+    if milliseconds_of("delay", delay_s) >= kept_s * 1000:
         raise InvalidRequestError(
             f"the delay of a message is {delay_s:g} s, and topic {topic!r} deletes records after"
             f" {kept_s:g} s (retention_ms): it would delete the message before its delivery; raise"

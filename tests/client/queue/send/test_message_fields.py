@@ -58,6 +58,16 @@ def test_invalid_values_are_refused(message: OutgoingMessage, complaint: str) ->
         record_of(message, "orders", now_ms=0)
 
 
+def test_a_delay_is_a_number_of_seconds() -> None:
+    message = OutgoingMessage(value=b"v", delay="1h")  # type: ignore[arg-type]
+    for check in (
+        lambda: record_of(message, "orders", now_ms=0),
+        lambda: check_for_kind(message, QueueKind(topic_retention_ms=1)),
+    ):
+        with pytest.raises(TypeError, match="delay must be a number of seconds, not '1h'"):
+            check()
+
+
 @pytest.mark.parametrize(
     ("message", "is_fifo", "complaint"),
     [
