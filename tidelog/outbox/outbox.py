@@ -187,14 +187,22 @@ class Outbox:
             RelayPositionError: The database was restored from a backup, the cluster is another
                 one, or no relay ran for 7 days: rows might be sent twice or never.
             OutboxError: The tables do not exist, or the user has no right to them.
+            TypeError: The client is one of `tidelog.aio` or `tidelog.blocking`.
         """
         if poll <= 0 or not 1 <= batch_records <= _BATCH_RECORDS_MAX:
             raise ConfigError(
                 f"poll is {poll:g} s and batch_records is {batch_records}: they must be above 0 s,"
                 f" and from 1 to {_BATCH_RECORDS_MAX:,}"
             )
-        from tidelog.outbox.relay import Relay  # noqa: PLC0415  (only a relay needs trio)
+        # Only a relay needs trio.
+        from tidelog.client.client import Client  # noqa: PLC0415
+        from tidelog.outbox.relay import Relay  # noqa: PLC0415
 
+        if not isinstance(client, Client):
+            raise TypeError(
+                "a relay needs a client of tidelog: with one of tidelog.aio, await relay_aio(); with"
+                " one of tidelog.blocking, call relay_blocking()"
+            )
         limits = BatchLimits(batch_records, _BATCH_BYTES)
         keep_s = None if keep is None else seconds_of("keep", keep)
         options = RelayOptions(poll, limits, keep_s, dead_letter_topic, report)

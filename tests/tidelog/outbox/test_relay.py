@@ -428,6 +428,8 @@ def test_a_client_on_asyncio_relays_until_it_is_cancelled(tmp_path: Path) -> Non
     async def main(address: str) -> bytes | None:
         async with aio.connect(address) as client:
             await client.admin.create_topic("orders")
+            with pytest.raises(TypeError, match=r"with one of tidelog\.aio, await relay_aio"):
+                await outbox.relay(client, str(tmp_path / "shop.db"))  # type: ignore[arg-type]
             relaying = asyncio.create_task(
                 outbox.relay_aio(client, str(tmp_path / "shop.db"), poll=0.01)
             )

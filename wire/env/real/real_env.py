@@ -135,14 +135,14 @@ def log_event(event: str, **fields: object) -> None:
     """Write a semantic event to the log; see `wire.env.env.Probe`.
 
     The field `severity` chooses the level and is not shown: `debug`, `info` (the default),
-    `warning` or `error`. The message has name and fields, for applications that log with a format of
-    their own; `event` and `fields` are attributes of the record besides.
+    `warning` or `error`. The message has the name and the fields, for any format of an application;
+    they are the attributes `event` and `fields` of the record as well.
     """
     level = _LEVELS.get(str(fields.pop("severity", "info")), logging.ERROR)
     if _log.isEnabledFor(level):
         extra = {"event": event, "fields": fields}
         if fields:
-            # One message for all events of a kind, with their values as arguments, as logging has it.
+            # Events of one name have one message, as logging has it: their values are arguments.
             names = " ".join(f"{name}=%({name})s" for name in fields)
             _log.log(level, f"{event.replace('%', '%%')} {names}", fields, extra=extra)
         else:
