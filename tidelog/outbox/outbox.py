@@ -200,8 +200,8 @@ class Outbox:
 
         if not isinstance(client, Client):
             raise TypeError(
-                "a relay needs a client of tidelog: with one of tidelog.aio, await relay_aio(); with"
-                " one of tidelog.blocking, call relay_blocking()"
+                "a relay needs a client of tidelog: with one of tidelog.aio, await relay_aio();"
+                " with one of tidelog.blocking, call relay_blocking()"
             )
         limits = BatchLimits(batch_records, _BATCH_BYTES)
         keep_s = None if keep is None else seconds_of("keep", keep)
