@@ -22,7 +22,7 @@ from tidelog.cli.output.record_format import (
     token_format,
 )
 from tidelog.cli.output_pipe import OutputPipe
-from tidelog.cli.places import Place, offsets_at, place_option
+from tidelog.cli.places import Place, PlaceType, offsets_at, place_option
 from tidelog.client.client import Client
 from tidelog.client.config import OffsetReset, ReadFrom
 from tidelog.client.consumer.consumer import Consumer
@@ -38,7 +38,7 @@ class _Start(TypedDict):
 
     place: Place | None
     from_beginning: bool
-    offset: int | None
+    offset: Place | None
     since_ms: int | None
     tail: int | None
 
@@ -79,7 +79,7 @@ class _Options(_Start, _Format):
 @click.argument("topic", cls=Name, kind="topic")
 @place_option("-o", "--from")
 @click.option("--from-beginning", is_flag=True, help="Same as --from beginning.")
-@click.option("--offset", type=click.IntRange(min=0), help="Same as --from OFFSET.")
+@click.option("--offset", type=PlaceType(), metavar="OFFSET", help="Same as --from.")
 @click.option(
     "--since", "since_ms", metavar="TIME", callback=read_moment, help="Same as --from TIME."
 )
@@ -182,7 +182,7 @@ def _place(options: _Start) -> Place | None:
     if options["from_beginning"]:
         places.append("earliest")
     if options["offset"] is not None:
-        places.append(("offset", options["offset"]))
+        places.append(options["offset"])
     if options["since_ms"] is not None:
         places.append(("time", options["since_ms"]))
     if options["tail"] is not None:
@@ -203,6 +203,11 @@ def _check(options: _Options, place: Place | None) -> None:
     if (options["read_from"] == "nearest") != bool(options["client_rack"]):
         raise click.UsageError(
             "--read-from nearest and --client-rack NAME go together: give both or none"
+        )
+    if options["until_end"] and place is None and options["group_id"] is None:
+        raise click.UsageError(
+            "--until-end prints nothing without a start, which is the end by default: add --from"
+            " beginning, or --from 1h"
         )
     is_elsewhere = place not in (None, "earliest", "latest") or options["partition"] is not None
     if options["group_id"] is not None and is_elsewhere:
@@ -319,6 +324,15 @@ class _Printing:
         Afterwards the consumer has handed out what was printed, and no more: also after an error,
         and if cancelled.
         """
+        async with trio.open_nursery() as nursery:
+            # `head -1` ends a command that waits for further records.
+            nursery.start_soon(self._output.raise_when_closed)
+            await self._print_batches(consumer, until)
+            nursery.cancel_scope.cancel()
+
+    async def _print_batches(
+        self, consumer: Consumer, until: Mapping[TopicPartition, int] | None
+    ) -> None:
         async for batch in consumer.batches(until):
             part = batch if self._unread_count is None else batch.first(self._unread_count)
             try:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, final
 CONSUMER, PRODUCER = "kafka-console-consumer", "kafka-console-producer"
 TOPICS, GROUPS, CONFIGS = "kafka-topics", "kafka-consumer-groups", "kafka-configs"
 KCAT, SQS, RABBIT = "kcat", "aws sqs", "rabbitmqadmin"
+OTHERS = "other programs"
 
 
 @final
@@ -122,6 +123,7 @@ _TABLE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
         "--group": "tidelog group describe billing",
         "--list": "tidelog group list",
         "--reset-offsets": "tidelog group reset-offsets billing --topic orders --from beginning",
+        "reset": "tidelog group reset-offsets billing --topic orders --from beginning",
     },
     (GROUPS, "group describe"): {
         "--all-groups": "tidelog group list",
@@ -156,8 +158,10 @@ _TABLE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
     },
     (SQS, "queue create"): {
         "--attributes": "tidelog queue create jobs --config visibility_timeout_ms=30s",
+        "--delay-seconds": "tidelog queue create jobs --config delivery_delay_ms=30s",
         "--queue-name": "tidelog queue create jobs",
         "--tags": "tidelog queue create jobs --label team=billing",
+        "--visibility-timeout": "tidelog queue create jobs --config visibility_timeout_ms=30s",
     },
     (SQS, "queue alter"): {
         "--attributes": "tidelog queue alter jobs --set visibility_timeout_ms=30s",
@@ -243,6 +247,26 @@ _TABLE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
         "groups": "tidelog group list",
         "kafka-consumer-groups": "tidelog group list",
         "kafka-consumer-groups.sh": "tidelog group list",
+    },
+    (OTHERS, ""): {
+        "help": "tidelog --help",
+        "status": "tidelog cluster status",
+        "version": "tidelog --version",
+    },
+    (OTHERS, "queue"): {
+        "info": "tidelog queue describe jobs",
+        "stats": "tidelog queue describe jobs",
+        "status": "tidelog queue describe jobs",
+    },
+    (OTHERS, "serve"): {
+        "--bind": "tidelog serve --listen 127.0.0.1:9000",
+        "--host": "tidelog serve --listen 127.0.0.1:9000",
+        "--port": "tidelog serve --listen 127.0.0.1:9000",
+    },
+    (OTHERS, "topic"): {
+        "info": "tidelog topic describe orders",
+        "stats": "tidelog topic usage",
+        "status": "tidelog topic describe orders",
     },
     (CONFIGS, ""): {
         "configs": "tidelog topic alter orders --set retention_ms=1d",

@@ -1,10 +1,10 @@
 """Command groups that keep the order of definition and import commands on use."""
 
 import gc
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
@@ -41,9 +41,16 @@ class LazyGroup(click.Group):
         lazy: Mapping[str, LazyCommand],
         help: str,  # noqa: A002 - click's name
         params: Sequence[click.Parameter] = (),
+        context_settings: MutableMapping[str, Any] | None = None,
     ) -> None:
         """Offer the commands `lazy`."""
-        super().__init__(name, help=help, no_args_is_help=True, params=[*params])
+        super().__init__(
+            name,
+            help=help,
+            no_args_is_help=True,
+            params=[*params],
+            context_settings=context_settings,
+        )
         self._lazy = lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:

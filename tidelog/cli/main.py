@@ -98,6 +98,7 @@ tidelog = _Tidelog(
     "tidelog",
     lazy=COMMANDS,
     params=[BROKER],
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="""Run and use tidelog, a log broker with streams, queues and replay.
 
     \b

@@ -5,6 +5,7 @@ Shell: a pipe or a terminal whose reader does not read blocks a thread, and not 
 
 import errno
 import os
+import select
 import stat
 from typing import BinaryIO, Final, final
 
@@ -48,6 +49,21 @@ class OutputPipe:
                     raise
                 count = await _write_some(self._descriptor, rest)
             rest = rest[count:]
+
+    async def raise_when_closed(self) -> None:
+        """Wait until the reader closes the pipe; wait for ever if the file is no pipe.
+
+        Raises:
+            BrokenPipeError: The reader has closed the pipe.
+        """
+        if self._descriptor is not None and stat.S_ISFIFO(os.fstat(self._descriptor).st_mode):
+            # The writing end is never readable, except that its reader is gone.
+            await trio.lowlevel.wait_readable(self._descriptor)
+            poll = select.poll()
+            poll.register(self._descriptor, 0)
+            if poll.poll(0):
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        await trio.sleep_forever()
 
 
 async def _write_some(descriptor: int, content: memoryview) -> int:

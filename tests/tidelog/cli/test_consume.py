@@ -45,7 +45,7 @@ def filled(topic: str, tmp_path: Path, capsys: Printed) -> str:
         (["--since", "1h"], range(10)),
         (["--since", "1970-01-01T00:00Z"], range(10)),
         (["--since", "2999-01-01"], []),
-        ([], []),
+        (["--offset", "earliest"], range(10)),
     ],
 )
 def test_it_begins_and_ends_where_it_is_told(
@@ -96,6 +96,7 @@ def test_an_offset_behind_the_end_is_an_error(
             "--group excludes --partition, and starts other than beginning and end",
         ),
         (["--since", "yesterday"], "Invalid value for '--since': 'yesterday' is not a time"),
+        (["--until-end"], "--until-end prints nothing without a start"),
         (["--max", "0"], "Invalid value for '-c' / '-n' / '--max' / '--max-messages'"),
         (["--from", "soon"], "Invalid value for '-o' / '--from': 'soon' is no place in a log"),
         (["--from", "-0"], "Invalid value for '-o' / '--from': '-0' is no place in a log"),

@@ -1,6 +1,7 @@
 """Options and commands of other programs, answered with the spelling of tidelog."""
 
 import shlex
+from contextlib import suppress
 
 import click
 import pytest
@@ -27,7 +28,8 @@ def parse(line: str) -> None:
 
 @pytest.mark.parametrize("line", sorted({each.line for each in HINTS}))
 def test_every_suggested_line_is_right(line: str) -> None:
-    parse(line)
+    with suppress(click.exceptions.Exit):  # After --help and --version; wrong use is another error.
+        parse(line)
 
 
 @pytest.mark.parametrize("hint", HINTS, ids=lambda hint: f"{hint.command} {hint.word}")
@@ -53,6 +55,11 @@ def test_a_foreign_word_is_answered_in_one_line(
         ("queue send jobs --message-body hello", "tidelog queue send jobs 'order 17'"),
         ("queue receive --queue-url http://a/b", "tidelog queue receive jobs"),
         ("declare queue name=jobs", "tidelog queue create jobs"),
+        ("status", "tidelog cluster status"),
+        ("help topic", "tidelog --help"),
+        ("serve --port 9000", "tidelog serve --listen 127.0.0.1:9000"),
+        ("group reset billing", "tidelog group reset-offsets billing"),
+        ("queue create jobs --visibility-timeout 30", "--config visibility_timeout_ms=30s"),
     ],
 )
 def test_whole_foreign_lines_are_answered(

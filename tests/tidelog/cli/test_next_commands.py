@@ -69,7 +69,7 @@ CASES = {
     ),
     "unknown partition, to read": Case(
         ("topic create {n}",),
-        "consume {n} --until-end --partition 7",
+        "consume {n} --from beginning --until-end --partition 7",
         "there is no 7",
         "topic describe {n}",
     ),

@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 import pytest
 import trio
+import trio.testing
 
 from tidelog.cli.output_pipe import OutputPipe
 
@@ -74,3 +75,20 @@ async def test_files_and_memory_are_written_at_once(tmp_path: Path) -> None:
         assert (tmp_path / "file").read_bytes() == b"abc"
 
     assert memory.getvalue() == b"abc"
+
+
+async def test_a_closed_pipe_ends_the_wait_for_content(pipe: tuple[BinaryIO, BinaryIO]) -> None:
+    reading, writing = pipe
+    output = OutputPipe(writing)
+    with trio.move_on_after(0.05) as scope:
+        await output.raise_when_closed()
+    assert scope.cancelled_caught
+
+    async def close() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        reading.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(close)
+        with pytest.raises(BrokenPipeError):
+            await output.raise_when_closed()
