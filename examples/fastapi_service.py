@@ -13,6 +13,7 @@ The environment variable `BROKER` has the address of a broker; 127.0.0.1:8433 by
 import asyncio
 import json
 import os
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Annotated, cast
@@ -53,6 +54,12 @@ class Shop:
         self.shipped.append(f"{order['amount']} for {order['customer']}")
 
 
+def end_service(task: "asyncio.Task[None]") -> None:
+    """End the service after an error of the worker; uvicorn would go on without it."""
+    if not task.cancelled() and task.exception() is not None:
+        signal.raise_signal(signal.SIGTERM)
+
+
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
     """Connect once for all requests, and run a worker beside them."""
@@ -65,7 +72,7 @@ async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         await client.admin.create_queue(ORDERS, partitions=3, visibility_timeout=30)
         shop = app.state.shop = Shop(client, producer)
         worker = shop.queue.worker(shop.ship, concurrency=10)
-        tasks.create_task(worker.run())
+        tasks.create_task(worker.run()).add_done_callback(end_service)
         yield
         worker.stop()  # Finishes the orders in hand.
 

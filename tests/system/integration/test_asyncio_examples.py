@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import httpx
 import trio
 
+import tidelog
 from tests.paths import ROOT
 from tests.system.integration.processes import DEADLINE_S, environment
 
@@ -86,6 +87,21 @@ async def test_a_web_service_produces_in_requests_and_works_beside_them(
     assert sorted(shipped) == ["1 for ada", "1 for ada", "1 for grace"]
     assert status in (0, -signal.SIGTERM)
     assert not any("Traceback" in line for line in output.all)
+
+
+async def test_a_web_service_ends_with_its_worker(broker_address: str) -> None:
+    command = ["-m", "uvicorn", "examples.fastapi_service:app", "--port", "0"]
+    async with _running(command, BROKER=broker_address) as service:
+        assert service.stdout is not None
+        output = Lines(service.stdout)
+        await output.with_text("Uvicorn running on")
+        async with tidelog.connect(broker_address) as client:
+            await client.admin.delete_queue("example-orders-of-web")
+        await output.with_text("UnknownQueueError")
+        with trio.fail_after(DEADLINE_S):
+            status = await service.wait()
+
+    assert status in (0, -signal.SIGTERM)
 
 
 async def test_a_chat_bot_keeps_what_is_said_and_reminds(broker_address: str) -> None:
