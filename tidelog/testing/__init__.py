@@ -11,12 +11,28 @@ import gc
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from tidelog.testing.ephemeral_broker import EphemeralBroker
 
-__all__ = ["EphemeralBroker", "broker"]
+__all__ = ["EphemeralBroker", "QueueFactory", "TopicFactory", "broker"]
+
+
+class TopicFactory(Protocol):
+    """Type of the fixture `tidelog_topic_factory`: creates topics; returns their names."""
+
+    def __call__(self, partitions: int = 1, **options: object) -> str:
+        """Create a topic; `options` are those of `tidelog.Admin.create_topic`."""
+        ...
+
+
+class QueueFactory(Protocol):
+    """Type of the fixture `tidelog_queue_factory`: creates queues; returns their names."""
+
+    def __call__(self, **options: object) -> str:
+        """Create a queue; `options` are those of `tidelog.Admin.create_queue`."""
+        ...
 
 
 def broker(**settings: object) -> "EphemeralBroker":

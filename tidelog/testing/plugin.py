@@ -12,11 +12,11 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from itertools import count
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, Literal, Protocol, cast, final
+from typing import TYPE_CHECKING, Final, Literal, cast, final
 
 import pytest
 
-from tidelog.testing import load_broker_class
+from tidelog.testing import QueueFactory, TopicFactory, load_broker_class
 
 if TYPE_CHECKING:
     from tidelog import blocking
@@ -25,22 +25,6 @@ if TYPE_CHECKING:
 _SCOPE: Final = "tidelog_broker_scope"
 _Scope = Literal["session", "package", "module", "class", "function"]
 _NAME_MAX: Final = 100
-
-
-class TopicFactory(Protocol):
-    """Creates topics; returns their names."""
-
-    def __call__(self, partitions: int = 1, **options: object) -> str:
-        """Create a topic; `options` are those of `tidelog.Admin.create_topic`."""
-        ...
-
-
-class QueueFactory(Protocol):
-    """Creates queues; returns their names."""
-
-    def __call__(self, **options: object) -> str:
-        """Create a queue; `options` are those of `tidelog.Admin.create_queue`."""
-        ...
 
 
 @final
