@@ -7,7 +7,7 @@ relay sends them.
 from collections.abc import Awaitable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, LiteralString, final
+from typing import TYPE_CHECKING, Final, LiteralString, cast, final
 
 from tidelog.database.connections import AsyncConnection, SyncConnection, execute, execute_async
 from tidelog.database.dialect import checked_dialect, checked_style, checked_table
@@ -198,7 +198,7 @@ class Outbox:
         from tidelog.client.client import Client  # noqa: PLC0415
         from tidelog.outbox.relay import Relay  # noqa: PLC0415
 
-        if not isinstance(client, Client):
+        if not isinstance(cast("object", client), Client):
             raise TypeError(
                 "a relay needs a client of tidelog: with one of tidelog.aio, await relay_aio();"
                 " with one of tidelog.blocking, call relay_blocking()"
