@@ -72,7 +72,11 @@ def read_flights(file: Path | None) -> tuple[list[str], list[bytes]]:
 
 async def work(queue: tidelog.Queue, airlines: Airlines) -> None:
     """Work until every message is deleted or in the dead-letter queue."""
-    worker = queue.worker(airlines.add, concurrency=200)
+    worker = queue.worker(
+        airlines.add,
+        concurrency=200,
+        on_error=lambda _, __: None,  # No log lines: the dead letters have the reasons.
+    )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(worker.run)
         await nothing_left(queue)

@@ -317,9 +317,10 @@ class QueueWorker:
         return RELEASE_AT_ONCE
 
     def _log_failure(self, message: Message, error: Exception) -> None:
+        is_expected = isinstance(error, self._config.reject_on)
         self._cluster.env.probe(
             "client.handler_failed",
-            severity="warning",
+            severity="info" if is_expected else "warning",
             queue=self._queue_name,
             message_id=message.message_id,
             receive_count=message.receive_count,

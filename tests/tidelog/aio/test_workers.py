@@ -343,10 +343,11 @@ def test_a_failing_handler_is_logged_from_its_own_code_on(
             if message.receive_count == 1:
                 raise ValueError("no such card")
             worker.stop()
+            raise LookupError  # Expected: not a warning.
 
         async with aio.connect(address) as client:
             queue = await new_queue(client, 1)
-            worker = queue.worker(handle)
+            worker = queue.worker(handle, reject_on=(LookupError,))
             await worker.run()
             return queue.name
 

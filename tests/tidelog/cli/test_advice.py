@@ -232,9 +232,9 @@ CHOICES = [
         "consume {t} --until-end --from-beginning --format raw --key-separator :",
     ),
     (
-        "consume {t} --until-end --client-rack a",
+        "consume {t} --tail 1 --until-end --client-rack a",
         "--read-from nearest and --client-rack NAME go together: give both or none",
-        "consume {t} --until-end --client-rack a --read-from nearest",
+        "consume {t} --tail 1 --until-end --client-rack a --read-from nearest",
     ),
     (
         "cluster reassign --topic {t} --partition 0 --to one",
