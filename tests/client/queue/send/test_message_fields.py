@@ -198,7 +198,7 @@ async def test_a_message_without_a_priority_takes_the_default_priority(
 
 async def test_the_producer_is_opened_once(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
-        shared = QueueContext(client._cluster)
+        shared = QueueContext(vars(client)["_cluster"])
         found: list[Producer] = []
 
         async def ask() -> None:
