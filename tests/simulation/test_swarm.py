@@ -27,7 +27,7 @@ RUN_COUNT = 12
 _VARIADIC = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 _POSITIONAL = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
 MUTATION_COUNT = 251
-TRIAL_COUNT = 266
+TRIAL_COUNT = 268
 """Number of trials; some mutations must be found by several kinds of runs."""
 
 
