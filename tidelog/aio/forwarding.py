@@ -3,6 +3,7 @@
 `tools.face_calls` generates the subclasses in `calls`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from functools import partial
 from types import TracebackType
@@ -38,15 +39,16 @@ class Forwarding(Generic[Inner]):
         return self._inner
 
 
-class Openable:
+class Openable(ABC):
     """Object that is opened by `async with`, or by `await` and later closed by `close`."""
 
     __slots__ = ()
 
+    @abstractmethod
     async def __aenter__(self) -> Self:
         """Open."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
@@ -54,7 +56,6 @@ class Openable:
         traceback: TracebackType | None,
     ) -> None:
         """Close."""
-        raise NotImplementedError
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Open, as `async with` does, and return itself."""

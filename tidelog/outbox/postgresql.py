@@ -76,7 +76,7 @@ class PostgresqlStore(OutboxStore):
                 keepalives_count=3,
             )
             self._connection.add_notify_handler(self._on_notify)
-            # Whatever the default: what is sent to the log must be durable here.
+            # The default may be less: rows that the relay sends must be durable here.
             self._connection.execute("set synchronous_commit = on")
             self._connection.execute("set default_transaction_isolation = 'read committed'")
         name = quoted(self.statements.table)

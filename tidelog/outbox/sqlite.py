@@ -43,7 +43,7 @@ class SqliteStore(OutboxStore):
                 isolation_level=None,
                 check_same_thread=False,  # worker threads use it one after the other
             )
-            # Whatever the default: what is sent to the log must be durable here.
+            # The default may be less: rows that the relay sends must be durable here.
             self._connection.execute("pragma synchronous = full")
         self.query(f"select id from {quoted(self.statements.table)} limit 1")
 

@@ -61,7 +61,7 @@ def test_contradictions_are_refused(
 
 @given(st.lists(st.sampled_from(["plan", "commit", "mark", "crash"])))
 def test_a_relay_never_contradicts_its_own_steps(steps: list[str]) -> None:
-    """Whatever the steps after which it dies: plan, commit in the cluster, mark."""
+    """The relay dies after any of its steps: plan, commit in the cluster, mark."""
     saved = memory = NEW
     last_committed: int | None = None
     for step in steps:
