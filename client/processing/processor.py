@@ -37,6 +37,7 @@ from tidelog.client.processing.input_transactions import (
 )
 from tidelog.client.processing.transform import Transform, Transformed
 from tidelog.client.producer.producer_record import ProducerRecord
+from tidelog.client.queue.receive.worker import reason_of
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     ConfigError,
@@ -356,6 +357,14 @@ class Processor:
         """Return the dead letter for a record; without a topic for it, stop."""
         assert error is not None, "the record has failed"
         if self._config.dead_letter_topic is not None:
+            self._cluster.env.probe(
+                "processor.dead_letter",
+                severity="warning",
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                error=reason_of(error),
+            )
             return [dead_letter(self._config.dead_letter_topic, record, error)]
         where = "in a batch from" if self._config.batch else "of"
         error.add_note(

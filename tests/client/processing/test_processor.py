@@ -153,8 +153,10 @@ async def test_a_poison_record_goes_to_the_dead_letter_topic(
             raise ValueError("7 is poison")
         return list(map(copied, records))
 
-    async with copies_client(autojump_clock) as client:
-        await client.admin.create_topic("dead")
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        for topic in ("orders", "copies", "dead"):
+            await client.admin.create_topic(topic)
         sent = await fill(client, 0, 10)
         counts = await client.process(
             "orders", picky, name="copy", batch=batch, dead_letter_topic="dead", until_end=True
@@ -166,6 +168,8 @@ async def test_a_poison_record_goes_to_the_dead_letter_topic(
         headers = dict(dead.headers)
         assert (dead.key, dead.value, headers[ORIGIN_OFFSET_HEADER]) == (b"7", b"7", b"7")
         assert headers[REASON_HEADER].startswith(b"ValueError: 7 is poison\n\n")
+        (logged,) = world.told("processor.dead_letter")
+        assert (logged["topic"], logged["partition"], logged["offset"]) == ("orders", 0, 7)
 
 
 async def test_a_second_owner_cannot_commit_output_of_the_same_input(
