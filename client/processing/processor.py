@@ -358,8 +358,7 @@ class Processor:
         assert error is not None, "the record has failed"
         if self._config.dead_letter_topic is not None:
             self._cluster.env.probe(
-                "processor.dead_letter",
-                severity="warning",
+                "processor.dead_letter",  # As information: the topic is for them.
                 topic=record.topic,
                 partition=record.partition,
                 offset=record.offset,
