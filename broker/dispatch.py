@@ -7,7 +7,7 @@ their identity. It serves clients once the broker is ready, until the broker is 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 import trio
 
@@ -86,6 +86,18 @@ class InTask:
     handler: Callable[[Any], Awaitable[object]]
 
 
+class Gate(Protocol):
+    """Decides which requests of clients are served."""
+
+    def check(self, request: Request, context: RequestContext) -> None:
+        """Return if a request may be carried out; it is called before the handler.
+
+        Raises:
+            BrokerError: It may not.
+        """
+        ...
+
+
 Route = Immediate | FromNode | Deferred | Appending | InTask
 Routes = Mapping[Api[Any, Any], Route]
 _Run = Callable[[Request, ResponseHandle], Steps | None]
@@ -107,6 +119,8 @@ class Dispatcher:
         self._of_clients: dict[int, _Run] = {}
         self.waiting_for = "it has just started"
         """Reason that clients are not served yet, for error texts."""
+        self.gate: Gate | None = None
+        """Checks every request of a client, `None` to serve all."""
         self.is_shutting_down = False
         """Whether new requests of clients are refused."""
         self.is_stopping = False
@@ -140,7 +154,10 @@ class Dispatcher:
         response = ResponseHandle(self._api_of[key], request, context, counts=self.counts[key])
         with response:
             try:
-                steps = self._run_for(request.message, key, context)(request, response)
+                run = self._run_for(request.message, key, context)
+                if self.gate is not None and context.node_id is None:
+                    self.gate.check(request, context)
+                steps = run(request, response)
             except NotANodeError as error:
                 context.note_refused(str(error))
                 raise

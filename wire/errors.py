@@ -125,6 +125,12 @@ class ErrorCode(IntEnum):
     LOG_TRUNCATED = 50
     NOT_A_NODE = 51
     OVER_LIMIT = 52
+    AUTHENTICATION_REQUIRED = 53
+    AUTHENTICATION_FAILED = 54
+    AUTHENTICATION_EXPIRED = 55
+    NOT_AUTHORIZED = 56
+    QUOTA_EXCEEDED = 57
+    KEY_UNAVAILABLE = 58
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
@@ -262,6 +268,48 @@ class NotANodeError(BrokerError):
     """Only nodes of the cluster may send this, and the sender has not proved to be that node."""
 
     code = ErrorCode.NOT_A_NODE
+
+
+@final
+class AuthenticationRequiredError(BrokerError):
+    """This broker serves authenticated clients only, and the connection has no credentials."""
+
+    code = ErrorCode.AUTHENTICATION_REQUIRED
+
+
+@final
+class AuthenticationFailedError(BrokerError):
+    """The credentials are wrong; the text does not say what of them."""
+
+    code = ErrorCode.AUTHENTICATION_FAILED
+
+
+@final
+class AuthenticationExpiredError(RetriableError):
+    """The credentials of the connection are no longer valid; authenticate again."""
+
+    code = ErrorCode.AUTHENTICATION_EXPIRED
+
+
+@final
+class NotAuthorizedError(BrokerError):
+    """The principal has no grant for this; the message names principal, action and resource."""
+
+    code = ErrorCode.NOT_AUTHORIZED
+
+
+@final
+class QuotaExceededError(BrokerError):
+    """A quota of a count or size is used up; the message names quota, limit and use."""
+
+    code = ErrorCode.QUOTA_EXCEEDED
+
+
+@final
+class KeyUnavailableError(RetriableError):
+    """The broker lacks the master key of a topic's encrypted records."""
+
+    code = ErrorCode.KEY_UNAVAILABLE
 
 
 @final

@@ -19,6 +19,7 @@ from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
 from tidelog.wire.protocol.frame import READ_AHEAD_BYTES
 from tidelog.wire.protocol.node_proof import NodeVerifier
+from tidelog.wire.security.principal import ANONYMOUS, Principal, PrincipalKind
 from tidelog.wire.transport.write_buffer import WriteBuffer
 
 _FREE_AFTER_S = 5.0
@@ -110,6 +111,12 @@ class Connection:
     def node_id(self) -> int | None:
         """See `broker.requests.response.RequestContext`."""
         return None if self.verifier is None else self.verifier.proven_id
+
+    @property
+    def principal(self) -> Principal:
+        """See `broker.requests.response.RequestContext`."""
+        node_id = self.node_id
+        return ANONYMOUS if node_id is None else Principal(PrincipalKind.NODE, str(node_id))
 
     @property
     def local(self) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from tidelog.wire.errors import BrokerError, UnexpectedServerError
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
 from tidelog.wire.protocol.node_proof import NodeVerifier
+from tidelog.wire.security.principal import Principal
 from tidelog.wire.transport.write_buffer import FileRegion, WriteBuffer
 
 _log = logging.getLogger("tidelog.broker")
@@ -36,6 +37,11 @@ class RequestContext(Protocol):
     """Whether it was opened beyond `max_connections`: it serves only other nodes."""
     verifier: NodeVerifier | None
     """The proof of a node at the other end; `None` before a node begins it."""
+
+    @property
+    def principal(self) -> Principal:
+        """The identity at the other end, which has been proved."""
+        ...
 
     @property
     def node_id(self) -> int | None:

@@ -11,6 +11,7 @@ import msgspec
 from tidelog.coordinator.metadata import catalog
 from tidelog.coordinator.metadata.records import LogEnd, PartitionRegistration, Record
 from tidelog.coordinator.metadata.transactions import AppendedPart
+from tidelog.coordinator.security.commands import SecurityCommand
 from tidelog.wire.errors import ErrorDetail, WireFormatError
 from tidelog.wire.messages.features import FeatureLevel, SupportedLevels
 from tidelog.wire.messages.field_types import (
@@ -456,6 +457,7 @@ Command = (
     | EventCommand
     | TransactionCommand
     | SetFeatureLevel
+    | SecurityCommand
     | CatchUp
 )
 

@@ -12,6 +12,7 @@ import msgspec
 from tidelog.coordinator.metadata.catalog import CatalogSnapshot
 from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
 from tidelog.coordinator.metadata.transactions import TransactionRecord, TransactionsSnapshot
+from tidelog.coordinator.security.records import SecurityRecord, SecuritySnapshot
 from tidelog.wire.messages.features import OWN_LEVELS, FeatureLevel, SupportedLevels
 from tidelog.wire.messages.field_types import (
     BrokerEpoch,
@@ -292,6 +293,7 @@ Record = (
     | ClusterConfigSet
     | FeatureLevelSet
     | TransactionRecord
+    | SecurityRecord
 )
 
 
@@ -334,3 +336,4 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="cluster
     used_level: Annotated[int, msgspec.Meta(ge=0, le=OWN_LEVELS.max_level)] = 0
     """Highest feature level of the records so far; a version that does not know it refuses the
     snapshot."""
+    security: SecuritySnapshot = SecuritySnapshot()

@@ -46,6 +46,8 @@ from tidelog.coordinator.metadata.records import (
 from tidelog.coordinator.metadata.replica_index import NO_PARTITION, ReplicaIndex
 from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.coordinator.metadata.transactions import TransactionRecord, Transactions
+from tidelog.coordinator.security.records import SecurityRecord
+from tidelog.coordinator.security.state import SecurityState
 from tidelog.isr.durability import Durability
 
 DATA_LOSSES_KEPT = 100
@@ -67,6 +69,8 @@ class ClusterState:
         """Transactions; read-only."""
         self.events = ClusterEvents(EventsSnapshot())
         """Events that need an administrator; read-only."""
+        self.security = SecurityState()
+        """Users, grants, quotas and keys; read-only."""
         self._brokers: dict[int, BrokerRegistration] = {}
         self._drained: dict[int, None] = {}
         self._partitions: dict[bytes, list[PartitionRegistration]] = {}
@@ -90,6 +94,7 @@ class ClusterState:
         state.catalog = Catalog.from_snapshot(snapshot.catalog)
         state.transactions = Transactions(snapshot.transactions)
         state.events = ClusterEvents(snapshot.events)
+        state.security = SecurityState(snapshot.security)
         state._brokers = {broker.node_id: broker for broker in snapshot.brokers}
         state._drained = dict.fromkeys(snapshot.drained_node_ids)
         state._overrides = snapshot.overrides
@@ -122,6 +127,7 @@ class ClusterState:
             self.events.snapshot(),
             self._feature_level,
             self._used_level,
+            self.security.snapshot(),
         )
 
     @property
@@ -244,7 +250,7 @@ class ClusterState:
             self._feature_level = 0
 
     def _apply_to_what_is_kept(
-        self, record: CatalogRecord | TransactionRecord | _EventRecord
+        self, record: CatalogRecord | TransactionRecord | SecurityRecord | _EventRecord
     ) -> None:
         if isinstance(record, TransactionRecord):
             self.transactions.apply(record)
@@ -252,6 +258,8 @@ class ClusterState:
             self._data_losses = [*self._data_losses, record][-DATA_LOSSES_KEPT:]
         elif isinstance(record, ClusterEvent | EventsAcknowledged):
             self.events.apply(record)
+        elif isinstance(record, SecurityRecord):
+            self.security.apply(record)
         else:
             self._apply_to_topics(record)
 
@@ -264,6 +272,7 @@ class ClusterState:
             case TopicDeleted():
                 partitions = self._partitions.pop(record.topic_id)
                 self.transactions.topic_deleted(record.topic_id, len(partitions))
+                self.security.topic_deleted(record.topic_id)
                 for number, partition in enumerate(partitions):
                     self._index.moved(record.topic_id, number, partition, after=NO_PARTITION)
                 self._fsync_since.pop(record.topic_id, None)

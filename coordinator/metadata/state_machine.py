@@ -29,11 +29,15 @@ from tidelog.coordinator.metadata.features import check_records
 from tidelog.coordinator.metadata.partition_commands import handle_partition_command
 from tidelog.coordinator.metadata.queue_commands import handle_queue_command
 from tidelog.coordinator.metadata.records import ClusterSnapshot, Record
+from tidelog.coordinator.metadata.security_commands import handle_security_command
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.topic_commands import handle_topic_command
 from tidelog.coordinator.metadata.transaction_commands import handle_transaction_command
+from tidelog.coordinator.security.commands import SecurityCommand
 
-_TimedCommand = BrokerCommand | PartitionCommand | EventCommand | TransactionCommand
+_TimedCommand = (
+    BrokerCommand | PartitionCommand | EventCommand | TransactionCommand | SecurityCommand
+)
 
 
 @final
@@ -97,6 +101,8 @@ class MetadataStateMachine:
             return handle_partition_command(self._state, command, now_ms=now_ms)
         if isinstance(command, EventCommand):
             return handle_event_command(self._state, command, now_ms=now_ms)
+        if isinstance(command, SecurityCommand):
+            return handle_security_command(self._state, command, now_ms=now_ms)
         return handle_transaction_command(self._state, command, now_ms=now_ms)
 
     def apply(self, record: Record) -> None:

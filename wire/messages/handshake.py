@@ -46,6 +46,30 @@ Nonce = Annotated[bytes, msgspec.Meta(min_length=16, max_length=64)]
 """Random bytes of one connection."""
 
 
+class AuthenticateRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A client proves its identity, or renews it, in one or more requests.
+
+    The client may send other requests when the last reply is complete; a renewal needs no pause.
+    """
+
+    mechanism: str
+    """`SCRAM-SHA-256`, `TOKEN` or `JWT`."""
+    data: bytes
+    """The next message of the mechanism."""
+
+
+class AuthenticateReply(msgspec.Struct, frozen=True, array_like=True):
+    """The broker's next message of a mechanism."""
+
+    data: bytes
+    is_complete: bool
+    """Whether the client is authenticated now."""
+    principal: str = ""
+    """Such as `user:alice`; empty before the end."""
+    expires_at_ms: int | None = None
+    """Unix milliseconds after which the broker refuses requests; `None` for no end."""
+
+
 class ProveNodeRequest(msgspec.Struct, frozen=True, array_like=True):
     """A node proves that it is one of the cluster, in two requests; see `wire.protocol.node_proof`.
 

@@ -120,6 +120,7 @@ class ApiKey(IntEnum):
     ALTER_GROUP = 70
     SAFE_TO_STOP = 71
     READ_METRICS = 72
+    AUTHENTICATE = 73
 
 
 @final
@@ -210,6 +211,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[Message], header: memoryview) -> Me
 
 HELLO = Api(ApiKey.HELLO, handshake.HelloRequest, handshake.HelloReply)
 PROVE_NODE = Api(ApiKey.PROVE_NODE, handshake.ProveNodeRequest, handshake.ProveNodeReply)
+AUTHENTICATE = Api(ApiKey.AUTHENTICATE, handshake.AuthenticateRequest, handshake.AuthenticateReply)
 METADATA = Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataReply, max_version=3)
 CREATE_TOPIC = Api(
     ApiKey.CREATE_TOPIC, topics.CreateTopicRequest, topics.CreateTopicReply, max_version=3

@@ -17,6 +17,7 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
 from tidelog.wire.protocol.frame import FrameDecoder, FrameKind
 from tidelog.wire.protocol.node_proof import NodeVerifier
+from tidelog.wire.security.principal import ANONYMOUS
 from tidelog.wire.transport.write_buffer import WriteBuffer
 
 
@@ -32,6 +33,7 @@ class FakeContext:
         self.delayed: dict[DelayedRequest, None] = {}
         self.is_reserve = False
         self.node_id: int | None = None
+        self.principal = ANONYMOUS
         self.verifier: NodeVerifier | None = None
         self.answered_count = 0
         self.refusals: list[str] = []

@@ -1,0 +1,1 @@
+"""Identities of clients, and what each may do."""

@@ -1,0 +1,44 @@
+"""Interface of the mechanisms by which clients prove their identity (SASL: mechanism).
+
+Pure: declarations.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from tidelog.wire.security.principal import Principal
+
+
+class Authenticated(NamedTuple):
+    """A proven identity."""
+
+    principal: Principal
+    expires_at_ms: int | None = None
+    """Unix milliseconds; `None` for no end."""
+    roles: tuple[str, ...] = ()
+    """Roles that the credentials give, beside those in the metadata."""
+
+
+class Step(NamedTuple):
+    """The broker's answer to one message of a client."""
+
+    data: bytes
+    result: Authenticated | None
+    """`None` while the exchange goes on."""
+
+
+class Exchange(Protocol):
+    """One proof on one connection."""
+
+    async def step(self, data: bytes) -> Step:
+        """Answer the next message of the client.
+
+        Raises:
+            AuthenticationFailedError: The proof is wrong.
+            RetriableError: It cannot be checked now.
+        """
+        ...
+
+
+Mechanisms = dict[str, Callable[[], Exchange]]
+"""Starts an exchange, by the name of the mechanism on the wire."""

@@ -1,0 +1,44 @@
+"""Commands about security metadata, by their part of it.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Sequence
+
+from tidelog.coordinator.metadata.commands import CommandOutcome, Done
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.security.access_commands import handle_access_command
+from tidelog.coordinator.security.commands import (
+    AccessCommand,
+    SecurityCommand,
+    SetQuota,
+    UserCommand,
+)
+from tidelog.coordinator.security.key_commands import handle_key_command
+from tidelog.coordinator.security.quota_commands import handle_quota_command
+from tidelog.coordinator.security.records import SecurityRecord
+from tidelog.coordinator.security.user_commands import handle_user_command
+
+
+def handle_security_command(
+    state: ClusterState, command: SecurityCommand, *, now_ms: int
+) -> CommandOutcome:
+    """Return the outcome of a command; `now_ms` is recorded.
+
+    Raises:
+        InvalidRequestError: The command is not legal in this state.
+    """
+    return CommandOutcome([*_records(state, command, now_ms)], Done())
+
+
+def _records(
+    state: ClusterState, command: SecurityCommand, now_ms: int
+) -> Sequence[SecurityRecord]:
+    security = state.security
+    if isinstance(command, UserCommand):
+        return handle_user_command(security, command, now_ms=now_ms)
+    if isinstance(command, AccessCommand):
+        return handle_access_command(security, command)
+    if isinstance(command, SetQuota):
+        return handle_quota_command(security, command)
+    return handle_key_command(security, command, now_ms=now_ms)

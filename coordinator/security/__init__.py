@@ -1,0 +1,1 @@
+"""Security metadata: users, tokens, roles, grants, quotas and wrapped data keys."""

@@ -1,0 +1,1 @@
+"""Principals and credentials, for both ends of a connection."""
