@@ -49,6 +49,7 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.security.gate import RequestGate
 from tidelog.coordinator.bootstrap.open_node import open_node
 from tidelog.coordinator.controller.broker_clock import BrokerClock
 from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
@@ -125,6 +126,10 @@ class Broker:
             env.network, env.random.randbytes, node_id=config.node_id, secret=secret
         )
         self._dispatcher = Dispatcher(nursery, api.APIS)
+        self._gate = RequestGate(
+            env.clock, is_authentication_required=config.authentication == "required"
+        )
+        self._dispatcher.gate = self._gate
         self._acceptor = Acceptor(
             env, config, listener, dispatcher=self._dispatcher, nursery=nursery
         )

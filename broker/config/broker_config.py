@@ -42,6 +42,7 @@ fit."""
 _HOUR_MS = 3_600_000
 
 SWITCH = ("on", "off")
+AUTHENTICATION = ("optional", "required")
 LOG_FORMATS = ("console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -89,6 +90,10 @@ class BrokerConfig:
     """File with the secret by which the nodes of a cluster know each other, the same on all
     machines. Created, for this user alone, when it is missing. Empty means
     `~/.config/tidelog/cluster-secret`."""
+
+    authentication: str = _choice("optional", allowed=AUTHENTICATION)
+    """Whether clients must [authenticate](authentication.md): `optional` serves anonymous clients
+    as well, `required` refuses them. Set the same on all nodes."""
 
     broker_rack: str = ""
     """The rack, zone or machine with which this broker fails together; replicas of a partition are

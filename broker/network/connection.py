@@ -11,6 +11,7 @@ import trio
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.network.refusals import Refusals
+from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, Identity
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.broker.requests.response import DelayedRequest
 from tidelog.broker.requests.steps import Steps, finish
@@ -19,7 +20,7 @@ from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
 from tidelog.wire.protocol.frame import READ_AHEAD_BYTES
 from tidelog.wire.protocol.node_proof import NodeVerifier
-from tidelog.wire.security.principal import ANONYMOUS, Principal, PrincipalKind
+from tidelog.wire.security.principal import Principal, PrincipalKind
 from tidelog.wire.transport.write_buffer import WriteBuffer
 
 _FREE_AFTER_S = 5.0
@@ -80,6 +81,9 @@ class Connection:
         """See `broker.requests.response.RequestContext`."""
         self.verifier: NodeVerifier | None = None
         """See `broker.requests.response.RequestContext`."""
+        self.is_encrypted = False
+        """See `broker.requests.response.RequestContext`."""
+        self._identity = ANONYMOUS_IDENTITY
         self._opened_at = trio.current_time()
         self._open_count = 0
         self._is_handling = False
@@ -116,7 +120,19 @@ class Connection:
     def principal(self) -> Principal:
         """See `broker.requests.response.RequestContext`."""
         node_id = self.node_id
-        return ANONYMOUS if node_id is None else Principal(PrincipalKind.NODE, str(node_id))
+        if node_id is not None:
+            return Principal(PrincipalKind.NODE, str(node_id))
+        return self._identity.principal
+
+    @property
+    def identity(self) -> Identity:
+        """See `broker.requests.response.RequestContext`."""
+        return self._identity
+
+    @property
+    def peer(self) -> str:
+        """See `broker.requests.response.RequestContext`."""
+        return self._stream.peer
 
     @property
     def local(self) -> tuple[str, int]:
@@ -195,6 +211,10 @@ class Connection:
         if not self._is_handling:
             self.write_buffer.flush()
         self._tell_changed()
+
+    def authenticated(self, identity: Identity) -> None:
+        """See `broker.requests.response.RequestContext`."""
+        self._identity = identity
 
     def note_refused(self, reason: str) -> None:
         """See `broker.requests.response.RequestContext`."""

@@ -8,6 +8,7 @@ from typing import Protocol, final
 import trio
 
 from tidelog.broker.metrics.request_counts import RequestCounts
+from tidelog.broker.requests.identity import Identity
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import BrokerError, UnexpectedServerError
 from tidelog.wire.protocol import api
@@ -38,9 +39,22 @@ class RequestContext(Protocol):
     verifier: NodeVerifier | None
     """The proof of a node at the other end; `None` before a node begins it."""
 
+    is_encrypted: bool
+    """Whether the bytes of the connection are unreadable for others (TLS)."""
+
     @property
     def principal(self) -> Principal:
         """The identity at the other end, which has been proved."""
+        ...
+
+    @property
+    def identity(self) -> Identity:
+        """The proven identity of a client; anonymous before its proof, and for nodes."""
+        ...
+
+    @property
+    def peer(self) -> str:
+        """Address and port of the other end."""
         ...
 
     @property
@@ -59,6 +73,14 @@ class RequestContext(Protocol):
 
     def note_refused(self, reason: str) -> None:
         """Report in the log that this broker refuses a request."""
+        ...
+
+    def authenticated(self, identity: Identity) -> None:
+        """Set or renew the identity of the client."""
+        ...
+
+    def give_up(self, reason: str) -> None:
+        """End the connection, and log the reason for the operator."""
         ...
 
 

@@ -5,6 +5,7 @@ from typing import final
 import pytest
 
 from tests.wire.streams import FakeStream
+from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, Identity
 from tidelog.broker.requests.response import DelayedRequest, ResponseHandle
 from tidelog.wire.errors import (
     ERROR_CLASSES,
@@ -34,6 +35,10 @@ class FakeContext:
         self.is_reserve = False
         self.node_id: int | None = None
         self.principal = ANONYMOUS
+        self.identity = ANONYMOUS_IDENTITY
+        self.is_encrypted = False
+        self.peer = "client:1"
+        self.ended_by = ""
         self.verifier: NodeVerifier | None = None
         self.answered_count = 0
         self.refusals: list[str] = []
@@ -44,6 +49,13 @@ class FakeContext:
 
     def note_refused(self, reason: str) -> None:
         self.refusals.append(reason)
+
+    def authenticated(self, identity: Identity) -> None:
+        self.identity = identity
+        self.principal = identity.principal
+
+    def give_up(self, reason: str) -> None:
+        self.ended_by = reason
 
 
 def new_response(context: FakeContext) -> ResponseHandle:
