@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, final
 
 import trio
 
+from tidelog.broker.audit.event import NULL_AUDIT, AuditSink
 from tidelog.broker.metrics.request_counts import RequestCounts
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.broker.requests.steps import Steps
@@ -121,6 +122,8 @@ class Dispatcher:
         """Reason that clients are not served yet, for error texts."""
         self.gate: Gate | None = None
         """Checks every request of a client, `None` to serve all."""
+        self.audit: AuditSink = NULL_AUDIT
+        """Takes the audit events of all connections."""
         self.is_shutting_down = False
         """Whether new requests of clients are refused."""
         self.is_stopping = False

@@ -8,6 +8,7 @@ from typing import final
 
 import trio
 
+from tidelog.broker.audit.event import AuditSink, RequestOrigin
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.network.refusals import Refusals
@@ -133,6 +134,16 @@ class Connection:
     def peer(self) -> str:
         """See `broker.requests.response.RequestContext`."""
         return self._stream.peer
+
+    @property
+    def audit(self) -> AuditSink:
+        """See `broker.requests.response.RequestContext`."""
+        return self._dispatcher.audit
+
+    @property
+    def origin(self) -> RequestOrigin:
+        """See `broker.requests.response.RequestContext`."""
+        return RequestOrigin(self.principal, self._stream.peer, self._core.client_id)
 
     @property
     def local(self) -> tuple[str, int]:

@@ -7,6 +7,7 @@ from typing import Protocol, final
 
 import trio
 
+from tidelog.broker.audit.event import AuditSink, RequestOrigin
 from tidelog.broker.metrics.request_counts import RequestCounts
 from tidelog.broker.requests.identity import Identity
 from tidelog.wire.env.env import BytesLike
@@ -60,6 +61,16 @@ class RequestContext(Protocol):
     @property
     def node_id(self) -> int | None:
         """The node at the other end, which has proved its identity; `None` for a client."""
+        ...
+
+    @property
+    def audit(self) -> AuditSink:
+        """Takes audit events."""
+        ...
+
+    @property
+    def origin(self) -> RequestOrigin:
+        """Where the requests come from, for audit events."""
         ...
 
     @property

@@ -34,13 +34,16 @@ from tidelog.wire.errors import (
     WireFormatError,
     from_wire,
 )
-from tidelog.wire.messages.handshake import ApiVersions
+from tidelog.wire.messages.handshake import ApiVersions, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api, ApiKey
 from tidelog.wire.protocol.frame import Frame, FrameDecoder, FrameKind
 
 HELLO_BYTES_MAX = 8 << 10
 """Maximum bytes of a frame before the hello, the hello included: it fits into the first buffer."""
+
+CLIENT_ID_CHARS_MAX = 128
+"""Maximum characters of a client id that are kept."""
 
 HELLOS_MAX = 8
 """Maximum requests until a hello is valid; then the connection ends."""
@@ -90,6 +93,8 @@ class ServerConnection:
         self._max_frame_bytes = max_frame_bytes
         self._apis = {int(served.key): served for served in apis}
         self._is_introduced = False
+        self.client_id = ""
+        """Start of the name of the program at the other end, as its hello gave it."""
         self._hello_count = 0
 
     @property
@@ -130,6 +135,8 @@ class ServerConnection:
             return _refuse(frame, InvalidRequestError(f"{served.key.name}: {error}"))
         if not self._is_introduced:
             self._is_introduced = True
+            assert isinstance(message, HelloRequest), "the first request is a hello"
+            self.client_id = message.client_id[:CLIENT_ID_CHARS_MAX]
             self.decoder.limit(self._max_frame_bytes)
         return Request(
             frame.api_key, frame.api_version, frame.correlation_id, message, frame.attachment

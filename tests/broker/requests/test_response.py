@@ -5,6 +5,7 @@ from typing import final
 import pytest
 
 from tests.wire.streams import FakeStream
+from tidelog.broker.audit.event import NULL_AUDIT, RequestOrigin
 from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, Identity
 from tidelog.broker.requests.response import DelayedRequest, ResponseHandle
 from tidelog.wire.errors import (
@@ -27,6 +28,8 @@ class FakeContext:
     """A connection with one request; see `broker.requests.response.RequestContext`."""
 
     local = ("broker", 8433)
+    audit = NULL_AUDIT
+    origin = RequestOrigin()
 
     def __init__(self) -> None:
         self.stream = FakeStream()

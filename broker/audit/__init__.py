@@ -1,0 +1,1 @@
+"""Audit of a broker: records of identities, administration, denials, grants and usage."""
