@@ -19,7 +19,9 @@ Pure: no clock, no I/O.
     │   │   ├── LeaderNotAvailableError   no live replica has all committed records
     │   │   ├── NotEnoughReplicasError    too few replicas are in sync
     │   │   ├── NotEnoughReplicasAfterAppendError  appended, then too few were; outcome unknown
-    │   │   └── IneligibleReplicaError    a replica cannot be in sync now: it is fenced or stopping
+    │   │   ├── IneligibleReplicaError    a replica cannot be in sync now: it is fenced or stopping
+    │   │   ├── AuthenticationExpiredError  authenticate again
+    │   │   └── KeyUnavailableError       the key of an encrypted topic cannot be used now
     │   ├── InvalidRequestError           the request can never succeed as it is
     │   │   ├── UnsupportedVersionError   .min_version, .max_version
     │   │   ├── InvalidBatchError         the header of a batch contradicts itself or its payload
@@ -33,6 +35,10 @@ Pure: no clock, no I/O.
     │   ├── MessageGoneError              the message is deleted, expired or a dead letter
     │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
     │   ├── LogTruncatedError             .truncated_to, .fetch_offset, .leader_epoch
+    │   ├── AuthenticationRequiredError   authenticate first
+    │   ├── AuthenticationFailedError     wrong credentials
+    │   ├── NotAuthorizedError            the principal may not do this
+    │   ├── QuotaExceededError            a quota of the principal is used up
     │   ├── NotANodeError                 only nodes of the cluster may send this
     │   ├── OutOfOrderSequenceError       .expected_sequence
     │   ├── DuplicateSequenceError / FencedProducerError
@@ -52,7 +58,8 @@ Pure: no clock, no I/O.
     │   └── UnexpectedServerError         a defect of the broker; its log has the details
     ├── WireFormatError                   a reply is wrong; which broker, which API, and why
     ├── ConnectionLostError               the request may or may not have been executed
-    │   └── ConnectError                  no connection could be made; the request was not sent
+    │   ├── ConnectError                  no connection could be made; the request was not sent
+    │   └── HandshakeFailedError          the handshake of TLS failed; the request was not sent
     ├── DeliveryTimeoutError              a record was not acknowledged in time; outcome unknown
     ├── MessageBodyLostError              the topic has deleted chunks of a large message
     ├── BatchError                        .errors, .receipts: a part of one call failed
@@ -628,6 +635,16 @@ class ConnectError(ConnectionLostError):
         """Create the error; `is_refused`: the host is up, but no process listens on the port."""
         super().__init__(message)
         self.is_refused = is_refused
+
+
+@final
+class HandshakeFailedError(ConnectionLostError):
+    """The handshake of TLS failed: no request was sent."""
+
+    def __init__(self, message: str, *, is_plain: bool = False) -> None:
+        """Create the error; `is_plain`: the other side does not seem to speak TLS."""
+        super().__init__(message)
+        self.is_plain = is_plain
 
 
 @final

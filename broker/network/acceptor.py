@@ -5,6 +5,7 @@ Shell: owns the listening socket and a task for each connection.
 
 import errno
 import logging
+from collections.abc import Callable
 from typing import final
 
 import trio
@@ -14,9 +15,10 @@ from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.refusals import Refusals
 from tidelog.broker.requests.memory_budget import MemoryBudget
-from tidelog.wire.env.env import Env, Listener
+from tidelog.wire.env.env import Certificate, Env, Listener
 from tidelog.wire.errors import ConfigError
 from tidelog.wire.protocol.frame import PREFIX_SIZE, READ_AHEAD_BYTES
+from tidelog.wire.security.principal import Principal
 
 _log = logging.getLogger("tidelog.broker")
 
@@ -51,6 +53,8 @@ class Acceptor:
             largest_bytes=config.socket_request_max_bytes + PREFIX_SIZE + READ_AHEAD_BYTES,
         )
         """Memory lent to connections."""
+        self.identify: Callable[[Certificate], Principal] | None = None
+        """Returns the principal of a client's certificate."""
         self.refusals = Refusals(env.probe)
         self.connections: dict[Connection, None] = {}
         """Open connections, in the order of their arrival."""
@@ -110,8 +114,9 @@ class Acceptor:
             dispatcher=self._dispatcher,
             memory=self.memory,
             refusals=self.refusals,
-            is_reserve=is_reserve,
+            identify=self.identify,
         )
+        connection.is_reserve = is_reserve
         self.connections[connection] = None
         self._nursery.start_soon(self._serve, connection)
 

@@ -4,6 +4,7 @@ Shell: owns one stream. This task parses, handles and answers requests as far as
 the bytes of records are not copied between the socket and the log.
 """
 
+from collections.abc import Callable
 from typing import final
 
 import trio
@@ -16,8 +17,8 @@ from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, Identity
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.broker.requests.response import DelayedRequest
 from tidelog.broker.requests.steps import Steps, finish
-from tidelog.wire.env.env import Env, Stream
-from tidelog.wire.errors import ConnectionLostError, WireFormatError
+from tidelog.wire.env.env import Certificate, Env, Stream
+from tidelog.wire.errors import ConnectionLostError, HandshakeFailedError, WireFormatError
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
 from tidelog.wire.protocol.frame import READ_AHEAD_BYTES
 from tidelog.wire.protocol.node_proof import NodeVerifier
@@ -29,6 +30,9 @@ _FREE_AFTER_S = 5.0
 
 _HELLO_S = 10.0
 """Time in seconds after which a connection without a hello ends."""
+
+_HANDSHAKE_S = 5.0
+"""Time in seconds after which a connection without a complete handshake ends."""
 
 _SLOW_BYTES_PER_S = 16 << 10
 """A frame takes `stalled_request_timeout_ms` at most, and a second more for each so many bytes."""
@@ -61,9 +65,12 @@ class Connection:
         dispatcher: Dispatcher,
         memory: MemoryBudget,
         refusals: Refusals,
-        is_reserve: bool = False,
+        identify: Callable[[Certificate], Principal] | None = None,
     ) -> None:
-        """Create a connection on `stream`; `run` serves it."""
+        """Create a connection on `stream`; `run` serves it.
+
+        `identify` returns the principal of a client's certificate.
+        """
         self._env = env
         self._config = config
         self._stream = stream
@@ -78,13 +85,21 @@ class Connection:
         self.write_buffer = WriteBuffer(stream)
         self.delayed: dict[DelayedRequest, None] = {}
         """See `broker.requests.response.RequestContext`."""
-        self.is_reserve = is_reserve
+        self.is_reserve = False
         """See `broker.requests.response.RequestContext`."""
         self.verifier: NodeVerifier | None = None
         """See `broker.requests.response.RequestContext`."""
+<<<<<<< Updated upstream
         self.is_encrypted = False
         """See `broker.requests.response.RequestContext`."""
         self._identity = ANONYMOUS_IDENTITY
+=======
+        self._identify = identify
+        self._certified = ANONYMOUS
+        """Principal of the certificate of the other side."""
+        self._certified_id: int | None = None
+        """Node id of that certificate, `None` for a client."""
+>>>>>>> Stashed changes
         self._opened_at = trio.current_time()
         self._open_count = 0
         self._is_handling = False
@@ -115,12 +130,13 @@ class Connection:
     @property
     def node_id(self) -> int | None:
         """See `broker.requests.response.RequestContext`."""
-        return None if self.verifier is None else self.verifier.proven_id
+        return self._certified_id if self.verifier is None else self.verifier.proven_id
 
     @property
     def principal(self) -> Principal:
         """See `broker.requests.response.RequestContext`."""
         node_id = self.node_id
+<<<<<<< Updated upstream
         if node_id is not None:
             return Principal(PrincipalKind.NODE, str(node_id))
         return self._identity.principal
@@ -144,6 +160,9 @@ class Connection:
     def origin(self) -> RequestOrigin:
         """See `broker.requests.response.RequestContext`."""
         return RequestOrigin(self.principal, self._stream.peer, self._core.client_id)
+=======
+        return self._certified if node_id is None else Principal(PrincipalKind.NODE, str(node_id))
+>>>>>>> Stashed changes
 
     @property
     def local(self) -> tuple[str, int]:
@@ -156,18 +175,37 @@ class Connection:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.write_buffer.run)
             try:
+                await self._shake_hands()
                 await self._receive()
-            except ConnectionLostError as error:
-                reason = str(error)
-            except WireFormatError as error:
+            except (HandshakeFailedError, WireFormatError) as error:
                 reason = str(error)
                 self._report_refused(reason)
+            except ConnectionLostError as error:
+                reason = str(error)
             finally:
                 self._end()
                 nursery.cancel_scope.cancel()
         self._env.probe(
             "connection_closed", severity="debug", peer=self._stream.peer, reason=reason
         )
+
+    async def _shake_hands(self) -> None:
+        """Complete the handshake of the stream, and take the principal of its certificate.
+
+        Raises:
+            ConnectionLostError: The handshake failed, or takes too long.
+        """
+        with trio.move_on_after(_HANDSHAKE_S) as waiting:
+            await self._stream.handshake()
+        if waiting.cancelled_caught:
+            raise HandshakeFailedError(f"no complete TLS handshake within {_HANDSHAKE_S:g} s")
+        certificate = self._stream.peer_certificate
+        if certificate is not None and self._identify is not None:
+            principal = self._identify(certificate)
+            if principal.kind is PrincipalKind.NODE:
+                self._certified_id = int(principal.name)
+            else:
+                self._certified = principal
 
     async def finish(self) -> None:
         """Wait until every request is answered and every reply is sent, or the connection ends."""

@@ -13,7 +13,7 @@ from typing import final
 
 import trio
 
-from tidelog.wire.env.env import BytesLike, FileRegionSource
+from tidelog.wire.env.env import BytesLike, Certificate, FileRegionSource
 from tidelog.wire.errors import ConnectionLostError
 
 _UNLIMITED_BYTES = 1 << 50
@@ -60,6 +60,7 @@ class MemoryStream:
         """Only `MemoryNetwork.connect` creates streams."""
         self.local = local
         self.peer = f"{remote[0]}:{remote[1]}"
+        self.peer_certificate: Certificate | None = None
         self.bytes_at_once = _UNLIMITED_BYTES
         """Maximum bytes that one call sends or receives; may be changed at any time."""
         self.is_closed = False
@@ -70,6 +71,9 @@ class MemoryStream:
     def peer_receive_count(self) -> int:
         """Number of receive calls of the other end."""
         return self._outgoing.receive_count
+
+    async def handshake(self) -> None:
+        """See `wire.env.env.Stream`."""
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
         """See `wire.env.env.Stream`."""

@@ -5,7 +5,7 @@ from typing import final
 
 import trio
 
-from tidelog.wire.env.env import BytesLike, FileRegionSource
+from tidelog.wire.env.env import BytesLike, Certificate, FileRegionSource
 from tidelog.wire.errors import ConnectionLostError
 
 
@@ -48,6 +48,11 @@ class FakeStream:
         """Break the connection."""
         self._failure = why
         self._wake()
+
+    peer_certificate: Certificate | None = None
+
+    async def handshake(self) -> None:
+        pass
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
         self.receive_count += 1

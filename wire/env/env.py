@@ -34,6 +34,20 @@ class FileRegionSource(Protocol):
         ...
 
 
+class Certificate(NamedTuple):
+    """Facts of a verified X.509 certificate."""
+
+    subject: str
+    """The common name; for messages."""
+    uris: tuple[str, ...]
+    """Uniform resource identifiers among the alternative names."""
+    serial: str
+    """Serial number, in hexadecimal digits."""
+    not_before_ms: int
+    expires_at_ms: int
+    """Unix milliseconds from which the certificate is not valid any more."""
+
+
 class Stream(Protocol):
     """One TCP connection. Calls that move bytes never wait; waiting has its own calls.
 
@@ -49,6 +63,23 @@ class Stream(Protocol):
     @property
     def local(self) -> tuple[str, int]:
         """The host and port on this side."""
+        ...
+
+    @property
+    def peer_certificate(self) -> Certificate | None:
+        """The certificate by which the other side has proved itself; `None` without one."""
+        ...
+
+    async def handshake(self) -> None:
+        """Exchange what must come before the first byte, as TLS does; nothing on plain TCP.
+
+        The acceptor's side calls this once, in the task of the connection. The deadline is the
+        caller's.
+
+        Raises:
+            HandshakeFailedError: The other side has no valid certificate, or does not speak TLS.
+            ConnectionLostError: The connection is broken.
+        """
         ...
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
@@ -126,6 +157,31 @@ class Network(Protocol):
 
         Raises:
             OSError: The name is unknown, no process listens, or the network is unreachable.
+        """
+        ...
+
+
+class SecureNetwork(Network, Protocol):
+    """TCP with TLS. A certificate of this process can be replaced; open connections live on.
+
+    `connect` includes the handshake, and raises `HandshakeFailedError` as well.
+    """
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate of this process that is in force."""
+        ...
+
+    @property
+    def authority_expires_at_ms(self) -> int:
+        """Unix milliseconds at which the first of the trusted CA certificates expires."""
+        ...
+
+    async def reload(self) -> bool:
+        """Read the certificate again; return whether another one is in force now.
+
+        Raises:
+            ConfigError: The new certificate cannot be used; the old one stays in force.
         """
         ...
 

@@ -10,8 +10,15 @@ from typing import Protocol, TypeVar, cast, final
 import trio
 
 from tidelog.wire.env.connect_errors import diagnose
-from tidelog.wire.env.env import BytesLike, Network, Stream
-from tidelog.wire.errors import BrokerError, ConnectError, ConnectionLostError, WireFormatError
+from tidelog.wire.env.env import BytesLike, Certificate, Network, Stream
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectError,
+    ConnectionLostError,
+    HandshakeFailedError,
+    WireFormatError,
+    printable,
+)
 from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api, ApiKey
@@ -81,6 +88,11 @@ class RpcConnection:
     def is_lost(self) -> bool:
         """Whether the connection has ended."""
         return self._failure is not None
+
+    @property
+    def peer_certificate(self) -> Certificate | None:
+        """The certificate by which the broker has proved itself; `None` without TLS."""
+        return self._stream.peer_certificate
 
     @property
     def wrong_reply(self) -> WireFormatError | None:
@@ -310,6 +322,8 @@ async def connect_stream(network: Network, host: str, port: int) -> Stream:
     """
     try:
         return await network.connect(host, port)
+    except HandshakeFailedError as error:
+        raise ConnectError(f"cannot connect to {printable(host)}:{port}: {error}") from error
     except OSError as error:
         is_refused = isinstance(error, ConnectionRefusedError)
         raise ConnectError(diagnose(host, port, error), is_refused=is_refused) from error

@@ -18,7 +18,7 @@ from zlib import crc32
 import trio
 
 from tests.simulation.machine.link import Flow, Link
-from tidelog.wire.env.env import BytesLike, FileRegionSource
+from tidelog.wire.env.env import BytesLike, Certificate, FileRegionSource
 from tidelog.wire.errors import ConnectionLostError
 
 BACKLOG_MAX = 1024
@@ -90,6 +90,7 @@ class SimulatedStream:
         """Send over `link`, by `flow`; `connect_ends` sets its other end."""
         self.local = local
         self.peer = f"{remote[0]}:{remote[1]}"
+        self.peer_certificate: Certificate | None = None
         self.other: SimulatedStream
         self.check_alive: Callable[[], None] = _nothing
         """Called before every operation of the application; raises when its process is dead."""
@@ -109,6 +110,9 @@ class SimulatedStream:
         self._writer = Wait()
 
     # Operations of the application.
+
+    async def handshake(self) -> None:
+        """See `wire.env.env.Stream`."""
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
         """See `wire.env.env.Stream`."""

@@ -11,7 +11,7 @@ from typing import final
 
 import trio
 
-from tidelog.wire.env.env import BytesLike, FileRegionSource
+from tidelog.wire.env.env import BytesLike, Certificate, FileRegionSource
 from tidelog.wire.errors import ConnectionLostError
 
 _LISTEN_BACKLOG = 1024
@@ -51,6 +51,14 @@ class TcpStream:
     def local(self) -> tuple[str, int]:
         """The host and port on this side."""
         return self._local
+
+    @property
+    def peer_certificate(self) -> Certificate | None:
+        """See `wire.env.env.Stream`."""
+        return None
+
+    async def handshake(self) -> None:
+        """See `wire.env.env.Stream`."""
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
         """See `wire.env.env.Stream`."""
