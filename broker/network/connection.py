@@ -89,17 +89,12 @@ class Connection:
         """See `broker.requests.response.RequestContext`."""
         self.verifier: NodeVerifier | None = None
         """See `broker.requests.response.RequestContext`."""
-<<<<<<< Updated upstream
         self.is_encrypted = False
         """See `broker.requests.response.RequestContext`."""
         self._identity = ANONYMOUS_IDENTITY
-=======
         self._identify = identify
-        self._certified = ANONYMOUS
-        """Principal of the certificate of the other side."""
         self._certified_id: int | None = None
-        """Node id of that certificate, `None` for a client."""
->>>>>>> Stashed changes
+        """Node id of the certificate of the other side, `None` for a client."""
         self._opened_at = trio.current_time()
         self._open_count = 0
         self._is_handling = False
@@ -136,7 +131,6 @@ class Connection:
     def principal(self) -> Principal:
         """See `broker.requests.response.RequestContext`."""
         node_id = self.node_id
-<<<<<<< Updated upstream
         if node_id is not None:
             return Principal(PrincipalKind.NODE, str(node_id))
         return self._identity.principal
@@ -160,9 +154,6 @@ class Connection:
     def origin(self) -> RequestOrigin:
         """See `broker.requests.response.RequestContext`."""
         return RequestOrigin(self.principal, self._stream.peer, self._core.client_id)
-=======
-        return self._certified if node_id is None else Principal(PrincipalKind.NODE, str(node_id))
->>>>>>> Stashed changes
 
     @property
     def local(self) -> tuple[str, int]:
@@ -199,13 +190,14 @@ class Connection:
             await self._stream.handshake()
         if waiting.cancelled_caught:
             raise HandshakeFailedError(f"no complete TLS handshake within {_HANDSHAKE_S:g} s")
+        self.is_encrypted = self._stream.is_encrypted
         certificate = self._stream.peer_certificate
         if certificate is not None and self._identify is not None:
             principal = self._identify(certificate)
             if principal.kind is PrincipalKind.NODE:
                 self._certified_id = int(principal.name)
             else:
-                self._certified = principal
+                self._identity = Identity(principal)
 
     async def finish(self) -> None:
         """Wait until every request is answered and every reply is sent, or the connection ends."""

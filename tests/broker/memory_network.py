@@ -60,6 +60,7 @@ class MemoryStream:
         """Only `MemoryNetwork.connect` creates streams."""
         self.local = local
         self.peer = f"{remote[0]}:{remote[1]}"
+        self.is_encrypted = False
         self.peer_certificate: Certificate | None = None
         self.bytes_at_once = _UNLIMITED_BYTES
         """Maximum bytes that one call sends or receives; may be changed at any time."""

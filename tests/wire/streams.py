@@ -49,6 +49,7 @@ class FakeStream:
         self._failure = why
         self._wake()
 
+    is_encrypted = False
     peer_certificate: Certificate | None = None
 
     async def handshake(self) -> None:

@@ -66,6 +66,11 @@ class Stream(Protocol):
         ...
 
     @property
+    def is_encrypted(self) -> bool:
+        """Whether others cannot read the bytes; known after `handshake`."""
+        ...
+
+    @property
     def peer_certificate(self) -> Certificate | None:
         """The certificate by which the other side has proved itself; `None` without one."""
         ...

@@ -90,6 +90,7 @@ class SimulatedStream:
         """Send over `link`, by `flow`; `connect_ends` sets its other end."""
         self.local = local
         self.peer = f"{remote[0]}:{remote[1]}"
+        self.is_encrypted = False
         self.peer_certificate: Certificate | None = None
         self.other: SimulatedStream
         self.check_alive: Callable[[], None] = _nothing

@@ -53,6 +53,11 @@ class TcpStream:
         return self._local
 
     @property
+    def is_encrypted(self) -> bool:
+        """See `wire.env.env.Stream`."""
+        return False
+
+    @property
     def peer_certificate(self) -> Certificate | None:
         """See `wire.env.env.Stream`."""
         return None
