@@ -42,6 +42,20 @@ from tidelog.coordinator.metadata.transactions import (
     TransactionProlonged,
     TransactionsDropped,
 )
+from tidelog.coordinator.security.records import (
+    DataKeySet,
+    DataKeysRemoved,
+    Grant,
+    GrantsChanged,
+    QuotaSet,
+    RoleRemoved,
+    RoleSet,
+    ScramCredential,
+    TokenRemoved,
+    TokenSet,
+    UserRemoved,
+    UserSet,
+)
 from tidelog.wire.messages.features import SupportedLevels
 from tidelog.wire.messages.transactions import StagedPart, StagedPiece
 
@@ -173,6 +187,20 @@ RECORDS: list[Record] = [
     BrokerRegistered(replace(BROKER, directory_epoch=6, supported_levels=SupportedLevels(0, 1))),
     FeatureLevelSet(1),
     catalog.TopicLabelsSet(TOPIC_ID, {"team": "billing"}),
+    UserSet("alice", ScramCredential(b"a salt", 600_000, bytes(range(32)), bytes(32))),
+    UserSet("service@example.com", None),
+    UserRemoved("alice"),
+    TokenSet("7f3a", "alice", bytes(range(32)), 1_700_000_000_000, 1_700_003_600_000, "ci"),
+    TokenRemoved("7f3a"),
+    RoleSet("writers", ("alice", "bob")),
+    RoleRemoved("writers"),
+    GrantsChanged(
+        (Grant("role:writers", "topic", "orders*", ("read", "write")),),
+        (Grant("user:alice", "queue", "billing", ("*",), is_deny=True),),
+    ),
+    QuotaSet("user:alice", {"requests_per_s": 100}),
+    DataKeySet(TOPIC_ID, 1, b"a wrapped key", "master-1", 1_700_000_000_000),
+    DataKeysRemoved(TOPIC_ID, (1,)),
 ]
 IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15, 28, 29)
 """Lines of records that have more fields now, with new lines further below."""

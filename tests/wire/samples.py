@@ -45,6 +45,8 @@ from tidelog.wire.messages.fetch import (
 )
 from tidelog.wire.messages.handshake import (
     ApiVersions,
+    AuthenticateReply,
+    AuthenticateRequest,
     HelloReply,
     HelloRequest,
     ProveNodeReply,
@@ -388,6 +390,11 @@ EXCHANGES = [
     _exchange(api.ALTER_GROUP, *group_samples.ALTER),
     _exchange(api.SAFE_TO_STOP, *cluster_samples.SAFE_TO_STOP),
     _exchange(api.READ_METRICS, *metric_samples.READ),
+    _exchange(
+        api.AUTHENTICATE,
+        AuthenticateRequest("SCRAM-SHA-256", b"n,,n=alice,r=a nonce"),
+        AuthenticateReply(b"v=a signature", True, "user:alice", 1_700_000_000_000),
+    ),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

@@ -16,7 +16,7 @@ from tidelog.wire.errors import (
     UnsupportedVersionError,
 )
 from tidelog.wire.messages.cluster_admin import LeaderElected
-from tidelog.wire.messages.features import NodeFeatures, SupportedLevels
+from tidelog.wire.messages.features import OWN_LEVELS, NodeFeatures
 from tidelog.wire.messages.handshake import ApiVersions
 from tidelog.wire.protocol import api
 
@@ -107,13 +107,14 @@ async def test_a_new_broker_has_the_newest_feature_level_and_keeps_it(
             await trio.sleep(0.1)
 
         assert found == await client.admin.update_features(found.newest_level)
-        with pytest.raises(InvalidRequestError, match="node 1 supports feature levels 0 to 3; cha"):
-            await client.admin.update_features(4)
+        with pytest.raises(InvalidRequestError, match="node 1 supports feature levels 0 to 4; cha"):
+            await client.admin.update_features(5)
         with pytest.raises(InvalidRequestError, match="0 is not possible: the metadata has record"):
             await client.admin.update_features(0)
 
-    assert (found.level, found.newest_level, found.obstacles) == (3, 3, [])
-    assert found.nodes == [NodeFeatures(1, SupportedLevels(0, 3))]
+    newest = OWN_LEVELS.max_level
+    assert (found.level, found.newest_level, found.obstacles) == (newest, newest, [])
+    assert found.nodes == [NodeFeatures(1, OWN_LEVELS)]
 
 
 async def test_a_broker_that_would_balance_the_load_instead_is_not_asked(

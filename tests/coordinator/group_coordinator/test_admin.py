@@ -21,6 +21,7 @@ from tidelog.wire.errors import (
     InvalidRequestError,
     UnknownTopicIdError,
 )
+from tidelog.wire.messages.features import OWN_LEVELS
 from tidelog.wire.messages.groups import (
     AlterGroupRequest,
     DeleteGroupRequest,
@@ -116,7 +117,7 @@ def test_a_group_with_members_is_neither_reset_nor_deleted() -> None:
 def test_settings_of_a_group_outlive_leaders_and_go_with_the_group() -> None:
     async def story(cluster: GroupCluster) -> None:
         leader, other = await cluster.leader_and_another()
-        await until(lambda: level_of(other) == 3)
+        await until(lambda: level_of(other) == OWN_LEVELS.max_level)
         texts = {"owner": "billing", "alert_lag_ms": "1h30m"}
 
         altered = await cluster.caller.insist(
@@ -160,7 +161,7 @@ def test_an_illegal_setting_of_a_group_is_refused(
 def test_settings_of_groups_need_their_feature_level_and_keep_it() -> None:
     async def story(cluster: GroupCluster) -> None:
         leader, other = await cluster.leader_and_another()
-        await until(lambda: level_of(other) == 3)
+        await until(lambda: level_of(other) == OWN_LEVELS.max_level)
         await cluster.submit(leader, SetFeatureLevel(2, [1, 2, 3]))
         owner = AlterGroupRequest(GROUP, {"owner": "billing"}, [])
 

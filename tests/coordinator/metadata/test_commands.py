@@ -63,6 +63,19 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.metadata.records import LogEnd, PartitionRegistration
 from tidelog.coordinator.metadata.transactions import AppendedPart
+from tidelog.coordinator.security.commands import (
+    ChangeGrants,
+    RemoveDataKeys,
+    RemoveRole,
+    RemoveToken,
+    RemoveUser,
+    SetDataKey,
+    SetQuota,
+    SetRole,
+    SetToken,
+    SetUser,
+)
+from tidelog.coordinator.security.records import Grant, ScramCredential
 from tidelog.wire.errors import NotLeaderError, WireFormatError
 from tidelog.wire.messages.transactions import StagedPart, StagedPiece, TransactionStatus
 
@@ -102,6 +115,16 @@ COMMANDS: list[Command] = [
     FinishParts(1, [FinishedPart(AppendedPart(3, ID, 0, is_lost=True), 5)]),
     DeleteQueue("q", ID, with_topic=True, detach_sources=True),
     SetFeatureLevel(1, [1, 2]),
+    SetUser("alice", ScramCredential(b"a salt", 4096, b"stored", b"server"), is_new=True),
+    RemoveUser("alice"),
+    SetToken("7f3a", "alice", bytes(32), 1_700_000_000_000, "ci"),
+    RemoveToken("7f3a"),
+    SetRole("writers", ("alice",), ("bob",)),
+    RemoveRole("writers"),
+    ChangeGrants((Grant("user:alice", "topic", "orders*", ("read",)),), ()),
+    SetQuota("user:alice", {"requests_per_s": 100}, ("busy_ms_per_s",)),
+    SetDataKey(ID, 1, b"wrapped", "master-1", "master-0"),
+    RemoveDataKeys(ID, (1,)),
 ]
 REPLIES: list[Reply] = [
     Registered(7),

@@ -41,7 +41,7 @@ from tidelog.wire.messages.features import OWN_LEVELS, NodeFeatures, SupportedLe
 NODES = [1, 2, 3]
 NEW = SupportedLevels(0, 1)
 NEWER = SupportedLevels(0, 2)
-NEWEST = SupportedLevels(0, 4)
+NEWEST = SupportedLevels(0, 5)
 
 
 def started(*supported: SupportedLevels | None) -> Cluster:
@@ -187,26 +187,26 @@ def test_records_of_a_higher_level_are_not_written() -> None:
 def test_a_new_kind_of_record_is_rolled_out_and_rolled_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A later version knows level 4, to which a kind of record belongs."""
-    monkeypatch.setattr(features, "RECORD_LEVELS", {FeatureLevelSet: 1, BrokerDrained: 4})
+    """A later version knows level 5, to which a kind of record belongs."""
+    monkeypatch.setattr(features, "RECORD_LEVELS", {FeatureLevelSet: 1, BrokerDrained: 5})
     cluster = started(NEWEST, NEWEST)
     cluster.do(SetFeatureLevel(1, [1, 2]))
-    with pytest.raises(InvalidRequestError, match="feature level 4 is needed, and the cluster has"):
+    with pytest.raises(InvalidRequestError, match="feature level 5 is needed, and the cluster has"):
         cluster.do(DrainBroker(1))
 
-    cluster.do(SetFeatureLevel(4, [1, 2]))
-    cluster.do(SetFeatureLevel(1, [1, 2]))  # Nothing needs level 4.
+    cluster.do(SetFeatureLevel(5, [1, 2]))
+    cluster.do(SetFeatureLevel(1, [1, 2]))  # Nothing needs level 5.
     restart(cluster, 2, NEW)
     restart(cluster, 2, NEWEST)
-    cluster.do(SetFeatureLevel(4, [1, 2]))
+    cluster.do(SetFeatureLevel(5, [1, 2]))
     cluster.do(DrainBroker(1))
 
-    assert cluster.state.used_level == 4
+    assert cluster.state.used_level == 5
     with pytest.raises(
-        InvalidRequestError, match=r"1 is not possible: the metadata has records of level 4, which"
+        InvalidRequestError, match=r"1 is not possible: the metadata has records of level 5, which"
     ):
         cluster.do(SetFeatureLevel(1, [1, 2]))
-    with pytest.raises(msgspec.ValidationError, match="<= 3"):
+    with pytest.raises(msgspec.ValidationError, match="<= 4"):
         MetadataStateMachine.from_snapshot(cluster.machine.snapshot())
 
 
@@ -253,7 +253,7 @@ def test_a_version_without_levels_reads_the_log_and_snapshot_until_the_rise_only
 def test_a_snapshot_of_a_version_without_levels_is_of_level_0() -> None:
     fields = msgspec.msgpack.decode(started(NEW).machine.snapshot())
 
-    restored = MetadataStateMachine.from_snapshot(msgspec.msgpack.encode(fields[:-2]))
+    restored = MetadataStateMachine.from_snapshot(msgspec.msgpack.encode(fields[:-3]))
 
     assert restored.state.feature_level == 0
     assert not restored.state.is_first_level_open

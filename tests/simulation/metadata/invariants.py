@@ -417,6 +417,6 @@ def _check_copies(
 def check_same(one: ClusterState, other: ClusterState) -> None:
     """Check that two states are equal."""
     ours, theirs = dict(vars(one)), dict(vars(other))
-    for part in ("catalog", "transactions", "events", "_index"):
+    for part in ("catalog", "transactions", "events", "security", "_index"):
         assert vars(ours.pop(part)) == vars(theirs.pop(part))
     assert ours == theirs

@@ -19,10 +19,14 @@ from tests.system.integration.processes import TIDELOG, run_tidelog
 from tests.system.integration.test_old_directories import whole
 from tests.system.scenarios import trial
 from tests.system.scenarios.trial import Outcome, Scenario, Trial
+from tidelog.wire.messages.features import OWN_LEVELS
 
 _PAUSE_S: Final = 0.05
 """Between two calls of a writer: the upgrades matter, not the load."""
-_NEEDED: Final = "the cluster has feature level 3; start node 3 with a version of tidelog that supp"
+_NEWEST: Final = OWN_LEVELS.max_level
+_NEEDED: Final = (
+    f"the cluster has feature level {_NEWEST}; start node 3 with a version of tidelog that supp"
+)
 _UNREADABLE: Final = "holds records that this tidelog does not understand: "
 
 Say = Callable[[str], None]
@@ -96,8 +100,8 @@ class _Upgrade:
                 *("cluster", "features", "--upgrade", "--yes"), TIDELOG_BROKER=self._nodes.addresses
             )
             assert result.returncode == 0, result.stderr
-            assert (await client.admin.describe_features()).level == 3
-        self._say("the level is 3")
+            assert (await client.admin.describe_features()).level == _NEWEST
+        self._say(f"the level is {_NEWEST}")
 
     @property
     def last_id(self) -> int:
