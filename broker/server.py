@@ -30,6 +30,7 @@ from tidelog.broker.collectors.metrics_collector import MetricsCollector
 from tidelog.broker.collectors.partition_collector import PartitionCollector
 from tidelog.broker.config.broker_config import DEFAULT, BrokerConfig, format_address, parse_address
 from tidelog.broker.config.dynamic_config import DynamicConfig
+from tidelog.broker.config.exposure import open_addresses
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
 from tidelog.broker.http.health import health_pages
@@ -50,6 +51,7 @@ from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.security.gate import RequestGate
+from tidelog.broker.security.insecure_listen import InsecureListenWarning
 from tidelog.coordinator.bootstrap.open_node import open_node
 from tidelog.coordinator.controller.broker_clock import BrokerClock
 from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
@@ -201,10 +203,7 @@ class Broker:
         """
         self._dispatcher.serve_all(handshake_routes(self._introduction, self._identity))
         self._dispatcher.serve_nodes(discovery_routes(self._introduction))
-        self._nursery.start_soon(self._acceptor.run)
-        if self._http is not None:
-            self._nursery.start_soon(self._http.run)
-            self._nursery.start_soon(self._loop_lag.run)
+        self._accept()
         cluster = await self._enter_cluster()
         lifecycle = self._make_lifecycle(cluster)
         await lifecycle.register()
@@ -258,6 +257,16 @@ class Broker:
             cluster_id=self.cluster_id,
             was_clean=self._directory.was_clean,
         )
+
+    def _accept(self) -> None:
+        """Accept connections; those of clients wait until the broker is ready."""
+        self._nursery.start_soon(self._acceptor.run)
+        if self._http is not None:
+            self._nursery.start_soon(self._http.run)
+            self._nursery.start_soon(self._loop_lag.run)
+        addresses = open_addresses(self._config)
+        if self._config.insecure_listen == "on" and addresses:
+            self._nursery.start_soon(InsecureListenWarning(self._env, addresses).run)
 
     def _parts(self) -> BrokerParts:
         return BrokerParts(

@@ -95,6 +95,11 @@ class BrokerConfig:
     """Whether clients must [authenticate](authentication.md): `optional` serves anonymous clients
     as well, `required` refuses them. Set the same on all nodes."""
 
+    insecure_listen: str = _choice("off", allowed=SWITCH)
+    """Whether `tidelog serve` may serve other machines without TLS and authentication: `on` or
+    `off`. With `off`, it refuses a `listen` or `advertised` address beyond loopback. With `on`, it
+    [warns](operations.md#insecure_listen) at its start and each hour."""
+
     broker_rack: str = ""
     """The rack, zone or machine with which this broker fails together; replicas of a partition are
     spread over racks. Empty means a rack of its own."""

@@ -217,6 +217,11 @@ _SERVER_OPTIONS = (
     click.option("--data-dir", metavar="DIR", help="Keep data in this directory.  [tidelog-data]"),
     click.option("--listen", metavar="HOST:PORT", help="Listen on this address.  [127.0.0.1:8433]"),
     click.option(
+        "--insecure-listen",
+        flag_value="on",
+        help="Serve other machines without TLS and authentication.",
+    ),
+    click.option(
         "--http-listen",
         metavar="HOST:PORT",
         help="Serve health checks by HTTP here.  [127.0.0.1:8480]",

@@ -59,6 +59,7 @@ class Broker:
                 *inside(self.node_id),
                 *(*self._program, "serve", "--log-format", "json", "--config", str(settings)),
                 *("--node-id", str(self.node_id), "--listen", f"{address_of(self.node_id)}:{PORT}"),
+                "--insecure-listen",
                 *("--peers", self._peers, "--data-dir", str(self.data_directory)),
             ],
             stdin=subprocess.DEVNULL,

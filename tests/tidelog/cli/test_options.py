@@ -76,6 +76,7 @@ def test_options_of_a_broker_that_are_not_given_are_none() -> None:
     assert seen == {
         "data_dir": "d",
         "listen": None,
+        "insecure_listen": None,
         "http_listen": None,
         "node_id": 3,
         "peers": None,

@@ -19,6 +19,7 @@ from tidelog.broker.config.broker_config import (
     ResolvedConfig,
     resolve_config,
 )
+from tidelog.broker.config.exposure import check_exposure
 from tidelog.cli.options import examples, json_option, server_options
 from tidelog.cli.output.log_format import configure_logging
 from tidelog.cli.output.tables import print_json, print_table
@@ -44,7 +45,7 @@ _OPEN_FILES_MIN = 16
 
 @click.command(
     epilog=examples(
-        "tidelog serve --data-dir /var/lib/tidelog --listen 0.0.0.0:8433",
+        "tidelog serve --data-dir /var/lib/tidelog --listen 127.0.0.1:9000",
         "TIDELOG_LISTEN=127.0.0.1:9000 tidelog serve --config tidelog.toml",
         "tidelog serve --workers 4 --data-dir /var/lib/tidelog",
         "tidelog serve --config tidelog.toml --print-config",
@@ -82,6 +83,9 @@ def serve(
     (TIDELOG_DATA_DIR sets data_dir, and so on), the file of --config, the default. --print-config
     prints the result instead of running a broker.
 
+    Without TLS and authentication, only this machine is served: --listen with another address
+    needs --insecure-listen.
+
     The data directory is created if missing. --peers includes this node. With --workers, node ids
     and ports count up from --node-id, --listen and --http-listen.
 
@@ -101,6 +105,7 @@ def serve(
         return 0
     if as_json:
         raise click.UsageError("--json needs --print-config: use --log-format json for JSON logs")
+    check_exposure(config)
     if worker_count > 1:
         plans = worker_plans(config, worker_count)
         configure_logging(config.log_format, config.log_level)

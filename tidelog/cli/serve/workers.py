@@ -150,8 +150,12 @@ class Worker:
         return [*command, *(word for flag in flags.items() for word in flag)]
 
     def _environment(self) -> dict[str, str]:
-        # `advertised` has no flag; the environment overrides the file.
-        return {**os.environ, "TIDELOG_ADVERTISED": self._plan.advertised}
+        # These settings have no flag with a value; the environment overrides the file.
+        return {
+            **os.environ,
+            "TIDELOG_ADVERTISED": self._plan.advertised,
+            "TIDELOG_INSECURE_LISTEN": self._plan.insecure_listen,
+        }
 
     async def _pass_on_log(self, process: trio.Process) -> None:
         assert process.stderr is not None

@@ -132,6 +132,46 @@ def test_an_invalid_setting_is_one_line(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("workers", [[], ["--workers", "2"]])
+@pytest.mark.parametrize(
+    "address",
+    [["--listen", "10.0.0.1:8433"], ["--config", "tidelog.toml"]],
+)
+def test_other_machines_are_not_served_without_protection(
+    address: list[str],
+    workers: list[str],
+    tmp_path: Path,
+    *,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tidelog.toml").write_text('advertised = "10.0.0.1:8433"\n', encoding="ascii")
+
+    status = main.run(["serve", "--data-dir", "data", *workers, *address])
+
+    said = capsys.readouterr().err
+    assert status == 1
+    assert "is 10.0.0.1:8433, which other machines reach" in said
+    assert "`tidelog cluster init-tls" in said
+    assert "--insecure-listen" in said
+    assert said.count("\n") == 1
+    assert not Path("data").exists()
+
+
+def test_other_machines_are_served_without_protection_on_request(
+    tmp_path: Path, on_log: OnLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_log("listening on", end_once())
+
+    status = main.run(
+        ["serve", "--listen", "0.0.0.0:0", "--insecure-listen", "--data-dir", str(tmp_path)]
+    )
+
+    assert status == 0
+    assert "insecure_listen listen=0.0.0.0:0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
