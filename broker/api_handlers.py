@@ -42,6 +42,7 @@ from tidelog.broker.handlers.reassignment import ListReassignmentsHandler, Reass
 from tidelog.broker.handlers.safe_to_stop import SafeToStopHandler
 from tidelog.broker.handlers.topic_usage import TopicUsageHandler
 from tidelog.broker.handlers.topics import TopicsHandler
+from tidelog.broker.handlers.users import UsersHandler
 from tidelog.broker.hot.hot_traffic import HotTraffic
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.offset_search import OffsetSearch
@@ -58,6 +59,7 @@ from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.response import ResponseHandle
 from tidelog.broker.requests.steps import Steps
+from tidelog.broker.security.authentication import AuthenticationHandler
 from tidelog.broker.transactions.handlers import StageHandler, TransactionHandler
 from tidelog.broker.transactions.server import TransactionServer
 from tidelog.coordinator.group_coordinator.admin import GroupAdministration
@@ -74,6 +76,11 @@ def handshake_routes(introduction: HandshakeHandler, identity: NodeIdentityHandl
         api.HELLO: Immediate(introduction.hello),
         api.PROVE_NODE: Deferred(identity.prove),
     }
+
+
+def authentication_routes(authentication: AuthenticationHandler) -> Routes:
+    """Return the route by which clients prove their identity, from the first connection on."""
+    return {api.AUTHENTICATE: Deferred(authentication.authenticate)}
 
 
 def discovery_routes(introduction: HandshakeHandler) -> Routes:
@@ -291,7 +298,7 @@ class ApiHandlers:
         }
 
     def _cluster_admin(self) -> Routes:
-        administration = ClusterHandler(self._cluster)
+        administration, users = ClusterHandler(self._cluster), UsersHandler(self._cluster)
         return {
             api.ELECT_LEADERS: InTask(administration.elect),
             api.ALTER_CLUSTER_CONFIG: InTask(administration.alter),
@@ -301,6 +308,8 @@ class ApiHandlers:
             api.ACKNOWLEDGE_EVENTS: InTask(EventsHandler(self._cluster).acknowledge),
             api.REASSIGN: InTask(ReassignmentHandler(self._cluster).reassign),
             api.DESCRIBE_CONFIG: InTask(BrokerConfigHandler(self._dynamic_config).describe),
+            api.ALTER_USERS: InTask(users.alter),
+            api.LIST_USERS: Immediate(users.list_users),
         }
 
     def _queue_admin(self) -> Routes:

@@ -19,6 +19,7 @@ import trio
 
 from tidelog.broker.api_handlers import (
     ApiHandlers,
+    authentication_routes,
     cluster_routes,
     discovery_routes,
     handshake_routes,
@@ -50,7 +51,7 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.purgatory import Purgatory
-from tidelog.broker.security.gate import RequestGate
+from tidelog.broker.security.identities import ClientIdentities
 from tidelog.broker.security.insecure_listen import InsecureListenWarning
 from tidelog.coordinator.bootstrap.open_node import open_node
 from tidelog.coordinator.controller.broker_clock import BrokerClock
@@ -128,10 +129,10 @@ class Broker:
             env.network, env.random.randbytes, node_id=config.node_id, secret=secret
         )
         self._dispatcher = Dispatcher(nursery, api.APIS)
-        self._gate = RequestGate(
-            env.clock, is_authentication_required=config.authentication == "required"
+        self._identities = ClientIdentities(
+            env, nursery, is_required=config.authentication == "required", secret=secret
         )
-        self._dispatcher.gate = self._gate
+        self._dispatcher.gate = self._identities.gate
         self._acceptor = Acceptor(
             env, config, listener, dispatcher=self._dispatcher, nursery=nursery
         )
@@ -202,6 +203,7 @@ class Broker:
             OSError: The disk failed.
         """
         self._dispatcher.serve_all(handshake_routes(self._introduction, self._identity))
+        self._dispatcher.serve_all(authentication_routes(self._identities.handler))
         self._dispatcher.serve_nodes(discovery_routes(self._introduction))
         self._accept()
         cluster = await self._enter_cluster()
@@ -418,6 +420,7 @@ class Broker:
         )
         self._cluster = cluster
         self._introduction.status = cluster.peer_status
+        self._identities.follow(cluster)
 
         def note_alone() -> None:
             self._group_commit.is_alone = self._clock.is_alone = cluster.is_alone

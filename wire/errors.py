@@ -16,8 +16,6 @@ Pure: no clock, no I/O.
     │   │   ├── CorruptBatchError         the batch was damaged in transit to the broker
     │   │   ├── NotControllerError        ask the present controller
     │   │   ├── BrokerNotReadyError       wait: the broker starts and does not serve clients yet
-    │   │   ├── AuthenticationExpiredError  the credentials are no longer valid: renew them
-    │   │   ├── KeyUnavailableError       the broker lacks the master key of encrypted records
     │   │   ├── LeaderNotAvailableError   no live replica has all committed records
     │   │   ├── NotEnoughReplicasError    too few replicas are in sync
     │   │   ├── NotEnoughReplicasAfterAppendError  appended, then too few were; outcome unknown
@@ -37,10 +35,6 @@ Pure: no clock, no I/O.
     │   ├── MessageGoneError              the message is deleted, expired or a dead letter
     │   ├── OffsetOutOfRangeError         .log_start_offset, .log_end_offset
     │   ├── LogTruncatedError             .truncated_to, .fetch_offset, .leader_epoch
-    │   ├── AuthenticationRequiredError   authenticate first
-    │   ├── AuthenticationFailedError     wrong credentials
-    │   ├── NotAuthorizedError            the principal may not do this
-    │   ├── QuotaExceededError            a quota of the principal is used up
     │   ├── NotANodeError                 only nodes of the cluster may send this
     │   ├── AuthenticationRequiredError   the connection has no credentials
     │   ├── AuthenticationFailedError     wrong credentials

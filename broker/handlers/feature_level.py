@@ -4,8 +4,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.coordinator.metadata.catalog import TopicLabelsSet
-from tidelog.coordinator.metadata.features import check_level, queue_settings_level, record_level
+from tidelog.coordinator.metadata.features import (
+    RECORD_LEVELS,
+    check_level,
+    queue_settings_level,
+    record_level,
+)
 from tidelog.coordinator.node import ClusterNode
+from tidelog.coordinator.security.records import UserSet
 from tidelog.wire.errors import BrokerNotReadyError
 
 _CATCH_UP_TIMEOUT_S: Final = 10.0
@@ -31,6 +37,14 @@ async def require_queue_settings(cluster: ClusterNode, settings: Mapping[str, st
     Errors as in `require_labels`.
     """
     await _require(cluster, queue_settings_level(settings), "owners and alerts of queues")
+
+
+async def require_security(cluster: ClusterNode) -> None:
+    """Check that a command may change users, roles, grants, quotas or data keys.
+
+    Errors as in `require_labels`.
+    """
+    await _require(cluster, RECORD_LEVELS[UserSet], "users, grants and quotas")
 
 
 async def _require(cluster: ClusterNode, level: int, what: str) -> None:

@@ -121,13 +121,15 @@ class Acceptor:
         self._nursery.start_soon(self._serve, connection)
 
     def _close_silent(self) -> bool:
-        """Close the oldest connection without a hello; return whether there was one.
+        """Close the oldest connection without a hello, or a proof; return whether there was one.
 
         So strangers that only connect keep out no client.
         """
         for connection in self.connections:
-            if not connection.is_introduced and not connection.has_ended:
-                connection.give_up("another connection needs its place, and it has sent no hello")
+            if not connection.is_admitted and not connection.has_ended:
+                connection.give_up(
+                    "another connection needs its place, and it has sent no hello or proof"
+                )
                 return True
         return False
 

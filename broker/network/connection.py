@@ -13,7 +13,7 @@ from tidelog.broker.audit.event import AuditSink, RequestOrigin
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.network.refusals import Refusals
-from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, Identity
+from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, ClientIdentity
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.broker.requests.response import DelayedRequest
 from tidelog.broker.requests.steps import Steps, finish
@@ -30,6 +30,9 @@ _FREE_AFTER_S = 5.0
 
 _HELLO_S = 10.0
 """Time in seconds after which a connection without a hello ends."""
+
+_PROOF_S = 30.0
+"""Time in seconds after which a connection ends whose client must authenticate and has not."""
 
 _HANDSHAKE_S = 5.0
 """Time in seconds after which a connection without a complete handshake ends."""
@@ -81,6 +84,7 @@ class Connection:
             dispatcher.apis,
             max_frame_bytes=config.socket_request_max_bytes,
             is_of_node=lambda: self.node_id is not None,
+            is_admitted=lambda: self._has_principal,
         )
         self.write_buffer = WriteBuffer(stream)
         self.delayed: dict[DelayedRequest, None] = {}
@@ -113,9 +117,14 @@ class Connection:
         """Time at which the frame under way began, without the time of waiting for memory."""
 
     @property
-    def is_introduced(self) -> bool:
-        """Whether the peer has sent its hello."""
-        return self._core.is_introduced
+    def is_admitted(self) -> bool:
+        """Whether the peer has sent its hello, and proved its identity if it must."""
+        return self._core.is_introduced and self._has_principal
+
+    @property
+    def _has_principal(self) -> bool:
+        is_known = not self._identity.is_anonymous or self.node_id is not None
+        return is_known or self._config.authentication != "required"
 
     @property
     def has_ended(self) -> bool:
@@ -136,7 +145,7 @@ class Connection:
         return self._identity.principal
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ClientIdentity:
         """See `broker.requests.response.RequestContext`."""
         return self._identity
 
@@ -197,7 +206,7 @@ class Connection:
             if principal.kind is PrincipalKind.NODE:
                 self._certified_id = int(principal.name)
             else:
-                self._identity = Identity(principal)
+                self._identity = ClientIdentity(principal)
 
     async def finish(self) -> None:
         """Wait until every request is answered and every reply is sent, or the connection ends."""
@@ -212,6 +221,8 @@ class Connection:
         """
         if not self._core.is_introduced and now - self._opened_at >= _HELLO_S:
             self.give_up(f"no hello within {_HELLO_S:g} s")
+        elif not self._has_principal and now - self._opened_at >= _PROOF_S:
+            self.give_up(f"no authentication within {_PROOF_S:g} s")
         elif self._core.decoder.buffered_bytes == 0:
             is_quiet = now - self._quiet_since >= _FREE_AFTER_S
             if is_quiet or self._env.buggify("buffer given back early"):
@@ -253,7 +264,7 @@ class Connection:
             self.write_buffer.flush()
         self._tell_changed()
 
-    def authenticated(self, identity: Identity) -> None:
+    def authenticated(self, identity: ClientIdentity) -> None:
         """See `broker.requests.response.RequestContext`."""
         self._identity = identity
 

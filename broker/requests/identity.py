@@ -16,7 +16,7 @@ def _always() -> bool:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ClientIdentity:
     """The identity of the client at the other end of a connection."""
 
     principal: Principal
@@ -35,4 +35,4 @@ class Identity:
         return self.principal is ANONYMOUS
 
 
-ANONYMOUS_IDENTITY: Final = Identity(ANONYMOUS)
+ANONYMOUS_IDENTITY: Final = ClientIdentity(ANONYMOUS)

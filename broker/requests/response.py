@@ -9,7 +9,7 @@ import trio
 
 from tidelog.broker.audit.event import AuditSink, RequestOrigin
 from tidelog.broker.metrics.request_counts import RequestCounts
-from tidelog.broker.requests.identity import Identity
+from tidelog.broker.requests.identity import ClientIdentity
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import BrokerError, UnexpectedServerError
 from tidelog.wire.protocol import api
@@ -49,7 +49,7 @@ class RequestContext(Protocol):
         ...
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ClientIdentity:
         """The proven identity of a client; anonymous before its proof, and for nodes."""
         ...
 
@@ -86,7 +86,7 @@ class RequestContext(Protocol):
         """Report in the log that this broker refuses a request."""
         ...
 
-    def authenticated(self, identity: Identity) -> None:
+    def authenticated(self, identity: ClientIdentity) -> None:
         """Set or renew the identity of the client."""
         ...
 

@@ -57,8 +57,7 @@ class RequestGate:
                 )
         else:
             expires_at_ms = identity.expires_at_ms
-            is_over = expires_at_ms is not None and expires_at_ms <= self._clock.now_ms()
-            if is_over or not identity.is_current():
+            if expires_at_ms is not None and expires_at_ms <= self._clock.now_ms():
                 raise AuthenticationExpiredError(
                     f"the credentials of {identity.principal} are no longer valid; authenticate"
                     " again with fresh ones"

@@ -16,6 +16,8 @@ class SetUser(msgspec.Struct, frozen=True, array_like=True, tag="set-user"):
     credential: ScramCredential | None
     is_new: bool = False
     """Whether a user of this name with another credential is refused."""
+    is_known: bool = False
+    """Whether a user of this name must exist."""
 
 
 class RemoveUser(msgspec.Struct, frozen=True, array_like=True, tag="remove-user"):

@@ -54,11 +54,16 @@ def handle_user_command(
                 return []
             if known is not None and command.is_new:
                 raise InvalidRequestError(
-                    f"user {command.name} exists; change its password, or remove it first"
+                    f"user {command.name} exists; change its password with `tidelog user password"
+                    f" {command.name}`, or remove it first"
                 )
+            if command.is_known:
+                _check_user(state, command.name)
             return [wanted]
 
 
 def _check_user(state: SecurityState, name: str) -> None:
     if name not in state.users:
-        raise InvalidRequestError(f"user {name} does not exist; create it first")
+        raise InvalidRequestError(
+            f"user {name} does not exist; create it first with `tidelog user create {name}`"
+        )

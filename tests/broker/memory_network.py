@@ -224,6 +224,8 @@ class MemoryNetwork:
         self.listeners: dict[_Address, MemoryListener] = {}
         self.buffer_bytes = buffer_bytes
         """Limit for future connections."""
+        self.is_encrypted = False
+        """Whether future connections count as unreadable for others."""
         self._next_port = _FIRST_FREE_PORT
 
     async def listen(self, host: str, port: int) -> MemoryListener:
@@ -244,9 +246,12 @@ class MemoryNetwork:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         local = ("client", self._free_port())
         to_server, to_client = _Pipe(self.buffer_bytes), _Pipe(self.buffer_bytes)
-        listener.backlog.append(MemoryStream(remote, local, to_server, outgoing=to_client))
+        accepted = MemoryStream(remote, local, to_server, outgoing=to_client)
+        connected = MemoryStream(local, remote, to_client, outgoing=to_server)
+        accepted.is_encrypted = connected.is_encrypted = self.is_encrypted
+        listener.backlog.append(accepted)
         listener.wake()
-        return MemoryStream(local, remote, to_client, outgoing=to_server)
+        return connected
 
     def _free_port(self) -> int:
         self._next_port += 1

@@ -14,6 +14,7 @@ from tests.wire import (
     replication_samples,
     topic_samples,
     transaction_samples,
+    user_samples,
 )
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from tidelog.wire.errors import CorruptBatchError, OffsetOutOfRangeError
@@ -395,6 +396,8 @@ EXCHANGES = [
         AuthenticateRequest("SCRAM-SHA-256", b"n,,n=alice,r=a nonce"),
         AuthenticateReply(b"v=a signature", True, "user:alice", 1_700_000_000_000),
     ),
+    _exchange(api.ALTER_USERS, *user_samples.ALTER_USERS),
+    _exchange(api.LIST_USERS, *user_samples.LIST_USERS),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

@@ -36,6 +36,7 @@ from tidelog.wire.messages import (
     topic_usage,
     topics,
     transactions,
+    users,
 )
 from tidelog.wire.protocol.frame import FrameKind, encode_frame
 
@@ -121,6 +122,8 @@ class ApiKey(IntEnum):
     SAFE_TO_STOP = 71
     READ_METRICS = 72
     AUTHENTICATE = 73
+    ALTER_USERS = 74
+    LIST_USERS = 75
 
 
 @final
@@ -211,7 +214,12 @@ def _decode(decoder: msgspec.msgpack.Decoder[Message], header: memoryview) -> Me
 
 HELLO = Api(ApiKey.HELLO, handshake.HelloRequest, handshake.HelloReply)
 PROVE_NODE = Api(ApiKey.PROVE_NODE, handshake.ProveNodeRequest, handshake.ProveNodeReply)
-AUTHENTICATE = Api(ApiKey.AUTHENTICATE, handshake.AuthenticateRequest, handshake.AuthenticateReply)
+AUTHENTICATE = Api(
+    ApiKey.AUTHENTICATE,
+    handshake.AuthenticateRequest,
+    handshake.AuthenticateReply,
+    header_bytes_max=32 << 10,  # A stranger sends it: room for a JWT, and no more.
+)
 METADATA = Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataReply, max_version=3)
 CREATE_TOPIC = Api(
     ApiKey.CREATE_TOPIC, topics.CreateTopicRequest, topics.CreateTopicReply, max_version=3
@@ -393,6 +401,8 @@ SAFE_TO_STOP = Api(
     ApiKey.SAFE_TO_STOP, cluster_admin.SafeToStopRequest, cluster_admin.SafeToStopReply
 )
 READ_METRICS = Api(ApiKey.READ_METRICS, metrics.ReadMetricsRequest, metrics.ReadMetricsReply)
+ALTER_USERS = Api(ApiKey.ALTER_USERS, users.AlterUsersRequest, users.AlterUsersReply)
+LIST_USERS = Api(ApiKey.LIST_USERS, users.ListUsersRequest, users.ListUsersReply)
 
 AnyApi = Api[object, object]
 

@@ -42,6 +42,9 @@ from tidelog.wire.protocol.frame import Frame, FrameDecoder, FrameKind
 HELLO_BYTES_MAX = 8 << 10
 """Maximum bytes of a frame before the hello, the hello included: it fits into the first buffer."""
 
+UNPROVEN_BYTES_MAX = 64 << 10
+"""Maximum bytes of a frame after the hello, while a peer must prove its identity first."""
+
 CLIENT_ID_CHARS_MAX = 128
 """Maximum characters of a client id that are kept."""
 
@@ -82,12 +85,18 @@ class ServerConnection:
         *,
         max_frame_bytes: int,
         is_of_node: Callable[[], bool] = lambda: False,
+        is_admitted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Serve `apis`; longer frames than `max_frame_bytes` end the connection.
 
         Before the hello, frames above `HELLO_BYTES_MAX` do. A request with a header above the limit
-        of its API is refused, unless `is_of_node` returns that a node is at the other end.
+        of its API is refused, unless `is_of_node` returns that a node is at the other end. Frames
+        above `UNPROVEN_BYTES_MAX` end the connection until `is_admitted` returns that the peer has
+        proved its identity, or need not.
         """
+        self._is_admitted = is_admitted
+        self._is_unproven = True
+        """Whether the peer has sent no hello, or must prove its identity and has not."""
         self._is_of_node = is_of_node
         self.decoder = FrameDecoder(max_frame_bytes=min(max_frame_bytes, HELLO_BYTES_MAX))
         self._max_frame_bytes = max_frame_bytes
@@ -108,8 +117,8 @@ class ServerConnection:
         Raises:
             WireFormatError: The bytes are not this protocol; close the connection.
         """
-        if self._hello_count >= HELLOS_MAX and not self._is_introduced:
-            raise WireFormatError(f"no valid hello among {HELLOS_MAX} requests")
+        if self._is_unproven:
+            self._check_proof()
         frame = self.decoder.next_frame()
         if frame is None:
             return None
@@ -134,13 +143,29 @@ class ServerConnection:
         except WireFormatError as error:
             return _refuse(frame, InvalidRequestError(f"{served.key.name}: {error}"))
         if not self._is_introduced:
-            self._is_introduced = True
-            assert isinstance(message, HelloRequest), "the first request is a hello"
-            self.client_id = message.client_id[:CLIENT_ID_CHARS_MAX]
-            self.decoder.limit(self._max_frame_bytes)
+            self._introduce(message)
         return Request(
             frame.api_key, frame.api_version, frame.correlation_id, message, frame.attachment
         )
+
+    def _check_proof(self) -> None:
+        """Allow long frames if the peer is admitted.
+
+        Raises:
+            WireFormatError: The peer has sent many requests, and no hello.
+        """
+        if not self._is_introduced:
+            if self._hello_count >= HELLOS_MAX:
+                raise WireFormatError(f"no valid hello among {HELLOS_MAX} requests")
+        elif self._is_admitted():
+            self._is_unproven = False
+            self.decoder.limit(self._max_frame_bytes)
+
+    def _introduce(self, message: object) -> None:
+        assert isinstance(message, HelloRequest), "the first request is a hello"
+        self._is_introduced = True
+        self.client_id = message.client_id[:CLIENT_ID_CHARS_MAX]
+        self.decoder.limit(min(self._max_frame_bytes, UNPROVEN_BYTES_MAX))
 
 
 def _unsupported_version(served: api.AnyApi, version: int) -> UnsupportedVersionError:

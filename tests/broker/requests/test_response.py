@@ -6,7 +6,7 @@ import pytest
 
 from tests.wire.streams import FakeStream
 from tidelog.broker.audit.event import NULL_AUDIT, RequestOrigin
-from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, Identity
+from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, ClientIdentity
 from tidelog.broker.requests.response import DelayedRequest, ResponseHandle
 from tidelog.wire.errors import (
     ERROR_CLASSES,
@@ -53,7 +53,7 @@ class FakeContext:
     def note_refused(self, reason: str) -> None:
         self.refusals.append(reason)
 
-    def authenticated(self, identity: Identity) -> None:
+    def authenticated(self, identity: ClientIdentity) -> None:
         self.identity = identity
         self.principal = identity.principal
 

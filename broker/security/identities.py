@@ -1,0 +1,61 @@
+"""Identities of a broker's clients: gate, sessions and mechanisms, put together."""
+
+from typing import final
+
+import trio
+
+from tidelog.broker.security.authentication import AuthenticationHandler
+from tidelog.broker.security.gate import RequestGate
+from tidelog.broker.security.scram import ScramUsers
+from tidelog.broker.security.sessions import ClientSessions
+from tidelog.broker.security.token import TokenExchange
+from tidelog.coordinator.node import ClusterNode
+from tidelog.coordinator.security.state import SecurityState
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import BrokerNotReadyError
+from tidelog.wire.security.scram import SCRAM_SHA_256
+from tidelog.wire.security.token import TOKEN
+
+
+@final
+class ClientIdentities:
+    """How the clients of one broker prove what they are, and how long it holds."""
+
+    def __init__(
+        self, env: Env, nursery: trio.Nursery, *, is_required: bool, secret: bytes
+    ) -> None:
+        """Start without metadata: clients are told to try again; tasks run in `nursery`.
+
+        `secret` is that of the cluster. Anonymous clients are refused if authentication
+        `is_required`.
+        """
+        self._nursery = nursery
+        self._cluster: ClusterNode | None = None
+        self.gate = RequestGate(env.clock, is_authentication_required=is_required)
+        """Checks the requests of clients."""
+        self.sessions = ClientSessions(env.clock)
+        """All authenticated connections."""
+        users = ScramUsers(self.security, env.random, secret=secret)
+        self.handler = AuthenticationHandler(
+            env,
+            nursery,
+            {SCRAM_SHA_256: users.start, TOKEN: lambda: TokenExchange(self.security, env.clock)},
+            sessions=self.sessions,
+        )
+        """Answers AUTHENTICATE; its `mechanisms` may grow."""
+
+    def security(self) -> SecurityState:
+        """Return the security metadata.
+
+        Raises:
+            BrokerNotReadyError: They are not known yet.
+        """
+        if self._cluster is None:
+            raise BrokerNotReadyError("this broker is not ready: it is reading its metadata")
+        return self._cluster.metadata.state.security
+
+    def follow(self, cluster: ClusterNode) -> None:
+        """Use the metadata of a cluster; a revocation ends connections when it is applied here."""
+        self._cluster = cluster
+        self._nursery.start_soon(self.sessions.run)
+        cluster.metadata.subscribe(lambda _: self.sessions.metadata_changed(self.security()))
