@@ -7,12 +7,14 @@ their identity. It serves clients once the broker is ready, until the broker is 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, final
 
 import trio
 
 from tidelog.broker.audit.event import NULL_AUDIT, AuditSink
 from tidelog.broker.metrics.request_counts import RequestCounts
+from tidelog.broker.requests.request_auditor import RequestAuditor
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.broker.requests.steps import Steps
 from tidelog.wire.errors import (
@@ -124,6 +126,8 @@ class Dispatcher:
         """Checks every request of a client, `None` to serve all."""
         self.audit: AuditSink = NULL_AUDIT
         """Takes the audit events of all connections."""
+        self.auditor: RequestAuditor | None = None
+        """Notes administrative requests; `None` while `audit = off`."""
         self.is_shutting_down = False
         """Whether new requests of clients are refused."""
         self.is_stopping = False
@@ -158,14 +162,20 @@ class Dispatcher:
         with response:
             try:
                 run = self._run_for(request.message, key, context)
-                if self.gate is not None and context.node_id is None:
-                    self.gate.check(request, context)
+                if context.node_id is None:
+                    self._check_gate(request, context)
+                    if self.auditor is not None:
+                        run = partial(self.auditor.run, run, check=self._check_gate)
                 steps = run(request, response)
             except NotANodeError as error:
                 context.note_refused(str(error))
                 raise
             return None if steps is None else _supervised(steps, response)
         return None
+
+    def _check_gate(self, request: Request, context: RequestContext) -> None:
+        if self.gate is not None:
+            self.gate.check(request, context)
 
     def _run_for(self, message: object, key: int, context: RequestContext) -> _Run:
         """Return what carries out a request of this connection.

@@ -26,6 +26,8 @@ from tidelog.broker.api_handlers import (
     operator_routes,
     replication_routes,
 )
+from tidelog.broker.audit.audit_log import AuditLog
+from tidelog.broker.audit.audit_topic import AuditTopic
 from tidelog.broker.collectors.broker_collector import BrokerParts, LoopLag
 from tidelog.broker.collectors.metrics_collector import MetricsCollector
 from tidelog.broker.collectors.partition_collector import PartitionCollector
@@ -48,9 +50,11 @@ from tidelog.broker.metrics.event_counts import CountingProbe
 from tidelog.broker.network.acceptor import Acceptor, listen
 from tidelog.broker.partitions.data_directory import DataDirectory, DiskIds, open_data_directory
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.request_auditor import RequestAuditor
 from tidelog.broker.security.identities import ClientIdentities
 from tidelog.broker.security.insecure_listen import InsecureListenWarning
 from tidelog.coordinator.bootstrap.open_node import open_node
@@ -69,6 +73,9 @@ _log = logging.getLogger("tidelog.broker")
 
 _VERSION: Final = version("tidelog")
 """Read when the program is loaded, since a start reads files only through its `Disk`."""
+
+_AUDIT_FINISH_S: Final = 1.0
+"""Time in seconds that a stop waits for the last audit records, in addition."""
 
 _LEAVING_S: Final = 5.0
 """Time in seconds that a stop waits for the cluster to elect other leaders for this broker's
@@ -95,6 +102,8 @@ class BrokerStatistics:
 @final
 class Broker:
     """A broker, from the moment that its address is known."""
+
+    _audit: AuditLog | None = None
 
     def __init__(
         self,
@@ -227,6 +236,7 @@ class Broker:
             self._group_commit,
             self._config.replica_lag_time_max_ms,
         )
+        self._begin_audit(cluster)
         roles = self._roles = RoleTransitions(self._context, self._purgatory)
         self._dispatcher.serve_nodes(replication_routes(roles))
         applier = MetadataApplier(
@@ -270,6 +280,24 @@ class Broker:
         if self._config.insecure_listen == "on" and addresses:
             self._nursery.start_soon(InsecureListenWarning(self._env, addresses).run)
 
+    def _begin_audit(self, cluster: ClusterNode) -> None:
+        """Write the audit events of this broker from now on."""
+        mode, node_id = self._config.audit, self._config.node_id
+        if mode == "off":
+            return
+        audit = AuditLog(self._env, node_id=node_id, is_required=mode == "required")
+
+        def resource(topic_id: bytes) -> str:
+            topic = cluster.metadata.state.catalog.topic_by_id(topic_id)
+            if topic is None:
+                return f"topic-id:{topic_id.hex()}"
+            return f"queue:{topic.queue_name}" if topic.queue_name else f"topic:{topic.name}"
+
+        self._audit = self._dispatcher.audit = audit
+        self._dispatcher.auditor = RequestAuditor(audit, self._nursery, names=resource)
+        topic = AuditTopic(self._env, cluster, TopicProducer(cluster))
+        self._nursery.start_soon(audit.run, topic)
+
     def _parts(self) -> BrokerParts:
         return BrokerParts(
             self._env,
@@ -281,6 +309,7 @@ class Broker:
             self._purgatory,
             self._group_commit,
             self._loop_lag,
+            None if self._audit is None else self._audit.buffer,
         )
 
     def _pages(self) -> dict[str, Handler]:
@@ -347,11 +376,18 @@ class Broker:
         self._scrubber.stop()
         self._compactor.stop()
         await self._hand_over(self._cluster)
+        if self._audit is not None:
+            # Before connections are refused: this broker may lead the audit topic itself.
+            await self._audit.finish(_LEAVING_S)
         self._acceptor.refuse_more()
         self._dispatcher.is_shutting_down = True
         with trio.move_on_after(self._config.shutdown_grace_ms / 1000):
             self._purgatory.close_all()
             await self._acceptor.finish()
+        if self._audit is not None:
+            # The last outcomes; another broker takes them, unless it leads no audit topic.
+            await self._audit.finish(_AUDIT_FINISH_S)
+            self._audit.close()
         # An append after the last flush would be lost, although the directory is marked as clean.
         self._roles.stop()
         for partition in self._partitions.all():

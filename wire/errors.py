@@ -138,6 +138,7 @@ class ErrorCode(IntEnum):
     NOT_AUTHORIZED = 56
     QUOTA_EXCEEDED = 57
     KEY_UNAVAILABLE = 58
+    AUDIT_UNAVAILABLE = 59
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
@@ -317,6 +318,13 @@ class KeyUnavailableError(RetriableError):
     """The broker lacks the master key of a topic's encrypted records."""
 
     code = ErrorCode.KEY_UNAVAILABLE
+
+
+@final
+class AuditUnavailableError(RetriableError):
+    """The audit topic cannot be written, and `audit = required`; nothing was changed."""
+
+    code = ErrorCode.AUDIT_UNAVAILABLE
 
 
 @final

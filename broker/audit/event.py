@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, final
 
 from tidelog.broker.audit.usage import UsageFold
-from tidelog.wire.security.principal import ANONYMOUS, Principal
+from tidelog.wire.security.principal import Principal
 
 OK: Final = "ok"
 """Result of what succeeded; other results are names of error codes, or say what happened."""
@@ -35,7 +35,7 @@ class AuditKind(StrEnum):
 class RequestOrigin(NamedTuple):
     """Where a request comes from."""
 
-    principal: Principal = ANONYMOUS
+    principal: Principal
     address: str = ""
     """`HOST:PORT` of the client."""
     client_id: str = ""
@@ -52,7 +52,8 @@ class AuditEvent:
     """For example `topic.create`, `authenticate`."""
     result: str = OK
     """`ok`, or the name of an error code such as `NOT_AUTHORIZED`."""
-    origin: RequestOrigin = RequestOrigin()  # noqa: RUF009 - immutable
+    origin: RequestOrigin | None = None
+    """`None` for events of the broker itself, and for those of several principals."""
     resource: str = ""
     """For example `topic:orders`, `queue:payments`, `cluster`; empty if there is none."""
     rule: str = ""

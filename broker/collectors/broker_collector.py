@@ -7,6 +7,7 @@ from typing import Final, final
 
 import trio
 
+from tidelog.broker.audit.buffer import AuditBuffer
 from tidelog.broker.collectors.slow_read import SlowRead
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import GroupCommit
@@ -66,6 +67,8 @@ class BrokerParts:
     purgatory: Purgatory
     group_commit: GroupCommit
     loop_lag: LoopLag
+    audit: AuditBuffer | None = None
+    """`None` while `audit = off`."""
 
 
 @final
@@ -135,6 +138,7 @@ class BrokerCollector:
             *self._requests(),
             *await self._cluster_state(),
             *self._of_disk(),
+            *self._of_audit(),
             single(catalog.DISK_RESERVE, self._config().min_free_disk_bytes),
             single(catalog.DAMAGE_FOUND, self._parts.events.damage),
             single(catalog.DAMAGE_REPAIRED, self._parts.events.count("replica_repaired")),
@@ -175,6 +179,16 @@ class BrokerCollector:
             single(catalog.WAITING_REQUESTS, len(parts.purgatory)),
             single(catalog.REQUEST_MEMORY, parts.acceptor.memory.used_bytes),
             single(catalog.REQUEST_MEMORY_LIMIT, parts.acceptor.memory.limit_bytes),
+        ]
+
+    def _of_audit(self) -> list[Family]:
+        buffer = self._parts.audit
+        if buffer is None:
+            return []
+        outcomes = [(("written",), buffer.written), (("lost",), buffer.lost)]
+        return [
+            family(catalog.AUDIT_RECORDS, outcomes),
+            single(catalog.AUDIT_BUFFER, buffer.used_bytes),
         ]
 
     async def _cluster_state(self) -> list[Family]:

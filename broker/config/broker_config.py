@@ -42,6 +42,7 @@ fit."""
 _HOUR_MS = 3_600_000
 
 SWITCH = ("on", "off")
+AUDIT_MODES = ("off", "on", "required")
 AUTHENTICATION = ("optional", "required")
 LOG_FORMATS = ("console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -200,6 +201,11 @@ class BrokerConfig:
     hot_keys_sampling: str = _choice("on", allowed=SWITCH)
     """Whether this broker samples the keys of produced records, for `tidelog topic hot`: `on` or
     `off`. Sampling takes at most 0.5 % of a core."""
+
+    audit: str = _choice("off", allowed=AUDIT_MODES)
+    """Whether this broker writes [audit records](audit.md) to the topic `audit@cluster`: `off`,
+    `on`, or `required`, which refuses administration while they cannot be written. Set the same
+    everywhere."""
 
     shutdown_grace_ms: int = _number(10_000, low=0, high=_HOUR_MS)
     """Maximum time that a shutdown waits for requests under way."""

@@ -10,6 +10,7 @@ import trio
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.request_usage import usage_of
 from tidelog.broker.requests.response import ResponseHandle
 from tidelog.broker.requests.steps import Steps, finish
 from tidelog.isr.divergence import find_truncation
@@ -352,6 +353,7 @@ class FetchHandler:
         room_bytes = _COPIED_BYTES_MAX - response.context.write_buffer.pending_bytes
         pieces: list[BytesLike | FileRegion] = []
         results: list[PartitionFetched] = []
+        usage = None if response.context.audit.usage is None else usage_of(response.context)
         for item in found:
             length = 0
             if item.part is not None:
@@ -365,6 +367,8 @@ class FetchHandler:
                     pieces.append(piece)
                 if length and item.partition is not None:
                     item.partition.traffic.sent(length)
+                    if usage is not None:
+                        usage.sent(item.partition.topic, length)
             results.append(
                 PartitionFetched(
                     length,
@@ -373,6 +377,8 @@ class FetchHandler:
                     None if item.error is None else item.error.to_wire(),
                 )
             )
+        if usage is not None:
+            usage.add()
         response.reply(FetchReply(results), pieces)
 
     def _piece(

@@ -12,13 +12,19 @@ from tidelog.broker.hot.hot_traffic import Sample, no_sample
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.request_usage import RequestUsage, usage_of
 from tidelog.broker.requests.response import ResponseHandle
 from tidelog.broker.requests.steps import Steps
 from tidelog.isr.durability import ack_level
 from tidelog.logstore.log import Appended
 from tidelog.wire.batch.record_batch import check_produced
 from tidelog.wire.env.env import Env
-from tidelog.wire.errors import BrokerError, InvalidRequestError, RequestTimedOutError
+from tidelog.wire.errors import (
+    BrokerError,
+    InvalidRequestError,
+    InvalidTopicError,
+    RequestTimedOutError,
+)
 from tidelog.wire.messages.produce import (
     AckLevel,
     Acks,
@@ -27,7 +33,9 @@ from tidelog.wire.messages.produce import (
     ProduceReply,
     ProduceRequest,
 )
+from tidelog.wire.security.audit_topic import AUDIT_TOPIC
 
+_AUDIT_IS_OF_BROKERS = f"only brokers write the audit topic {AUDIT_TOPIC!r}; use another topic"
 _ACKS = {int(acks): acks for acks in Acks}
 _TIMEOUT_MS_MAX = 10 * 60 * 1000
 _BATCHES_AT_ONCE = 64
@@ -62,6 +70,13 @@ class DelayedProduce:
         self._open_count = batch_count
         self._is_parked = False
         self._began_at = trio.current_time()
+        self.usage: RequestUsage | None = None
+        """Traffic of the principal; `None` while it is not counted."""
+
+    @property
+    def is_of_broker(self) -> bool:
+        """Whether a node of the cluster sent the request."""
+        return self._response.context.node_id is not None
 
     def settle(self, index: int, result: PartitionAppended) -> None:
         """Record the result of one batch."""
@@ -166,6 +181,8 @@ class ProduceHandler:
     ) -> Steps:
         batches = request.batches
         pending = DelayedProduce(response, self._purgatory, len(batches))
+        if response.context.audit.usage is not None:
+            pending.usage = usage_of(response.context)
         position = 0
         now_ms = self._env.clock.now_ms()
         for index, entry in enumerate(batches):
@@ -176,6 +193,8 @@ class ProduceHandler:
                 entry, attachment[position:end], acks, pending=pending, index=index, now_ms=now_ms
             )
             position = end
+        if pending.usage is not None:
+            pending.usage.add()
         if acks is Acks.NONE:
             response.nothing()
         else:
@@ -197,6 +216,8 @@ class ProduceHandler:
             partition = self._partitions.find(entry.topic_id, entry.partition)
             leader = partition.leader
             assert leader is not None, "`find` returns only partitions that are led here"
+            if partition.is_audit and not pending.is_of_broker:
+                raise InvalidTopicError(_AUDIT_IS_OF_BROKERS)
             leader.require_enough_in_sync(acks)
             partition.require_disk()
             header = check_produced(batch)
@@ -212,6 +233,8 @@ class ProduceHandler:
             return
         if not appended.is_duplicate:
             partition.traffic.received(header)
+            if pending.usage is not None:
+                pending.usage.received(partition.topic, header)
             self._group_commit.appended(partition)
             partition.progressed()
             self._sample(partition, header, batch)

@@ -18,6 +18,8 @@ from tidelog.coordinator.metadata.catalog import (
     Catalog,
     DeleteTopic,
     Topic,
+    check_not_audit,
+    check_topic_name,
 )
 from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.coordinator.metadata.commands import AddPartitions, Command, CreateReplicatedTopic
@@ -97,6 +99,7 @@ class TopicsHandler:
 
     async def create(self, request: CreateTopicRequest) -> CreateTopicReply:
         """Create a topic; this broker's logs of it are open when this returns."""
+        check_topic_name(request.name)  # The controller allows one more, which brokers create.
         overrides = {**self._config.topic_defaults, **request.config}
         # Only the controller knows the number of replicas.
         check_settings(overrides, replication_factor=REPLICATION_FACTOR_MAX)
@@ -258,6 +261,7 @@ class TopicsHandler:
     async def delete_records(self, request: DeleteRecordsRequest) -> DeleteRecordsReply:
         """Raise the log start offset of a partition; durable when this returns."""
         partition = self._partitions.find(request.topic_id, request.partition)
+        check_not_audit(partition.topic, "keeps its records")
         before_offset = request.before_offset
         if before_offset is None:
             before_offset = partition.high_watermark

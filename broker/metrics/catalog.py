@@ -97,6 +97,16 @@ REQUEST_MEMORY_LIMIT: Final = Metric(
     "tidelog_request_memory_limit_bytes", _GAUGE, "The setting queued_max_request_bytes"
 )
 
+AUDIT_RECORDS: Final = Metric(
+    "tidelog_audit_records_total",
+    _COUNTER,
+    "Audit records of this broker by outcome: written or lost; docs/audit.md says when they are",
+    ("outcome",),
+)
+AUDIT_BUFFER: Final = Metric(
+    "tidelog_audit_buffer_bytes", _GAUGE, "Audit records that are not written yet, of 4 MiB"
+)
+
 # -- cluster and replication ------------------------------------------------------------------
 
 CONTROLLER: Final = Metric(
@@ -388,7 +398,7 @@ SECTIONS: Final[dict[str, tuple[Metric, ...]]] = {
     ),
     "Requests": (
         *(REQUESTS, REQUEST_DURATION, COMMIT_WAIT, SYNC_DURATION, CONNECTIONS),
-        *(WAITING_REQUESTS, REQUEST_MEMORY, REQUEST_MEMORY_LIMIT),
+        *(WAITING_REQUESTS, REQUEST_MEMORY, REQUEST_MEMORY_LIMIT, AUDIT_RECORDS, AUDIT_BUFFER),
     ),
     "Cluster and replication": (
         *(CONTROLLER, METADATA_AGE, BROKERS, CLUSTER_PARTITIONS, CLUSTER_EVENTS, PARTITIONS),

@@ -5,6 +5,7 @@ Plain calls only: no method awaits, so no other task runs between a decision and
 
 import heapq
 from collections.abc import Callable
+from functools import cached_property
 from itertools import count
 from typing import NamedTuple, Protocol, final
 
@@ -31,6 +32,7 @@ from tidelog.wire.errors import (
     NotLeaderError,
 )
 from tidelog.wire.messages.produce import AckLevel, Acks
+from tidelog.wire.security.audit_topic import AUDIT_TOPIC
 
 _PASSING = (CorruptRecordError, DiskFullError, LogOfflineError)
 """Errors of one replica that another replica in the ISR does not have."""
@@ -142,6 +144,11 @@ class Partition:
         }
         self._data_waiters: dict[DataWaiter, None] = {}
         self._known_status = log.status
+
+    @cached_property
+    def is_audit(self) -> bool:
+        """Whether it is a partition of the audit topic, which only brokers write."""
+        return self.topic == AUDIT_TOPIC
 
     @property
     def key(self) -> tuple[bytes, int]:

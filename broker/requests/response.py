@@ -1,7 +1,7 @@
 """Response of one request: encodes the reply and queues it at the connection."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol, final
 
@@ -111,6 +111,7 @@ class ResponseHandle:
         "_counts",
         "_is_answered",
         "context",
+        "on_answered",
         "version",
     )
 
@@ -130,6 +131,8 @@ class ResponseHandle:
         self._correlation_id = request.correlation_id
         self._is_answered = False
         self.context = context
+        self.on_answered: Callable[[BrokerError | None, object], None] | None = None
+        """Is called once with the error or the reply, before it is sent; `None` for nothing."""
 
     def reply(self, message: object, attachment: Sequence[BytesLike | FileRegion] = ()) -> None:
         """Reply with a message and its attachment."""
@@ -143,7 +146,7 @@ class ResponseHandle:
             attachment_length=length,
         )
         # All or nothing: the steps that can fail come before the first byte is put.
-        self._note_answered()
+        self._note_answered(reply=message)
         write_buffer = self.context.write_buffer
         write_buffer.put(frame)
         for piece in attachment:
@@ -201,11 +204,13 @@ class ResponseHandle:
             self.fail(error)
         return True
 
-    def _note_answered(self, error: BrokerError | None = None) -> None:
+    def _note_answered(self, error: BrokerError | None = None, reply: object = None) -> None:
         assert not self._is_answered, "a request is answered once"
         self._is_answered = True
         if error is None:
             self._counts.ok += 1
         else:
             self._counts.errors[error.code.name] += 1
+        if self.on_answered is not None:
+            self.on_answered(error, reply)
         self.parked()

@@ -28,6 +28,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.field_types import PARTITION_COUNT_MAX
 from tidelog.wire.messages.transactions import STAGING_PREFIX
+from tidelog.wire.security.audit_topic import AUDIT_TOPIC
 
 TOPIC_ID_SIZE = 16
 PRODUCER_ID_BLOCK = 1000
@@ -210,6 +211,11 @@ class Topic(msgspec.Struct, frozen=True):
     def is_internal(self) -> bool:
         """Whether it is a journal or staging log; only brokers use it, beside its source."""
         return self.queue is not None or self.staging_of is not None
+
+    @property
+    def is_audit(self) -> bool:
+        """Whether it is the audit topic, which clients read and only brokers write."""
+        return self.name == AUDIT_TOPIC
 
     @property
     def queue_name(self) -> str:
@@ -420,7 +426,8 @@ class Catalog:
     def _create(self, command: CreateTopic, replication_factor: int) -> list[Record]:
         if self.knows(command.topic_id):
             return []
-        check_topic_name(command.name)
+        if command.name != AUDIT_TOPIC:
+            check_topic_name(command.name)
         check_partition_count(command.partition_count)
         if len(command.topic_id) != TOPIC_ID_SIZE:
             raise InvalidTopicError(
@@ -447,7 +454,9 @@ class Catalog:
     def _delete(self, command: DeleteTopic) -> list[Record]:
         if command.topic_id is not None and self.was_deleted(command.topic_id):
             return []
-        return [TopicDeleted(self.topic(command.name, command.topic_id).topic_id)]
+        topic = self.topic(command.name, command.topic_id)
+        check_not_audit(topic.name, "cannot be deleted")
+        return [TopicDeleted(topic.topic_id)]
 
     def _put(self, topic: Topic) -> None:
         if topic.name not in self._by_name:
@@ -524,6 +533,19 @@ def check_topic_name(name: str) -> None:
         raise InvalidTopicError(
             f"{name!r} cannot be the name of a topic: 1 to 249 of the characters a-z, A-Z, 0-9,"
             " '.', '_' and '-' can, with a letter, a digit or '_' first"
+        )
+
+
+def check_not_audit(name: str, problem: str) -> None:
+    """Check that a topic is not the audit topic.
+
+    Raises:
+        InvalidTopicError: It is; the text says the `problem`, such as "cannot be deleted".
+    """
+    if name == AUDIT_TOPIC:
+        raise InvalidTopicError(
+            f"{AUDIT_TOPIC!r} {problem}: it has the audit records of the cluster, which only"
+            " brokers write; retention_ms says how long they stay"
         )
 
 

@@ -6,7 +6,7 @@ those of its source topic.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tidelog.coordinator.metadata.catalog import QueueSpec, Topic
+from tidelog.coordinator.metadata.catalog import QueueSpec, Topic, check_not_audit
 from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.topic_config import SETTINGS, topic_config
@@ -51,8 +51,12 @@ def check_compaction(topic: str, overrides: Mapping[str, str], *, queues: Sequen
 
     Raises:
         InvalidConfigError: The topic is, or would be, compacted, and has, or would have, `queues`.
+        InvalidTopicError: It is the audit topic.
     """
-    if queues and topic_config(overrides).compaction is not None:
+    if topic_config(overrides).compaction is None:
+        return
+    check_not_audit(topic, "cannot be compacted")
+    if queues:
         raise InvalidConfigError(
             f"topic {topic!r} cannot be compacted and have queues ({', '.join(sorted(queues))}):"
             " compaction would remove messages that they have not delivered yet; leave its"

@@ -17,6 +17,7 @@ from tidelog.coordinator.metadata.catalog import (
     TopicAltered,
     TopicCreated,
     TopicDeleted,
+    check_not_audit,
     journal_name,
 )
 from tidelog.coordinator.metadata.commands import (
@@ -178,6 +179,7 @@ def _source(
     Raises:
         BrokerError: The topic does not exist and cannot be created, or does not match the request.
     """
+    check_not_audit(command.topic, "cannot have queues")
     if state.catalog.has_topic(command.topic):
         topic = state.catalog.topic(command.topic)
         _check_topic(command, topic)

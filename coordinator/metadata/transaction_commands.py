@@ -12,6 +12,7 @@ from tidelog.coordinator.metadata.catalog import (
     TOPIC_ID_SIZE,
     Topic,
     TopicCreated,
+    check_not_audit,
     staging_name,
 )
 from tidelog.coordinator.metadata.commands import (
@@ -160,6 +161,7 @@ def _staging_logs(state: ClusterState, command: BeginTransaction) -> list[Record
     """Return the records that create the missing staging logs of topics."""
     records: list[Record] = []
     for name, staging_id in dict(zip(command.topics, command.staging_ids, strict=True)).items():
+        check_not_audit(name, "takes no staged records")
         topic = state.catalog.topic(name)
         if state.catalog.staging_of(topic.topic_id) is not None:
             continue

@@ -34,15 +34,17 @@ class TopicProducer:
         return "" if topic is None else topic.name
 
     def topic_id(self, name: str) -> bytes | None:
-        """Return the id of the topic of this name."""
+        """Return the id of the topic of this name; queues never use that of the audit topic."""
         catalog = self._cluster.metadata.state.catalog
         is_there = bool(name) and catalog.has_topic(name) and queue_of_journal(name) is None
         return catalog.topic(name).topic_id if is_there else None
 
     def partition_count(self, topic_id: bytes) -> int:
-        """Return the number of partitions of a topic, 0 if it does not exist or is a journal."""
+        """Return the number of partitions of a topic, 0 if no records can be moved to it."""
         topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
-        return 0 if topic is None or topic.queue is not None else topic.partition_count
+        if topic is None or topic.queue is not None or topic.is_audit:
+            return 0
+        return topic.partition_count
 
     def knows(self, topic_id: bytes) -> bool:
         """Return whether a topic exists or was deleted; others may not be known here yet."""

@@ -14,6 +14,7 @@ from tidelog.broker.queues.partition.hosted_partition import (
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S
 from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.request_usage import usage_of
 from tidelog.broker.requests.response import ResponseHandle
 from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.wire.config.queue_config import ReceiveAcks
@@ -291,7 +292,19 @@ class PendingReceive:
         pieces: list[BytesLike | FileRegion] = []
         for index in sorted(self._pieces):
             pieces.extend(self._pieces[index])
+        if pieces and self._response.context.audit.usage is not None:
+            self._count_usage()
         self._response.reply(ReceiveReply(self._results, self._server.env.clock.now_ms()), pieces)
+
+    def _count_usage(self) -> None:
+        usage = usage_of(self._response.context)
+        if usage is not None:
+            name = self._hosted[0].name
+            for index in self._pieces:
+                received = self._results[index]
+                messages = sum(run.count for run in received.runs)
+                usage.delivered(name, messages=messages, byte_count=received.batch_bytes)
+            usage.add()
 
     def _end(self) -> None:
         self._is_waiting = False

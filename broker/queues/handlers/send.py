@@ -19,6 +19,7 @@ from tidelog.broker.queues.handlers.deduplication_windows import (
 )
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.request_usage import usage_of
 from tidelog.broker.requests.response import ResponseHandle
 from tidelog.isr.durability import ack_level
 from tidelog.queue_layer.commands.fifo_send import (
@@ -309,6 +310,8 @@ class SendHandler:
         base_offset = partition.log.log_end_offset
         if decision.kept:
             base_offset = self._append_kept(pending, partition, decision)
+            if pending.response.context.audit.usage is not None:
+                _count_usage(pending, window.view.name, len(decision.kept))
             if window.messages is not None:
                 window.messages.appended(decision, base_offset)
         kept = set(decision.kept)
@@ -377,6 +380,13 @@ class SendHandler:
         duplicates = [at for at, place in enumerate(places) if place is None]
         reply = SendReply(offsets, duplicates, 0, stored.time_ms)
         pending.answer(reply, window.partition, self._purgatory)
+
+
+def _count_usage(pending: PendingSend, queue: str, messages: int) -> None:
+    usage = usage_of(pending.response.context)
+    if usage is not None:
+        usage.sent_to_queue(queue, messages=messages, byte_count=pending.header.size)
+        usage.add()
 
 
 def _without(columns: Columns, kept: Sequence[int], header: BatchHeader) -> bytearray:

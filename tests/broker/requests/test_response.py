@@ -29,7 +29,7 @@ class FakeContext:
 
     local = ("broker", 8433)
     audit = NULL_AUDIT
-    origin = RequestOrigin()
+    origin = RequestOrigin(ANONYMOUS)
 
     def __init__(self) -> None:
         self.stream = FakeStream()

@@ -1,0 +1,105 @@
+"""Audit of administrative requests: intent and outcome of each.
+
+With `audit = required`, a request is carried out after its record is written.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, final
+
+import trio
+
+from tidelog.broker.audit.administration import (
+    ADMINISTRATIVE_APIS,
+    AdministrativeApi,
+    Names,
+    outcome_of,
+    repairs_audit,
+)
+from tidelog.broker.audit.audit_log import AuditLog
+from tidelog.broker.audit.event import AuditEvent
+from tidelog.broker.requests.response import RequestContext, ResponseHandle
+from tidelog.broker.requests.steps import Steps, finish
+from tidelog.wire.errors import BrokerError
+from tidelog.wire.protocol.connection import Request
+
+_ENTRIES: Final[Mapping[int, AdministrativeApi]] = {
+    int(served.key): entry for served, entry in ADMINISTRATIVE_APIS.items()
+}
+
+Run = Callable[[Request, ResponseHandle], Steps | None]
+"""Carries out a request."""
+Check = Callable[[Request, RequestContext], None]
+"""Raises if a client may not send a request."""
+
+
+@final
+class RequestAuditor:
+    """Notes the administrative requests of clients."""
+
+    def __init__(self, log: AuditLog, nursery: trio.Nursery, *, names: Names) -> None:
+        """Note them in `log`; `names` has the names of topics and queues."""
+        self._log = log
+        self._nursery = nursery
+        self._names = names
+
+    def run(
+        self, run: Run, request: Request, response: ResponseHandle, *, check: Check
+    ) -> Steps | None:
+        """Carry out a request of a client with `run`, and note it if it is administrative.
+
+        `check` is called again if the request had to wait.
+        """
+        entry = _ENTRIES.get(request.api_key)
+        if entry is None or not entry.is_change(request.message):
+            return run(request, response)
+        event = self._event(entry, request, response.context)
+        if self._log.is_required:
+            checked = partial(_run_checked, run, check)
+            self._nursery.start_soon(self._run_after_intent, checked, request, response, event)
+            return None
+        response.on_answered = self._outcome(event)
+        return run(request, response)
+
+    async def _run_after_intent(
+        self, run: Run, request: Request, response: ResponseHandle, event: AuditEvent
+    ) -> None:
+        with response:
+            may_pass = repairs_audit(request.message)
+            intent = await self._log.begin(event, may_pass=may_pass)
+            response.on_answered = self._outcome(event, intent)
+            steps = run(request, response)
+            if steps is not None:
+                await finish(steps)
+
+    def _event(
+        self, entry: AdministrativeApi, request: Request, context: RequestContext
+    ) -> AuditEvent:
+        return AuditEvent(
+            entry.kind,
+            entry.action,
+            "",
+            context.origin,
+            entry.resource(request.message, self._names),
+            request_id=request.correlation_id,
+            detail=entry.detail(request.message),
+        )
+
+    def _outcome(
+        self, event: AuditEvent, intent: str = ""
+    ) -> Callable[[BrokerError | None, Any], None]:
+        def answered(error: BrokerError | None, reply: object) -> None:
+            result, detail = outcome_of(error, reply)
+            outcome = replace(event, detail={**event.detail, **detail})
+            self._log.note_outcome(outcome, result, intent=intent)
+
+        return answered
+
+
+def _run_checked(
+    run: Run, check: Check, request: Request, response: ResponseHandle
+) -> Steps | None:
+    # The access may have been revoked while the request waited.
+    check(request, response.context)
+    return run(request, response)
