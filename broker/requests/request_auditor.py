@@ -56,14 +56,15 @@ class RequestAuditor:
             return run(request, response)
         event = self._event(entry, request, response.context)
         if self._log.is_required:
-            checked = partial(_run_checked, run, check)
-            self._nursery.start_soon(self._run_after_intent, checked, request, response, event)
+            checked = partial(_run_checked, run, check=check)
+            start = partial(self._run_after_intent, checked, request, event=event)
+            self._nursery.start_soon(start, response)
             return None
         response.on_answered = self._outcome(event)
         return run(request, response)
 
     async def _run_after_intent(
-        self, run: Run, request: Request, response: ResponseHandle, event: AuditEvent
+        self, run: Run, request: Request, response: ResponseHandle, *, event: AuditEvent
     ) -> None:
         with response:
             may_pass = repairs_audit(request.message)
@@ -98,7 +99,7 @@ class RequestAuditor:
 
 
 def _run_checked(
-    run: Run, check: Check, request: Request, response: ResponseHandle
+    run: Run, request: Request, response: ResponseHandle, *, check: Check
 ) -> Steps | None:
     # The access may have been revoked while the request waited.
     check(request, response.context)

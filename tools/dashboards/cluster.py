@@ -162,6 +162,21 @@ _BROKERS: Final = Row(
             },
         ),
         Panel(
+            "Audit records",
+            "Audit records that brokers have written or lost, a second.",
+            "ops",
+            {
+                "{{outcome}}": "sum by (outcome)"
+                " (rate(tidelog_audit_records_total[$__rate_interval]))"
+            },
+        ),
+        Panel(
+            "Audit records that wait",
+            "Audit records that are not written yet, by broker; beyond 4 MiB they are lost.",
+            "bytes",
+            {"{{instance}}": "sum by (instance) (tidelog_audit_buffer_bytes)"},
+        ),
+        Panel(
             "Age of metadata",
             "Time since the metadata of a broker were current.",
             "s",

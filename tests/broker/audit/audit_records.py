@@ -1,4 +1,4 @@
-"""Reads the audit records of a broker under test."""
+"""Reader of the audit records of a broker under test."""
 
 import msgspec
 

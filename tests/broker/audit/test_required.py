@@ -20,7 +20,6 @@ from tidelog.wire.protocol import api
 from tidelog.wire.security.audit_topic import AUDIT_TOPIC
 from tidelog.wire.transport.rpc import RpcConnection
 
-
 SMALL = {
     "segment_bytes": "16KiB",
     "max_message_bytes": "8KiB",
@@ -140,8 +139,6 @@ async def test_a_full_audit_topic_can_be_altered_and_then_administration_goes_on
     assert (bypass["action"], bypass["resource"]) == ("topic.alter", f"topic:{AUDIT_TOPIC}")
     # The record of the repair comes late, and is not lost.
     assert [
-        (each.stage, each.result)
-        for each in records
-        if "1GiB" in each.detail.get("set_config", "")
+        (each.stage, each.result) for each in records if "1GiB" in each.detail.get("set_config", "")
     ] == [("intent", ""), ("outcome", "ok")]
     assert not world.told("audit_lost")
