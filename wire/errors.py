@@ -21,7 +21,8 @@ Pure: no clock, no I/O.
     │   │   ├── NotEnoughReplicasAfterAppendError  appended, then too few were; outcome unknown
     │   │   ├── IneligibleReplicaError    a replica cannot be in sync now: it is fenced or stopping
     │   │   ├── AuthenticationExpiredError  authenticate again
-    │   │   └── KeyUnavailableError       the key of an encrypted topic cannot be used now
+    │   │   ├── KeyUnavailableError       the key of an encrypted topic cannot be used now
+    │   │   └── AuditUnavailableError     the record of an administrative request is not written
     │   ├── InvalidRequestError           the request can never succeed as it is
     │   │   ├── UnsupportedVersionError   .min_version, .max_version
     │   │   ├── InvalidBatchError         the header of a batch contradicts itself or its payload

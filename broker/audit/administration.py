@@ -16,6 +16,7 @@ from tidelog.wire.messages.cluster_admin import ElectLeadersRequest
 from tidelog.wire.messages.features import UpdateFeaturesRequest
 from tidelog.wire.messages.reassignment import ReassignRequest
 from tidelog.wire.messages.topics import AlterTopicRequest
+from tidelog.wire.messages.users import AlterUsersRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.security.audit_topic import AUDIT_TOPIC
@@ -35,19 +36,25 @@ class AdministrativeApi:
     resource: Callable[[Any, Names], str]
     """Takes the request."""
     shown: tuple[str, ...] = ()
-    """Names of the fields of the request that the record shows."""
+    """Names of the fields of the request that the record shows; `LIST.FIELD` for one of items."""
     kind: AuditKind = AuditKind.ADMINISTRATION
     is_change: Callable[[Any], bool] = lambda _: True
     """Returns whether a request can change anything."""
 
     def detail(self, message: object) -> dict[str, object]:
         """Return the shown fields of a request that are not empty."""
-        found = {name: getattr(message, name) for name in self.shown}
+        found = {name: _value_of(message, name) for name in self.shown}
         return {
             name: msgspec.to_builtins(value, builtin_types=(bytes,))
             for name, value in found.items()
             if not (value is None or value is False or value in ("", [], {}))
         }
+
+
+def _value_of(message: object, name: str) -> object:
+    field, _, of_items = name.partition(".")
+    value = getattr(message, field)
+    return [getattr(item, of_items) for item in value] if of_items else value
 
 
 def _of_cluster(message: object, names: Names) -> str:
@@ -66,6 +73,13 @@ def _by_id(field: str) -> Callable[[Any, Names], str]:
 def _broker(message: Any, names: Names) -> str:  # noqa: ANN401 - two types of requests
     del names
     return f"node:{message.node_id}"
+
+
+def _users(message: AlterUsersRequest, names: Names) -> str:
+    del names
+    users = {each.name for each in message.set_users} | {each.user for each in message.set_tokens}
+    users.update(message.remove_users)
+    return f"user:{min(users)}" if len(users) == 1 else "user"
 
 
 _SETTINGS: Final = ("set_config", "reset_config")
@@ -125,6 +139,12 @@ ADMINISTRATIVE_APIS: Final[Mapping[Api[Any, Any], AdministrativeApi]] = {
     api.UNREGISTER_BROKER: AdministrativeApi("cluster.unregister", _broker),
     api.ACKNOWLEDGE_EVENTS: AdministrativeApi(
         "cluster.acknowledge-events", _of_cluster, ("event_ids", "up_to_id")
+    ),
+    api.ALTER_USERS: AdministrativeApi(
+        "user.alter",
+        _users,
+        ("set_users.name", "remove_users", "set_tokens.token_id", "remove_tokens"),
+        kind=AuditKind.GRANT,
     ),
     api.UPDATE_FEATURES: AdministrativeApi(
         "cluster.update-features",

@@ -25,6 +25,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.handshake import AuthenticateReply, AuthenticateRequest
 from tidelog.wire.security.loopback import host_of, is_loopback
+from tidelog.wire.security.principal import NAME_CHARS_MAX
 
 FAILURES_MAX: Final = 3
 """Failed attempts after which a connection ends."""
@@ -180,7 +181,8 @@ class AuthenticationHandler:
         _audit(
             context,
             AuthenticationFailedError.code.name,
-            {"mechanism": mechanism, "claimed": claimed},
+            {"mechanism": mechanism},
+            claimed=claimed,
         )
         context.note_refused(f"an authentication by {mechanism} failed")
         await self._sleep(DELAY_S)
@@ -189,7 +191,17 @@ class AuthenticationHandler:
         await trio.sleep(mean_s * self._env.random.uniform(0.75, 1.25))
 
 
-def _audit(context: RequestContext, result: str, detail: dict[str, object]) -> None:
+def _audit(
+    context: RequestContext, result: str, detail: dict[str, object], *, claimed: str = ""
+) -> None:
+    resource = f"user:{claimed[:NAME_CHARS_MAX]}" if claimed else ""
     context.audit.note(
-        AuditEvent(AuditKind.AUTHENTICATION, "authenticate", result, context.origin, detail=detail)
+        AuditEvent(
+            AuditKind.AUTHENTICATION,
+            "authenticate",
+            result,
+            context.origin,
+            resource,
+            detail=detail,
+        )
     )

@@ -1,5 +1,6 @@
 """Tests of the administrative APIs: each API has its place, and records have no secrets."""
 
+from base64 import b64encode
 from typing import Any
 
 import msgspec
@@ -20,6 +21,12 @@ from tidelog.wire.messages.features import UpdateFeaturesRequest
 from tidelog.wire.messages.queues import QueueDoneReply, QueuePartitionDone, QueueSeekRequest
 from tidelog.wire.messages.reassignment import PartitionMove, ReassignRequest
 from tidelog.wire.messages.topics import AlterTopicRequest, DeleteTopicRequest
+from tidelog.wire.messages.users import (
+    AlterUsersRequest,
+    PasswordHash,
+    TokenToSet,
+    UserToSet,
+)
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.security.audit_topic import AUDIT_TOPIC
@@ -40,7 +47,13 @@ OTHERS = {
     *(api.DESCRIBE_TOPICS, api.LIST_TOPICS, api.TOPIC_USAGE, api.LIST_OFFSETS, api.HOT_KEYS),
     *(api.DESCRIBE_QUEUES, api.LIST_QUEUES, api.COUNT_MESSAGES, api.DESCRIBE_REDRIVE),
     *(api.FETCH_OFFSETS, api.LIST_GROUPS, api.DESCRIBE_GROUPS, api.LIST_TRANSACTIONS),
-    *(api.DESCRIBE_CLUSTER, api.DESCRIBE_CONFIG, api.LIST_REASSIGNMENTS, api.SAFE_TO_STOP),
+    *(
+        api.LIST_USERS,
+        api.DESCRIBE_CLUSTER,
+        api.DESCRIBE_CONFIG,
+        api.LIST_REASSIGNMENTS,
+        api.SAFE_TO_STOP,
+    ),
 }
 """APIs without an audit record for each request."""
 
@@ -72,6 +85,25 @@ def test_the_record_of_each_administrative_request_is_short_json(served: Api[Any
     room, _, name = entry.action.partition(".")
     assert room in {"topic", "queue", "group", "cluster", "user", "access", "quota", "key"}
     assert name
+
+
+def test_records_of_users_and_tokens_have_no_secret() -> None:
+    secrets = [bytes([fill]) * 32 for fill in (0xA1, 0xB2, 0xC3, 0xD4)]
+    request = AlterUsersRequest(
+        [UserToSet("alice", PasswordHash(secrets[0], 4_096, secrets[1], secrets[2]), is_new=True)],
+        ["bob"],
+        [TokenToSet("0123456789ab", "alice", secrets[3], None)],
+        [],
+    )
+    entry = ADMINISTRATIVE_APIS[api.ALTER_USERS]
+    event = AuditEvent(entry.kind, entry.action, detail=entry.detail(request))
+
+    text = encode_record(RecordWriter(1, 0).of_event(event, now_ms=1)).decode()
+
+    assert '"set_tokens.token_id":"[\\"0123456789ab\\"]"' in text
+    for secret in secrets:
+        for shown in (secret.hex(), b64encode(secret).decode()[:16], str(secret)[2:10]):
+            assert shown.lower() not in text.lower()
 
 
 def test_large_requests_make_bounded_records() -> None:
