@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     # Each part is imported by the method that returns it, so that a command starts in half the
     # time. `tidelog.surface` imports all parts: in a program, no call waits for an import.
     from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.security_admin import SecurityAdmin
     from tidelog.client.consumer.consumer import Consumer
     from tidelog.client.consumer.fetch.record import Record
     from tidelog.client.metrics.statistics import ClientStatistics
@@ -66,6 +67,13 @@ class Client:
         from tidelog.client.admin.admin import Admin
 
         return Admin(self._cluster)
+
+    @cached_property
+    def security(self) -> "SecurityAdmin":
+        """Administration of users and tokens."""
+        from tidelog.client.admin.security_admin import SecurityAdmin
+
+        return SecurityAdmin(self._cluster)
 
     @cached_property
     def _queues(self) -> "QueueContext":

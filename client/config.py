@@ -5,7 +5,7 @@ dataclass; the `TypedDict` beside it lets calls such as `client.producer(acks=1)
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import NoneType
 from typing import Any, Literal, TypedDict, TypeVar, cast, final, get_args
 
@@ -22,6 +22,8 @@ Compression = Literal["none", "lz4", "zstd"]
 OffsetReset = Literal["earliest", "latest"]
 ReadFrom = Literal["leader", "followers", "nearest"]
 Assignor = Literal["uniform", "range"]
+TokenSource = Callable[[], str | Awaitable[str]]
+"""Returns a fresh token."""
 RebalanceCallback = Callable[[list[TopicPartition]], Awaitable[object]]
 """Callback with the partitions of a rebalance, sorted."""
 
@@ -105,6 +107,18 @@ class ClientConfig:
     """Seconds after which a producer that sends fetches metadata again (number of partitions and
     their leaders), even without an error. So it finds partitions that were added."""
 
+    user: str | None = None
+    """Name of the user as which each connection authenticates; with `password`. See
+    `docs/authentication.md`."""
+
+    password: str | None = field(default=None, repr=False)
+    """Password of `user`. It is proved and never sent."""
+
+    token: str | TokenSource | None = field(default=None, repr=False)
+    """Token or JWT that each connection authenticates by, or a callable that returns a fresh one.
+    The callable may be `async`; another one runs in a thread. Each connection calls it, and calls
+    it again before the end of the last token, so that no request fails."""
+
     def __post_init__(self) -> None:
         """Check the settings.
 
@@ -122,6 +136,18 @@ class ClientConfig:
                 "retry_backoff_max must not be below retry_backoff": (
                     self.retry_backoff_max < self.retry_backoff
                 ),
+                "user and password go together: set both or none": (
+                    (self.user is None) != (self.password is None)
+                ),
+                "user and token exclude each other: a token has its user": (
+                    self.user is not None and self.token is not None
+                ),
+                "token must be a text or a callable": not (
+                    self.token is None or isinstance(self.token, str) or callable(self.token)
+                ),
+                "user, password and token must not be empty": (
+                    "" in (self.user, self.password, self.token)
+                ),
             },
         )
 
@@ -135,6 +161,9 @@ class ClientSettings(TypedDict, total=False):
     retry_backoff: float
     retry_backoff_max: float
     metadata_max_age: float
+    user: str | None
+    password: str | None
+    token: str | TokenSource | None
 
 
 @final

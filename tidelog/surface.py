@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tidelog import values
 from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.security_admin import SecurityAdmin
 from tidelog.client.client import Client, connect
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.fetch.record_iterator import BatchIterator, RecordIterator
@@ -31,6 +32,7 @@ __all__: list[str] = [
     "QueueWorker",
     "RecordIterator",
     "RunningBroker",
+    "SecurityAdmin",
     "Transaction",
     "TransactionTask",
     "connect",

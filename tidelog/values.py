@@ -40,6 +40,9 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.client.transactions.transaction import TaskResult
 from tidelog.signals import StopSignal, stop_on_signal
 from tidelog.wire.errors import (
+    AuthenticationExpiredError,
+    AuthenticationFailedError,
+    AuthenticationRequiredError,
     BatchError,
     BrokerError,
     ConfigError,
@@ -122,6 +125,7 @@ from tidelog.wire.messages.reassignment import PartitionMove, PartitionMoved, Re
 from tidelog.wire.messages.redrives import RedriveStatus
 from tidelog.wire.messages.topics import PartitionDescription, TopicDescription
 from tidelog.wire.messages.transactions import TransactionDescription, TransactionStatus
+from tidelog.wire.messages.users import TokenDescription, UserDescription
 from tidelog.wire.metrics.metric import HistogramValue
 
 __all__ = [
@@ -130,6 +134,9 @@ __all__ = [
     "Alert",
     "AlertReport",
     "AlertSeverity",
+    "AuthenticationExpiredError",
+    "AuthenticationFailedError",
+    "AuthenticationRequiredError",
     "BatchError",
     "BrokerError",
     "BrokerMetrics",
@@ -245,6 +252,7 @@ __all__ = [
     "SupportedLevels",
     "TaskResult",
     "TidelogError",
+    "TokenDescription",
     "TopicDescription",
     "TopicExistsError",
     "TopicPartition",
@@ -259,6 +267,7 @@ __all__ = [
     "UnknownTopicError",
     "UnknownTopicIdError",
     "UnsupportedVersionError",
+    "UserDescription",
     "WireFormatError",
     "WorkerConfig",
     "WorkerStatistics",

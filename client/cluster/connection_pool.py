@@ -17,9 +17,11 @@ from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.cluster.wrong_replies import WrongReplies
 from tidelog.client.config import ClientConfig
 from tidelog.client.metrics.counters import ConnectionCounters
+from tidelog.client.security.login import ConnectionLogin, Logins
 from tidelog.wire.env.connect_errors import another_service, diagnose
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
+    AuthenticationFailedError,
     BrokerError,
     ConnectError,
     ConnectionLostError,
@@ -67,6 +69,7 @@ class ConnectionPool:
         self._metadata = metadata
         self._on_change = on_change
         self._on_stale_metadata = on_stale_metadata
+        self._logins = Logins(config, env)
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
         self._connections: dict[int, RpcConnection] = {}
         self._met: set[int] = set()
@@ -126,6 +129,7 @@ class ConnectionPool:
         Raises:
             ConnectError: The broker cannot be reached.
             RetriableError: The broker is not ready.
+            AuthenticationFailedError: The broker refuses the credentials.
         """
         connection = self.live(node_id)
         if connection is not None:
@@ -165,6 +169,7 @@ class ConnectionPool:
         Raises:
             ConnectError: No broker answers at the address in time.
             RetriableError: The broker is not ready.
+            AuthenticationFailedError: The broker refuses the credentials.
         """
         if not self._wrong_replies.knows(address, trio.current_time()):
             self._turns.pop(address, None)
@@ -185,11 +190,13 @@ class ConnectionPool:
         with trio.move_on_after(self._config.connect_timeout):
             stream = await connect_stream(self._env.network, address.host, address.port)
             connection = RpcConnection(stream, self._counters)
-            if not self._tasks.start_soon(self._run, connection, address):
+            login = ConnectionLogin(self._logins, connection, self._env)
+            if not self._tasks.start_soon(self._run, connection, address, login):
                 connection.close()
             try:
                 hello = await connection.introduce(self._config.client_id, CLIENT_VERSION)
-            except RetriableError:
+                await login.begin()
+            except (RetriableError, AuthenticationFailedError):
                 connection.close()
                 raise
             except WireFormatError as error:
@@ -229,10 +236,13 @@ class ConnectionPool:
         self._env.probe("client.connected", address=str(address), node_id=node_id)
         self._on_change()
 
-    async def _run(self, connection: RpcConnection, address: Address) -> None:
+    async def _run(
+        self, connection: RpcConnection, address: Address, login: ConnectionLogin
+    ) -> None:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch, connection)
+                nursery.start_soon(login.keep)
                 await connection.run()
                 nursery.cancel_scope.cancel()
         finally:
@@ -325,7 +335,7 @@ class ConnectionPool:
                     f"{Address(known.host, known.port)} is announced as node {node_id} and is"
                     f" another one"
                 )
-            except (ConnectionLostError, RetriableError) as error:
+            except (ConnectionLostError, BrokerError) as error:
                 self._failures[node_id] = error
             reason = str(self._failures[node_id])
             self._env.probe("client.blocked", severity="debug", reason=reason)

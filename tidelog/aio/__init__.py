@@ -20,6 +20,7 @@ Clients, producers and consumers are closed by `async with`, or by `close` after
 from tidelog import values
 from tidelog.aio.broker import RunningBroker, open_broker
 from tidelog.aio.calls.admin import Admin
+from tidelog.aio.calls.security_admin import SecurityAdmin
 from tidelog.aio.client import Client, connect
 from tidelog.aio.consumer import BatchIterator, Consumer, RecordIterator
 from tidelog.aio.message import Message
@@ -42,6 +43,7 @@ __all__ = [
     "QueueWorker",
     "RecordIterator",
     "RunningBroker",
+    "SecurityAdmin",
     "Transaction",
     "TransactionTask",
     "connect",

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self, TypeVar, Unpack, final
 
 from tidelog.aio.calls.admin import Admin
+from tidelog.aio.calls.security_admin import SecurityAdmin
 from tidelog.aio.consumer import Consumer
 from tidelog.aio.forwarding import ClientGuest, Openable, in_turn
 from tidelog.aio.guest import TrioGuest
@@ -84,6 +85,11 @@ class Client(Openable):
     def admin(self) -> Admin:
         """Administration of topics, queues, groups and the cluster."""
         return Admin(self._guest, self._guest.resource.admin)
+
+    @property
+    def security(self) -> SecurityAdmin:
+        """Administration of users and tokens."""
+        return SecurityAdmin(self._guest, self._guest.resource.security)
 
     @property
     def tracing(self) -> Tracing | None:

@@ -16,6 +16,7 @@ All other names are those of `tidelog`.
 from tidelog import values
 from tidelog.blocking.broker import open_broker
 from tidelog.blocking.calls.admin import Admin
+from tidelog.blocking.calls.security_admin import SecurityAdmin
 from tidelog.blocking.client import Client, Consumer, Producer, connect
 from tidelog.blocking.message import Message
 from tidelog.blocking.processor import Processor
@@ -35,6 +36,7 @@ __all__ = [
     "QueueSubscription",
     "QueueWorker",
     "RunningBroker",
+    "SecurityAdmin",
     "Transaction",
     "TransactionTask",
     "connect",

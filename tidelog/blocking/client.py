@@ -8,6 +8,7 @@ from typing import Self, TypeVar, Unpack, cast, final
 from tidelog.blocking.calls.admin import Admin
 from tidelog.blocking.calls.consumer import ConsumerCalls
 from tidelog.blocking.calls.producer import ProducerCalls
+from tidelog.blocking.calls.security_admin import SecurityAdmin
 from tidelog.blocking.forwarding import ClientThread, in_turn
 from tidelog.blocking.processor import Processor, in_a_thread
 from tidelog.blocking.queue import Queue
@@ -79,6 +80,11 @@ class Client:
     def admin(self) -> Admin:
         """The admin client: topics, queues, groups, transactions and the cluster."""
         return Admin(self._thread, self._thread.resource.admin)
+
+    @cached_property
+    def security(self) -> SecurityAdmin:
+        """Administration of users and tokens."""
+        return SecurityAdmin(self._thread, self._thread.resource.security)
 
     def __enter__(self) -> Self:
         """Return itself."""

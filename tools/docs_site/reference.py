@@ -54,6 +54,7 @@ API_PAGES: Final = {
     ),
     "transaction": ("Transaction", "TransactionTask", "TaskResult"),
     "admin": ("Admin", "cluster_health", "ClusterHealth", "ClusterSeverity"),
+    "security": ("SecurityAdmin",),
     "statistics": (
         "ClientStatistics",
         "ConnectionStatistics",
@@ -77,6 +78,7 @@ _TITLES: Final = {
     "queue": "Queue",
     "transaction": "Transactions",
     "admin": "Admin",
+    "security": "Security",
     "statistics": "Statistics",
     "embedded": "Embedded broker",
     "descriptions": "Descriptions",

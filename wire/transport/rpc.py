@@ -23,6 +23,7 @@ from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api, ApiKey
 from tidelog.wire.protocol.connection import ClientConnection, wrong_reply
+from tidelog.wire.security.loopback import host_of, is_loopback
 from tidelog.wire.transport.write_buffer import WriteBuffer
 
 RequestType = TypeVar("RequestType")
@@ -88,6 +89,16 @@ class RpcConnection:
     def is_lost(self) -> bool:
         """Whether the connection has ended."""
         return self._failure is not None
+
+    @property
+    def peer(self) -> str:
+        """Address and port of the broker."""
+        return self._stream.peer
+
+    @property
+    def is_private(self) -> bool:
+        """Whether others cannot read the bytes: by TLS, or because they stay on this machine."""
+        return self._stream.is_encrypted or is_loopback(host_of(self._stream.peer))
 
     @property
     def peer_certificate(self) -> Certificate | None:

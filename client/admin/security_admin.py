@@ -1,0 +1,163 @@
+"""Administration of the security of a cluster: users, passwords and tokens.
+
+Shell: sends requests to brokers, draws salts and tokens, and hashes passwords in threads. No broker
+sees a password or a token.
+"""
+
+from typing import TYPE_CHECKING, Final, final
+
+from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.wire.errors import ConfigError
+from tidelog.wire.messages.users import (
+    AlterUsersReply,
+    AlterUsersRequest,
+    ListUsersReply,
+    ListUsersRequest,
+    PasswordHash,
+    TokenDescription,
+    TokenToSet,
+    UserDescription,
+    UserToSet,
+)
+from tidelog.wire.protocol import api
+from tidelog.wire.security.token import (
+    ID_BYTES,
+    SECRET_BYTES,
+    is_token_id,
+    new_token,
+    parse_token,
+)
+
+if TYPE_CHECKING:
+    from tidelog.wire.security.scram import PasswordKeys
+
+_SHORTEST_S: Final = 1.0
+
+
+@final
+class SecurityAdmin:
+    """Creates, changes and removes users and their tokens.
+
+    Calls are repeated for up to `ClientConfig.request_timeout` while that may help: each sets what
+    is wanted, so a repetition does no harm. A cancelled change may or may not happen.
+
+    All raise `BrokerError` when the broker refuses, with the reason, and `ConnectionLostError`
+    when no broker answers.
+    """
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        """Use `client.security`."""
+        self._cluster = cluster
+
+    async def create_user(self, name: str, password: str | None = None) -> None:
+        """Create a user.
+
+        Args:
+            name: 1 to 128 letters, digits and characters of `._@+/=-`.
+            password: Its password; without one, the user authenticates by tokens or otherwise. It
+                is hashed here, which takes some tenths of a second.
+
+        Raises:
+            ConfigError: The password is empty, or has characters that no password may have.
+            InvalidRequestError: The user exists, or the name is not legal.
+        """
+        await self._set_user(name, password, is_new=True)
+
+    async def set_password(self, name: str, password: str | None) -> None:
+        """Change the password of a user; connections that were opened with the old one end.
+
+        Args:
+            name: Name of the user.
+            password: The new password; `None` removes it.
+
+        Raises:
+            ConfigError: The password is empty, or has characters that no password may have.
+            InvalidRequestError: The user does not exist.
+        """
+        await self._set_user(name, password, is_new=False)
+
+    async def remove_user(self, name: str) -> bool:
+        """Remove a user with its tokens, memberships, grants and quotas; end its connections.
+
+        Return whether it existed.
+        """
+        return not (await self._alter(AlterUsersRequest([], [name], [], []))).unknown
+
+    async def list_users(self) -> list[UserDescription]:
+        """Return all users, sorted by name."""
+        return (await self._list(None)).users
+
+    async def create_token(
+        self, user: str, *, expires_in: float | None = None, description: str = ""
+    ) -> str:
+        """Create a token of a user, and return it: nothing else has it, also no broker.
+
+        Args:
+            user: Name of the user.
+            expires_in: Seconds from now until the end of the token; by default it has none.
+            description: What the token is for, at most 256 characters; no secret.
+
+        Raises:
+            ConfigError: The time is too short.
+            InvalidRequestError: The user does not exist.
+        """
+        if expires_in is not None and not expires_in >= _SHORTEST_S:
+            raise ConfigError(f"a token lasts at least {_SHORTEST_S:g} s, not {expires_in:g} s")
+        env = self._cluster.env
+        token = new_token(env.random.randbytes(ID_BYTES), env.random.randbytes(SECRET_BYTES))
+        parts = parse_token(token)
+        assert parts is not None, "a new token is one"
+        expires_at_ms = (
+            None if expires_in is None else env.clock.now_ms() + round(expires_in * 1000)
+        )
+        wanted = TokenToSet(parts.token_id, user, parts.sha256, expires_at_ms, description)
+        await self._alter(AlterUsersRequest([], [], [wanted], []))
+        return token
+
+    async def list_tokens(self, user: str | None = None) -> list[TokenDescription]:
+        """Return the tokens of a user, or all; sorted by user and time of creation.
+
+        Args:
+            user: Name of the user.
+        """
+        return (await self._list(user)).tokens
+
+    async def revoke_token(self, token_id: str) -> bool:
+        """Revoke a token, and end the connections that were opened with it.
+
+        Return whether it existed.
+
+        Args:
+            token_id: The id of the token, such as `0123456789ab`, or the token itself.
+
+        Raises:
+            ConfigError: The text is neither.
+        """
+        parts = parse_token(token_id)
+        wanted = token_id if parts is None else parts.token_id
+        if not is_token_id(wanted):
+            raise ConfigError("the id of a token has 12 hexadecimal digits; list the tokens")
+        return not (await self._alter(AlterUsersRequest([], [], [], [wanted]))).unknown
+
+    async def _set_user(self, name: str, password: str | None, *, is_new: bool) -> None:
+        hashed = None if password is None else await self._hashed(password)
+        await self._alter(AlterUsersRequest([UserToSet(name, hashed, is_new)], [], [], []))
+
+    async def _hashed(self, password: str) -> PasswordHash:
+        # Not at the top: the other calls need no SCRAM.
+        from tidelog.wire.security import scram  # noqa: PLC0415
+
+        env = self._cluster.env
+        by = scram.SaltedBy(env.random.randbytes(scram.SALT_BYTES), scram.ITERATIONS)
+
+        def work() -> "PasswordKeys":
+            return scram.password_keys(scram.salted_password(password, by), by)
+
+        return PasswordHash(*await env.run_in_thread(work))
+
+    async def _alter(self, request: AlterUsersRequest) -> AlterUsersReply:
+        return await self._cluster.call_any(api.ALTER_USERS, request, is_repeatable=True)
+
+    async def _list(self, user: str | None) -> ListUsersReply:
+        request = ListUsersRequest(user)
+        return await self._cluster.call_any(api.LIST_USERS, request, is_repeatable=True)

@@ -1,0 +1,1 @@
+"""Credentials of a client, and the proofs of its connections."""

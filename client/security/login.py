@@ -1,0 +1,180 @@
+"""Logins of a client: each new connection proves the identity, and renews it before its end.
+
+Shell: sends requests, calls the program for fresh tokens, and salts passwords in threads.
+"""
+
+from inspect import isawaitable
+from typing import Final, final
+
+import trio
+
+from tidelog.client.config import ClientConfig
+from tidelog.client.security.exchange import (
+    LoginSteps,
+    SaltPassword,
+    login_by_password,
+    login_by_token,
+)
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
+    AuthenticationFailedError,
+    BrokerError,
+    ConfigError,
+    ConnectionLostError,
+    TidelogError,
+    WireFormatError,
+)
+from tidelog.wire.messages.handshake import AuthenticateReply
+from tidelog.wire.protocol import api
+from tidelog.wire.transport.rpc import RpcConnection
+
+_NONCE_BYTES: Final = 24
+_RENEWED_AT: Final = 0.8
+"""Part of the time until the end of the credentials after which they are renewed."""
+_RETRY_S: Final = 5.0
+"""Mean seconds between two attempts after one has failed."""
+_PAUSE_S: Final = 0.1
+"""Seconds between two attempts at least, also when a token ends at once."""
+
+
+@final
+class Logins:
+    """The logins of all connections of one client."""
+
+    def __init__(self, config: ClientConfig, env: Env) -> None:
+        """Use the credentials of `config`; `has_any` says whether there are some."""
+        self._config = config
+        self._env = env
+        self._salted: dict[SaltPassword, bytes] = {}
+        """Salted passwords, each of which takes most of a second."""
+        self._salting = trio.Lock()
+        """Many connections at once need the same one."""
+
+    @property
+    def has_any(self) -> bool:
+        """Whether the client has credentials."""
+        return self._config.user is not None or self._config.token is not None
+
+    @property
+    def can_renew(self) -> bool:
+        """Whether another login may have later credentials."""
+        return callable(self._config.token)
+
+    async def authenticate(self, connection: RpcConnection) -> AuthenticateReply:
+        """Prove the identity on a connection, for the first time or again.
+
+        Raises:
+            AuthenticationFailedError: The credentials are wrong, or the connection is not private.
+            BrokerError: The broker cannot check them now, or does not know the mechanism.
+            ConnectionLostError: The connection broke.
+        """
+        if not connection.is_private:
+            raise AuthenticationFailedError(
+                f"{connection.peer} is reached without TLS, over which credentials would be"
+                " readable; turn TLS on, or remove user, password and token"
+            )
+        steps = await self._steps()
+        step = next(steps)
+        try:
+            while True:
+                if isinstance(step, SaltPassword):
+                    step = steps.send(await self._salted_password(step))
+                else:
+                    reply: AuthenticateReply = await connection.ask(api.AUTHENTICATE, step)
+                    step = steps.send(reply)
+        except StopIteration as end:
+            last: AuthenticateReply = end.value
+            return last
+
+    async def _steps(self) -> LoginSteps:
+        token = self._config.token
+        if token is None:
+            assert self._config.user is not None, "there are credentials"
+            return login_by_password(self._config.user, self._env.random.randbytes(_NONCE_BYTES))
+        return login_by_token(token if isinstance(token, str) else await self._fresh_token())
+
+    async def _fresh_token(self) -> str:
+        """Return a token of the program.
+
+        Raises:
+            AuthenticationFailedError: The program gave none.
+        """
+        source = self._config.token
+        assert callable(source), "the program has a source"
+        try:
+            # In a thread: a source without `async` may wait for another service.
+            found = await self._env.run_in_thread(source)
+            token = await found if isawaitable(found) else found
+        except TidelogError:
+            raise
+        except Exception as error:
+            # Without its text, which may have a secret of the program.
+            raise AuthenticationFailedError(
+                f"the token callable raised {type(error).__name__}; the log of the program may say"
+                " more"
+            ) from error
+        checked: object = token
+        if not isinstance(checked, str) or not checked:
+            raise AuthenticationFailedError(
+                f"the token callable must return a token, not {type(checked).__name__}"
+            )
+        return checked
+
+    async def _salted_password(self, by: SaltPassword) -> bytes:
+        from tidelog.wire.security.scram import SaltedBy, salted_password  # noqa: PLC0415
+
+        password = self._config.password or ""
+        async with self._salting:
+            if by not in self._salted:
+                work = lambda: salted_password(password, SaltedBy(*by))  # noqa: E731
+                try:
+                    found = await self._env.run_in_thread(work)
+                except ConfigError as error:
+                    raise AuthenticationFailedError(str(error)) from error
+                self._salted = {by: found}  # One: another salt means another password.
+            return self._salted[by]
+
+
+@final
+class ConnectionLogin:
+    """The login of one connection, and its renewals."""
+
+    def __init__(self, logins: Logins, connection: RpcConnection, env: Env) -> None:
+        """Log `connection` in; `keep` must run in a task of its own."""
+        self._logins = logins
+        self._connection = connection
+        self._env = env
+        self._expires_at_ms: int | None = None
+        self._is_complete = trio.Event()
+
+    async def begin(self) -> None:
+        """Prove the identity, if the client has one; raises as `Logins.authenticate` does."""
+        if self._logins.has_any:
+            self._expires_at_ms = (await self._logins.authenticate(self._connection)).expires_at_ms
+            self._is_complete.set()
+
+    async def keep(self) -> None:
+        """Renew the identity before its end, while the connection lasts."""
+        await self._is_complete.wait()
+        has_failed = False
+        while self._expires_at_ms is not None and self._logins.can_renew:
+            left_s = max(0.0, (self._expires_at_ms - self._env.clock.now_ms()) / 1000)
+            wait_s = left_s * _RENEWED_AT
+            if has_failed:
+                wait_s = min(wait_s, _RETRY_S * self._env.random.uniform(0.5, 1.5))
+            await trio.sleep(max(wait_s, _PAUSE_S))
+            try:
+                reply = await self._logins.authenticate(self._connection)
+            except (BrokerError, ConnectionLostError, WireFormatError) as error:
+                if self._connection.is_lost:
+                    return
+                has_failed = True
+                self._env.probe(
+                    "client.renewal_failed",
+                    severity="warning",
+                    address=self._connection.peer,
+                    reason=str(error),
+                )
+            else:
+                has_failed = False
+                self._expires_at_ms = reply.expires_at_ms

@@ -1,0 +1,90 @@
+"""The calls of `tidelog.SecurityAdmin`, which wait; written by `tools.face_calls`."""
+
+from functools import partial
+
+from tidelog.blocking.forwarding import Forwarding
+from tidelog.client.admin.security_admin import SecurityAdmin as InnerSecurityAdmin
+from tidelog.wire.messages.users import TokenDescription, UserDescription
+
+
+class SecurityAdmin(Forwarding[InnerSecurityAdmin]):
+    """See `tidelog.SecurityAdmin`."""
+
+    __slots__ = ()
+
+    def create_user(self, name: str, password: str | None = None) -> None:
+        """Create a user.
+
+        Args:
+            name: 1 to 128 letters, digits and characters of `._@+/=-`.
+            password: Its password; without one, the user authenticates by tokens or otherwise. It
+                is hashed here, which takes some tenths of a second.
+
+        Raises:
+            ConfigError: The password is empty, or has characters that no password may have.
+            InvalidRequestError: The user exists, or the name is not legal.
+        """
+        self._thread.call(partial(self._inner.create_user, name, password))
+
+    def set_password(self, name: str, password: str | None) -> None:
+        """Change the password of a user; connections that were opened with the old one end.
+
+        Args:
+            name: Name of the user.
+            password: The new password; `None` removes it.
+
+        Raises:
+            ConfigError: The password is empty, or has characters that no password may have.
+            InvalidRequestError: The user does not exist.
+        """
+        self._thread.call(partial(self._inner.set_password, name, password))
+
+    def remove_user(self, name: str) -> bool:
+        """Remove a user with its tokens, memberships, grants and quotas; end its connections.
+
+        Return whether it existed.
+        """
+        return self._thread.call(partial(self._inner.remove_user, name))
+
+    def list_users(self) -> list[UserDescription]:
+        """Return all users, sorted by name."""
+        return self._thread.call(self._inner.list_users)
+
+    def create_token(
+        self, user: str, *, expires_in: float | None = None, description: str = ""
+    ) -> str:
+        """Create a token of a user, and return it: nothing else has it, also no broker.
+
+        Args:
+            user: Name of the user.
+            expires_in: Seconds from now until the end of the token; by default it has none.
+            description: What the token is for, at most 256 characters; no secret.
+
+        Raises:
+            ConfigError: The time is too short.
+            InvalidRequestError: The user does not exist.
+        """
+        return self._thread.call(
+            partial(self._inner.create_token, user, expires_in=expires_in, description=description)
+        )
+
+    def list_tokens(self, user: str | None = None) -> list[TokenDescription]:
+        """Return the tokens of a user, or all; sorted by user and time of creation.
+
+        Args:
+            user: Name of the user.
+        """
+        return self._thread.call(partial(self._inner.list_tokens, user))
+
+    def revoke_token(self, token_id: str) -> bool:
+        """Revoke a token, and end the connections that were opened with it.
+
+        Return whether it existed.
+
+        Args:
+            token_id: The id of the token, such as `0123456789ab`, or the token itself.
+
+        Raises:
+            ConfigError: The text is neither.
+        """
+        return self._thread.call(partial(self._inner.revoke_token, token_id))
