@@ -21,6 +21,7 @@ from tidelog.broker.dispatch import (
     FromNode,
     Immediate,
     InTask,
+    InTaskAs,
     Routes,
     run_in_task,
 )
@@ -37,6 +38,7 @@ from tidelog.broker.handlers.offset_lookup import OffsetLookup
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.producer_ids import ProducerIdsHandler, ProducersHandler
 from tidelog.broker.handlers.queue_admin import QueueAdminHandler
+from tidelog.broker.handlers.quotas import QuotasHandler
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.handlers.reassignment import ListReassignmentsHandler, ReassignmentHandler
 from tidelog.broker.handlers.safe_to_stop import SafeToStopHandler
@@ -253,7 +255,7 @@ class ApiHandlers:
         )
         usage = TopicUsageHandler(self._env, self._cluster, self._partitions, search=self._search)
         return {
-            api.CREATE_TOPIC: InTask(topics.create),
+            api.CREATE_TOPIC: InTaskAs(topics.create),
             api.DESCRIBE_TOPICS: InTask(topics.describe),
             api.LIST_TOPICS: InTask(topics.list_names),
             api.ALTER_TOPIC: InTask(topics.alter),
@@ -299,6 +301,7 @@ class ApiHandlers:
 
     def _cluster_admin(self) -> Routes:
         administration, users = ClusterHandler(self._cluster), UsersHandler(self._cluster)
+        quotas = QuotasHandler(self._cluster)
         return {
             api.ELECT_LEADERS: InTask(administration.elect),
             api.ALTER_CLUSTER_CONFIG: InTask(administration.alter),
@@ -306,6 +309,8 @@ class ApiHandlers:
             api.UNREGISTER_BROKER: InTask(administration.unregister),
             api.UPDATE_FEATURES: InTask(administration.update_features),
             api.ACKNOWLEDGE_EVENTS: InTask(EventsHandler(self._cluster).acknowledge),
+            api.ALTER_QUOTAS: InTask(quotas.alter),
+            api.LIST_QUOTAS: InTask(quotas.list_quotas),
             api.REASSIGN: InTask(ReassignmentHandler(self._cluster).reassign),
             api.DESCRIBE_CONFIG: InTask(BrokerConfigHandler(self._dynamic_config).describe),
             api.ALTER_USERS: InTask(users.alter),
@@ -315,7 +320,7 @@ class ApiHandlers:
     def _queue_admin(self) -> Routes:
         queues = QueueAdminHandler(self._env, self._config, self._cluster, applier=self._applier)
         return {
-            api.CREATE_QUEUE: InTask(queues.create),
+            api.CREATE_QUEUE: InTaskAs(queues.create),
             api.DESCRIBE_QUEUES: InTask(queues.describe),
             api.LIST_QUEUES: InTask(queues.list_names),
             api.ALTER_QUEUE: InTask(queues.alter),

@@ -14,6 +14,7 @@ import trio
 
 from tidelog.broker.audit.event import NULL_AUDIT, AuditSink
 from tidelog.broker.metrics.request_counts import RequestCounts
+from tidelog.broker.quotas.broker_quotas import BrokerQuotas
 from tidelog.broker.requests.request_auditor import RequestAuditor
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.broker.requests.steps import Steps
@@ -33,6 +34,7 @@ from tidelog.wire.messages.replication import (
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.connection import Request
+from tidelog.wire.security.principal import Principal
 
 _OF_NODES: Final = frozenset(
     int(each.key)
@@ -89,6 +91,14 @@ class InTask:
     handler: Callable[[Any], Awaitable[object]]
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class InTaskAs:
+    """An API each of whose requests runs in a task, and depends on the principal that asks."""
+
+    handler: Callable[[Any, Principal], Awaitable[object]]
+
+
 class Gate(Protocol):
     """Decides which requests of clients are served."""
 
@@ -101,7 +111,7 @@ class Gate(Protocol):
         ...
 
 
-Route = Immediate | FromNode | Deferred | Appending | InTask
+Route = Immediate | FromNode | Deferred | Appending | InTask | InTaskAs
 Routes = Mapping[Api[Any, Any], Route]
 _Run = Callable[[Request, ResponseHandle], Steps | None]
 
@@ -110,8 +120,13 @@ _Run = Callable[[Request, ResponseHandle], Steps | None]
 class Dispatcher:
     """Finds the handler of a request."""
 
-    def __init__(self, nursery: trio.Nursery, apis: Sequence[Api[Any, Any]]) -> None:
-        """Dispatch requests for `apis`; tasks run in `nursery`."""
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        apis: Sequence[Api[Any, Any]],
+        quotas: BrokerQuotas | None = None,
+    ) -> None:
+        """Dispatch requests for `apis`; tasks run in `nursery`. By default, there are no quotas."""
         self._nursery = nursery
         self.apis: list[api.AnyApi] = list(apis)
         self._api_of = {int(served.key): served for served in self.apis}
@@ -124,6 +139,8 @@ class Dispatcher:
         """Reason that clients are not served yet, for error texts."""
         self.gate: Gate | None = None
         """Checks every request of a client, `None` to serve all."""
+        self.quotas = quotas or BrokerQuotas()
+        """Quotas of principals."""
         self.audit: AuditSink = NULL_AUDIT
         """Takes the audit events of all connections."""
         self.auditor: RequestAuditor | None = None
@@ -234,6 +251,11 @@ class Dispatcher:
                 return lambda request, response: start(
                     run_in_task, handler, request.message, response
                 )
+            case InTaskAs(handler_as):
+                start = self._nursery.start_soon
+                return lambda request, response: start(
+                    run_in_task, _bound(handler_as, response), request.message, response
+                )
 
 
 def _supervised(steps: Steps, response: ResponseHandle) -> Steps:
@@ -247,6 +269,14 @@ async def run_in_task(
     """Answer a request with what its handler returns."""
     with response:
         response.reply(await handler(message))
+
+
+def _bound(
+    handler: Callable[[Any, Principal], Awaitable[object]], response: ResponseHandle
+) -> Callable[[Any], Awaitable[object]]:
+    """Return a handler for the principal that a connection has now."""
+    principal = response.context.principal
+    return lambda message: handler(message, principal)
 
 
 def _is_of_client(message: object) -> bool:

@@ -51,6 +51,8 @@ from tidelog.broker.network.acceptor import Acceptor, listen
 from tidelog.broker.partitions.data_directory import DataDirectory, DiskIds, open_data_directory
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
+from tidelog.broker.quotas.broker_quotas import BrokerQuotas
+from tidelog.broker.quotas.storage_watch import StorageWatch
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.purgatory import Purgatory
@@ -60,6 +62,7 @@ from tidelog.broker.security.insecure_listen import InsecureListenWarning
 from tidelog.coordinator.bootstrap.open_node import open_node
 from tidelog.coordinator.controller.broker_clock import BrokerClock
 from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
+from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.segments.file_cache import FileCache
@@ -137,7 +140,8 @@ class Broker:
         self._dialer = NodeDialer(
             env.network, env.random.randbytes, node_id=config.node_id, secret=secret
         )
-        self._dispatcher = Dispatcher(nursery, api.APIS)
+        self._quotas = BrokerQuotas(env.probe)
+        self._dispatcher = Dispatcher(nursery, api.APIS, self._quotas)
         self._identities = ClientIdentities(
             env, nursery, is_required=config.authentication == "required", secret=secret
         )
@@ -273,6 +277,7 @@ class Broker:
     def _accept(self) -> None:
         """Accept connections; those of clients wait until the broker is ready."""
         self._nursery.start_soon(self._acceptor.run)
+        self._nursery.start_soon(self._quotas.turns.run)
         if self._http is not None:
             self._nursery.start_soon(self._http.run)
             self._nursery.start_soon(self._loop_lag.run)
@@ -354,7 +359,9 @@ class Broker:
             deletion_ms=self._clock.deletion_ms,
             config_of=lambda partition: None if partition.is_held else partition.config.compaction,
         )
+        storage = StorageWatch(self._quotas, partitions.all, self._metadata_state)
         for run in (
+            storage.run,
             self._purgatory.run,
             maintenance.run,
             applier.run,
@@ -363,6 +370,10 @@ class Broker:
             partial(self._compactor.run, lambda: config().maintenance_interval_ms / 1000),
         ):
             self._nursery.start_soon(run)
+
+    def _metadata_state(self) -> ClusterState:
+        assert self._cluster is not None
+        return self._cluster.metadata.state
 
     async def stop(self) -> None:
         """Finish requests under way, sync everything, and mark the directory as clean."""
@@ -529,6 +540,9 @@ class Broker:
             ),
             clock=self._clock,
         )
+        self._lifecycle.quota_use = self._quotas.report
+        self._lifecycle.on_quota_shares = self._quotas.take_shares
+        self._quotas.follow(cluster.metadata)
         return self._lifecycle
 
     def _reached_at(self) -> tuple[str, int]:

@@ -9,7 +9,7 @@ Pure: no clock, no I/O.
     │   │   ├── UnknownTopicIdError       refresh metadata: the topic was deleted or is not here yet
     │   │   ├── DiskFullError             the partition is read-only until there is room
     │   │   ├── OverloadedError           a limit of the broker is reached; back off
-    │   │   ├── ThrottledError            .retry_after_ms: the queue's send rate is exceeded
+    │   │   ├── ThrottledError            .retry_after_ms: a send rate or quota is exceeded
     │   │   ├── OverLimitError            .in_flight, .max_in_flight: too many messages in flight
     │   │   ├── ShuttingDownError         the broker shuts down
     │   │   ├── RequestTimedOutError      not acknowledged in time; it may still happen
@@ -224,7 +224,10 @@ class OverloadedError(RetriableError):
 
 @final
 class ThrottledError(RetriableError):
-    """The queue's `send_rate` is exceeded; no message of the request was accepted."""
+    """The queue's `send_rate`, or a quota with `over_quota = error`, is exceeded.
+
+    No record and no message of the request was accepted.
+    """
 
     code = ErrorCode.THROTTLED
     detail_names = ("retry_after_ms",)
@@ -312,6 +315,11 @@ class QuotaExceededError(BrokerError):
     """A quota of a count or size is used up; the message names quota, limit and use."""
 
     code = ErrorCode.QUOTA_EXCEEDED
+    detail_names = ("limit", "used")
+    limit: int | None
+    """Value of the quota."""
+    used: int | None
+    """Use before the refused request."""
 
 
 @final

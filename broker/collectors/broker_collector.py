@@ -173,6 +173,7 @@ class BrokerCollector:
         return [
             family(catalog.REQUESTS, answers),
             family(catalog.REQUEST_DURATION, durations),
+            family(catalog.THROTTLED, parts.acceptor.quotas.throttled_s()),
             single(catalog.COMMIT_WAIT, parts.purgatory.commit_waits.value()),
             single(catalog.SYNC_DURATION, parts.group_commit.syncs.value()),
             family(catalog.CONNECTIONS, [(("client",), of_clients), (("node",), of_nodes)]),

@@ -34,6 +34,7 @@ from tidelog.wire.messages.queue_admin import (
     QueueDescription,
     QueuePartitionDescription,
 )
+from tidelog.wire.security.principal import ANONYMOUS, Principal
 
 _DECIDE_TIMEOUT_S: Final = 10.0
 
@@ -54,8 +55,10 @@ class QueueAdminHandler:
         self._cluster = cluster
         self._applier = applier
 
-    async def create(self, request: CreateQueueRequest) -> CreateQueueReply:
-        """Create a queue; this broker's logs of it are open when this returns.
+    async def create(
+        self, request: CreateQueueRequest, principal: Principal = ANONYMOUS
+    ) -> CreateQueueReply:
+        """Create a queue of a principal; this broker's logs of it are open when this returns.
 
         Raises:
             QueueExistsError: Another queue has this name.
@@ -86,6 +89,7 @@ class QueueAdminHandler:
             request.partition_count,
             topic_overrides,
             request.labels,
+            str(principal),
         )
         answer = await self._decide(command)
         is_new = answer.queue_id == command.queue_id

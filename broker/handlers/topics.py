@@ -61,6 +61,7 @@ from tidelog.wire.messages.topics import (
     TopicDescription,
 )
 from tidelog.wire.protocol import api
+from tidelog.wire.security.principal import ANONYMOUS, Principal
 
 _DECIDE_TIMEOUT_S: Final = 10.0
 _DESCRIBE_TIMEOUT_S: Final = 2.0
@@ -97,8 +98,10 @@ class TopicsHandler:
         self._applier = applier
         self._group_commit = group_commit
 
-    async def create(self, request: CreateTopicRequest) -> CreateTopicReply:
-        """Create a topic; this broker's logs of it are open when this returns."""
+    async def create(
+        self, request: CreateTopicRequest, principal: Principal = ANONYMOUS
+    ) -> CreateTopicReply:
+        """Create a topic of a principal; this broker's logs of it are open when this returns."""
         check_topic_name(request.name)  # The controller allows one more, which brokers create.
         overrides = {**self._config.topic_defaults, **request.config}
         # Only the controller knows the number of replicas.
@@ -113,6 +116,7 @@ class TopicsHandler:
             overrides,
             request.replication_factor,
             labels=request.labels,
+            created_by=str(principal),
         )
         settings = effective_settings(overrides)
         if request.validate_only:

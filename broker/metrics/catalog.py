@@ -72,6 +72,13 @@ REQUEST_DURATION: Final = Metric(
     ("api",),
     bounds=_REQUEST_BOUNDS,
 )
+THROTTLED: Final = Metric(
+    "tidelog_throttled_seconds_total",
+    _COUNTER,
+    "Time for which the broker read no further requests of a principal, by the quota that was used"
+    " up; from the 101st principal on, under _other",
+    ("principal", "quota"),
+)
 COMMIT_WAIT: Final = Metric(
     "tidelog_commit_wait_seconds",
     _HISTOGRAM,

@@ -5,6 +5,7 @@ Shell: owns the listening socket and a task for each connection.
 
 import errno
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import final
 
@@ -55,6 +56,8 @@ class Acceptor:
         """Memory lent to connections."""
         self.identify: Callable[[Certificate], Principal] | None = None
         """Returns the principal of a client's certificate."""
+        self.quotas = dispatcher.quotas
+        """Quotas of the principals of the connections."""
         self.refusals = Refusals(env.probe)
         self.connections: dict[Connection, None] = {}
         """Open connections, in the order of their arrival."""
@@ -82,6 +85,10 @@ class Acceptor:
         for connection in list(self.connections):
             connection.tidy(now=now)
         self.refusals.tidy(now=now)
+        quotas = self.quotas
+        quotas.tidy(now=now)
+        keys = {each.share_key for each in self.connections if each.node_id is None}
+        quotas.turns.is_needed = len(keys) > 1
 
     async def finish(self) -> None:
         """Wait until all connected clients have their replies."""
@@ -98,7 +105,7 @@ class Acceptor:
             await trio.sleep(_ACCEPT_RETRY_S)
             return
         is_full = len(self.connections) >= self._config.max_connections
-        is_reserve = is_full and not self._close_silent()
+        is_reserve = is_full and not (self._close_silent() or self._close_excess(stream.peer))
         if is_reserve and not self._has_reserve():
             self.refusals.add(
                 "connection_refused",
@@ -130,6 +137,22 @@ class Acceptor:
                 connection.give_up(
                     "another connection needs its place, and it has sent no hello or proof"
                 )
+                return True
+        return False
+
+    def _close_excess(self, peer: str) -> bool:
+        """Close an idle connection of a principal with more than half of the places.
+
+        So one principal keeps out no other; a newcomer from its own address gets no place by this.
+        Return whether there was one.
+        """
+        counts = Counter(each.share_key for each in self.connections if each.node_id is None)
+        ((key, count),) = counts.most_common(1) or [("", 0)]
+        if count <= self._config.max_connections // 2 or peer.rpartition(":")[0] == key:
+            return False
+        for connection in self.connections:
+            if connection.share_key == key and connection.is_idle and not connection.has_ended:
+                connection.give_up("other principals need places, and this one has more than half")
                 return True
         return False
 

@@ -13,12 +13,19 @@ from tidelog.broker.audit.event import AuditSink, RequestOrigin
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.network.refusals import Refusals
+from tidelog.broker.quotas.meter import ConnectionMeter
 from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, ClientIdentity
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.broker.requests.response import DelayedRequest
 from tidelog.broker.requests.steps import Steps, finish
 from tidelog.wire.env.env import Certificate, Env, Stream
-from tidelog.wire.errors import ConnectionLostError, HandshakeFailedError, WireFormatError
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    HandshakeFailedError,
+    ThrottledError,
+    WireFormatError,
+)
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
 from tidelog.wire.protocol.frame import READ_AHEAD_BYTES
 from tidelog.wire.protocol.node_proof import NodeVerifier
@@ -58,6 +65,11 @@ class Connection:
     Invariant: `_open_count` requests were handed out and not yet answered, never more than
     `max_in_flight_requests_per_connection`.
     """
+
+    meter: ConnectionMeter | None = None
+    """See `broker.requests.response.RequestContext`."""
+    _held: Request | None = None
+    """A request that waits for a quota of its principal."""
 
     def __init__(
         self,
@@ -107,7 +119,7 @@ class Connection:
         """Created by a task that waits for a change."""
         self._is_reading = False
         self._is_waiting = False
-        """Whether this connection waits for memory."""
+        """Whether this connection waits for memory or a quota."""
         self._is_new_frame = False
         self._steps: Steps | None = None
         """The rest of the last request, if that is long."""
@@ -153,6 +165,21 @@ class Connection:
     def peer(self) -> str:
         """See `broker.requests.response.RequestContext`."""
         return self._stream.peer
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return not self._open_count and not self._core.decoder.buffered_bytes
+
+    @property
+    def share_key(self) -> str:
+        """Name under which this connection has its share of turns, memory and places.
+
+        Anonymous clients have one for each address.
+        """
+        if self._identity.is_anonymous:
+            return self._stream.peer.rpartition(":")[0]
+        return str(self._identity.principal)
 
     @property
     def audit(self) -> AuditSink:
@@ -223,7 +250,7 @@ class Connection:
             self.give_up(f"no hello within {_HELLO_S:g} s")
         elif not self._has_principal and now - self._opened_at >= _PROOF_S:
             self.give_up(f"no authentication within {_PROOF_S:g} s")
-        elif self._core.decoder.buffered_bytes == 0:
+        elif self._core.decoder.buffered_bytes == 0 and self._held is None:
             is_quiet = now - self._quiet_since >= _FREE_AFTER_S
             if is_quiet or self._env.buggify("buffer given back early"):
                 self._give_back()
@@ -287,6 +314,8 @@ class Connection:
             if received == 0:
                 return
             decoder.bytes_received(received)
+            if self._dispatcher.quotas.turns.is_needed:
+                await self._take_turn()
             while self._handle_received():
                 await self._take_steps()
                 await self._wait_for_room()
@@ -312,35 +341,82 @@ class Connection:
         Stop after some of them, or if the last one is long, so that other tasks can run.
         """
         self._is_handling = True
+        turns = self._dispatcher.quotas.turns
+        began_at = trio.current_time() if turns.is_needed else None
         handled_count = 0
         try:
             while self._has_room():
-                request = self._core.next_request()
+                request, self._held = self._held or self._core.next_request(), None
                 if request is None:
                     return False
+                if self._dispatcher.quotas.is_active and isinstance(request, Request):
+                    request = self._admitted(request)
+                    if request is None:
+                        break
                 self._is_new_frame = True
                 self._open_count += 1
                 if isinstance(request, Request):
-                    self._steps = self._dispatcher.handle(request, self)
+                    self._steps = self._handle(request)
                 else:
                     self._refuse(request)
                 handled_count += 1
-                if self._steps is not None or handled_count == _REQUESTS_AT_ONCE:
+                is_enough = handled_count == _REQUESTS_AT_ONCE or self._is_refused
+                if self._steps is not None or is_enough:
                     break
             return True
         finally:
             self._is_handling = False
             self.write_buffer.flush()
+            if began_at is not None:
+                turns.took(self.share_key, began_at)
 
     async def _take_steps(self) -> None:
         """Carry out the rest of a long request; let other tasks run before each step."""
         steps, self._steps = self._steps, None
-        await trio.lowlevel.checkpoint()
+        if self._dispatcher.quotas.turns.is_needed:
+            await self._take_turn()
+        else:
+            await trio.lowlevel.checkpoint()
         if steps is not None:
-            await finish(steps)
+            await finish(steps if self.meter is None else self.meter.measured(steps))
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the principal has too many connections, and this one ends."""
+        return self.meter is not None and self.meter.is_refused
+
+    def _handle(self, request: Request) -> Steps | None:
+        if self.meter is None:
+            return self._dispatcher.handle(request, self)
+        began_at = trio.current_time()
+        steps = self._dispatcher.handle(request, self)
+        self.meter.worked(began_at)
+        return steps
+
+    def _admitted(self, request: Request) -> Request | RefusedRequest | None:
+        """Charge a request to its principal; return `None` if it must wait."""
+        if self.node_id is not None:
+            return request
+        if self.meter is None:
+            self.meter = ConnectionMeter(self._dispatcher.quotas)
+        verdict = self.meter.admit(request, self.principal)
+        if isinstance(verdict, BrokerError):
+            return RefusedRequest.of(request, verdict)
+        if verdict.ms:
+            self._held = request
+            return None
+        return request
+
+    async def _take_turn(self) -> None:
+        """Wait for the turn of this connection's principal; nodes go first."""
+        if self.node_id is None:
+            await self._dispatcher.quotas.turns.take(self.share_key)
+        else:
+            await trio.lowlevel.checkpoint()
 
     def _refuse(self, refused: RefusedRequest) -> None:
-        self.note_refused(str(refused.error))
+        if not isinstance(refused.error, ThrottledError):
+            self.note_refused(str(refused.error))
         self.write_buffer.put(refused.reply)
         self.answered()
 
@@ -352,6 +428,8 @@ class Connection:
         )
 
     async def _wait_for_room(self) -> None:
+        if self.meter is not None:
+            await self._wait_for_quota(self.meter)
         while (
             self._open_count >= self._config.max_in_flight_requests_per_connection
             and not self._has_ended
@@ -360,6 +438,20 @@ class Connection:
         await self.write_buffer.wait_below(self._config.max_queued_response_bytes)
         if self._has_ended:
             raise ConnectionLostError("the broker closed the connection")
+
+    async def _wait_for_quota(self, meter: ConnectionMeter) -> None:
+        if meter.is_refused:
+            await self.write_buffer.wait_below(0)
+            raise ConnectionLostError(f"{self.principal} has too many connections")
+        if self._held is None:
+            return
+        began_at = trio.current_time()
+        self._is_waiting = True
+        try:
+            await meter.wait()
+        finally:
+            self._is_waiting = False
+        self._frame_since += trio.current_time() - began_at
 
     async def _wait_for_bytes(self) -> None:
         is_idle = self._core.decoder.buffered_bytes == 0
@@ -392,6 +484,8 @@ class Connection:
     def _end(self) -> None:
         """Close the stream and release all resources; later replies are dropped."""
         self._has_ended = True
+        if self.meter is not None:
+            self.meter.close()
         self.write_buffer.close()
         for request in list(self.delayed):
             request.drop()

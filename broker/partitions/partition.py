@@ -85,6 +85,10 @@ class Partition:
     Invariant: every waiter below the acknowledged offset has been called.
     """
 
+    storage_refusal: Callable[[], BrokerError] | None = None
+    """Returns the error for appends, while the owner of the topic has used up its quota of storage;
+    else `None`."""
+
     def __init__(
         self,
         topic_id: bytes,
@@ -337,20 +341,24 @@ class Partition:
 
         Raises:
             LeaderNotAvailableError: The disk has not answered for a while.
+            QuotaExceededError: The owner of the topic has used up its quota of storage.
         """
         if self.is_stalled and self._has_others:
-            raise LeaderNotAvailableError(
-                f"the disk under {self.log.directory} does not answer; another replica will take"
-                f" over partition {self.number}"
-            )
+            raise self._disk_error()
+        if self.storage_refusal is not None:
+            raise self.storage_refusal()
+
+    def _disk_error(self) -> LeaderNotAvailableError:
+        return LeaderNotAvailableError(
+            f"the disk under {self.log.directory} does not answer; another replica will take"
+            f" over partition {self.number}"
+        )
 
     def stalled(self) -> None:
         """Mark the disk as stalled; waiting requests fail if other replicas could lead."""
         self.is_stalled = True
-        try:
-            self.require_disk()
-        except LeaderNotAvailableError as error:
-            self.failed(error)
+        if self._has_others:
+            self.failed(self._disk_error())
 
     @property
     def _has_others(self) -> bool:

@@ -13,6 +13,11 @@ import trio
 class Holder(Protocol):
     """A holder of lent bytes."""
 
+    @property
+    def share_key(self) -> str:
+        """Name of the share that the bytes count for: that of the holder's principal."""
+        ...
+
     def shrink(self) -> None:
         """Free the memory for which bytes were lent; they are not lent any more."""
         ...
@@ -33,8 +38,9 @@ class _Waiting:
 class MemoryBudget:
     """A number of bytes that is lent out.
 
-    Requests are granted in their order. When there is no room, the holder whose frame misses the
-    fewest bytes gets the reserve: it returns its bytes soonest.
+    Requests are granted in their order, but while holders of several principals wait, those of one
+    that has more than half of the bytes come last. When there is no room, the holder whose frame
+    misses the fewest bytes gets the reserve: it returns its bytes soonest.
 
     Invariant: the holders without the reserve have at most `total_bytes - largest_bytes`.
     """
@@ -116,7 +122,7 @@ class MemoryBudget:
 
     def _grant(self) -> None:
         while self._waiting:
-            first = next(iter(self._waiting))
+            first = self._next_waiting()
             if self._has_room(first.count):
                 self._lend(first.holder, first.count)
             elif self._owner is None:
@@ -126,6 +132,21 @@ class MemoryBudget:
                 return
             del self._waiting[first]
             first.granted.set()
+
+    def _next_waiting(self) -> _Waiting:
+        """Return the waiting holder whose turn it is."""
+        keys = {entry.holder.share_key for entry in self._waiting}
+        first = next(iter(self._waiting))
+        if len(keys) == 1:
+            return first
+        shares = dict.fromkeys(keys, 0)
+        for holder, count in self._lent.items():
+            if holder.share_key in shares:
+                shares[holder.share_key] += count
+        for entry in self._waiting:
+            if shares[entry.holder.share_key] <= self._pool_bytes // 2:
+                return entry
+        return first
 
     def _lend(self, holder: Holder, count: int) -> None:
         self._lent[holder] = self.lent_bytes(holder) + count

@@ -10,6 +10,7 @@ import trio
 from tidelog.broker.audit.event import AuditSink, RequestOrigin
 from tidelog.broker.metrics.request_counts import RequestCounts
 from tidelog.broker.requests.identity import ClientIdentity
+from tidelog.wire.config.quotas import NO_THROTTLE, Throttle
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import BrokerError, UnexpectedServerError
 from tidelog.wire.protocol import api
@@ -29,6 +30,14 @@ class DelayedRequest(Protocol):
         ...
 
 
+class ReplyMeter(Protocol):
+    """Charges the replies of a connection to its principal."""
+
+    def replied(self, attachment_bytes: int) -> Throttle:
+        """Charge a reply; return what it says about the time until the next request is read."""
+        ...
+
+
 class RequestContext(Protocol):
     """The connection that a request arrived on."""
 
@@ -42,6 +51,11 @@ class RequestContext(Protocol):
 
     is_encrypted: bool
     """Whether the bytes of the connection are unreadable for others (TLS)."""
+
+    @property
+    def meter(self) -> ReplyMeter | None:
+        """Charges the replies; `None` while no principal has quotas."""
+        ...
 
     @property
     def principal(self) -> Principal:
@@ -139,11 +153,13 @@ class ResponseHandle:
         length = 0
         for piece in attachment:
             length += piece.length if isinstance(piece, FileRegion) else len(piece)
+        meter = self.context.meter
         frame = self._api.encode_reply(
             message,
             version=self.version,
             correlation_id=self._correlation_id,
             attachment_length=length,
+            throttle=NO_THROTTLE if meter is None else meter.replied(length),
         )
         # All or nothing: the steps that can fail come before the first byte is put.
         self._note_answered(reply=message)
@@ -161,11 +177,13 @@ class ResponseHandle:
 
     def fail(self, error: BrokerError) -> None:
         """Reply that the request as a whole failed."""
+        meter = self.context.meter
         frame = api.encode_error(
             error.to_wire(),
             api_key=self._api.key,
             api_version=self.version,
             correlation_id=self._correlation_id,
+            throttle=NO_THROTTLE if meter is None else meter.replied(0),
         )
         self._note_answered(error)
         self.context.write_buffer.put(frame)

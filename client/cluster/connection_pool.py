@@ -18,6 +18,7 @@ from tidelog.client.cluster.wrong_replies import WrongReplies
 from tidelog.client.config import ClientConfig
 from tidelog.client.metrics.counters import ConnectionCounters
 from tidelog.client.security.login import ConnectionLogin, Logins
+from tidelog.wire.config.quotas import quota_of
 from tidelog.wire.env.connect_errors import another_service, diagnose
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
@@ -36,6 +37,8 @@ CLIENT_VERSION = "1"
 """Version of the client in the handshake, for the logs of brokers."""
 _LOOK_AGAIN_S = 1.0
 """Seconds between refreshes of the metadata while a broker cannot be reached."""
+_REPORT_S = 60.0
+"""Seconds between two lines about throttling."""
 _SILENCE_S = 2.0
 """Seconds without a reply after which a broker may have been replaced by others."""
 _SILENT_AGAIN_S = 0.5
@@ -83,6 +86,31 @@ class ConnectionPool:
         """One attempt at a time for each address with wrong replies."""
         self._reached: dict[Address, int] = {}
         """Node of the last connection to each address."""
+        self._reported_s: dict[int, float] = {}
+        """Throttled seconds by rate, as of the last line about them."""
+        self._is_reporting = False
+        counters.on_throttled = self._begin_reports
+
+    def _begin_reports(self) -> None:
+        if not self._is_reporting:
+            self._is_reporting = self._tasks.start_soon(self._report_throttling)
+
+    async def _report_throttling(self) -> None:
+        """Log once a minute how long brokers throttled this client, until they do so no more."""
+        while True:
+            await trio.sleep(_REPORT_S)
+            known, total = self._reported_s, self._counters.throttled_s.copy()
+            added = {rate: total[rate] - known.get(rate, 0.0) for rate in total}
+            self._reported_s = total
+            if not any(added.values()):
+                self._is_reporting = False
+                return
+            self._env.probe(
+                "client.throttled",
+                severity="warning",
+                percent=min(100, max(1, round(100 * sum(added.values()) / _REPORT_S))),
+                quota=quota_of(max(added, key=added.__getitem__)),
+            )
 
     def live(self, node_id: int) -> RpcConnection | None:
         """Return the connection to a broker, if there is one."""

@@ -52,6 +52,12 @@ SENT_BYTES: Final = Metric(
 RECEIVED_BYTES: Final = Metric(
     "tidelog_client_received_bytes_total", _COUNTER, "Bytes received from brokers"
 )
+THROTTLED: Final = Metric(
+    "tidelog_client_throttled_seconds_total",
+    _COUNTER,
+    "Time for which brokers read no further requests, by the quota that was used up",
+    ("quota",),
+)
 REQUESTS: Final = Metric(
     "tidelog_client_requests_total",
     _COUNTER,
@@ -254,7 +260,7 @@ HANDLERS_RUNNING: Final = Metric(
 SECTIONS: Final[dict[str, tuple[Metric, ...]]] = {
     "Connections and requests": (
         *(CONNECTIONS, CONNECTION_ATTEMPTS, CONNECTIONS_OPENED, CONNECTIONS_CLOSED, RECONNECTS),
-        *(SENT_BYTES, RECEIVED_BYTES, REQUESTS, REQUEST_DURATION),
+        *(SENT_BYTES, RECEIVED_BYTES, THROTTLED, REQUESTS, REQUEST_DURATION),
     ),
     "Producers": (
         *(PRODUCED_RECORDS, PRODUCED_BYTES, PRODUCED_BATCHES, PRODUCE_FAILED_RECORDS),

@@ -59,11 +59,14 @@ class ConnectionCounters:
         "attempts",
         "closed",
         "now",
+        "on_throttled",
         "opened",
         "received_bytes",
         "reconnects",
         "requests",
         "sent_bytes",
+        "throttled_s",
+        "throttled_until",
     )
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -76,6 +79,19 @@ class ConnectionCounters:
         self.sent_bytes = 0
         self.received_bytes = 0
         self.requests: dict[ApiKey, RequestCounters] = {}
+        self.throttled_s: dict[int, float] = {}
+        self.throttled_until = float("-inf")
+        self.on_throttled: Callable[[], None] = lambda: None
+
+    def throttled(self, rate: int, ms: int) -> None:
+        """Count the time until a broker reads on; times at several brokers count once."""
+        now = self.now()
+        until = now + ms / 1000
+        added = until - max(now, self.throttled_until)
+        if added > 0:
+            self.throttled_until = until
+            self.throttled_s[rate] = self.throttled_s.get(rate, 0.0) + added
+        self.on_throttled()
 
     def ended(self, api_key: ApiKey, sent_at: float, outcome: object) -> None:
         """Count a request with its reply or error."""

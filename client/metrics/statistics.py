@@ -18,6 +18,7 @@ from tidelog.client.metrics.counters import (
     ProducerCounters,
     QueueCounters,
 )
+from tidelog.wire.config.quotas import quota_of
 from tidelog.wire.messages.queues import SettleAction
 from tidelog.wire.metrics.metric import Family, HistogramValue, Metric, Value, family, single
 
@@ -57,6 +58,8 @@ class ConnectionStatistics:
     """Bytes of requests."""
     received_bytes: int
     """Bytes of replies."""
+    throttled_s: Mapping[str, float]
+    """Seconds for which brokers read no further requests, by the quota that was used up."""
 
 
 @final
@@ -207,6 +210,7 @@ class ClientStatistics:
         yield single(catalog.RECONNECTS, connections.reconnects)
         yield single(catalog.SENT_BYTES, connections.sent_bytes)
         yield single(catalog.RECEIVED_BYTES, connections.received_bytes)
+        yield _by(catalog.THROTTLED, connections.throttled_s, float)
         by_code: list[tuple[tuple[str, ...], Value]] = []
         for api, each in self.requests.items():
             by_code.append(((api, "OK"), each.count - sum(each.errors.values())))
@@ -286,6 +290,12 @@ def _connections(counters: ConnectionCounters) -> ConnectionStatistics:
         reconnects=counters.reconnects,
         sent_bytes=counters.sent_bytes,
         received_bytes=counters.received_bytes,
+        throttled_s=MappingProxyType(
+            {
+                quota_of(rate): seconds
+                for rate, seconds in sorted(counters.throttled_s.copy().items())
+            }
+        ),
     )
 
 

@@ -5,6 +5,7 @@ Requests are sent from the task that made them possible: that of the caller, or 
 connection which brought a reply. One task waits for time to pass.
 """
 
+import math
 from functools import partial
 from typing import cast, final
 
@@ -15,6 +16,7 @@ from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, Cluster
 from tidelog.client.cluster.coalescer import Coalescer
 from tidelog.client.producer.partition_batches import PartitionBatches, ProducerIdentity
 from tidelog.client.producer.record_accumulator import DrainedBatch, RecordAccumulator
+from tidelog.wire.config.quotas import QuotaRate
 from tidelog.wire.errors import (
     BrokerError,
     ConnectError,
@@ -89,6 +91,8 @@ class Sender:
         self._coalescer = Coalescer(self.send)
         self._wake = trio.Event()
         self._sleeps_until = 0.0
+        self._resumes_at = math.inf
+        """When a broker that throttles this client reads on, in trio's seconds."""
         self._progress = trio.Event()
 
     @property
@@ -173,6 +177,7 @@ class Sender:
                 if self._cluster.env.buggify("producer wakes late"):
                     await trio.sleep(self._cluster.env.random.uniform(0, _LATE_MAX_S))
                 self._wake = trio.Event()
+                self._resume_throttled()
                 self._accumulator.wake(self.now())
                 self._close_dead_connections()
                 self._progressed()
@@ -181,7 +186,7 @@ class Sender:
 
     def _next_wake(self) -> float:
         oldest = next(iter(self._in_flight), None)
-        wake = self._accumulator.next_wake
+        wake = min(self._accumulator.next_wake, self._resumes_at)
         return wake if oldest is None else min(wake, oldest.expires_at)
 
     def _progressed(self) -> None:
@@ -193,9 +198,18 @@ class Sender:
         leader_id = self._cluster.metadata.leader_of(queue.topic, queue.partition)
         if leader_id is None:
             self._cluster.request_refresh([queue.topic])
-        elif self._cluster.connection_nowait(leader_id) is not None:
-            return leader_id
+        elif (connection := self._cluster.connection_nowait(leader_id)) is not None:
+            resumes_at = connection.throttled_until(QuotaRate.PRODUCE_BYTES)
+            if resumes_at <= trio.current_time():
+                return leader_id
+            # Requests behind these records would wait with them.
+            self._resumes_at = min(self._resumes_at, resumes_at)
         return None
+
+    def _resume_throttled(self) -> None:
+        if self._resumes_at <= trio.current_time():
+            self._resumes_at = math.inf
+            self._accumulator.ready_partitions.leaders_changed()
 
     def _submit_all(self, node_id: int, drained_batches: list[DrainedBatch], now: float) -> None:
         group: list[DrainedBatch] = []

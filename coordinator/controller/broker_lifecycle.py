@@ -33,6 +33,7 @@ from tidelog.wire.messages.cluster import (
     DamagedReplicas,
 )
 from tidelog.wire.messages.features import OWN_LEVELS
+from tidelog.wire.messages.quotas import PrincipalShare, PrincipalUse
 
 _ATTEMPT_S: Final = SESSION_MS / 1000
 _RETRY_S: Final = 0.5
@@ -121,6 +122,10 @@ class BrokerLifecycle:
         """Broker epoch of the last registration; `None` before the first."""
         self.damaged: Callable[[], DamagedReplicas | None] = lambda: None
         """Returns the damaged replicas of this broker; `None` before its logs are open."""
+        self.quota_use: Callable[[], list[PrincipalUse]] = list
+        """Returns the use of quotas at this broker since the last heartbeat."""
+        self.on_quota_shares: Callable[[list[PrincipalShare], int], None] = lambda _, __: None
+        """Takes the shares of an answer, with the monotonic time of its heartbeat."""
 
     def may_lead(self) -> bool:
         """Return whether this broker may act as the leader of its partitions.
@@ -289,10 +294,12 @@ class BrokerLifecycle:
                     wall_ms,
                     OWN_LEVELS,
                     self.damaged(),
+                    self.quota_use(),
                 ),
                 timeout_s=_ATTEMPT_S,
             )
             self._clock.answered(answer, sent_ms=sent_at_ms)
+            self.on_quota_shares(answer.quota_shares, sent_at_ms)
             if answer.is_fenced:
                 self._is_fenced = True
                 self._grants.clear()

@@ -202,6 +202,7 @@ class CommandClient:
                 request.wall_ms,
                 request.supported_levels,
                 request.damaged,
+                request.quota_use,
             ),
             is_caught_up=request.is_caught_up,
         )
@@ -215,6 +216,7 @@ class CommandClient:
             [ClockSkew(*each) for each in answer.clock_skews_ms.items()],
             answer.controller_ms,
             list(answer.damaged),
+            list(answer.quota_shares),
         )
 
     async def join(self, request: JoinRequest) -> JoinReply:

@@ -5,7 +5,7 @@ node leads. Sessions are not replicated, so the next leader gives every broker a
 then on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import final
 
@@ -45,6 +45,7 @@ from tidelog.coordinator.raft_node.pending_proposals import (
     LostProposalError,
     OvertakenProposalError,
 )
+from tidelog.coordinator.security.quota_shares import QuotaShares
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
@@ -54,6 +55,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.cluster import DamagedReplicas
 from tidelog.wire.messages.features import OWN_LEVELS, SupportedLevels, UpdateFeaturesReply
+from tidelog.wire.messages.quotas import PrincipalShare, PrincipalUse
 
 _LOOK_S = 0.25
 """Interval between checks for due work."""
@@ -109,6 +111,7 @@ class Controller:
         self._sessions: BrokerHeartbeatTracker | None = None
         self._preferred: PreferredLeaders | None = None
         self._recoveries = RecoveryElections()
+        self._quota_shares = QuotaShares()
         self._damaged: dict[int, DamagedReplicas] = {}
         """The damaged replicas that brokers have reported in this term, by node id."""
 
@@ -210,7 +213,30 @@ class Controller:
             clock_skews_ms=agreement.skews_ms,
             controller_ms=self._known_ms(),
             damaged=self._known_damage(),
+            quota_shares=self._shares(heartbeat),
         )
+
+    def _shares(self, heartbeat: BrokerHeartbeat) -> list[PrincipalShare]:
+        state = self._metadata.state
+        quotas = state.security.quotas
+        if not quotas:
+            return []
+        return self._quota_shares.answer(
+            heartbeat.node_id,
+            heartbeat.quota_use,
+            quotas=quotas,
+            live=[each.node_id for each in state.brokers.values() if not each.is_fenced],
+            now_ms=_now_ms(),
+        )
+
+    def quota_use(self) -> Mapping[int, Mapping[str, PrincipalUse]]:
+        """Return the use of principals that brokers have reported, by node id and principal.
+
+        Raises:
+            NotControllerError: This node does not lead.
+        """
+        self._of_this_term()
+        return self._quota_shares.uses(now_ms=_now_ms())
 
     def _known_damage(self) -> list[DamagedReplicas]:
         """Return the damage of registered brokers, also of those that are fenced now."""
@@ -352,6 +378,7 @@ class Controller:
             self._sessions = BrokerHeartbeatTracker(brokers.values(), now_ms=now_ms)
             self._preferred = PreferredLeaders(now_ms=now_ms)
             self._recoveries = RecoveryElections()
+            self._quota_shares = QuotaShares()
             self._damaged = {}
         return self._sessions, self._preferred
 

@@ -19,6 +19,7 @@ from tidelog.coordinator.metadata.records import BrokerRegistration
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.wire.messages.cluster import DamagedReplicas
 from tidelog.wire.messages.features import SupportedLevels
+from tidelog.wire.messages.quotas import PrincipalShare, PrincipalUse
 
 HEARTBEAT_INTERVAL_MS = 750
 SESSION_MS = 3_000
@@ -132,6 +133,8 @@ class BrokerHeartbeat(msgspec.Struct, frozen=True, array_like=True):
     """Feature levels of the process; `None` from a version without any."""
     damaged: DamagedReplicas | None = None
     """Its damaged replicas; `None` if it does not report them."""
+    quota_use: Sequence[PrincipalUse] = ()
+    """Its use of quotas, by principal."""
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -150,6 +153,8 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The controller's own agreed time; `None` if it never had one."""
     damaged: Sequence[DamagedReplicas] = ()
     """The damaged replicas of each broker that has reported, by node id."""
+    quota_shares: Sequence[PrincipalShare] = ()
+    """Its shares of quotas."""
 
 
 def heartbeat_command(

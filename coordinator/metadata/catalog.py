@@ -29,6 +29,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.field_types import PARTITION_COUNT_MAX
 from tidelog.wire.messages.transactions import STAGING_PREFIX
 from tidelog.wire.security.audit_topic import AUDIT_TOPIC
+from tidelog.wire.security.principal import ANONYMOUS
 
 TOPIC_ID_SIZE = 16
 PRODUCER_ID_BLOCK = 1000
@@ -155,6 +156,14 @@ class TopicLabelsSet(msgspec.Struct, frozen=True, array_like=True, tag="topic-la
     """All labels, not only the changed ones."""
 
 
+class TopicOwned(msgspec.Struct, frozen=True, array_like=True, tag="topic-owned"):
+    """A topic, or the queue of a journal, counts for the quotas of a principal: its creator."""
+
+    topic_id: bytes
+    owner: str
+    """Text of the principal, such as `user:alice`."""
+
+
 class TopicGrown(msgspec.Struct, frozen=True, array_like=True, tag="topic-grown"):
     """A topic has more partitions; the queue of a journal starts in them at 0."""
 
@@ -174,7 +183,15 @@ class ProducerIdsTaken(msgspec.Struct, frozen=True, array_like=True, tag="produc
     next_producer_id: int
 
 
-Record = TopicCreated | TopicAltered | TopicLabelsSet | TopicGrown | TopicDeleted | ProducerIdsTaken
+Record = (
+    TopicCreated
+    | TopicAltered
+    | TopicLabelsSet
+    | TopicOwned
+    | TopicGrown
+    | TopicDeleted
+    | ProducerIdsTaken
+)
 
 
 class CatalogSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -186,6 +203,8 @@ class CatalogSnapshot(msgspec.Struct, frozen=True, array_like=True):
     next_producer_id: int
     labels: list[TopicLabelsSet] = []
     """The labels of topics and queues that have any."""
+    owners: list[TopicOwned] = []
+    """The creators of topics and queues, as far as they have authenticated."""
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -206,6 +225,8 @@ class Topic(msgspec.Struct, frozen=True):
     """The source topic of a staging log; `None` for other topics."""
     labels: dict[str, str] = {}
     """Labels of the topic, or of the queue of a journal."""
+    owner: str = ANONYMOUS.kind.value
+    """Text of the principal that created the topic, or the queue of a journal."""
 
     @property
     def is_internal(self) -> bool:
@@ -263,6 +284,8 @@ class Catalog:
             catalog.apply(topic)
         for labels in snapshot.labels:
             catalog.apply(labels)
+        for owner in snapshot.owners:
+            catalog.apply(owner)
         catalog._deleted_ids = dict.fromkeys(snapshot.deleted_ids)
         catalog._next_producer_id = snapshot.next_producer_id
         return catalog
@@ -285,7 +308,14 @@ class Catalog:
             for topic in self._by_id.values()
             if topic.labels
         ]
-        return CatalogSnapshot(topics, list(self._deleted_ids), self._next_producer_id, labels)
+        owners = [
+            TopicOwned(topic.topic_id, topic.owner)
+            for topic in self._by_id.values()
+            if topic.owner != ANONYMOUS.kind
+        ]
+        return CatalogSnapshot(
+            topics, list(self._deleted_ids), self._next_producer_id, labels, owners
+        )
 
     @property
     def topics(self) -> list[Topic]:
@@ -416,6 +446,9 @@ class Catalog:
         elif isinstance(record, TopicLabelsSet):
             topic = self._by_id[record.topic_id]
             self._put(msgspec.structs.replace(topic, labels=record.labels))
+        elif isinstance(record, TopicOwned):
+            topic = self._by_id[record.topic_id]
+            self._put(msgspec.structs.replace(topic, owner=record.owner))
         elif isinstance(record, TopicGrown):
             self._put(_grown_topic(self._by_id[record.topic_id], record.partition_count))
         elif isinstance(record, TopicDeleted):

@@ -114,6 +114,8 @@ class CreateReplicatedTopic(
     assignment: list[list[NodeId]] | None = None
     """Node ids for each partition, first the preferred leader; `None` for automatic placement."""
     labels: dict[str, str] = {}
+    created_by: str = ""
+    """Text of the principal that asks for it; empty for none, which has no quotas."""
 
 
 class AddPartitions(msgspec.Struct, frozen=True, array_like=True, tag="add-partitions"):
@@ -156,6 +158,8 @@ class CreateQueue(msgspec.Struct, frozen=True, array_like=True, tag="create-queu
     """Settings of the topic if it is created."""
     labels: dict[str, str] = {}
     """Labels of the queue. An existing queue must have the same, if any are given."""
+    created_by: str = ""
+    """Text of the principal that asks for it; empty for none, which has no quotas."""
 
 
 class AlterQueue(msgspec.Struct, frozen=True, array_like=True, tag="alter-queue"):

@@ -8,7 +8,12 @@ its level is at least that. `coordinator.groups.records` has the levels of recor
 from collections.abc import Iterable, Mapping
 from typing import Final, get_args
 
-from tidelog.coordinator.metadata.catalog import TopicAltered, TopicCreated, TopicLabelsSet
+from tidelog.coordinator.metadata.catalog import (
+    TopicAltered,
+    TopicCreated,
+    TopicLabelsSet,
+    TopicOwned,
+)
 from tidelog.coordinator.metadata.records import FeatureLevelSet, Record
 from tidelog.coordinator.security.records import SecurityRecord
 from tidelog.wire.config.queue_config import ALERT_SETTINGS
@@ -17,6 +22,7 @@ from tidelog.wire.errors import InvalidRequestError
 RECORD_LEVELS: Final[Mapping[type[Record], int]] = {
     FeatureLevelSet: 1,
     TopicLabelsSet: 2,
+    TopicOwned: 4,
     **dict.fromkeys(get_args(SecurityRecord), 4),
 }
 """Feature level of each kind of record that the first version did not know."""

@@ -29,6 +29,7 @@ from tidelog.coordinator.metadata.commands import (
     QueueAnswer,
     QueueCommand,
 )
+from tidelog.coordinator.metadata.count_quotas import check_counts, owned
 from tidelog.coordinator.metadata.dead_letter_graph import (
     check_dead_letter_queue,
     dead_letter_source_queues,
@@ -113,6 +114,8 @@ def _create(state: ClusterState, command: CreateQueue) -> CommandOutcome:
         overrides,
     )
     _check_dead_letters(state, command.name, spec)
+    new_topic = sum(isinstance(each, PartitionsAdded) for each in records)
+    check_counts(state, command.created_by, partitions=(new_topic + 1) * len(partitions), queues=1)
     source_overrides = _source_overrides(state, records, topic_id)
     check_compaction(command.topic, source_overrides, queues=[command.name])
     check_retention(command.topic, source_overrides, [(command.name, spec)])
@@ -124,7 +127,8 @@ def _create(state: ClusterState, command: CreateQueue) -> CommandOutcome:
         spec,
     )
     labels = change_labels(command.queue_id, {}, set_labels=command.labels)
-    records += [created, *labels, PartitionsAdded(command.queue_id, partitions)]
+    owner = owned(state, command.queue_id, command.created_by)
+    records += [created, *owner, *labels, PartitionsAdded(command.queue_id, partitions)]
     return CommandOutcome(records, QueueAnswer(command.queue_id, topic_id))
 
 
@@ -198,6 +202,7 @@ def _source(
             command.new_topic_id,
             1 if command.partition_count is None else command.partition_count,
             _topic_overrides(command),
+            created_by=command.created_by,
         ),
     )
     if not outcome.records:

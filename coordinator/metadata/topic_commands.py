@@ -34,6 +34,7 @@ from tidelog.coordinator.metadata.commands import (
     TopicAnswer,
     TopicCommand,
 )
+from tidelog.coordinator.metadata.count_quotas import check_counts, owned
 from tidelog.coordinator.metadata.internal_topics import (
     check_compaction,
     check_retention,
@@ -108,6 +109,8 @@ def create_topic(
             check_not_drained(replicas, state.drained_node_ids)
         assignment = [tuple(replicas) for replicas in command.assignment]
     partitions = [_new_partition(state, replicas) for replicas in assignment]
+    check_counts(state, command.created_by, partitions=len(partitions))
+    records += owned(state, command.topic_id, command.created_by)
     records += change_labels(command.topic_id, {}, set_labels=command.labels)
     return CommandOutcome([*records, PartitionsAdded(command.topic_id, partitions)], answer)
 
@@ -168,6 +171,10 @@ def _add_partitions(state: ClusterState, command: AddPartitions) -> CommandOutco
             f"topic {topic.name!r} has {topic.partition_count} partitions; it cannot have fewer"
         )
     _check_no_groups(state, topic)
+    journals = state.catalog.journals_of(topic.topic_id)
+    for owner in dict.fromkeys(each.owner for each in (topic, *journals)):
+        count = sum(each.owner == owner for each in (topic, *journals))
+        check_counts(state, owner, partitions=missing * count)
     replication_factor = len(state.partitions(topic.topic_id)[0].target_replicas)
     assignment = _place(state, missing, replication_factor)
     partitions = [_new_partition(state, replicas) for replicas in assignment]

@@ -17,6 +17,7 @@ from tidelog.broker.handlers.handshake import NodeIdentityHandler
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.refusals import Refusals
+from tidelog.broker.quotas.broker_quotas import BrokerQuotas
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.coordinator.raft.config import RaftConfig
@@ -106,6 +107,7 @@ class Answerer:
     def __init__(self, node_id: int, answers: Mapping[Api[Any, Any], Answer]) -> None:
         """Use a function for every API but HELLO."""
         self.apis: list[Any] = [api.HELLO, api.PROVE_NODE, *answers]
+        self.quotas = BrokerQuotas()
         self._node_id = node_id
         self._identity = NodeIdentityHandler(Random(node_id), node_id=node_id, secret=SECRET)
         self._answers = {int(served.key): answer for served, answer in answers.items()}

@@ -201,6 +201,7 @@ RECORDS: list[Record] = [
     QuotaSet("user:alice", {"requests_per_s": 100}),
     DataKeySet(TOPIC_ID, 1, b"a wrapped key", "master-1", 1_700_000_000_000),
     DataKeysRemoved(TOPIC_ID, (1,)),
+    catalog.TopicOwned(TOPIC_ID, "user:alice"),
 ]
 IN_OLDER_FORM = (0, 1, 5, 6, 8, 9, 13, 15, 28, 29)
 """Lines of records that have more fields now, with new lines further below."""

@@ -10,6 +10,7 @@ from tests.wire import (
     message_samples,
     metric_samples,
     queue_samples,
+    quota_samples,
     redrive_samples,
     replication_samples,
     topic_samples,
@@ -205,6 +206,8 @@ HEARTBEAT_REPLY_V3 = BrokerHeartbeatReply(
     clock_skews=[ClockSkew(node_id=1, skew_ms=0), ClockSkew(node_id=2, skew_ms=3)],
     controller_ms=1_700_000_000_121,
 )
+HEARTBEAT_REQUEST_V5 = msgspec.structs.replace(HEARTBEAT_REQUEST_V4, damaged=DAMAGED)
+HEARTBEAT_REPLY_V5 = msgspec.structs.replace(HEARTBEAT_REPLY_V3, damaged=[DAMAGED])
 JOIN_REQUEST_V1 = JoinRequest(
     cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
     peer=Peer(node_id=2, disk_id=b"a disk of node 2"),
@@ -337,8 +340,8 @@ EXCHANGES = [
     ),
     _exchange(
         api.BROKER_HEARTBEAT,
-        msgspec.structs.replace(HEARTBEAT_REQUEST_V4, damaged=DAMAGED),
-        msgspec.structs.replace(HEARTBEAT_REPLY_V3, damaged=[DAMAGED]),
+        msgspec.structs.replace(HEARTBEAT_REQUEST_V5, quota_use=[quota_samples.USE]),
+        msgspec.structs.replace(HEARTBEAT_REPLY_V5, quota_shares=[quota_samples.SHARE]),
     ),
     _exchange(api.REPLICA_FETCH, *replication_samples.FETCH),
     _exchange(api.REPLICA_DURABLE, *replication_samples.DURABLE),
@@ -398,6 +401,8 @@ EXCHANGES = [
     ),
     _exchange(api.ALTER_USERS, *user_samples.ALTER_USERS),
     _exchange(api.LIST_USERS, *user_samples.LIST_USERS),
+    _exchange(api.ALTER_QUOTAS, *quota_samples.ALTER),
+    _exchange(api.LIST_QUOTAS, *quota_samples.LIST),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {
@@ -459,6 +464,8 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "broker_heartbeat_request_v4": HEARTBEAT_REQUEST_V4,
     "broker_heartbeat_reply_v3": HEARTBEAT_REPLY_V3,
     "broker_heartbeat_reply_v4": HEARTBEAT_REPLY_V3,
+    "broker_heartbeat_request_v5": HEARTBEAT_REQUEST_V5,
+    "broker_heartbeat_reply_v5": HEARTBEAT_REPLY_V5,
     "join_request_v1": JOIN_REQUEST_V1,
     "raft_request_v1": RaftRequest(
         cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]

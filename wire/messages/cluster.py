@@ -12,10 +12,12 @@ from tidelog.wire.messages.field_types import (
     BrokerEpoch,
     ByteCount,
     Listed,
+    LongListed,
     NodeId,
     PartitionNumber,
     Port,
 )
+from tidelog.wire.messages.quotas import PrincipalShare, PrincipalUse
 
 DAMAGED_NAMED_MAX: Final = 20
 """Maximum number of damaged replicas that a broker names in its heartbeats."""
@@ -158,6 +160,8 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """Feature levels that the broker supports. Since version 4; `None` before."""
     damaged: DamagedReplicas | None = None
     """Damaged replicas of the broker; `None` before it has opened its logs. Since version 5."""
+    quota_use: LongListed[PrincipalUse] = []
+    """Use of principals with quotas at the broker. Since version 6."""
 
 
 class ClockSkew(msgspec.Struct, frozen=True, array_like=True):
@@ -189,6 +193,8 @@ class BrokerHeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
     """The controller's agreed time, maybe a former one, Unix milliseconds. Since version 3."""
     damaged: list[DamagedReplicas] = []
     """Damaged replicas of each broker that has reported, by node id. Since version 5."""
+    quota_shares: list[PrincipalShare] = []
+    """Shares of the broker in quotas of the whole cluster. Since version 6."""
 
 
 class JoinRequest(msgspec.Struct, frozen=True, array_like=True):

@@ -30,6 +30,7 @@ from tidelog.wire.messages import (
     produce,
     queue_admin,
     queues,
+    quotas,
     reassignment,
     redrives,
     replication,
@@ -124,6 +125,8 @@ class ApiKey(IntEnum):
     AUTHENTICATE = 73
     ALTER_USERS = 74
     LIST_USERS = 75
+    ALTER_QUOTAS = 79
+    LIST_QUOTAS = 80
 
 
 @final
@@ -182,9 +185,15 @@ class Api(Generic[Request, Reply]):
         return _decode(self._request_decoder, header)
 
     def encode_reply(
-        self, reply: Reply, *, version: int, correlation_id: int, attachment_length: int = 0
+        self,
+        reply: Reply,
+        *,
+        version: int,
+        correlation_id: int,
+        attachment_length: int = 0,
+        throttle: tuple[int, int] = (0, 0),
     ) -> bytes:
-        """Return a reply frame up to its attachment."""
+        """Return a reply frame up to its attachment; `throttle` as in `encode_frame`."""
         return encode_frame(
             FrameKind.REPLY,
             api_key=self.key,
@@ -192,6 +201,7 @@ class Api(Generic[Request, Reply]):
             correlation_id=correlation_id,
             header=_encoder.encode(reply),
             attachment_length=attachment_length,
+            throttle=throttle,
         )
 
     def decode_reply(self, header: memoryview) -> Reply:
@@ -272,7 +282,7 @@ BROKER_HEARTBEAT = Api(
     ApiKey.BROKER_HEARTBEAT,
     cluster.BrokerHeartbeatRequest,
     cluster.BrokerHeartbeatReply,
-    max_version=5,
+    max_version=6,
 )
 JOIN = Api(ApiKey.JOIN, cluster.JoinRequest, cluster.JoinReply, max_version=2)
 DESCRIBE_CLUSTER = Api(
@@ -400,6 +410,8 @@ HOT_KEYS = Api(ApiKey.HOT_KEYS, hot_keys.HotKeysRequest, hot_keys.HotKeysReply)
 SAFE_TO_STOP = Api(
     ApiKey.SAFE_TO_STOP, cluster_admin.SafeToStopRequest, cluster_admin.SafeToStopReply
 )
+ALTER_QUOTAS = Api(ApiKey.ALTER_QUOTAS, quotas.AlterQuotasRequest, quotas.AlterQuotasReply)
+LIST_QUOTAS = Api(ApiKey.LIST_QUOTAS, quotas.ListQuotasRequest, quotas.ListQuotasReply)
 READ_METRICS = Api(ApiKey.READ_METRICS, metrics.ReadMetricsRequest, metrics.ReadMetricsReply)
 ALTER_USERS = Api(ApiKey.ALTER_USERS, users.AlterUsersRequest, users.AlterUsersReply)
 LIST_USERS = Api(ApiKey.LIST_USERS, users.ListUsersRequest, users.ListUsersReply)
@@ -413,7 +425,12 @@ APIS: Final[tuple[Api[Any, Any], ...]] = tuple(
 
 
 def encode_error(
-    detail: ErrorDetail, *, api_key: int, api_version: int, correlation_id: int
+    detail: ErrorDetail,
+    *,
+    api_key: int,
+    api_version: int,
+    correlation_id: int,
+    throttle: tuple[int, int] = (0, 0),
 ) -> bytes:
     """Return an error reply frame, for a request that failed as a whole."""
     return encode_frame(
@@ -422,6 +439,7 @@ def encode_error(
         api_version=api_version,
         correlation_id=correlation_id,
         header=_encoder.encode(detail),
+        throttle=throttle,
     )
 
 

@@ -71,6 +71,17 @@ class RefusedRequest(msgspec.Struct, frozen=True, gc=False):
     reply: bytes
     error: BrokerError
 
+    @classmethod
+    def of(cls, request: Request, error: BrokerError) -> "RefusedRequest":
+        """Return the refusal of a request."""
+        reply = api.encode_error(
+            error.to_wire(),
+            api_key=request.api_key,
+            api_version=request.version,
+            correlation_id=request.correlation_id,
+        )
+        return cls(reply, error)
+
 
 @final
 class ServerConnection:
@@ -210,6 +221,10 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     message: object
     """The reply message, or a `BrokerError`."""
     attachment: memoryview
+    throttled_by: int = 0
+    """Code of the rate that throttles this client, 0 for none."""
+    throttle_ms: int = 0
+    """Milliseconds until the broker reads on."""
 
 
 @final
@@ -308,7 +323,9 @@ class ClientConnection:
         except WireFormatError:
             self._misread = api_.key
             raise
-        return Reply(frame.correlation_id, message, frame.attachment)
+        return Reply(
+            frame.correlation_id, message, frame.attachment, frame.throttled_by, frame.throttle_ms
+        )
 
     def _is_unasked_refusal(self, frame: Frame) -> bool:
         # A broker reports the refusal of a whole request even if no reply is expected.

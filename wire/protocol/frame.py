@@ -6,10 +6,10 @@ Pure: no clock, no I/O.
          0    4 length of what follows this prefix: header and attachment
          4    4 correlation id, chosen by the client, repeated in the reply
          8    1 kind: 1 request, 2 reply, 3 error reply
-         9    1 reserved, 0
+         9    1 in a reply: code of the rate that throttles the client, 0 for none
         10    2 API key
         12    2 API version
-        14    2 reserved, 0
+        14    2 in a reply: milliseconds until the broker reads on, 65535 for longer; 0 for none
         16    4 header length
         20    4 CRC-32C of bytes 0 to 20 and of the header
         24      header: one msgpack message
@@ -34,6 +34,9 @@ _CRC = struct.Struct("<I")
 _CRC_AT = _PREFIX.size
 PREFIX_SIZE = _PREFIX.size + _CRC.size
 assert PREFIX_SIZE == 24  # noqa: PLR2004 - the format page says so
+
+THROTTLE_MS_MAX = 0xFFFF
+"""Longest announced time: 65.5 seconds. The next reply announces the rest."""
 
 KiB = 1024
 _BUFFER_INITIAL = 16 * KiB
@@ -64,6 +67,10 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     correlation_id: int
     header: memoryview
     attachment: memoryview
+    throttled_by: int = 0
+    """Code of the rate that throttles the client, 0 for none; see `wire.config.quotas`."""
+    throttle_ms: int = 0
+    """Milliseconds until the broker reads on."""
 
 
 def encode_frame(
@@ -74,16 +81,21 @@ def encode_frame(
     correlation_id: int,
     header: bytes,
     attachment_length: int = 0,
+    throttle: tuple[int, int] = (0, 0),
 ) -> bytes:
-    """Return prefix and header; `attachment_length` bytes must follow them on the connection."""
+    """Return prefix and header; `attachment_length` bytes must follow them on the connection.
+
+    `throttle` is the code of a rate, and the milliseconds until the broker reads on.
+    """
+    throttled_by, throttle_ms = throttle
     prefix = _PREFIX.pack(
         len(header) + attachment_length,
         correlation_id,
         kind,
-        0,
+        throttled_by,
         api_key,
         api_version,
-        0,
+        min(THROTTLE_MS_MAX, throttle_ms),
         len(header),
     )
     return b"".join((prefix, _CRC.pack(crc32c(header, crc32c(prefix))), header))
@@ -192,9 +204,9 @@ class FrameDecoder:
                 if length > self._max_frame_bytes:
                     raise WireFormatError(self._why_not_a_frame(length))
             return None
-        length, correlation_id, kind_number, _, api_key, api_version, _, header_length = (
-            _PREFIX.unpack_from(self._view, start)
-        )
+        prefix = _PREFIX.unpack_from(self._view, start)
+        length, correlation_id, kind_number, throttled_by = prefix[:4]
+        api_key, api_version, throttle_ms, header_length = prefix[4:]
         kind = _KINDS.get(kind_number)
         if kind is None or length > self._max_frame_bytes or header_length > length:
             raise WireFormatError(self._why_not_a_frame(length))
@@ -214,7 +226,16 @@ class FrameDecoder:
             return None
         self._start, self._wanted = end, PREFIX_SIZE
         attachment = self._view[header_end:end]
-        return Frame(kind, api_key, api_version, correlation_id, header, attachment)
+        return Frame(
+            kind,
+            api_key,
+            api_version,
+            correlation_id,
+            header,
+            attachment,
+            throttled_by,
+            throttle_ms,
+        )
 
     def _move_to(self, buffer: bytearray) -> None:
         # A new object, not a resize: views of old frames keep the old buffer alive.

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar, cast, final
 
 import trio
 
+from tidelog.wire.config.quotas import QuotaRate
 from tidelog.wire.env.connect_errors import diagnose
 from tidelog.wire.env.env import BytesLike, Certificate, Network, Stream
 from tidelog.wire.errors import (
@@ -22,7 +23,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api, ApiKey
-from tidelog.wire.protocol.connection import ClientConnection, wrong_reply
+from tidelog.wire.protocol.connection import ClientConnection, Reply, wrong_reply
 from tidelog.wire.security.loopback import host_of, is_loopback
 from tidelog.wire.transport.write_buffer import WriteBuffer
 
@@ -52,6 +53,10 @@ class RequestMeter(Protocol):
         """Return monotonic seconds."""
         ...
 
+    def throttled(self, rate: int, ms: int) -> None:
+        """Count a notice that the broker reads on after `ms`; see `wire.config.quotas`."""
+        ...
+
     def ended(self, api_key: ApiKey, sent_at: float, outcome: object) -> None:
         """Count a request with its reply message or error; must not raise."""
         ...
@@ -76,6 +81,8 @@ class RpcConnection:
         """Error that ended the connection. Callers get a copy: see `_another`."""
         self.reply_count = 0
         """Number of replies; if it does not grow while requests wait, the broker is silent."""
+        self._throttled_until: dict[int, float] = {}
+        """Time until which the broker reads no request that a rate limits, by the rate's code."""
         self.hello: HelloReply | None = None
         """The broker's hello; `None` before `introduce`."""
         self.first_bytes = b""
@@ -114,6 +121,19 @@ class RpcConnection:
     def in_flight_count(self) -> int:
         """Number of requests that wait for their reply."""
         return len(self._callbacks)
+
+    def throttled_until(self, rate: QuotaRate) -> float:
+        """Return the time until which requests limited by a rate wait at the broker.
+
+        In trio's seconds; in the past if they do not wait. All wait for the rates of requests and
+        of time.
+        """
+        found = self._throttled_until
+        if not found:
+            return float("-inf")
+        return max(
+            found.get(each, float("-inf")) for each in (rate, QuotaRate.REQUESTS, QuotaRate.BUSY_MS)
+        )
 
     def is_owed_a_reply(self, now: float) -> bool:
         """Return whether a request waits that the broker may not hold any longer."""
@@ -288,21 +308,31 @@ class RpcConnection:
             decoder.bytes_received(received)
             # A callback may close the connection; the later requests then have their outcome.
             while self._failure is None and (reply := self._core.next_reply()) is not None:
-                self.reply_count += 1
-                callback = self._callbacks.pop(reply.correlation_id)
-                self._kept_until.pop(reply.correlation_id, None)
-                message = reply.message
-                if self._meter is not None:
-                    self._meter.ended(*self._metered.pop(reply.correlation_id), message)
-                if isinstance(message, BrokerError):
-                    callback(message)
-                else:
-                    callback((message, reply.attachment))
+                self._take(reply)
             if received < len(buffer):
                 # The socket is drained. Another receive would cost a call and a turn of the loop.
                 await self._stream.wait_readable()
             else:
                 await trio.lowlevel.checkpoint()
+
+    def _take(self, reply: Reply) -> None:
+        self.reply_count += 1
+        if reply.throttle_ms:
+            self._note_throttle(reply.throttled_by, reply.throttle_ms)
+        callback = self._callbacks.pop(reply.correlation_id)
+        self._kept_until.pop(reply.correlation_id, None)
+        message = reply.message
+        if self._meter is not None:
+            self._meter.ended(*self._metered.pop(reply.correlation_id), message)
+        if isinstance(message, BrokerError):
+            callback(message)
+        else:
+            callback((message, reply.attachment))
+
+    def _note_throttle(self, rate: int, ms: int) -> None:
+        self._throttled_until[rate] = trio.current_time() + ms / 1000
+        if self._meter is not None:
+            self._meter.throttled(rate, ms)
 
     def _fail(self, failure: ConnectionLostError | WireFormatError) -> None:
         if self._failure is not None:

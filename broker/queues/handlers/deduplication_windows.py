@@ -109,7 +109,7 @@ class DeduplicationWindows:
         rate = view.messages_per_s
         if rate is None:
             window.quota = None
-        elif window.quota is None or window.quota.messages_per_s != rate:
+        elif window.quota is None or window.quota.tokens_per_s != rate:
             window.quota = TokenBucket(rate, now_ms=self._server.env.clock.now_ms())
         if not self._is_sweeping:
             self._is_sweeping = True

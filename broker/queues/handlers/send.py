@@ -290,7 +290,7 @@ class SendHandler:
         wait_ms = quota.wait_ms(now_ms=now_ms)
         if wait_ms:
             raise ThrottledError(
-                f"queue {window.view.name!r} takes {quota.messages_per_s:g} messages a second in"
+                f"queue {window.view.name!r} takes {quota.tokens_per_s:g} messages a second in"
                 f" each partition (send_rate); send again in {wait_ms} ms",
                 retry_after_ms=wait_ms,
             )

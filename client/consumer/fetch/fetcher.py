@@ -32,6 +32,7 @@ from tidelog.client.consumer.fetch.record_iterator import (
 from tidelog.client.errors import ClosedError
 from tidelog.client.metrics.counters import ConsumerGauges
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.config.quotas import QuotaRate
 from tidelog.wire.errors import (
     ConnectionLostError,
     PartitionNotOwnedError,
@@ -102,6 +103,8 @@ class Fetcher:
         self._polled_at = 0.0
         """Time at which it last stopped waiting (monotonic seconds)."""
         self._refresh_at = -math.inf
+        self._resumes_at = math.inf
+        """When a broker that throttles fetches of this client reads on, in trio's seconds."""
 
     def open(self) -> None:
         """Start fetching."""
@@ -375,6 +378,7 @@ class Fetcher:
         if not self._is_open:
             return
         now = trio.current_time()
+        self._resumes_at = math.inf
         patience = self._config.fetch_max_wait + self._cluster.config.request_timeout
         self._keep_metadata_fresh(now)
         for fetch in self._fetch_state.plan(now, self._node_of, self._follower_of):
@@ -432,19 +436,29 @@ class Fetcher:
 
     def _next_wake(self, now: float) -> float:
         expiries = [min(in_flight[1:]) for in_flight in self._in_flight_fetches.values()]
-        return min((self._fetch_state.next_retry(now), *expiries))
+        return min((self._fetch_state.next_retry(now), self._resumes_at, *expiries))
 
     def _node_of(self, tp: TopicPartition) -> int | None:
         leader_id = self._cluster.metadata.leader_of(tp.topic, tp.partition)
         if leader_id is None:
             self._cluster.request_refresh([tp.topic])
-        elif self._cluster.connection_nowait(leader_id) is not None:
+        elif self._is_reading(self._cluster.connection_nowait(leader_id)):
             return leader_id
         return None
 
+    def _is_reading(self, connection: RpcConnection | None) -> bool:
+        """Return whether a broker can be reached and does not throttle fetches of this client."""
+        if connection is None:
+            return False
+        resumes_at = connection.throttled_until(QuotaRate.FETCH_BYTES)
+        if resumes_at <= trio.current_time():
+            return True
+        self._resumes_at = min(self._resumes_at, resumes_at)
+        return False
+
     def _follower_of(self, tp: TopicPartition) -> int | None:
         node_id = follower_to_read(self._cluster.metadata, tp, self._config)
-        if node_id is None or self._cluster.connection_nowait(node_id) is None:
+        if node_id is None or not self._is_reading(self._cluster.connection_nowait(node_id)):
             return None
         return node_id
 

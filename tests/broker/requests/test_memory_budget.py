@@ -16,6 +16,8 @@ POOL = TOTAL - LARGEST
 class Borrower:
     """A holder of bytes."""
 
+    share_key = "user:alice"
+
     def __init__(self, budget: MemoryBudget, name: str, order: list[str]) -> None:
         self.budget = budget
         self._name = name

@@ -29,6 +29,7 @@ class FakeContext:
 
     local = ("broker", 8433)
     audit = NULL_AUDIT
+    meter = None
     origin = RequestOrigin(ANONYMOUS)
 
     def __init__(self) -> None:

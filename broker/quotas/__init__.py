@@ -1,0 +1,1 @@
+"""Quotas of principals: rates that throttle, and fair turns between principals."""
