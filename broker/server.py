@@ -57,6 +57,7 @@ from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.request_auditor import RequestAuditor
+from tidelog.broker.security.administrators import Administrators
 from tidelog.broker.security.identities import ClientIdentities
 from tidelog.broker.security.insecure_listen import InsecureListenWarning
 from tidelog.coordinator.bootstrap.open_node import open_node
@@ -70,6 +71,7 @@ from tidelog.wire.env.env import Env, Listener
 from tidelog.wire.errors import LogOfflineError, TidelogError
 from tidelog.wire.messages.cluster import PeerStatusReply
 from tidelog.wire.protocol import api
+from tidelog.wire.security.administrator_file import NewAdministrator
 from tidelog.wire.transport.node_rpc import NodeDialer
 
 _log = logging.getLogger("tidelog.broker")
@@ -206,13 +208,16 @@ class Broker:
             ),
         )
 
-    async def start(self) -> None:
+    async def start(self, administrator: NewAdministrator | None = None) -> None:
         """Join the cluster, open the logs, and begin to serve.
+
+        A cluster without users has `administrator` before this broker serves clients.
 
         Raises:
             DataDirectoryError: The data directory is damaged, or belongs to another node or
                 cluster.
-            ConfigError: The peers contradict each other.
+            ConfigError: The peers contradict each other, or the administrator's password is not
+                legal.
             OSError: The disk failed.
         """
         self._dispatcher.serve_all(handshake_routes(self._introduction, self._identity))
@@ -222,6 +227,7 @@ class Broker:
         cluster = await self._enter_cluster()
         lifecycle = self._make_lifecycle(cluster)
         await lifecycle.register()
+        await self._find_administrator(cluster, administrator)
         await lifecycle.learn_time()
         self._dispatcher.waiting_for = "it is opening its logs"
         partitions = ReplicaManager(
@@ -273,6 +279,22 @@ class Broker:
             cluster_id=self.cluster_id,
             was_clean=self._directory.was_clean,
         )
+
+    async def _find_administrator(
+        self, cluster: ClusterNode, first: NewAdministrator | None
+    ) -> None:
+        """Return when the cluster has an administrator, if it is to have one.
+
+        Raises:
+            ConfigError: The password of the first one is not legal.
+        """
+        administrators = Administrators(self._env, cluster, self._directory)
+        self._nursery.start_soon(self._end_if_it_fails, administrators.recover)
+        if first is not None:
+            self._dispatcher.waiting_for = "the cluster gets its first administrator"
+            await administrators.set_first(first)
+        if self._config.authentication == "required":
+            administrators.warn_if_none()
 
     def _accept(self) -> None:
         """Accept connections; those of clients wait until the broker is ready."""
@@ -572,6 +594,7 @@ async def open_broker(
     *,
     secret: bytes,
     sources: Mapping[str, str] | None = None,
+    administrator: NewAdministrator | None = None,
 ) -> AsyncGenerator[Broker, None]:
     """Run a broker for the duration of the block; then stop it cleanly.
 
@@ -580,6 +603,7 @@ async def open_broker(
     records are safe, and the next start recovers the logs. The block is cancelled when the broker
     must not go on. All nodes of a cluster have the same `secret`. `sources` says where each
     setting comes from, as in `ResolvedConfig`: an `http_listen` that is a default may be in use.
+    `administrator` is the first user of a cluster that has none.
 
     Raises:
         DataDirectoryError: The data directory is in use, damaged, or belongs to another node or
@@ -615,7 +639,7 @@ async def open_broker(
                     sources=sources,
                 )
                 try:
-                    await broker.start()
+                    await broker.start(administrator)
                     yield broker
                     await broker.stop()
                 except Exception as error:  # noqa: BLE001  (raised again below)

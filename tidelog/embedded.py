@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
+from tidelog.administrator_file import read_administrator
 from tidelog.broker.config.broker_config import ResolvedConfig, resolve_config
 from tidelog.broker.server import Broker
 from tidelog.broker.server import open_broker as open_broker_in
@@ -62,7 +63,10 @@ async def open_configured_broker(
 ) -> AsyncGenerator[Broker, None]:
     """Run a broker on the real disk, and on the real clock and network by default."""
     config, sources = resolved.config, resolved.sources
+    administrator = read_administrator(config.bootstrap_admin) if config.bootstrap_admin else None
     disk = OsDisk(config.data_dir)
     env = env or real_env()
-    async with open_broker_in(config, env, disk, secret=secret, sources=sources) as broker:
+    async with open_broker_in(
+        config, env, disk, secret=secret, sources=sources, administrator=administrator
+    ) as broker:
         yield broker

@@ -101,6 +101,11 @@ class BrokerConfig:
     `off`. With `off`, it refuses a `listen` or `advertised` address beyond loopback. With `on`, it
     [warns](operations.md#insecure_listen) at its start and each hour."""
 
+    bootstrap_admin: str = ""
+    """File with the [first administrator](operations.md#first-administrator), which only its owner
+    may read. A new cluster has this user before it serves clients; a cluster that has users ignores
+    it. Empty means none."""
+
     broker_rack: str = ""
     """The rack, zone or machine with which this broker fails together; replicas of a partition are
     spread over racks. Empty means a rack of its own."""

@@ -7,7 +7,12 @@ import re
 from enum import Enum
 from typing import Final, NamedTuple
 
-from tidelog.broker.partitions.data_directory import CLEAN_SHUTDOWN_NAME, LOCK_NAME, NODE_NAME
+from tidelog.broker.partitions.data_directory import (
+    CLEAN_SHUTDOWN_NAME,
+    LOCK_NAME,
+    NODE_NAME,
+    RECOVERY_NAME,
+)
 from tidelog.broker.partitions.replica_manifest import MANIFEST_NAME
 from tidelog.coordinator.metadata.catalog import queue_of_journal
 from tidelog.coordinator.raft_node.storage import OWNER, SNAPSHOT_NAME, VOTE_NAME
@@ -28,6 +33,7 @@ class FileKind(Enum):
     NODE = "node"
     REPLICAS = "replicas"
     CLEAN_SHUTDOWN = "clean_shutdown"
+    RECOVERY = "recovery"
     LOCK = "lock"
     STAGING_FILE = "staging_file"
     """Left by a write that did not finish; ignored."""
@@ -53,6 +59,7 @@ _BY_NAME: Final = {
     NODE_NAME: FileKind.NODE,
     MANIFEST_NAME: FileKind.REPLICAS,
     CLEAN_SHUTDOWN_NAME: FileKind.CLEAN_SHUTDOWN,
+    RECOVERY_NAME: FileKind.RECOVERY,
     LOCK_NAME: FileKind.LOCK,
 }
 _BY_NUMBER: Final = {

@@ -3,6 +3,7 @@
 lock                        locked while a broker runs
 node                        node id, cluster id, disk id, broker epoch
 replicas                    the replicas created here, see `broker.partitions.replica_manifest`
+recover-admin               exists only after `tidelog admin recover`, until a start has done it
 clean-shutdown              exists only between a clean stop and the next start
 metadata/                   metadata of the cluster, see `coordinator.raft_node.storage`
 metadata.damaged/           earlier metadata that was found to be damaged, if ever
@@ -17,6 +18,7 @@ from typing import NamedTuple, final
 import msgspec
 
 from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, RESTORE_HELP
+from tidelog.coordinator.security.commands import SetAdministrator
 from tidelog.logstore.checkpoint import DamagedFileError, read_small_file, write_small_file
 from tidelog.logstore.disk.disk import DirectoryLock, Disk
 from tidelog.wire.errors import DataDirectoryError
@@ -25,6 +27,7 @@ from tidelog.wire.messages.cluster import Peer
 LOCK_NAME = "lock"
 NODE_NAME = "node"
 CLEAN_SHUTDOWN_NAME = "clean-shutdown"
+RECOVERY_NAME = "recover-admin"
 _TOPICS = "topics"
 _DELETED = "deleted"
 _NAME_CHARACTERS_MAX = 150
@@ -67,6 +70,12 @@ class CleanShutdown(msgspec.Struct, frozen=True, array_like=True):
     at_ms: int
     broker_epoch: int | None = None
     """Broker epoch of the process that stopped."""
+
+
+class WantedRecovery(msgspec.Struct, frozen=True, array_like=True):
+    """A recovery that an operator asks for; see `broker.security.administrators`."""
+
+    command: SetAdministrator
 
 
 @final
@@ -157,6 +166,25 @@ class DataDirectory:
             write_small_file(self.disk, NODE_NAME, identity)
             self.identity = identity
 
+    def wanted_recovery(self) -> SetAdministrator | None:
+        """Return the recovery that an operator asks for in this directory, if any; blocks.
+
+        Raises:
+            DamagedFileError: The request cannot be read.
+            OSError: The disk failed.
+        """
+        found = read_small_file(self.disk, RECOVERY_NAME, WantedRecovery)
+        return None if found is None else found.command
+
+    def recovery_done(self) -> None:
+        """Remove the request for a recovery, durably; blocks.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        self.disk.remove(RECOVERY_NAME)
+        self.disk.sync_directory("")
+
     def topic_directory(self, name: str, topic_id: bytes) -> str:
         """Return the directory of a topic; the id distinguishes topics of one name."""
         return f"{_TOPICS}/{name[:_NAME_CHARACTERS_MAX]}.{topic_id.hex()}"
@@ -244,6 +272,28 @@ def open_data_directory(disk: Disk, *, node_id: int, disk_ids: DiskIds) -> DataD
         was_clean=is_new or clean is not None,
         clean_stop_epoch=None if clean is None else clean.broker_epoch,
     )
+
+
+def request_recovery(disk: Disk, command: SetAdministrator) -> int:
+    """Ask the next broker in a directory for a recovery, durably; return its node id. Blocks.
+
+    The directory is locked by the caller.
+
+    Raises:
+        DataDirectoryError: The directory belongs to no node.
+        OSError: The disk is full or failed.
+    """
+    try:
+        identity = read_small_file(disk, NODE_NAME, NodeIdentity)
+    except DamagedFileError as error:
+        raise DataDirectoryError(f"{error}; {RESTORE_HELP}") from error
+    if identity is None:
+        raise DataDirectoryError(
+            f"{disk.root} is no data directory of a broker; name that of a node of the cluster"
+        )
+    wanted = msgspec.structs.replace(command, recovered_by=identity.node_id)
+    write_small_file(disk, RECOVERY_NAME, WantedRecovery(wanted))
+    return identity.node_id
 
 
 def _read_clean(disk: Disk) -> CleanShutdown | None:

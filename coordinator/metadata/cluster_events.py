@@ -38,6 +38,8 @@ class ClusterEventKind(StrEnum):
     """A replica keeps committed records that its leader lacks."""
     OLD_DIRECTORY = "old_directory"
     """A broker came back with a data directory that is older than the cluster knows."""
+    ADMINISTRATOR_RECOVERED = "administrator_recovered"
+    """An operator of a machine has given a user all rights, after a lock-out."""
 
 
 class EventPlace(NamedTuple):

@@ -5,12 +5,15 @@ Pure: no clock, no I/O.
 
 from collections.abc import Sequence
 
+from tidelog.coordinator.metadata.cluster_events import ClusterEventKind, EventRecorder
 from tidelog.coordinator.metadata.commands import CommandOutcome, Done
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.security.access_commands import handle_access_command
+from tidelog.coordinator.security.administrator_commands import handle_administrator_command
 from tidelog.coordinator.security.commands import (
     AccessCommand,
     SecurityCommand,
+    SetAdministrator,
     SetQuota,
     UserCommand,
 )
@@ -28,7 +31,17 @@ def handle_security_command(
     Raises:
         InvalidRequestError: The command is not legal in this state.
     """
-    return CommandOutcome([*_records(state, command, now_ms)], Done())
+    records = _records(state, command, now_ms)
+    if records and isinstance(command, SetAdministrator) and command.recovered_by is not None:
+        events = EventRecorder(state.events, now_ms=now_ms)
+        events.record(
+            ClusterEventKind.ADMINISTRATOR_RECOVERED,
+            f"user {command.user} got the role admin by `tidelog admin recover`; if no operator of"
+            " this machine did that, remove the user",
+            node_id=command.recovered_by,
+        )
+        return CommandOutcome([*records, *events.records()], Done())
+    return CommandOutcome([*records], Done())
 
 
 def _records(
@@ -39,6 +52,8 @@ def _records(
         return handle_user_command(security, command, now_ms=now_ms)
     if isinstance(command, AccessCommand):
         return handle_access_command(security, command)
+    if isinstance(command, SetAdministrator):
+        return handle_administrator_command(security, command, now_ms=now_ms)
     if isinstance(command, SetQuota):
         return handle_quota_command(security, command)
     return handle_key_command(security, command, now_ms=now_ms)

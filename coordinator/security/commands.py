@@ -42,6 +42,22 @@ class RemoveToken(msgspec.Struct, frozen=True, array_like=True, tag="remove-toke
     token_id: str
 
 
+class SetAdministrator(msgspec.Struct, frozen=True, array_like=True, tag="set-administrator"):
+    """Create a user that may do everything: the first one, or one after a lock-out.
+
+    The second one changes nothing: there are users then, or a recovery sets the same credentials.
+    """
+
+    user: str
+    credential: ScramCredential | None = None
+    """Replaces the password of the user; `None` keeps it."""
+    token_id: str | None = None
+    token_sha256: bytes = b""
+    recovered_by: int | None = None
+    """Node in whose data directory an operator asks for a recovery; `None` for the first user,
+    which changes nothing in a cluster that has users."""
+
+
 class SetRole(msgspec.Struct, frozen=True, array_like=True, tag="set-role"):
     """Create a role, or change its members."""
 
@@ -92,4 +108,6 @@ class RemoveDataKeys(msgspec.Struct, frozen=True, array_like=True, tag="remove-d
 
 UserCommand = SetUser | RemoveUser | SetToken | RemoveToken
 AccessCommand = SetRole | RemoveRole | ChangeGrants
-SecurityCommand = UserCommand | AccessCommand | SetQuota | SetDataKey | RemoveDataKeys
+SecurityCommand = (
+    UserCommand | AccessCommand | SetQuota | SetDataKey | RemoveDataKeys | SetAdministrator
+)

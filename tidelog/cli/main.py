@@ -56,6 +56,9 @@ COMMANDS = {
         "broker",
         "Describe, drain, replace and unregister brokers.",
     ),
+    "admin": LazyCommand(
+        "tidelog.cli.admin.admin", "admin", "Recover the administration of a cluster."
+    ),
     "top": LazyCommand(
         "tidelog.cli.top.top", "top", "Show brokers, topics, queues and groups live."
     ),

@@ -238,6 +238,11 @@ _SERVER_OPTIONS = (
         help="Read the secret of the cluster from this file.  [~/.config/tidelog/cluster-secret]",
     ),
     click.option(
+        "--bootstrap-admin",
+        metavar="FILE",
+        help="Read the first administrator of a new cluster from this file.",
+    ),
+    click.option(
         "--broker-rack",
         metavar="NAME",
         help="Set the rack (zone, machine) of this broker.",

@@ -8,18 +8,20 @@ from crc32c import crc32c
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.broker.inspection.file_kinds import FileKind
 from tidelog.broker.inspection.small_files import SMALL_FILES, small_file_line
-from tidelog.broker.partitions.data_directory import CleanShutdown, NodeIdentity
+from tidelog.broker.partitions.data_directory import CleanShutdown, NodeIdentity, WantedRecovery
 from tidelog.broker.partitions.replica_manifest import ManifestContent, SuspectReplica
 from tidelog.coordinator.raft.membership import Identity, Membership
 from tidelog.coordinator.raft.messages import SnapshotMeta
 from tidelog.coordinator.raft.ready import HardState
 from tidelog.coordinator.raft_node.storage import StoredSnapshot, Vote
+from tidelog.coordinator.security.commands import SetAdministrator
 from tidelog.logstore.checkpoint import write_small_file
 
 VOTER = Identity(1, b"a disk")
 CONTENTS = {
     FileKind.NODE: NodeIdentity(1, "c", "d"),
     FileKind.CLEAN_SHUTDOWN: CleanShutdown(7, 3),
+    FileKind.RECOVERY: WantedRecovery(SetAdministrator("root", None, "01", b"", 1)),
     FileKind.REPLICAS: ManifestContent([(b"\x01", [0, 1])], [SuspectReplica(b"\x01", 1, True)]),
     FileKind.VOTE: Vote(VOTER, "c", HardState()),
     FileKind.SNAPSHOT: StoredSnapshot(SnapshotMeta(0, 0, Membership((VOTER,))), b""),

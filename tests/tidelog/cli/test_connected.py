@@ -13,7 +13,7 @@ from tidelog.cli.names import Name
 
 Printed = pytest.CaptureFixture[str]
 
-_OFFLINE = {"serve", "log", "completion", "demo"}
+_OFFLINE = {"serve", "admin", "log", "completion", "demo"}
 _PARTLY = {"outbox"}
 """Commands of which some only talk to a database."""
 """Commands that connect to no broker."""

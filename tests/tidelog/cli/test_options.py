@@ -80,6 +80,7 @@ def test_options_of_a_broker_that_are_not_given_are_none() -> None:
         "http_listen": None,
         "node_id": 3,
         "peers": None,
+        "bootstrap_admin": None,
         "broker_rack": None,
         "cluster_secret_file": None,
         "config_file": None,

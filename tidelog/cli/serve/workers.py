@@ -154,6 +154,7 @@ class Worker:
         return {
             **os.environ,
             "TIDELOG_ADVERTISED": self._plan.advertised,
+            "TIDELOG_BOOTSTRAP_ADMIN": self._plan.bootstrap_admin,
             "TIDELOG_INSECURE_LISTEN": self._plan.insecure_listen,
         }
 

@@ -1,0 +1,1 @@
+"""The commands `tidelog admin`: the way back in after a lock-out."""
