@@ -14,6 +14,7 @@ from tidelog.client.cluster.address import parse_addresses
 from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import (
+    DEFAULT_BROKER,
     AllConsumerSettings,
     ClientConfig,
     ClientSettings,
@@ -22,8 +23,10 @@ from tidelog.client.config import (
     ProducerSettings,
     configured,
 )
+from tidelog.client.security.settings import connection_settings
 from tidelog.wire.env.env import Env
 from tidelog.wire.env.real.real_env import real_env
+from tidelog.wire.env.real.user_files import UserFiles
 from tidelog.wire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -317,8 +320,9 @@ class Client:
 
 @asynccontextmanager
 async def connect(
-    addresses: str,
+    addresses: str | None = None,
     *,
+    profile: str | None = None,
     config: ClientConfig | None = None,
     env: Env | None = None,
     **settings: Unpack[ClientSettings],
@@ -330,19 +334,31 @@ async def connect(
 
     Args:
         addresses: One or more brokers, `host:port`, separated by commas; the default port is 8433.
-            One broker that answers is enough: it knows the others.
+            One broker that answers is enough: it knows the others. By default those of
+            `TIDELOG_BROKER` or of the profile, or else `127.0.0.1:8433`.
+        profile: Table of `~/.config/tidelog/profiles.toml` with brokers, credentials and TLS for
+            what is given neither here nor in the environment (`TIDELOG_USER` and others, see
+            `docs/authentication.md`); by default that of `TIDELOG_PROFILE`, or none. With `""`,
+            neither environment nor profile count.
         config: All settings in one object, instead of keywords.
-        env: Clock, network and entropy; those of the system by default.
+        env: Clock, network and entropy; those of the system by default. With another one, neither
+            environment nor profile count.
         settings: The fields of `ClientConfig`.
 
     Raises:
-        ConfigError: An address or a setting is not legal.
+        AuthenticationFailedError: The broker refuses the credentials.
+        AuthenticationRequiredError: The broker requires some.
+        ConfigError: An address or a setting is not legal, or a file of the profile is not.
         ConnectError: No broker can be reached; one line with the address, the failure and what to
             try.
         TidelogError: A broker was reached and gave an invalid answer.
     """
-    config = configured(ClientConfig, config, settings, of="client")
-    seeds = parse_addresses(addresses)
+    config = configured(ClientConfig, config, settings, of="client", others=("profile",))
+    if env is None and profile != "":
+        brokers, config = connection_settings(config, UserFiles(), profile=profile)
+        addresses = brokers if addresses is None else addresses
+    config.require_password()
+    seeds = parse_addresses(DEFAULT_BROKER if addresses is None else addresses)
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         tasks = BackgroundTasks(nursery)

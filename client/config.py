@@ -14,6 +14,7 @@ from tidelog.wire.batch.compression import CODEC_NAMES
 from tidelog.wire.config.unknown_names import unknown_setting
 from tidelog.wire.errors import ConfigError
 
+DEFAULT_BROKER = "127.0.0.1:8433"
 KiB = 1024
 MiB = 1024 * KiB
 
@@ -136,8 +137,8 @@ class ClientConfig:
                 "retry_backoff_max must not be below retry_backoff": (
                     self.retry_backoff_max < self.retry_backoff
                 ),
-                "user and password go together: set both or none": (
-                    (self.user is None) != (self.password is None)
+                "password needs user, the name that it proves": (
+                    self.user is None and self.password is not None
                 ),
                 "user and token exclude each other: a token has its user": (
                     self.user is not None and self.token is not None
@@ -150,6 +151,18 @@ class ClientConfig:
                 ),
             },
         )
+
+    def require_password(self) -> None:
+        """Check that a user has a password, which environment or profile may have given.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        if self.user is not None and self.password is None:
+            raise ConfigError(
+                f"user {self.user} has no password; set password, TIDELOG_PASSWORD_FILE or"
+                " TIDELOG_PASSWORD, or use a token"
+            )
 
 
 class ClientSettings(TypedDict, total=False):

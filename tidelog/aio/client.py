@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import Self, TypeVar, Unpack, final
+from typing import Self, TypeVar, Unpack, cast, final
 
 from tidelog.aio.calls.admin import Admin
 from tidelog.aio.calls.security_admin import SecurityAdmin
@@ -42,13 +43,18 @@ Result = TypeVar("Result")
 
 
 def connect(
-    addresses: str, *, config: ClientConfig | None = None, **settings: Unpack[ClientSettings]
+    addresses: str | None = None,
+    *,
+    profile: str | None = None,
+    config: ClientConfig | None = None,
+    **settings: Unpack[ClientSettings],
 ) -> "Client":
     """Return a client of a cluster, which `async with` or `await` connects; see `tidelog.connect`.
 
     `async with tidelog.aio.connect("127.0.0.1:8433") as client` closes it at the end of the block.
     `client = await tidelog.aio.connect(...)` leaves that to `await client.close()`, for instance in
-    a notebook. A client belongs to the event loop and the thread that connect it.
+    a notebook. A client belongs to the event loop and the thread that connect it. A coroutine
+    function as `token` runs as a task of asyncio.
 
     Connecting raises:
         ConfigError: An address or a setting is not valid.
@@ -56,7 +62,20 @@ def connect(
             remedy.
         RuntimeError: A program of trio runs in this thread.
     """
-    return Client(TrioGuest(inner_client.connect(addresses, config=config, **settings)))
+    token = settings.get("token") if config is None else config.token
+    if iscoroutinefunction(token):
+        # It needs asyncio, and the logins of the client run on trio.
+        source = cast("Callable[[], Awaitable[str]]", token)
+
+        def on_host() -> Awaitable[str]:
+            return guest.call_host(source)
+
+        if config is None:
+            settings["token"] = on_host
+        else:
+            config = replace(config, token=on_host)
+    guest = TrioGuest(inner_client.connect(addresses, profile=profile, config=config, **settings))
+    return Client(guest)
 
 
 @final

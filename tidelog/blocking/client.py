@@ -56,7 +56,11 @@ class AllConsumerSettings(ConsumerSettings, total=False):
 
 
 def connect(
-    addresses: str, *, config: ClientConfig | None = None, **settings: Unpack[ClientSettings]
+    addresses: str | None = None,
+    *,
+    profile: str | None = None,
+    config: ClientConfig | None = None,
+    **settings: Unpack[ClientSettings],
 ) -> "Client":
     """Connect to a cluster; see `tidelog.connect`. Close the client, or use it with `with`.
 
@@ -65,7 +69,8 @@ def connect(
         ConnectError: No broker is reachable; one line names the address, the failure and the
             remedy.
     """
-    return Client(TrioThread(async_client.connect(addresses, config=config, **settings)))
+    client = async_client.connect(addresses, profile=profile, config=config, **settings)
+    return Client(TrioThread(client))
 
 
 @final
