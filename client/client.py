@@ -5,6 +5,7 @@ Shell: owns the tasks of a client.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Unpack, final
 
@@ -359,10 +360,11 @@ async def connect(
         addresses = brokers if addresses is None else addresses
     config.require_password()
     seeds = parse_addresses(DEFAULT_BROKER if addresses is None else addresses)
+    env = _secured(env or real_env(), config)
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         tasks = BackgroundTasks(nursery)
-        cluster = ClusterClient(seeds, config, env or real_env(), tasks=tasks)
+        cluster = ClusterClient(seeds, config, env, tasks=tasks)
         try:
             await cluster.start()
             yield Client(cluster)
@@ -373,3 +375,19 @@ async def connect(
             tasks.close()
     if failure is not None:
         raise failure
+
+
+def _secured(env: Env, config: ClientConfig) -> Env:
+    """Return the environment with TLS, if the settings ask for that.
+
+    Raises:
+        ConfigError: The files of certificates cannot be used.
+    """
+    if config.tls_ca is None:
+        return env
+    # Not at the top: `ssl` takes longer to load than a short command takes without it.
+    from tidelog.wire.env.real.certificate_files import TlsFiles
+    from tidelog.wire.env.real.tls import TlsClientNetwork
+
+    files = TlsFiles(config.tls_ca, config.tls_certificate, config.tls_key)
+    return replace(env, network=TlsClientNetwork(files))

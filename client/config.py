@@ -120,6 +120,17 @@ class ClientConfig:
     The callable may be `async`; another one runs in a thread. Each connection calls it, and calls
     it again before the end of the last token, so that no request fails."""
 
+    tls_ca: str | None = None
+    """File of the CA certificates that brokers' certificates are checked against (PEM), such as the
+    `ca.pem` of the cluster; `"system"` for those of the operating system. With it, all connections
+    use TLS; `None` is plain TCP."""
+
+    tls_certificate: str | None = None
+    """File of the client's own certificate (PEM), which proves a user, such as `user:alice`."""
+
+    tls_key: str | None = None
+    """File of the key of `tls_certificate` (PEM). Changed files are read at the next connection."""
+
     def __post_init__(self) -> None:
         """Check the settings.
 
@@ -129,6 +140,12 @@ class ClientConfig:
         _refuse(
             "client",
             {
+                "tls_certificate and tls_key go together: set both or none": (
+                    (self.tls_certificate is None) != (self.tls_key is None)
+                ),
+                "tls_certificate needs tls_ca, the file of the CAs of the brokers": (
+                    self.tls_certificate is not None and self.tls_ca is None
+                ),
                 "client_id must not be empty": not self.client_id,
                 "connect_timeout must be above 0": self.connect_timeout <= 0,
                 "request_timeout must be above 0": self.request_timeout <= 0,
@@ -177,6 +194,9 @@ class ClientSettings(TypedDict, total=False):
     user: str | None
     password: str | None
     token: str | TokenSource | None
+    tls_ca: str | None
+    tls_certificate: str | None
+    tls_key: str | None
 
 
 @final

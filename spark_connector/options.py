@@ -21,6 +21,9 @@ CONNECTION_NAMES: Final = (
     "client.request.timeout.ms",
     "client.connect.timeout.ms",
     "client.id",
+    "client.tls.ca",
+    "client.tls.certificate",
+    "client.tls.key",
 )
 """Options of every source and sink."""
 
@@ -181,6 +184,10 @@ class ConnectionOptions:
     connect_timeout_ms: int = _CONNECT_TIMEOUT_MS
     client_id: str = "spark"
     """Client id that brokers log."""
+    tls_ca: str | None = None
+    """File of the trusted CAs, on each machine; see `ClientConfig`."""
+    tls_certificate: str | None = None
+    tls_key: str | None = None
 
     @classmethod
     def parse(cls, given: GivenOptions) -> Self:
@@ -192,6 +199,11 @@ class ConnectionOptions:
         servers = given.text(SERVERS)
         if servers is None:
             raise ConfigError(f'{SERVERS} is missing; say .option("{SERVERS}", "host:port")')
+        certificate = given.given(("client.tls.certificate", "client.tls.key"))
+        if len(certificate) == 1 or (certificate and "client.tls.ca" not in given):
+            raise ConfigError(
+                "client.tls.certificate and client.tls.key go together, and need client.tls.ca"
+            )
         request = given.duration_ms("client.request.timeout.ms", default=_REQUEST_TIMEOUT_MS)
         connect = given.duration_ms("client.connect.timeout.ms", default=_CONNECT_TIMEOUT_MS)
         return cls(
@@ -199,6 +211,9 @@ class ConnectionOptions:
             request_timeout_ms=request,
             connect_timeout_ms=connect,
             client_id=given.text("client.id") or "spark",
+            tls_ca=given.text("client.tls.ca"),
+            tls_certificate=given.text("client.tls.certificate"),
+            tls_key=given.text("client.tls.key"),
         )
 
 

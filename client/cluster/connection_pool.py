@@ -26,6 +26,7 @@ from tidelog.wire.errors import (
     BrokerError,
     ConnectError,
     ConnectionLostError,
+    HandshakeFailedError,
     RetriableError,
     TidelogError,
     WireFormatError,
@@ -35,6 +36,7 @@ from tidelog.wire.transport.rpc import RpcConnection, connect_stream
 
 CLIENT_VERSION = "1"
 """Version of the client in the handshake, for the logs of brokers."""
+_ADVICE = "; is this a tidelog broker?"
 _LOOK_AGAIN_S = 1.0
 """Seconds between refreshes of the metadata while a broker cannot be reached."""
 _REPORT_S = 60.0
@@ -233,7 +235,8 @@ class ConnectionPool:
                 raise ConnectError(line) from error
             except (BrokerError, ConnectionLostError) as error:
                 connection.close()
-                line = f"cannot connect to {address}: {error}; is this a tidelog broker?"
+                advice = "" if isinstance(error, HandshakeFailedError) else _ADVICE
+                line = f"cannot connect to {address}: {error}{advice}"
                 raise ConnectError(line) from error
             except trio.Cancelled:
                 connection.close()

@@ -18,6 +18,7 @@ from tidelog.wire.errors import (
     BrokerError,
     ConnectError,
     ConnectionLostError,
+    HandshakeFailedError,
     RequestTimedOutError,
     RetriableError,
     WireFormatError,
@@ -64,12 +65,16 @@ class BrokerConnection:
         """Request in flight, or the last one."""
         timeout_s = options.connect_timeout_ms / 1000
         try:
-            self._socket = socket.create_connection((address.host, address.port), timeout_s)
+            self._socket: socket.socket = socket.create_connection(
+                (address.host, address.port), timeout_s
+            )
         except OSError as error:
             is_refused = isinstance(error, ConnectionRefusedError)
             line = diagnose(address.host, address.port, error)
             raise ConnectError(line, is_refused=is_refused) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if options.tls_ca is not None:
+            self._socket = _with_tls(self._socket, address, options)
         self._core = ClientConnection(max_frame_bytes=_FRAME_BYTES_MAX)
         self.is_closed = False
         self.sent_count = 0
@@ -189,3 +194,22 @@ class BrokerConnection:
     def _lost(self, error: OSError) -> ConnectionLostError:
         self.close()
         return ConnectionLostError(f"connection to {self._address}: {error.strerror or error}")
+
+
+def _with_tls(plain: socket.socket, address: Address, options: ConnectionOptions) -> socket.socket:
+    """Return the socket after the handshake of TLS.
+
+    Raises:
+        ConfigError: The files of certificates cannot be used.
+        ConnectError: The handshake failed.
+    """
+    # Not at the top: most sources have no TLS.
+    from tidelog.wire.env.real.certificate_files import TlsFiles
+    from tidelog.wire.env.real.tls import wrap_blocking
+
+    assert options.tls_ca is not None, "TLS was asked for"
+    files = TlsFiles(options.tls_ca, options.tls_certificate, options.tls_key)
+    try:
+        return wrap_blocking(plain, files, host=address.host)
+    except HandshakeFailedError as error:
+        raise ConnectError(f"cannot connect to {address}: {error}") from error

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 import click
 import trio
 
-from tidelog.cli.connected import broker_address
+from tidelog.cli.connected import broker_address, tls_settings
 from tidelog.cli.signals import on_signal
 from tidelog.cli.waiting import Waiting
 from tidelog.client.client import Client, connect
@@ -31,7 +31,7 @@ async def open_client(broker: str, *, is_quiet: bool = False) -> AsyncGenerator[
     """
     # Without a handler, Python would print warnings as bare text.
     logging.getLogger("tidelog").addHandler(logging.NullHandler())
-    config = ClientConfig(client_id=_CLIENT_NAME)
+    config = ClientConfig(client_id=_CLIENT_NAME, **tls_settings())
     waiting = Waiting(broker, now=trio.current_time(), connect_timeout=config.connect_timeout)
     env = real_env() if is_quiet else replace(real_env(), probe=Notices(waiting))
     failure: Exception | None = None

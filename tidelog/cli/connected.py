@@ -5,7 +5,7 @@ are the same command. The innermost address wins, and `TIDELOG_BROKER` is below 
 """
 
 import os
-from typing import Any, Final, final
+from typing import Any, Final, TypedDict, final
 
 import click
 
@@ -48,6 +48,59 @@ BROKER: Final = click.Option(
 )
 
 
+class TlsSettings(TypedDict):
+    """The settings of TLS of a client; see `ClientConfig`."""
+
+    tls_ca: str | None
+    tls_certificate: str | None
+    tls_key: str | None
+
+
+_TLS_HELP: Final = {
+    "tls_ca": "Use TLS, and trust the CAs in this file, or those of the `system`.",
+    "tls_certificate": "Prove the user of this certificate.",
+    "tls_key": "Use this key of the certificate.",
+}
+
+
+def _keep_setting(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Keep a setting for this level and the levels inside it."""
+    if value is not None:
+        ctx.meta[f"tidelog.{param.name}"] = value
+
+
+def _variable(name: str) -> str:
+    return f"TIDELOG_{name.upper()}"
+
+
+TLS_OPTIONS: Final = tuple(
+    click.Option(
+        [f"--{name.replace('_', '-')}", name],
+        metavar="FILE",
+        expose_value=False,
+        callback=_keep_setting,
+        help=f"{text}  [env var: {_variable(name)}]",
+    )
+    for name, text in _TLS_HELP.items()
+)
+
+
+def tls_settings() -> TlsSettings:
+    """Return the settings of TLS that the line or the environment gives."""
+    ctx = click.get_current_context(silent=True)
+    meta = {} if ctx is None else ctx.meta
+
+    def given(name: str) -> str | None:
+        found: str | None = meta.get(f"tidelog.{name}") or os.environ.get(_variable(name))
+        return found or None
+
+    return {
+        "tls_ca": given("tls_ca"),
+        "tls_certificate": given("tls_certificate"),
+        "tls_key": given("tls_key"),
+    }
+
+
 def given_broker(ctx: click.Context) -> str | None:
     """Return the address that the line has so far; `None` without one."""
     found: str | None = ctx.meta.get(_KEY)
@@ -73,7 +126,7 @@ class Connected(click.Command):
         """Return the parameters, with the one of the address before `--help`."""
         params = super().get_params(ctx)
         end = len(params) - (self.get_help_option(ctx) is not None)
-        return [*params[:end], BROKER, *params[end:]]
+        return [*params[:end], BROKER, *TLS_OPTIONS, *params[end:]]
 
 
 @final

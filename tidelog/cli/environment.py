@@ -10,7 +10,7 @@ from typing import Final
 from tidelog.cli.usage import WrongUse
 
 _PREFIX: Final = "TIDELOG_"
-_OF_COMMANDS: Final = ("BROKER", "CONFIG", "OUTBOX_DSN")
+_OF_COMMANDS: Final = ("BROKER", "CONFIG", "OUTBOX_DSN", "TLS_CA", "TLS_CERTIFICATE", "TLS_KEY")
 """Variables besides those of the settings of a broker, which `tidelog serve` reads."""
 
 _LIKENESS_MIN: Final = 0.84

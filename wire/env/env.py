@@ -11,6 +11,8 @@ from random import Random
 from typing import NamedTuple, Protocol, TypeVar
 
 Result = TypeVar("Result")
+URI_SCHEME = "tidelog://"
+"""Start of the names of nodes and users in certificates; see `wire.security.certificate_name`."""
 BytesLike = bytes | bytearray | memoryview
 
 

@@ -36,8 +36,11 @@ class TcpStream:
         self._sock = sock
         host, port = sock.getsockname()[:2]
         self._local = (str(host), int(port))
+        self.remote_port = 0
+        """Port of the other side; 0 if it has disconnected already."""
         try:
             peer = sock.getpeername()
+            self.remote_port = int(peer[1])
             self._peer = f"{peer[0]}:{peer[1]}"
         except OSError:  # The peer disconnected after accept; the next call raises.
             self._peer = "a disconnected peer"
@@ -64,6 +67,23 @@ class TcpStream:
 
     async def handshake(self) -> None:
         """See `wire.env.env.Stream`."""
+
+    def detach(self) -> socket.socket:
+        """Return the socket, for another owner; this stream must not be used any more."""
+        return self._sock
+
+    def peek(self, count: int) -> bytes | None:
+        """Return the next bytes, up to `count`, without taking them; `None` when there are none.
+
+        Raises:
+            ConnectionLostError: The connection is broken.
+        """
+        try:
+            return self._sock.recv(count, socket.MSG_PEEK)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise self._lost(error) from error
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
         """See `wire.env.env.Stream`."""

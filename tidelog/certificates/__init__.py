@@ -1,0 +1,1 @@
+"""Certificates of a cluster: its CA, its nodes and its users. Needs `tidelog[security]`."""
