@@ -389,5 +389,5 @@ def _secured(env: Env, config: ClientConfig) -> Env:
     from tidelog.wire.env.real.certificate_files import TlsFiles
     from tidelog.wire.env.real.tls import TlsClientNetwork
 
-    files = TlsFiles(config.tls_ca, config.tls_certificate, config.tls_key)
+    files = TlsFiles.of_settings(config.tls_ca, config.tls_certificate, config.tls_key)
     return replace(env, network=TlsClientNetwork(files))

@@ -208,7 +208,7 @@ def _with_tls(plain: socket.socket, address: Address, options: ConnectionOptions
     from tidelog.wire.env.real.tls import wrap_blocking
 
     assert options.tls_ca is not None, "TLS was asked for"
-    files = TlsFiles(options.tls_ca, options.tls_certificate, options.tls_key)
+    files = TlsFiles.of_settings(options.tls_ca, options.tls_certificate, options.tls_key)
     try:
         return wrap_blocking(plain, files, host=address.host)
     except HandshakeFailedError as error:

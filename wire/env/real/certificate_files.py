@@ -38,6 +38,13 @@ class TlsFiles:
         names = ("ca.pem", "cert.pem", "key.pem")
         return cls(*(str(directory / name) for name in names))
 
+    @classmethod
+    def of_settings(cls, authorities: str, certificate: str | None, key: str | None) -> "TlsFiles":
+        """Return the files of a client's settings, which may begin with `~`."""
+        given = (authorities, certificate, key)
+        found = [each and str(Path(each).expanduser()) for each in given]
+        return cls(found[0] or authorities, *found[1:])
+
     def read(self) -> tuple[bytes, ...]:
         """Return the contents, which tell whether the files have changed.
 
