@@ -25,6 +25,7 @@ from tidelog.broker.dispatch import (
     Routes,
     run_in_task,
 )
+from tidelog.broker.handlers.access import AccessHandler, AwaitMetadataHandler
 from tidelog.broker.handlers.broker_config import BrokerConfigHandler
 from tidelog.broker.handlers.cluster import ClusterHandler
 from tidelog.broker.handlers.commit_offsets import CommitHandler
@@ -107,6 +108,7 @@ def cluster_routes(cluster: ClusterNode) -> Routes:
         api.FORWARD_COMMAND: InTask(commands.decide),
         api.BROKER_HEARTBEAT: InTask(commands.take_heartbeat),
         api.JOIN: InTask(commands.join),
+        api.AWAIT_METADATA: InTask(AwaitMetadataHandler(cluster).wait),
     }
 
 
@@ -168,6 +170,7 @@ class ApiHandlers:
                 **self._topics(),
                 **self._groups(groups),
                 **self._cluster_admin(),
+                **self._access(),
                 **self._queue_admin(),
                 **self._queues(queues),
                 **self._transactions(),
@@ -315,6 +318,14 @@ class ApiHandlers:
             api.DESCRIBE_CONFIG: InTask(BrokerConfigHandler(self._dynamic_config).describe),
             api.ALTER_USERS: InTask(users.alter),
             api.LIST_USERS: Immediate(users.list_users),
+        }
+
+    def _access(self) -> Routes:
+        access = AccessHandler(self._cluster, mode=self._config.authorization)
+        return {
+            api.ALTER_ACCESS: InTask(access.alter),
+            api.LIST_ACCESS: InTask(access.list_all),
+            api.EXPLAIN_ACCESS: InTask(access.explain),
         }
 
     def _queue_admin(self) -> Routes:

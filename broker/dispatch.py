@@ -36,12 +36,12 @@ from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.connection import Request
 from tidelog.wire.security.principal import Principal
 
-_OF_NODES: Final = frozenset(
+NODE_APIS: Final = frozenset(
     int(each.key)
     for each in (
         *(api.PEER_STATUS, api.RAFT, api.RAFT_SNAPSHOT, api.FORWARD_COMMAND, api.JOIN),
         *(api.BROKER_HEARTBEAT, api.REPLICA_FETCH, api.REPLICA_DURABLE, api.REPLICA_READ),
-        api.LIST_OFFSETS,
+        *(api.AWAIT_METADATA, api.LIST_OFFSETS),
     )
 )
 """APIs of nodes alone; clients use LIST_OFFSETS as well."""
@@ -111,6 +111,26 @@ class Gate(Protocol):
         ...
 
 
+class AccessDecider(Protocol):
+    """Decides what clients may do."""
+
+    def admit(self, request: Request, response: ResponseHandle) -> Request:
+        """Return the request to carry out, with a guard of its reply in `response`.
+
+        Raises:
+            BrokerError: The request as a whole is denied.
+        """
+        ...
+
+    def check(self, request: Request, context: RequestContext) -> None:
+        """Check again whether a request as a whole may be carried out, after a wait.
+
+        Raises:
+            BrokerError: It is denied.
+        """
+        ...
+
+
 Route = Immediate | FromNode | Deferred | Appending | InTask | InTaskAs
 Routes = Mapping[Api[Any, Any], Route]
 _Run = Callable[[Request, ResponseHandle], Steps | None]
@@ -141,6 +161,8 @@ class Dispatcher:
         """Checks every request of a client, `None` to serve all."""
         self.quotas = quotas or BrokerQuotas()
         """Quotas of principals."""
+        self.access: AccessDecider | None = None
+        """Decides about every request behind the gate; `None` allows all."""
         self.audit: AuditSink = NULL_AUDIT
         """Takes the audit events of all connections."""
         self.auditor: RequestAuditor | None = None
@@ -181,14 +203,21 @@ class Dispatcher:
                 run = self._run_for(request.message, key, context)
                 if context.node_id is None:
                     self._check_gate(request, context)
+                    if self.access is not None:
+                        request = self.access.admit(request, response)
                     if self.auditor is not None:
-                        run = partial(self.auditor.run, run, check=self._check_gate)
+                        run = partial(self.auditor.run, run, check=self._check_again)
                 steps = run(request, response)
             except NotANodeError as error:
                 context.note_refused(str(error))
                 raise
             return None if steps is None else _supervised(steps, response)
         return None
+
+    def _check_again(self, request: Request, context: RequestContext) -> None:
+        self._check_gate(request, context)
+        if self.access is not None:
+            self.access.check(request, context)
 
     def _check_gate(self, request: Request, context: RequestContext) -> None:
         if self.gate is not None:
@@ -203,7 +232,7 @@ class Dispatcher:
         """
         run = self._of_all.get(key)
         if run is None:
-            if key in _OF_NODES and not _is_of_client(message):
+            if key in NODE_APIS and not _is_of_client(message):
                 _check_sender(message, _proven(context))
                 run = self._of_nodes.get(key)
             else:

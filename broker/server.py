@@ -57,7 +57,9 @@ from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.request_auditor import RequestAuditor
+from tidelog.broker.security.access_control import AccessControl
 from tidelog.broker.security.administrators import Administrators
+from tidelog.broker.security.denials import Denials
 from tidelog.broker.security.identities import ClientIdentities
 from tidelog.broker.security.insecure_listen import InsecureListenWarning
 from tidelog.coordinator.bootstrap.open_node import open_node
@@ -156,6 +158,7 @@ class Broker:
             self._http = HttpServer(
                 env, http_listener, pages=self._pages(), refusals=self._acceptor.refusals
             )
+        self._denials = Denials(env.probe, is_enforced=config.authorization == "enforce")
         self._purgatory = Purgatory()
         self._group_commit = GroupCommit(env, nursery)
         self._loop_lag = LoopLag()
@@ -336,6 +339,7 @@ class Broker:
             self._purgatory,
             self._group_commit,
             self._loop_lag,
+            self._denials.counts,
             None if self._audit is None else self._audit.buffer,
         )
 
@@ -462,6 +466,16 @@ class Broker:
         else:
             self._env.probe("broker_stopped", is_clean=True)
 
+    def _control_access(self, cluster: ClusterNode) -> None:
+        mode = self._config.authorization
+        if mode != "off":
+            self._dispatcher.access = AccessControl(
+                lambda: cluster.metadata.state,
+                self._denials,
+                is_enforced=mode == "enforce",
+                is_current=lambda: self._lifecycle is not None and self._lifecycle.may_lead(),
+            )
+
     async def _enter_cluster(self) -> ClusterNode:
         """Find the cluster, or create one, and take part in it."""
 
@@ -488,6 +502,7 @@ class Broker:
             clock=self._clock,
         )
         self._cluster = cluster
+        self._control_access(cluster)
         self._introduction.status = cluster.peer_status
         self._identities.follow(cluster)
 

@@ -33,6 +33,7 @@ from tidelog.wire.errors import ConfigError
 if TYPE_CHECKING:
     # Each part is imported by the method that returns it, so that a command starts in half the
     # time. `tidelog.surface` imports all parts: in a program, no call waits for an import.
+    from tidelog.client.admin.access import AccessAdmin
     from tidelog.client.admin.admin import Admin
     from tidelog.client.admin.security_admin import SecurityAdmin
     from tidelog.client.consumer.consumer import Consumer
@@ -78,6 +79,13 @@ class Client:
         from tidelog.client.admin.security_admin import SecurityAdmin
 
         return SecurityAdmin(self._cluster)
+
+    @cached_property
+    def access(self) -> "AccessAdmin":
+        """Administration of access: rules and roles."""
+        from tidelog.client.admin.access import AccessAdmin
+
+        return AccessAdmin(self._cluster)
 
     @cached_property
     def _queues(self) -> "QueueContext":

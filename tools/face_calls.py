@@ -108,6 +108,7 @@ class Calls:
 
 CALLS: Final = (
     Calls("admin", "Admin", "client.admin.admin", "Admin"),
+    Calls("access", "AccessAdmin", "client.admin.access", "AccessAdmin"),
     Calls("security_admin", "SecurityAdmin", "client.admin.security_admin", "SecurityAdmin"),
     Calls(
         "consumer",

@@ -67,6 +67,8 @@ class BrokerParts:
     purgatory: Purgatory
     group_commit: GroupCommit
     loop_lag: LoopLag
+    denials: Mapping[tuple[str, str], int]
+    """Denials of access by kind and action."""
     audit: AuditBuffer | None = None
     """`None` while `audit = off`."""
 
@@ -156,6 +158,7 @@ class BrokerCollector:
             single(catalog.PROCESS_START, usage.started_at_s),
             single(catalog.LOOP_LAG, parts.loop_lag.lags.value()),
             family(catalog.EVENTS, sorted(parts.events.events.items())),
+            family(catalog.ACCESS_DENIALS, sorted(parts.denials.items())),
         ]
 
     def _requests(self) -> list[Family]:

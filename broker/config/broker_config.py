@@ -96,6 +96,11 @@ class BrokerConfig:
     """Whether clients must [authenticate](authentication.md): `optional` serves anonymous clients
     as well, `required` refuses them. Set the same on all nodes."""
 
+    authorization: str = _choice("off", allowed=("off", "report", "enforce"))
+    """Whether clients need [rules of access](access.md): `off` allows everything, `report` serves
+    everything and logs what would be denied, `enforce` denies what no rule allows. Nodes need
+    none."""
+
     insecure_listen: str = _choice("off", allowed=SWITCH)
     """Whether `tidelog serve` may serve other machines without TLS and authentication: `on` or
     `off`. With `off`, it refuses a `listen` or `advertised` address beyond loopback. With `on`, it

@@ -57,6 +57,14 @@ EVENTS: Final = Metric(
     ("event", "severity"),
 )
 
+ACCESS_DENIALS: Final = Metric(
+    "tidelog_access_denials_total",
+    _COUNTER,
+    "Denied requests, partitions and queues, by the kind of resource and the action; with"
+    " `authorization = report` those that would be denied",
+    ("kind", "action"),
+)
+
 # -- requests ---------------------------------------------------------------------------------
 
 REQUESTS: Final = Metric(
@@ -401,7 +409,7 @@ PARTITION_SENT_BYTES: Final = Metric(
 SECTIONS: Final[dict[str, tuple[Metric, ...]]] = {
     "The process": (
         *(BUILD_INFO, PROCESS_CPU, PROCESS_MEMORY, PROCESS_FILES, PROCESS_MAX_FILES),
-        *(PROCESS_START, LOOP_LAG, EVENTS),
+        *(PROCESS_START, LOOP_LAG, EVENTS, ACCESS_DENIALS),
     ),
     "Requests": (
         *(REQUESTS, REQUEST_DURATION, COMMIT_WAIT, SYNC_DURATION, CONNECTIONS),

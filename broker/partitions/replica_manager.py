@@ -18,7 +18,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manifest import ReplicaManifest, SuspectReplica
 from tidelog.broker.partitions.traffic import PartitionTraffic
 from tidelog.coordinator.metadata.broker_delta import Key
-from tidelog.coordinator.metadata.catalog import Catalog, Topic
+from tidelog.coordinator.metadata.catalog import Catalog, Topic, unknown_topic_id
 from tidelog.coordinator.metadata.leaderless import why_leaderless
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.isr.durability import Durability
@@ -38,7 +38,6 @@ from tidelog.wire.errors import (
     NotLeaderError,
     UnknownPartitionError,
     UnknownQueueError,
-    UnknownTopicIdError,
 )
 
 _READING_S: Final = 5.0
@@ -170,9 +169,7 @@ class ReplicaManager:
         state, own_id = self._state(), self._directory.identity.node_id
         partition = state.partition(topic_id, number)
         if partition is None and not state.partitions(topic_id):
-            return UnknownTopicIdError(
-                f"no topic has the id {topic_id.hex()}; it was deleted, or never existed here"
-            )
+            return unknown_topic_id(topic_id)
         if partition is None:
             return UnknownPartitionError(
                 f"there is no partition {number}; the topic has partitions 0 to"

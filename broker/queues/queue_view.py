@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from tidelog.coordinator.metadata.catalog import Catalog, Topic
+from tidelog.coordinator.metadata.catalog import Catalog, Topic, unknown_queue_id
 from tidelog.queue_layer.commands.deduplication import DeduplicationRule
 from tidelog.wire.config.queue_config import QueueConfig
-from tidelog.wire.errors import UnknownQueueError
 from tidelog.wire.messages.queue_journal import Target
 
 
@@ -122,9 +121,7 @@ def view_of(catalog: Catalog, queue_id: bytes) -> QueueView:
     """
     journal = catalog.topic_by_id(queue_id)
     if journal is None or journal.queue is None or journal.queue_config is None:
-        raise UnknownQueueError(
-            f"no queue has the id {queue_id.hex()}; it was deleted, or never existed here"
-        )
+        raise unknown_queue_id(queue_id)
     spec = journal.queue
     return QueueView(
         journal,

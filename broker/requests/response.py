@@ -38,6 +38,20 @@ class ReplyMeter(Protocol):
         ...
 
 
+class ReplyGuard(Protocol):
+    """Decides what of a reply the client may get."""
+
+    def review(
+        self, message: object, attachment: Sequence[BytesLike | FileRegion]
+    ) -> tuple[object, Sequence[BytesLike | FileRegion]]:
+        """Return the message and attachment to send.
+
+        Raises:
+            BrokerError: The client gets this error instead.
+        """
+        ...
+
+
 class RequestContext(Protocol):
     """The connection that a request arrived on."""
 
@@ -125,6 +139,7 @@ class ResponseHandle:
         "_counts",
         "_is_answered",
         "context",
+        "guard",
         "on_answered",
         "version",
     )
@@ -147,9 +162,17 @@ class ResponseHandle:
         self.context = context
         self.on_answered: Callable[[BrokerError | None, object], None] | None = None
         """Is called once with the error or the reply, before it is sent; `None` for nothing."""
+        self.guard: ReplyGuard | None = None
+        """Reviews the reply, `None` to send it as it is."""
 
     def reply(self, message: object, attachment: Sequence[BytesLike | FileRegion] = ()) -> None:
-        """Reply with a message and its attachment."""
+        """Reply with a message and its attachment, as far as the client may get them.
+
+        Raises:
+            BrokerError: The client may not get the reply.
+        """
+        if self.guard is not None:
+            message, attachment = self.guard.review(message, attachment)
         length = 0
         for piece in attachment:
             length += piece.length if isinstance(piece, FileRegion) else len(piece)

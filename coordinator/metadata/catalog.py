@@ -25,6 +25,7 @@ from tidelog.wire.errors import (
     TopicExistsError,
     UnknownQueueError,
     UnknownTopicError,
+    UnknownTopicIdError,
 )
 from tidelog.wire.messages.field_types import PARTITION_COUNT_MAX
 from tidelog.wire.messages.transactions import STAGING_PREFIX
@@ -60,6 +61,34 @@ def staging_name(topic: str) -> str:
 def topic_of_staging(name: str) -> str | None:
     """Return the topic of a staging log with this name; `None` for any other topic."""
     return name.removeprefix(STAGING_PREFIX) if name.startswith(STAGING_PREFIX) else None
+
+
+def unknown_topic(name: str) -> UnknownTopicError:
+    """Return the error for a name that no topic has; also for one that a principal may not see."""
+    return UnknownTopicError(
+        f"there is no topic {name!r}; create it first (`tidelog topic create {name}`)"
+    )
+
+
+def unknown_queue(name: str) -> UnknownQueueError:
+    """Return the error for a name that no queue has, as `unknown_topic`."""
+    return UnknownQueueError(
+        f"there is no queue {name!r}; create it first (`tidelog queue create {name}`)"
+    )
+
+
+def unknown_topic_id(topic_id: bytes) -> UnknownTopicIdError:
+    """Return the error for an id that no topic has, as `unknown_topic`."""
+    return UnknownTopicIdError(
+        f"no topic has the id {topic_id.hex()}; it was deleted, or never existed here"
+    )
+
+
+def unknown_queue_id(queue_id: bytes) -> UnknownQueueError:
+    """Return the error for an id that no queue has, as `unknown_topic`."""
+    return UnknownQueueError(
+        f"no queue has the id {queue_id.hex()}; it was deleted, or never existed here"
+    )
 
 
 class QueueSpec(msgspec.Struct, frozen=True, array_like=True):
@@ -355,9 +384,7 @@ class Catalog:
         """
         topic = self._by_name.get(journal_name(queue))
         if topic is None:
-            raise UnknownQueueError(
-                f"there is no queue {queue!r}; create it first (`tidelog queue create {queue}`)"
-            )
+            raise unknown_queue(queue)
         return topic
 
     def has_queue(self, name: str) -> bool:
@@ -397,9 +424,7 @@ class Catalog:
             )
         topic = self._by_name.get(name)
         if topic is None:
-            raise UnknownTopicError(
-                f"there is no topic {name!r}; create it first (`tidelog topic create {name}`)"
-            )
+            raise unknown_topic(name)
         if topic_id is not None and topic_id != topic.topic_id:
             raise UnknownTopicError(
                 f"there is no topic {name!r} with the id {topic_id.hex()}; another topic has the"

@@ -179,6 +179,10 @@ class Transactions:
         """Numbers of the transactions that accept staged records."""
         return self._open.keys()
 
+    def name_of(self, number: int) -> str | None:
+        """Return the name of an open transaction; `None` if it is not open."""
+        return self._open.get(number)
+
     def oldest_begun_ms(self) -> int | None:
         """Return the begin of the oldest open transaction in Unix milliseconds."""
         opened = (self._names[name].open for name in self._open.values())

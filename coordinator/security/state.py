@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import final
 
+from tidelog.coordinator.security.access import AccessTable
 from tidelog.coordinator.security.records import (
     DataKeySet,
     DataKeysRemoved,
@@ -40,6 +41,12 @@ class SecurityState:
         for each in found.data_keys:
             self._data_keys.setdefault(each.topic_id, {})[each.key_id] = each
         self._version = found.version
+        self.access = AccessTable()
+        """The grants and roles, ready for decisions; read-only."""
+        for grant in self._grants:
+            self.access.add(grant)
+        for role in found.roles:
+            self.access.set_members(role.name, (), role.members)
 
     def snapshot(self) -> SecuritySnapshot:
         """Return the whole state; the constructor is the inverse."""
@@ -95,14 +102,13 @@ class SecurityState:
             case UserSet() | TokenSet() | UserRemoved() | TokenRemoved():
                 self._apply_to_users(record)
             case RoleSet():
-                self._roles[record.name] = record
+                self._set_role(record)
             case RoleRemoved():
+                self._set_role(RoleSet(record.name, ()))
                 self._roles.pop(record.name, None)
                 self._drop_grants(f"role:{record.name}")
             case GrantsChanged():
-                for grant in record.removed:
-                    self._grants.pop(grant, None)
-                self._grants.update(dict.fromkeys(record.added))
+                self._change_grants(record)
             case QuotaSet():
                 self._quotas[record.principal] = record
                 if not record.values:
@@ -134,13 +140,30 @@ class SecurityState:
             del self._tokens[token.token_id]
         for role in [each for each in self._roles.values() if name in each.members]:
             members = tuple(member for member in role.members if member != name)
-            self._roles[role.name] = RoleSet(role.name, members)
+            self._set_role(RoleSet(role.name, members))
         self._drop_grants(f"user:{name}")
         self._quotas.pop(f"user:{name}", None)
 
     def _drop_grants(self, principal: str) -> None:
-        for grant in [each for each in self._grants if each.principal == principal]:
-            del self._grants[grant]
+        removed = tuple(each for each in self._grants if each.principal == principal)
+        self._change_grants(GrantsChanged((), removed))
+
+    def _change_grants(self, record: GrantsChanged) -> None:
+        for grant in record.removed:
+            if grant in self._grants:
+                del self._grants[grant]
+                self.access.remove(grant)
+        for grant in record.added:
+            if grant not in self._grants:
+                self._grants[grant] = None
+                self.access.add(grant)
+
+    def _set_role(self, record: RoleSet) -> None:
+        before = self._roles.get(record.name)
+        self._roles[record.name] = record
+        self.access.set_members(
+            record.name, () if before is None else before.members, record.members
+        )
 
     def _remove_keys(self, record: DataKeysRemoved) -> None:
         keys = self._data_keys.get(record.topic_id, {})

@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeVar, cast
 import msgspec
 
 from tests.wire import (
+    access_samples,
     cluster_samples,
     group_samples,
     message_samples,
@@ -401,8 +402,12 @@ EXCHANGES = [
     ),
     _exchange(api.ALTER_USERS, *user_samples.ALTER_USERS),
     _exchange(api.LIST_USERS, *user_samples.LIST_USERS),
+    _exchange(api.ALTER_ACCESS, *access_samples.ALTER_ACCESS),
+    _exchange(api.LIST_ACCESS, *access_samples.LIST_ACCESS),
+    _exchange(api.EXPLAIN_ACCESS, *access_samples.EXPLAIN_ACCESS),
     _exchange(api.ALTER_QUOTAS, *quota_samples.ALTER),
     _exchange(api.LIST_QUOTAS, *quota_samples.LIST),
+    _exchange(api.AWAIT_METADATA, *access_samples.AWAIT_METADATA),
 ]
 
 IN_OLDER_VERSIONS: dict[str, object] = {

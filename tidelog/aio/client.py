@@ -7,6 +7,7 @@ from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Self, TypeVar, Unpack, cast, final
 
+from tidelog.aio.calls.access import AccessAdmin
 from tidelog.aio.calls.admin import Admin
 from tidelog.aio.calls.security_admin import SecurityAdmin
 from tidelog.aio.consumer import Consumer
@@ -109,6 +110,11 @@ class Client(Openable):
     def security(self) -> SecurityAdmin:
         """Administration of users and tokens."""
         return SecurityAdmin(self._guest, self._guest.resource.security)
+
+    @property
+    def access(self) -> AccessAdmin:
+        """Administration of access: rules and roles."""
+        return AccessAdmin(self._guest, self._guest.resource.access)
 
     @property
     def tracing(self) -> Tracing | None:

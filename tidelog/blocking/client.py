@@ -5,6 +5,7 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import Self, TypeVar, Unpack, cast, final
 
+from tidelog.blocking.calls.access import AccessAdmin
 from tidelog.blocking.calls.admin import Admin
 from tidelog.blocking.calls.consumer import ConsumerCalls
 from tidelog.blocking.calls.producer import ProducerCalls
@@ -90,6 +91,11 @@ class Client:
     def security(self) -> SecurityAdmin:
         """Administration of users and tokens."""
         return SecurityAdmin(self._thread, self._thread.resource.security)
+
+    @cached_property
+    def access(self) -> AccessAdmin:
+        """Administration of access: rules and roles."""
+        return AccessAdmin(self._thread, self._thread.resource.access)
 
     def __enter__(self) -> Self:
         """Return itself."""

@@ -50,6 +50,12 @@ COMMANDS = {
         "cluster",
         "Describe and alter the cluster; elect leaders, reassign.",
     ),
+    "access": LazyCommand(
+        "tidelog.cli.security.access", "access", "Grant, revoke and explain access."
+    ),
+    "role": LazyCommand(
+        "tidelog.cli.security.role", "role", "Create, alter, list and delete roles."
+    ),
     "alerts": LazyCommand("tidelog.cli.alerts", "alerts", "Show the alerts that fire now."),
     "broker": LazyCommand(
         "tidelog.cli.broker.broker",

@@ -177,6 +177,15 @@ _BROKERS: Final = Row(
             {"{{instance}}": "sum by (instance) (tidelog_audit_buffer_bytes)"},
         ),
         Panel(
+            "Denials of access",
+            "Denials by kind and action, for each 5 minutes; docs/access.md explains rules.",
+            "short",
+            {
+                "{{action}} {{kind}}": "sum by (kind, action)"
+                " (increase(tidelog_access_denials_total[5m]))"
+            },
+        ),
+        Panel(
             "Age of metadata",
             "Time since the metadata of a broker were current.",
             "s",

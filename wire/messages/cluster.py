@@ -121,6 +121,21 @@ class ForwardCommandReply(msgspec.Struct, frozen=True, array_like=True):
     """Index of the metadata log at which the command's effect is applied (inclusive)."""
 
 
+class AwaitMetadataRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Ask a node to answer when it has applied an entry of the metadata."""
+
+    cluster_id: str
+    """Refused by a node of another cluster."""
+    index: Annotated[int, msgspec.Meta(ge=0)]
+    """Index of the metadata log (inclusive)."""
+
+
+class AwaitMetadataReply(msgspec.Struct, frozen=True, array_like=True):
+    """The node has applied the entry."""
+
+    applied_index: int
+
+
 class DamagedPartition(msgspec.Struct, frozen=True, array_like=True):
     """A partition with a damaged replica."""
 

@@ -16,6 +16,7 @@ import msgspec
 
 from tidelog.wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
 from tidelog.wire.messages import (
+    access,
     cluster,
     cluster_admin,
     features,
@@ -125,8 +126,12 @@ class ApiKey(IntEnum):
     AUTHENTICATE = 73
     ALTER_USERS = 74
     LIST_USERS = 75
+    ALTER_ACCESS = 76
+    LIST_ACCESS = 77
+    EXPLAIN_ACCESS = 78
     ALTER_QUOTAS = 79
     LIST_QUOTAS = 80
+    AWAIT_METADATA = 86
 
 
 @final
@@ -284,6 +289,9 @@ BROKER_HEARTBEAT = Api(
     cluster.BrokerHeartbeatReply,
     max_version=6,
 )
+AWAIT_METADATA = Api(
+    ApiKey.AWAIT_METADATA, cluster.AwaitMetadataRequest, cluster.AwaitMetadataReply
+)
 JOIN = Api(ApiKey.JOIN, cluster.JoinRequest, cluster.JoinReply, max_version=2)
 DESCRIBE_CLUSTER = Api(
     ApiKey.DESCRIBE_CLUSTER,
@@ -415,6 +423,9 @@ LIST_QUOTAS = Api(ApiKey.LIST_QUOTAS, quotas.ListQuotasRequest, quotas.ListQuota
 READ_METRICS = Api(ApiKey.READ_METRICS, metrics.ReadMetricsRequest, metrics.ReadMetricsReply)
 ALTER_USERS = Api(ApiKey.ALTER_USERS, users.AlterUsersRequest, users.AlterUsersReply)
 LIST_USERS = Api(ApiKey.LIST_USERS, users.ListUsersRequest, users.ListUsersReply)
+ALTER_ACCESS = Api(ApiKey.ALTER_ACCESS, access.AlterAccessRequest, access.AlterAccessReply)
+LIST_ACCESS = Api(ApiKey.LIST_ACCESS, access.ListAccessRequest, access.ListAccessReply)
+EXPLAIN_ACCESS = Api(ApiKey.EXPLAIN_ACCESS, access.ExplainAccessRequest, access.ExplainAccessReply)
 
 AnyApi = Api[object, object]
 

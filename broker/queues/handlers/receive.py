@@ -292,9 +292,17 @@ class PendingReceive:
         pieces: list[BytesLike | FileRegion] = []
         for index in sorted(self._pieces):
             pieces.extend(self._pieces[index])
+        reply = ReceiveReply(self._results, self._server.env.clock.now_ms())
+        try:
+            self._response.reply(reply, pieces)
+        except BrokerError:
+            # The client may not receive any more: others get its messages at once.
+            self._open.update(self._pieces)
+            self._give_back()
+            self._open.clear()
+            raise
         if pieces and self._response.context.audit.usage is not None:
             self._count_usage()
-        self._response.reply(ReceiveReply(self._results, self._server.env.clock.now_ms()), pieces)
 
     def _count_usage(self) -> None:
         usage = usage_of(self._response.context)

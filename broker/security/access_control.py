@@ -1,0 +1,381 @@
+"""Control of access: which requests of clients are carried out, and what of a reply they get.
+
+Pure, but for the clock of denials. A request is decided before its handler, by the requirement of
+its API. A reply that acknowledges or delivers is decided again when it is made, if rules have
+changed since: so nothing leaves by a rule that this broker knows to be revoked, however long the
+request waited, and no handler has to ask.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, final
+
+import msgspec
+
+from tidelog.broker.requests.response import RequestContext, ResponseHandle
+from tidelog.broker.security.denials import Denials, denied
+from tidelog.broker.security.requirements import (
+    REQUIREMENTS,
+    Items,
+    Need,
+    Requirement,
+    sees,
+)
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.security.access import AccessTable, Decision
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import (
+    AuthenticationExpiredError,
+    BrokerError,
+    ErrorDetail,
+    NotANodeError,
+    RequestTimedOutError,
+)
+from tidelog.wire.protocol.connection import Request
+from tidelog.wire.security.access_rules import Resource, needed
+from tidelog.wire.transport.write_buffer import FileRegion
+
+_ASKERS_MAX: Final = 10_000
+"""Principals whose decisions are remembered."""
+_DECISIONS_MAX: Final = 10_000
+"""Decisions that are remembered for each of them."""
+Pieces = Sequence[BytesLike | FileRegion]
+
+
+@final
+class Asker:
+    """What one principal may do under one version of the rules; see `requirements.Sight`."""
+
+    def __init__(
+        self,
+        table: AccessTable,
+        state: Callable[[], ClusterState],
+        *,
+        principal: str,
+        roles: tuple[str, ...],
+    ) -> None:
+        """Decide by `table`; ids are those of `state`."""
+        self._table = table
+        self._state = state
+        self.principal = principal
+        """See `requirements.Sight`."""
+        self.roles = roles
+        """See `requirements.Sight`."""
+        self.passed: dict[object, set[object]] = {}
+        """Ids that are allowed, by the API and purpose of the request. An id never gets another
+        name."""
+        self._decisions: dict[Resource, Decision] = {}
+
+    @property
+    def state(self) -> ClusterState:
+        """See `requirements.Sight`."""
+        return self._state()
+
+    def decide(self, resource: Resource) -> Decision:
+        """Return the decision about an action."""
+        known = self._decisions.get(resource)
+        if known is None:
+            if len(self._decisions) >= _DECISIONS_MAX:
+                self._decisions.clear()
+            action, kind, name = needed(resource)
+            known = self._table.decide(
+                self.principal, self.roles, action=action, kind=kind, name=name
+            )
+            self._decisions[resource] = known
+        return known
+
+    def may(self, resource: Resource) -> bool:
+        """See `requirements.Sight`."""
+        return self.decide(resource).allowed
+
+    def may_all(self, action: str, kind: str, prefix: str) -> bool:
+        """See `requirements.Sight`."""
+        return self._table.allows_all(
+            self.principal, self.roles, action=action, kind=kind, prefix=prefix
+        )
+
+    def may_some(self, action: str, kind: str) -> bool:
+        """See `requirements.Sight`."""
+        return self._table.allows_some(self.principal, self.roles, action=action, kind=kind)
+
+    def patterns(self, kind: str) -> list[str]:
+        """See `requirements.Sight`."""
+        return self._table.patterns(self.principal, self.roles, kind)
+
+
+@final
+class AccessControl:
+    """Decides about the requests of clients; see `broker.dispatch.AccessDecider`."""
+
+    def __init__(
+        self,
+        state: Callable[[], ClusterState],
+        denials: Denials,
+        *,
+        is_enforced: bool,
+        is_current: Callable[[], bool],
+        requirements: Mapping[int, Requirement] = REQUIREMENTS,
+    ) -> None:
+        """Decide by the rules in `state`.
+
+        Args:
+            state: Returns the metadata that this broker has.
+            denials: Takes what is denied.
+            is_enforced: Whether to deny; without it, denials are only noted.
+            is_current: Returns whether this broker has the rules of some seconds ago, so that a
+                revocation has waited for it.
+            requirements: By API key.
+        """
+        self._state = state
+        self._denials = denials
+        self._is_enforced = is_enforced
+        self.is_current = is_current
+        self._requirements = requirements
+        self._askers: dict[tuple[str, tuple[str, ...]], Asker] = {}
+        self._table: AccessTable | None = None
+        self._version = 0
+
+    def admit(self, request: Request, response: ResponseHandle) -> Request:
+        """Return the request to carry out: without the items that are denied.
+
+        Raises:
+            BrokerError: The request as a whole is denied, or names what the principal may not see.
+        """
+        context = response.context
+        if context.node_id is not None:
+            return request
+        requirement = self._requirements[request.api_key]
+        if requirement.is_open:
+            return request
+        if requirement.is_of_nodes:
+            raise NotANodeError("only nodes of the cluster may send this; no rule can allow it")
+        asker = self.asker(context)
+        self.check_needs(request, requirement, asker, context=context)
+        items, admitted = requirement.items, request
+        refused: dict[int, ErrorDetail] = {}
+        if items is not None:
+            refused = self._refused(request, items, asker, context=context)
+            if refused and self._is_enforced:
+                admitted = _without(request, items, refused)
+        if self._is_enforced and (requirement.is_kept or requirement.shown or refused):
+            response.guard = _Review(
+                self, request, requirement, asker=asker, context=context, refused=refused
+            )
+        return admitted
+
+    def check(self, request: Request, context: RequestContext) -> None:
+        """See `broker.dispatch.AccessDecider`."""
+        if context.node_id is None:
+            requirement = self._requirements[request.api_key]
+            self.check_needs(request, requirement, self.asker(context), context=context)
+
+    def asker(self, context: RequestContext) -> Asker:
+        """Return the principal of a connection, under the present rules."""
+        table = self._state().security.access
+        if table is not self._table or table.version != self._version:
+            self._askers.clear()
+            self._table, self._version = table, table.version
+        identity = context.identity
+        key = (identity.principal.name, identity.roles)
+        asker = self._askers.get(key)
+        if asker is None:
+            if len(self._askers) >= _ASKERS_MAX:
+                self._askers.clear()
+            principal = identity.principal
+            roles = (*identity.roles, *table.roles_of(principal.name))
+            asker = Asker(table, self._state, principal=str(principal), roles=roles)
+            self._askers[key] = asker
+        return asker
+
+    def check_needs(
+        self, request: Request, requirement: Requirement, asker: Asker, *, context: RequestContext
+    ) -> None:
+        """Check the needs of a whole request.
+
+        Raises:
+            BrokerError: One of them is not met.
+        """
+        needs, remembered = requirement.needs, requirement.remembered
+        if needs is None:
+            return
+        passed: set[object] | None = None
+        if remembered is not None:
+            passed = asker.passed.setdefault(request.api_key, set())
+            if remembered(request.message) in passed:
+                return
+        is_known = False
+        for need in needs(request.message, asker):
+            is_known = True
+            error = self.error_of(need, asker, context)
+            if error is not None and self._is_enforced:
+                raise error
+        if passed is not None and remembered is not None and is_known and self._is_enforced:
+            _remember(passed, remembered(request.message))
+
+    def error_of(self, need: Need, asker: Asker, context: RequestContext) -> BrokerError | None:
+        """Return why a need is not met, and note it; `None` if it is."""
+        resource = need.resource
+        decision = asker.decide(resource)
+        if decision.allowed:
+            return None
+        self._denials.note(asker.principal, resource, decision, context=context)
+        if need.unknown is not None and not sees(asker, resource.kind, resource.name):
+            return need.unknown()
+        return denied(asker.principal, resource, decision)
+
+    def _refused(
+        self, request: Request, items: Items, asker: Asker, *, context: RequestContext
+    ) -> dict[int, ErrorDetail]:
+        """Return the error of each item that is denied, by its index."""
+        message: Any = request.message
+        refused: dict[int, ErrorDetail] = {}
+        purpose = (request.api_key, items.purpose(message))
+        passed = asker.passed.get(purpose)
+        if passed is None:
+            passed = asker.passed[purpose] = set()
+        for index, item in enumerate(getattr(message, items.items)):
+            if item.topic_id in passed:
+                continue
+            error = self.item_error(item, message, items, asker=asker, context=context)
+            if error is not None:
+                refused[index] = error.to_wire()
+            elif self._state().catalog.topic_by_id(item.topic_id) is not None:
+                _remember(passed, item.topic_id)
+        return refused
+
+    def item_error(
+        self, item: object, message: object, items: Items, *, asker: Asker, context: RequestContext
+    ) -> BrokerError | None:
+        """Return why an item is denied; `None` if it is allowed, or the handler refuses it."""
+        need = items.need(item, message, asker.state)
+        return None if need is None else self.error_of(need, asker, context)
+
+
+@final
+class _Review:
+    """Decides about the reply to one request; see `broker.requests.response.ReplyGuard`."""
+
+    __slots__ = ("_asker", "_context", "_control", "_refused", "_request", "_requirement")
+
+    def __init__(
+        self,
+        control: AccessControl,
+        request: Request,
+        requirement: Requirement,
+        *,
+        asker: Asker,
+        context: RequestContext,
+        refused: Mapping[int, ErrorDetail],
+    ) -> None:
+        self._control = control
+        self._request = request
+        self._requirement = requirement
+        self._asker = asker
+        self._context = context
+        self._refused = refused
+
+    def review(self, message: object, attachment: Pieces) -> tuple[object, Pieces]:
+        """Return the reply that the principal may get now.
+
+        Raises:
+            BrokerError: It may not get any.
+        """
+        requirement, control = self._requirement, self._control
+        asker = self._asker
+        if requirement.is_kept:
+            self._check_currency()
+            asker = control.asker(self._context)
+            if asker is not self._asker:
+                control.check_needs(self._request, requirement, asker, context=self._context)
+        if requirement.items is not None and (self._refused or asker is not self._asker):
+            message, attachment = self._merged(
+                requirement.items, asker, message, attachment=attachment
+            )
+        if requirement.shown is not None:
+            asker = control.asker(self._context)
+            message = requirement.shown(self._request.message, message, asker)
+        return message, attachment
+
+    def _check_currency(self) -> None:
+        """Raise unless this broker and the proof of the identity are up to date.
+
+        Raises:
+            AuthenticationExpiredError: The credentials were revoked meanwhile.
+            RequestTimedOutError: A revocation may be unknown here.
+        """
+        identity = self._context.identity
+        if not identity.is_current():
+            raise AuthenticationExpiredError(
+                f"the credentials of {identity.principal} are no longer valid; the outcome of the"
+                " request is unknown; authenticate again with fresh ones"
+            )
+        if not self._control.is_current():
+            raise RequestTimedOutError(
+                "this broker has lost contact with its cluster, and cannot tell whether access was"
+                " revoked; the outcome of the request is unknown"
+            )
+
+    def _merged(
+        self, items: Items, asker: Asker, reply: object, *, attachment: Pieces
+    ) -> tuple[object, Pieces]:
+        """Put in the errors of denied items, and take out what is denied since."""
+        request: Any = self._request.message
+        message: Any = reply
+        given, pieces = iter(getattr(message, items.results)), iter(attachment)
+        results: list[object] = []
+        kept: list[BytesLike | FileRegion] = []
+        for index, item in enumerate(getattr(request, items.items)):
+            refused = self._refused.get(index)
+            if refused is not None:
+                results.append(items.denied(item, refused))
+                continue
+            result = next(given)
+            own = [*_take(pieces, items.result_bytes(result))]
+            error: BrokerError | None = None
+            if asker is not self._asker and result.error is None:
+                error = self._control.item_error(
+                    item, request, items, asker=asker, context=self._context
+                )
+            if error is None:
+                results.append(result)
+                kept += own
+            else:
+                results.append(items.denied(item, error.to_wire()))
+        return msgspec.structs.replace(message, **{items.results: results}), kept
+
+
+def _take(
+    pieces: Iterator[BytesLike | FileRegion], length: int
+) -> Iterator[BytesLike | FileRegion]:
+    """Take the next pieces of an attachment, `length` bytes together."""
+    while length > 0:
+        piece = next(pieces)
+        length -= piece.length if isinstance(piece, FileRegion) else len(piece)
+        yield piece
+
+
+def _without(request: Request, items: Items, refused: Mapping[int, ErrorDetail]) -> Request:
+    """Return a request without some of its items, and their parts of the attachment."""
+    message: Any = request.message
+    kept: list[object] = []
+    parts: list[memoryview] = []
+    position = 0
+    for index, item in enumerate(getattr(message, items.items)):
+        end = position + items.sent_bytes(item)
+        if index not in refused:
+            kept.append(item)
+            parts.append(request.attachment[position:end])
+        position = end
+    # What is behind the last item makes the request malformed, and stays.
+    parts.append(request.attachment[position:])
+    fields = {items.items: kept, **items.at_once}
+    return msgspec.structs.replace(
+        request,
+        message=msgspec.structs.replace(message, **fields),
+        attachment=memoryview(bytearray().join(parts)),
+    )
+
+
+def _remember(passed: set[object], key: object) -> None:
+    if len(passed) >= _DECISIONS_MAX:
+        passed.clear()
+    passed.add(key)
