@@ -146,6 +146,9 @@ ADMINISTRATIVE_APIS: Final[Mapping[Api[Any, Any], AdministrativeApi]] = {
         ("set_users.name", "remove_users", "set_tokens.token_id", "remove_tokens"),
         kind=AuditKind.GRANT,
     ),
+    api.ALTER_QUOTAS: AdministrativeApi(
+        "quota.alter", _of_cluster, ("principal", "set_values", "remove_names")
+    ),
     api.ALTER_ACCESS: AdministrativeApi(
         "access.alter", _of_cluster, ("add", "remove", "roles"), kind=AuditKind.GRANT
     ),

@@ -34,6 +34,7 @@ from tidelog.wire.errors import (
     UnknownTopicError,
 )
 from tidelog.wire.messages.access import (
+    AccessExplanation,
     ExplainAccessRequest,
     ListAccessRequest,
 )
@@ -171,13 +172,12 @@ async def test_an_unseen_topic_is_answered_as_an_unknown_one_by_name_and_id(
 
         texts = list[str]()
         for name in ("secret", "nosuch"):
-            for of, request in (
-                (api.DESCRIBE_TOPICS, DescribeTopicsRequest(["mine", name])),
-                (api.DELETE_TOPIC, DeleteTopicRequest(name)),
-            ):
-                with pytest.raises(UnknownTopicError) as caught:
-                    await alice.ask(of, request)  # type: ignore[arg-type]
-                texts.append(str(caught.value).replace(name, "NAME"))
+            with pytest.raises(UnknownTopicError) as caught:
+                await alice.ask(api.DESCRIBE_TOPICS, DescribeTopicsRequest(["mine", name]))
+            texts.append(str(caught.value).replace(name, "NAME"))
+            with pytest.raises(UnknownTopicError) as caught:
+                await alice.ask(api.DELETE_TOPIC, DeleteTopicRequest(name))
+            texts.append(str(caught.value).replace(name, "NAME"))
             (found,) = (await alice.ask(api.METADATA, MetadataRequest([name]))).topics
             assert found.error is not None
             assert found.topic_id == b""
@@ -481,7 +481,9 @@ async def test_an_explanation_names_the_rule_or_the_command(autojump_clock: Mock
         await create_queue(admin, "work")
         await grant(admin, "user:alice receive queue work", "deny * write topic w*")
 
-        async def explain(client: RpcConnection, text: str, principal: str | None):  # noqa: ANN202
+        async def explain(
+            client: RpcConnection, text: str, principal: str | None
+        ) -> list[AccessExplanation]:
             action, kind, name = text.split(" ")
             request = ExplainAccessRequest(principal, action, kind, name)
             return (await client.ask(api.EXPLAIN_ACCESS, request)).explanations
