@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tidelog.wire.errors import (
+    AuthenticationFailedError,
+    AuthenticationRequiredError,
     BatchError,
     BrokerNotReadyError,
     CorruptRecordError,
@@ -42,6 +44,11 @@ _MESSAGE_MIB_MAX: Final = 64
 _HEALTH: Final = "`tidelog cluster status --partitions` shows missing brokers and replicas"
 
 _ADVICE: Final[Mapping[type[TidelogError], str]] = {
+    AuthenticationFailedError: "an administrator's `tidelog user password NAME` sets a password",
+    AuthenticationRequiredError: (
+        "`tidelog --profile NAME` uses the credentials of a profile, and TIDELOG_USER with"
+        " TIDELOG_PASSWORD_FILE, or TIDELOG_TOKEN, those of the environment"
+    ),
     BrokerNotReadyError: "`tidelog cluster status` shows the brokers",
     CorruptRecordError: (
         "`tidelog consume {topic} --partition {partition} --offset {next_offset}` reads the records"

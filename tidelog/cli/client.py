@@ -10,12 +10,14 @@ from typing import TypeVar, cast
 import click
 import trio
 
-from tidelog.cli.connected import broker_address, tls_settings
+from tidelog.cli.connected import broker_address, given_profile, tls_settings
 from tidelog.cli.signals import on_signal
 from tidelog.cli.waiting import Waiting
 from tidelog.client.client import Client, connect
 from tidelog.client.config import ClientConfig
+from tidelog.client.security.settings import connection_settings
 from tidelog.wire.env.real.real_env import real_env
+from tidelog.wire.env.real.user_files import UserFiles
 
 _CLIENT_NAME = "tidelog-cli"
 _LOOK_S = 0.25
@@ -31,7 +33,8 @@ async def open_client(broker: str, *, is_quiet: bool = False) -> AsyncGenerator[
     """
     # Without a handler, Python would print warnings as bare text.
     logging.getLogger("tidelog").addHandler(logging.NullHandler())
-    config = ClientConfig(client_id=_CLIENT_NAME, **tls_settings())
+    given = ClientConfig(client_id=_CLIENT_NAME, **tls_settings())
+    config = connection_settings(given, UserFiles(), profile=given_profile()).config
     waiting = Waiting(broker, now=trio.current_time(), connect_timeout=config.connect_timeout)
     env = real_env() if is_quiet else replace(real_env(), probe=Notices(waiting))
     failure: Exception | None = None

@@ -13,9 +13,12 @@ from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.usage import WrongUse, first_of
 
 _VARIABLE: Final = "TIDELOG_BROKER"
+_PROFILE_VARIABLE: Final = "TIDELOG_PROFILE"
 _DEFAULT: Final = "127.0.0.1:8433"
 _KEY: Final = "tidelog.broker"
 """Key of the address in the data that the contexts of all levels share."""
+_PROFILE_KEY: Final = "tidelog.profile"
+"""The same for the name of the profile."""
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -101,6 +104,29 @@ def tls_settings() -> TlsSettings:
     }
 
 
+def _keep_profile(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Keep the name of a profile for this level and the levels inside it."""
+    del param
+    if value is not None:
+        ctx.meta[_PROFILE_KEY] = value
+
+
+PROFILE: Final = click.Option(
+    ["--profile"],
+    metavar="NAME",
+    expose_value=False,
+    callback=_keep_profile,
+    help="Use brokers and credentials of this profile.  [env var: TIDELOG_PROFILE]",
+)
+
+
+def given_profile(ctx: click.Context | None = None) -> str | None:
+    """Return the profile that the line has so far; `None` without one."""
+    context = click.get_current_context(silent=True) if ctx is None else ctx
+    found: str | None = None if context is None else context.meta.get(_PROFILE_KEY)
+    return found
+
+
 def given_broker(ctx: click.Context) -> str | None:
     """Return the address that the line has so far; `None` without one."""
     found: str | None = ctx.meta.get(_KEY)
@@ -112,11 +138,30 @@ def broker_address(ctx: click.Context | None = None) -> str:
 
     Raises:
         WrongUse: `TIDELOG_BROKER` is not an address.
+        ConfigError: The profile cannot be used.
     """
-    given = given_broker(click.get_current_context() if ctx is None else ctx)
+    context = click.get_current_context() if ctx is None else ctx
+    given = given_broker(context)
     if given is not None:
         return given
-    return _checked(os.environ.get(_VARIABLE) or _DEFAULT, _VARIABLE)
+    named = os.environ.get(_VARIABLE)
+    if not named and (given_profile(context) or os.environ.get(_PROFILE_VARIABLE)):
+        named = _of_profile(given_profile(context))
+    return _checked(named or _DEFAULT, _VARIABLE)
+
+
+def _of_profile(profile: str | None) -> str | None:
+    """Return the addresses of a profile; `None` if it names none.
+
+    Raises:
+        ConfigError: The profile cannot be used.
+    """
+    # Not at the top: few commands have a profile.
+    from tidelog.client.config import ClientConfig
+    from tidelog.client.security.settings import connection_settings
+    from tidelog.wire.env.real.user_files import UserFiles
+
+    return connection_settings(ClientConfig(), UserFiles(), profile=profile).brokers
 
 
 class Connected(click.Command):
@@ -126,7 +171,7 @@ class Connected(click.Command):
         """Return the parameters, with the one of the address before `--help`."""
         params = super().get_params(ctx)
         end = len(params) - (self.get_help_option(ctx) is not None)
-        return [*params[:end], BROKER, *TLS_OPTIONS, *params[end:]]
+        return [*params[:end], BROKER, PROFILE, *TLS_OPTIONS, *params[end:]]
 
 
 @final

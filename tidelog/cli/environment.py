@@ -10,7 +10,11 @@ from typing import Final
 from tidelog.cli.usage import WrongUse
 
 _PREFIX: Final = "TIDELOG_"
-_OF_COMMANDS: Final = ("BROKER", "CONFIG", "OUTBOX_DSN", "TLS_CA", "TLS_CERTIFICATE", "TLS_KEY")
+_OF_COMMANDS: Final = (
+    *("BROKER", "CONFIG", "OUTBOX_DSN", "PROFILE"),
+    *("USER", "PASSWORD", "PASSWORD_FILE", "TOKEN", "TOKEN_FILE"),
+    *("TLS_CA", "TLS_CERTIFICATE", "TLS_KEY"),
+)
 """Variables besides those of the settings of a broker, which `tidelog serve` reads."""
 
 _LIKENESS_MIN: Final = 0.84

@@ -14,7 +14,7 @@ from typing import final
 
 import click
 
-from tidelog.cli.connected import BROKER, Connected, given_broker
+from tidelog.cli.connected import BROKER, PROFILE, Connected, given_broker, given_profile
 from tidelog.cli.environment import check_environment
 from tidelog.cli.lazy_group import LazyCommand, LazyGroup
 from tidelog.cli.usage import WrongUse, first_of
@@ -62,6 +62,12 @@ COMMANDS = {
         "broker",
         "Describe, drain, replace and unregister brokers.",
     ),
+    "user": LazyCommand(
+        "tidelog.cli.security.user", "user", "Create, list and remove users, and change passwords."
+    ),
+    "token": LazyCommand(
+        "tidelog.cli.security.token", "token", "Create, list and revoke tokens of users."
+    ),
     "admin": LazyCommand(
         "tidelog.cli.admin.admin", "admin", "Recover the administration of a cluster."
     ),
@@ -94,19 +100,21 @@ class _Tidelog(LazyGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; refuse an address before one that needs none."""
         name, command, rest = super().resolve_command(ctx, args)
-        if given_broker(ctx) is not None and not isinstance(command, Connected):
-            raise _needs_no_broker(f"{ctx.command_path} {name}")
+        if not isinstance(command, Connected):
+            for option, given in (("--broker", given_broker), ("--profile", given_profile)):
+                if given(ctx) is not None:
+                    raise _needs_no_broker(f"{ctx.command_path} {name}", option)
         return name, command, rest
 
 
-def _needs_no_broker(command_path: str) -> WrongUse:
-    return WrongUse(f"`{command_path}` connects to no broker: leave out --broker")
+def _needs_no_broker(command_path: str, option: str) -> WrongUse:
+    return WrongUse(f"`{command_path}` connects to no broker: leave out {option}")
 
 
 tidelog = _Tidelog(
     "tidelog",
     lazy=COMMANDS,
-    params=[BROKER],
+    params=[BROKER, PROFILE],
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""Run and use tidelog, a log broker with streams, queues and replay.
 
@@ -216,8 +224,10 @@ def _hint_for(error: click.ClickException) -> str | None:
         return None
     if error.ctx is None:
         return None
-    if word in BROKER.opts:
-        return _needs_no_broker(error.ctx.command_path).message
+    for option in (BROKER, PROFILE):
+        if word in option.opts:
+            name = max(option.opts, key=lambda each: each in ("--broker", "--profile"))
+            return _needs_no_broker(error.ctx.command_path, name).message
     # Not at the top: only errors need the table.
     from tidelog.cli.hints import hint_for
 

@@ -7,7 +7,7 @@ import click
 import trio
 from click.shell_completion import CompletionItem
 
-from tidelog.cli.connected import broker_address
+from tidelog.cli.connected import broker_address, given_profile
 from tidelog.cli.usage import WrongUse
 from tidelog.client.client import Client, connect
 from tidelog.wire.errors import TidelogError
@@ -71,16 +71,20 @@ class Name(click.Argument):
         if self._is_new:
             return []
         try:
-            names = trio.run(completed_names, broker_address(ctx), self.kind, incomplete)
+            names = trio.run(
+                completed_names, broker_address(ctx), self.kind, incomplete, given_profile(ctx)
+            )
         except (TidelogError, OSError, WrongUse):
             return []
         return [CompletionItem(name) for name in names]
 
 
-async def completed_names(broker: str, kind: Kind, prefix: str) -> list[str]:
+async def completed_names(
+    broker: str, kind: Kind, prefix: str, profile: str | None = None
+) -> list[str]:
     """Return the names that begin with `prefix`; none if the broker is slow."""
     with trio.move_on_after(_COMPLETION_S):
-        async with connect(broker) as client:
+        async with connect(broker, profile=profile) as client:
             return await _listed(client, kind, prefix)
     return []
 

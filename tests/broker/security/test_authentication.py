@@ -139,7 +139,7 @@ async def test_an_unknown_user_gets_the_answers_of_a_known_one(autojump_clock: M
         new = type(found)(found.salt, ITERATIONS, found.stored_key, found.server_key)
         await change(broker, SetUser("carol", new), SetUser("dave", None))
         seen: dict[str, tuple[list[str], str]] = {}
-        for user in ("carol", "nobody", "dave"):
+        for user in ("carol", "mallory", "dave"):
             async with world.client() as client:
                 challenge, error, before_s, after_s = await exchange_of(client, user, "wrong")
             fields = [part.split("=", 1) for part in challenge.decode().split(",")]
@@ -149,19 +149,19 @@ async def test_an_unknown_user_gets_the_answers_of_a_known_one(autojump_clock: M
             seen[user] = (shape, error)
             assert fields[2] == ["i", str(ITERATIONS)]
             await trio.sleep(60)  # No delay for earlier failures.
-        assert seen["carol"] == seen["nobody"] == seen["dave"]
+        assert seen["carol"] == seen["mallory"] == seen["dave"]
 
 
 async def test_the_salt_of_an_unknown_user_is_stable_and_its_own(autojump_clock: MockClock) -> None:
-    salts: dict[str, set[str]] = {"nobody": set(), "another": set()}
+    salts: dict[str, set[str]] = {"mallory": set(), "another": set()}
     for _ in range(2):
         async with secured(autojump_clock) as (world, _):
             for user, found in salts.items():
                 async with world.client() as client:
                     data = (await ask(client, SCRAM_SHA_256, ScramLogin(user, b"n").first())).data
                 found.add(data.decode().split(",")[1])
-    assert len(salts["nobody"]) == len(salts["another"]) == 1
-    assert salts["nobody"] != salts["another"]
+    assert len(salts["mallory"]) == len(salts["another"]) == 1
+    assert salts["mallory"] != salts["another"]
 
 
 async def test_a_recorded_exchange_proves_nothing(autojump_clock: MockClock) -> None:
