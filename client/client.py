@@ -24,10 +24,8 @@ from tidelog.client.config import (
     ProducerSettings,
     configured,
 )
-from tidelog.client.security.settings import connection_settings
 from tidelog.wire.env.env import Env
 from tidelog.wire.env.real.real_env import real_env
-from tidelog.wire.env.real.user_files import UserFiles
 from tidelog.wire.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -364,6 +362,10 @@ async def connect(
     """
     config = configured(ClientConfig, config, settings, of="client", others=("profile",))
     if env is None and profile != "":
+        # Not at the top: commands have their own settings, and pass an environment.
+        from tidelog.client.security.settings import connection_settings
+        from tidelog.wire.env.real.user_files import UserFiles
+
         brokers, config = connection_settings(config, UserFiles(), profile=profile)
         addresses = brokers if addresses is None else addresses
     config.require_password()

@@ -6,7 +6,7 @@ connection when the metadata confirm that, and asks it last until then.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import trio
 
@@ -17,7 +17,6 @@ from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.cluster.wrong_replies import WrongReplies
 from tidelog.client.config import ClientConfig
 from tidelog.client.metrics.counters import ConnectionCounters
-from tidelog.client.security.login import ConnectionLogin, Logins
 from tidelog.wire.config.quotas import quota_of
 from tidelog.wire.env.connect_errors import another_service, diagnose
 from tidelog.wire.env.env import Env
@@ -34,6 +33,9 @@ from tidelog.wire.errors import (
 from tidelog.wire.protocol.api import ApiKey
 from tidelog.wire.transport.rpc import RpcConnection, connect_stream
 
+if TYPE_CHECKING:
+    from tidelog.client.security.login import ConnectionLogin, Logins
+
 CLIENT_VERSION = "1"
 """Version of the client in the handshake, for the logs of brokers."""
 _ADVICE = "; is this a tidelog broker?"
@@ -45,6 +47,16 @@ _SILENCE_S = 2.0
 """Seconds without a reply after which a broker may have been replaced by others."""
 _SILENT_AGAIN_S = 0.5
 """Seconds between two looks at a silent broker, each with a refresh of the metadata."""
+
+
+def _logins(config: ClientConfig, env: Env) -> "Logins | None":
+    """Return the logins of a client with credentials; `None` for an anonymous one."""
+    if config.user is None and config.token is None:
+        return None
+    # Not at the top: most commands are anonymous, and start more quickly without.
+    from tidelog.client.security.login import Logins  # noqa: PLC0415
+
+    return Logins(config, env)
 
 
 @final
@@ -74,7 +86,7 @@ class ConnectionPool:
         self._metadata = metadata
         self._on_change = on_change
         self._on_stale_metadata = on_stale_metadata
-        self._logins = Logins(config, env)
+        self._logins = _logins(config, env)
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
         self._connections: dict[int, RpcConnection] = {}
         self._met: set[int] = set()
@@ -220,12 +232,13 @@ class ConnectionPool:
         with trio.move_on_after(self._config.connect_timeout):
             stream = await connect_stream(self._env.network, address.host, address.port)
             connection = RpcConnection(stream, self._counters)
-            login = ConnectionLogin(self._logins, connection, self._env)
+            login = None if self._logins is None else self._logins.login_of(connection)
             if not self._tasks.start_soon(self._run, connection, address, login):
                 connection.close()
             try:
                 hello = await connection.introduce(self._config.client_id, CLIENT_VERSION)
-                await login.begin()
+                if login is not None:
+                    await login.begin()
             except (RetriableError, AuthenticationFailedError):
                 connection.close()
                 raise
@@ -268,12 +281,13 @@ class ConnectionPool:
         self._on_change()
 
     async def _run(
-        self, connection: RpcConnection, address: Address, login: ConnectionLogin
+        self, connection: RpcConnection, address: Address, login: "ConnectionLogin | None"
     ) -> None:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._watch, connection)
-                nursery.start_soon(login.keep)
+                if login is not None:
+                    nursery.start_soon(login.keep)
                 await connection.run()
                 nursery.cancel_scope.cancel()
         finally:

@@ -26,6 +26,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.handshake import AuthenticateReply
 from tidelog.wire.protocol import api
+from tidelog.wire.security.loopback import host_of, is_loopback
 from tidelog.wire.transport.rpc import RpcConnection
 
 _NONCE_BYTES: Final = 24
@@ -42,7 +43,7 @@ class Logins:
     """The logins of all connections of one client."""
 
     def __init__(self, config: ClientConfig, env: Env) -> None:
-        """Use the credentials of `config`; `has_any` says whether there are some."""
+        """Use the credentials of `config`, which has some."""
         self._config = config
         self._env = env
         self._salted: dict[SaltPassword, bytes] = {}
@@ -51,14 +52,13 @@ class Logins:
         """Many connections at once need the same one."""
 
     @property
-    def has_any(self) -> bool:
-        """Whether the client has credentials."""
-        return self._config.user is not None or self._config.token is not None
-
-    @property
     def can_renew(self) -> bool:
         """Whether another login may have later credentials."""
         return callable(self._config.token)
+
+    def login_of(self, connection: RpcConnection) -> "ConnectionLogin":
+        """Return the login of a new connection."""
+        return ConnectionLogin(self, connection, self._env)
 
     async def authenticate(self, connection: RpcConnection) -> AuthenticateReply:
         """Prove the identity on a connection, for the first time or again.
@@ -68,7 +68,7 @@ class Logins:
             BrokerError: The broker cannot check them now, or does not know the mechanism.
             ConnectionLostError: The connection broke.
         """
-        if not connection.is_private:
+        if not (connection.is_encrypted or is_loopback(host_of(connection.peer))):
             raise AuthenticationFailedError(
                 f"{connection.peer} is reached without TLS, over which credentials would be"
                 " readable; turn TLS on, or remove user, password and token"
@@ -140,7 +140,7 @@ class ConnectionLogin:
     """The login of one connection, and its renewals."""
 
     def __init__(self, logins: Logins, connection: RpcConnection, env: Env) -> None:
-        """Log `connection` in; `keep` must run in a task of its own."""
+        """Log `connection` in; `keep` must run in a task of its own, also before `begin`."""
         self._logins = logins
         self._connection = connection
         self._env = env
@@ -148,10 +148,9 @@ class ConnectionLogin:
         self._is_complete = trio.Event()
 
     async def begin(self) -> None:
-        """Prove the identity, if the client has one; raises as `Logins.authenticate` does."""
-        if self._logins.has_any:
-            self._expires_at_ms = (await self._logins.authenticate(self._connection)).expires_at_ms
-            self._is_complete.set()
+        """Prove the identity; raises as `Logins.authenticate` does."""
+        self._expires_at_ms = (await self._logins.authenticate(self._connection)).expires_at_ms
+        self._is_complete.set()
 
     async def keep(self) -> None:
         """Renew the identity before its end, while the connection lasts."""

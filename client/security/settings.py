@@ -8,7 +8,6 @@ Pure: files and variables are read through `Sources`. A profile is a table of `p
     password_file = "~/.config/tidelog/alice-password"
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple, Protocol, cast, final
@@ -122,6 +121,8 @@ def _of_environment(environment: Mapping[str, str]) -> _Layer:
 def _of_profile(name: str, sources: Sources) -> _Layer:
     path = f"{sources.configuration_directory}/{PROFILES_FILE}"
     text = sources.read(path, is_private=True)
+    import tomllib  # noqa: PLC0415  (most programs have no profile)
+
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

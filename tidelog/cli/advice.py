@@ -46,8 +46,8 @@ _HEALTH: Final = "`tidelog cluster status --partitions` shows missing brokers an
 _ADVICE: Final[Mapping[type[TidelogError], str]] = {
     AuthenticationFailedError: "an administrator's `tidelog user password NAME` sets a password",
     AuthenticationRequiredError: (
-        "`tidelog --profile NAME` uses the credentials of a profile, and TIDELOG_USER with"
-        " TIDELOG_PASSWORD_FILE, or TIDELOG_TOKEN, those of the environment"
+        "add --profile NAME, or set TIDELOG_USER and TIDELOG_PASSWORD_FILE, or TIDELOG_TOKEN, which"
+        " an administrator creates with `tidelog token create USER`"
     ),
     BrokerNotReadyError: "`tidelog cluster status` shows the brokers",
     CorruptRecordError: (

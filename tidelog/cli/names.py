@@ -1,6 +1,7 @@
 """Names of topics, queues and groups on the command line, and their completion in a shell."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, final
 
 import click
@@ -71,16 +72,15 @@ class Name(click.Argument):
         if self._is_new:
             return []
         try:
-            names = trio.run(
-                completed_names, broker_address(ctx), self.kind, incomplete, given_profile(ctx)
-            )
+            ask = partial(completed_names, profile=given_profile(ctx))
+            names = trio.run(ask, broker_address(ctx), self.kind, incomplete)
         except (TidelogError, OSError, WrongUse):
             return []
         return [CompletionItem(name) for name in names]
 
 
 async def completed_names(
-    broker: str, kind: Kind, prefix: str, profile: str | None = None
+    broker: str, kind: Kind, prefix: str, *, profile: str | None = None
 ) -> list[str]:
     """Return the names that begin with `prefix`; none if the broker is slow."""
     with trio.move_on_after(_COMPLETION_S):

@@ -24,7 +24,6 @@ from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api, ApiKey
 from tidelog.wire.protocol.connection import ClientConnection, Reply, wrong_reply
-from tidelog.wire.security.loopback import host_of, is_loopback
 from tidelog.wire.transport.write_buffer import WriteBuffer
 
 RequestType = TypeVar("RequestType")
@@ -103,9 +102,9 @@ class RpcConnection:
         return self._stream.peer
 
     @property
-    def is_private(self) -> bool:
-        """Whether others cannot read the bytes: by TLS, or because they stay on this machine."""
-        return self._stream.is_encrypted or is_loopback(host_of(self._stream.peer))
+    def is_encrypted(self) -> bool:
+        """Whether others cannot read the bytes."""
+        return self._stream.is_encrypted
 
     @property
     def peer_certificate(self) -> Certificate | None:

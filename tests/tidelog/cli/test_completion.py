@@ -36,7 +36,7 @@ def completions(line: str, capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("tidelog to", ["topic", "top"]),
+        ("tidelog to", ["topic", "token", "top"]),
         ("tidelog topic des", ["describe"]),
         ("tidelog consume --from-b", ["--from-beginning"]),
         ("tidelog topic list --boot", ["--bootstrap-server"]),
@@ -94,4 +94,4 @@ print({"trio", "msgspec", "tidelog.cli.topic.topic"} & set(sys.modules))
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
 
-    assert result.stdout == "plain,topic\nplain,top\nset()\n"
+    assert result.stdout == "plain,topic\nplain,token\nplain,top\nset()\n"

@@ -44,12 +44,12 @@ def imported(*words: str) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "count_max"),
     [
-        (["topic", "list"], 94),
-        (["group", "describe"], 96),
-        (["cluster", "status"], 96),
-        (["consume"], 106),
-        (["produce"], 116),
-        (["queue", "receive"], 174),
+        (["topic", "list"], 102),
+        (["group", "describe"], 104),
+        (["cluster", "status"], 104),
+        (["consume"], 114),
+        (["produce"], 124),
+        (["queue", "receive"], 182),
     ],
     ids=str,
 )

@@ -37,7 +37,7 @@ def token() -> None:
 )
 @click.option("--description", default="", metavar="TEXT", help="Say what the token is for.")
 @json_option
-def create(user: str, expires_in: float | None, description: str, as_json: bool) -> None:
+def create(user: str, expires_in: float | None, description: str, *, as_json: bool) -> None:
     """Create a token of a user, and print it. It is shown once; brokers keep its hash alone."""
     text = ask(
         lambda client: client.security.create_token(
