@@ -56,6 +56,9 @@ COMMANDS = {
     "role": LazyCommand(
         "tidelog.cli.security.role", "role", "Create, alter, list and delete roles."
     ),
+    "audit": LazyCommand(
+        "tidelog.cli.security.audit", "audit", "Search audit records and sum up usage."
+    ),
     "alerts": LazyCommand("tidelog.cli.alerts", "alerts", "Show the alerts that fire now."),
     "broker": LazyCommand(
         "tidelog.cli.broker.broker",

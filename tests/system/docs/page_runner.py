@@ -142,6 +142,7 @@ class PageRunner:
 
     async def serve(self, text: str, shown: str = "") -> None:
         """Start a broker; return when its output begins as the page shows."""
+        self._files = {file for file in self._files if file not in text}
         path = self._directory.parent / f"{self._directory.name}-{len(self._running)}.log"
         with path.open("wb") as output:
             script = f"cd {self._directory}; exec {self._moved(text)}"

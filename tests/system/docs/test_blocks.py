@@ -20,6 +20,7 @@ PAGES: Final = sorted(
         "docs/howto/*.md",
         "docs/coming-from/*.md",
         "docs/alerts.md",
+        "docs/audit.md",
         "docs/compaction.md",
         "docs/operating.md",
         "docs/operations.md",

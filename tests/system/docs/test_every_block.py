@@ -23,7 +23,7 @@ _FENCE: Final = re.compile(r"^ *```+([^\n]*)$", re.MULTILINE)
 _INDENTED: Final = re.compile(r"^\n {4}(?![ -]|\d)\S", re.MULTILINE)
 _COMMAND: Final = re.compile(r"^(?:\$ |tidelog |make |pip |python |docker |kubectl )", re.MULTILINE)
 
-SPARK_PAGES: Final = {"README.md", "docs/spark.md", "docs/tutorial.md"}
+SPARK_PAGES: Final = {"README.md", "docs/audit.md", "docs/spark.md", "docs/tutorial.md"}
 """Pages with blocks that `tests/system/spark` runs."""
 
 FORMAT_PROGRAM: Final = "docs/formats/record_batch.md"

@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -18,8 +19,9 @@ _numbers = itertools.count()
 class BrokerThread:
     """Runs a broker until it is told to stop."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, **settings: Any) -> None:  # noqa: ANN401  (those of a broker)
         self._data_dir = data_dir
+        self._settings = settings
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.address = ""
@@ -39,7 +41,7 @@ class BrokerThread:
     async def _serve(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
         self._stop = trio.Event()
-        async with open_broker(self._data_dir) as broker:
+        async with open_broker(self._data_dir, **self._settings) as broker:
             self.address = broker.address
             self._started.set()
             await self._stop.wait()
