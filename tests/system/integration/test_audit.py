@@ -67,17 +67,16 @@ async def test_records_survive_the_kill_of_the_leader_of_the_audit_topic(
                 await client.admin.create_topic(names[-1])
             await nodes.start(leader_id)
 
-            with trio.fail_after(60):
-                while True:
-                    records = await audited(client)
-                    outcomes = [
-                        each["resource"].removeprefix("topic:")
-                        for each in records
-                        if each["action"] == "topic.create" and each["stage"] != "intent"
-                    ]
-                    if set(names[5:]) <= set(outcomes):
-                        break
-                    await trio.sleep(0.1)
+            while True:
+                records = await audited(client)
+                outcomes = [
+                    each["resource"].removeprefix("topic:")
+                    for each in records
+                    if each["action"] == "topic.create" and each["stage"] != "intent"
+                ]
+                if set(names[5:]) <= set(outcomes):
+                    break
+                await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
 
     by_id = {each["id"]: each for each in records}
