@@ -7,7 +7,7 @@ valid; the error of an unknown name suggests the nearest known one.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, Literal, Self, TypeVar, cast, final
 
@@ -16,14 +16,24 @@ from tidelog.wire.config.durations import parse_duration_ms
 from tidelog.wire.errors import ConfigError, InvalidConfigError
 
 SERVERS = "bootstrap.servers"
+PROFILE = "client.profile"
+SETTING_NAMES: Final = {
+    "client.user": "user",
+    "client.password": "password",
+    "client.token": "token",
+    "client.tls.ca": "tls_ca",
+    "client.tls.certificate": "tls_certificate",
+    "client.tls.key": "tls_key",
+}
+"""Settings of `ClientConfig` by option: environment and profile of the driver have them as well.
+Spark redacts options whose names contain `password` or `token`."""
 CONNECTION_NAMES: Final = (
     SERVERS,
     "client.request.timeout.ms",
     "client.connect.timeout.ms",
     "client.id",
-    "client.tls.ca",
-    "client.tls.certificate",
-    "client.tls.key",
+    PROFILE,
+    *SETTING_NAMES,
 )
 """Options of every source and sink."""
 
@@ -81,6 +91,10 @@ class GivenOptions:
         if not value.strip():
             raise ConfigError(f"{name} must not be empty; leave it out instead")
         return value.strip()
+
+    def secret(self, name: str) -> str | None:
+        """Return a string as it is; `None` if the option is not given."""
+        return self._values.get(name)
 
     def number(self, name: str, *, at_least: int = 1) -> int | None:
         """Return a whole number; `None` if the option is not given.
@@ -184,6 +198,11 @@ class ConnectionOptions:
     connect_timeout_ms: int = _CONNECT_TIMEOUT_MS
     client_id: str = "spark"
     """Client id that brokers log."""
+    user: str | None = None
+    """Name of the user as which each connection authenticates."""
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    """Token or JWT, instead of user and password."""
     tls_ca: str | None = None
     """File of the trusted CAs, on each machine; see `ClientConfig`."""
     tls_certificate: str | None = None
@@ -211,6 +230,9 @@ class ConnectionOptions:
             request_timeout_ms=request,
             connect_timeout_ms=connect,
             client_id=given.text("client.id") or "spark",
+            user=given.text("client.user"),
+            password=given.secret("client.password"),
+            token=given.text("client.token"),
             tls_ca=given.text("client.tls.ca"),
             tls_certificate=given.text("client.tls.certificate"),
             tls_key=given.text("client.tls.key"),

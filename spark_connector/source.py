@@ -20,6 +20,7 @@ from tidelog.spark_connector.read.batch_reader import BatchReader
 from tidelog.spark_connector.read.columns import check_projection, columns_of, ddl
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.stream_reader import StreamReader
+from tidelog.spark_connector.user_settings import with_user_settings
 from tidelog.spark_connector.write.rows import check_columns
 from tidelog.spark_connector.write.writer import BatchWriter, StreamWriter
 from tidelog.wire.errors import ConfigError
@@ -39,7 +40,7 @@ class TidelogSource(DataSource):
         Raises:
             ConfigError: An option is unknown, missing or invalid.
         """
-        return ddl(columns_of(ReadOptions.parse(self.options, is_stream=None)))
+        return ddl(columns_of(self._read_options(is_stream=None)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader for a batch.
@@ -47,7 +48,7 @@ class TidelogSource(DataSource):
         Raises:
             ConfigError: An option is invalid for a batch, or a column does not exist.
         """
-        options = ReadOptions.parse(self.options, is_stream=False)
+        options = self._read_options(is_stream=False)
         return BatchReader(options, _columns(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -56,7 +57,7 @@ class TidelogSource(DataSource):
         Raises:
             ConfigError: An option is invalid for a stream, or a column does not exist.
         """
-        options = ReadOptions.parse(self.options, is_stream=True)
+        options = self._read_options(is_stream=True)
         return StreamReader(options, _columns(schema, options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -79,11 +80,14 @@ class TidelogSource(DataSource):
         """
         return StreamWriter(_write_options(self.options, schema, is_overwriting=overwrite))
 
+    def _read_options(self, *, is_stream: bool | None) -> ReadOptions:
+        return ReadOptions.parse(with_user_settings(self.options), is_stream=is_stream)
+
 
 def _write_options(
     raw: Mapping[str, str], schema: StructType, *, is_overwriting: bool
 ) -> WriteOptions:
-    options = WriteOptions.parse(raw)
+    options = WriteOptions.parse(with_user_settings(raw))
     if is_overwriting:
         raise ConfigError(
             'a topic is only appended to: say .mode("append"), or .outputMode("append") for a'

@@ -11,10 +11,12 @@ from typing import TypeVar, cast, final
 
 from tidelog.client.cluster.address import Address
 from tidelog.client.cluster.reply_shapes import mismatch
+from tidelog.spark_connector.connection.login import log_in
 from tidelog.spark_connector.options import ConnectionOptions
 from tidelog.wire.env.connect_errors import diagnose
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
+    AuthenticationFailedError,
     BrokerError,
     ConnectError,
     ConnectionLostError,
@@ -27,6 +29,7 @@ from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api, ApiKey
 from tidelog.wire.protocol.connection import ClientConnection, wrong_reply
+from tidelog.wire.security.loopback import is_loopback
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")
@@ -82,20 +85,33 @@ class BrokerConnection:
         try:
             request = HelloRequest(options.client_id, CLIENT_VERSION)
             hello, _ = self.call(api.HELLO, request, timeout_s=timeout_s)
-        except (RetriableError, ConnectError):
+            self._core.set_offered(hello.apis)
+            log_in(
+                options,
+                lambda step: self.call(api.AUTHENTICATE, step, timeout_s=timeout_s)[0],
+                peer=str(address),
+                is_private=options.tls_ca is not None or self._is_local(),
+            )
+        except (AuthenticationFailedError, RetriableError, ConnectError):
             self.close()
             raise
         except (BrokerError, ConnectionLostError, WireFormatError) as error:
             self.close()
             line = f"cannot connect to {address}: {error}; is this a tidelog broker?"
             raise ConnectError(line) from error
-        self._core.set_offered(hello.apis)
         self.hello: HelloReply = hello
 
     @property
     def is_idle(self) -> bool:
         """Whether the connection is open without a request in flight."""
         return not self.is_closed and self._core.in_flight_count == 0
+
+    def _is_local(self) -> bool:
+        """Whether the broker is on this machine, so that others cannot read the bytes."""
+        try:
+            return is_loopback(str(self._socket.getpeername()[0]))
+        except OSError as error:
+            raise self._lost(error) from error
 
     def close(self) -> None:
         """Close the connection; idempotent."""
