@@ -21,6 +21,7 @@ PAGES: Final = sorted(
         "docs/coming-from/*.md",
         "docs/alerts.md",
         "docs/audit.md",
+        "docs/authentication.md",
         "docs/compaction.md",
         "docs/operating.md",
         "docs/operations.md",
