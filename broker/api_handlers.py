@@ -33,6 +33,7 @@ from tidelog.broker.handlers.events import EventsHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
 from tidelog.broker.handlers.hot_keys import HotKeysHandler
+from tidelog.broker.handlers.keys import KeysHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offset_lookup import OffsetLookup
@@ -47,6 +48,7 @@ from tidelog.broker.handlers.topic_usage import TopicUsageHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.handlers.users import UsersHandler
 from tidelog.broker.hot.hot_traffic import HotTraffic
+from tidelog.broker.key_manager import KeyManager
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.queues.handlers.deduplication_windows import DeduplicationWindows
@@ -130,6 +132,7 @@ class ApiHandlers:
         dynamic_config: DynamicConfig,
         applier: MetadataApplier,
         *,
+        keys: KeyManager,
         parts: BrokerParts,
     ) -> None:
         """Build the handlers of a broker that has opened its logs; `parts` have its counts."""
@@ -137,6 +140,7 @@ class ApiHandlers:
         self._dynamic_config = dynamic_config
         self._config = dynamic_config.own
         self._applier = applier
+        self._keys = keys
         self._parts = parts
         self._purgatory = parts.purgatory
         self._env, self._nursery = context.env, context.nursery
@@ -159,11 +163,15 @@ class ApiHandlers:
     def start(self, dispatcher: Dispatcher) -> MetricsCollector:
         """Begin to serve clients; return the metrics of all that is served."""
         self._nursery.start_soon(self.hot_traffic.run)
+        config = self._dynamic_config
+        self._nursery.start_soon(self._keys.run, lambda: config().maintenance_interval_ms / 1000)
         queues, groups = self._queue_server(), self._group_coordinator()
         metrics = self._metrics(queues, groups.administration)
         moves = ListReassignmentsHandler(self._cluster.metadata, self._partitions)
         dispatcher.serve_all({api.LIST_REASSIGNMENTS: Immediate(moves.handle)})
         dispatcher.serve_nodes({api.LIST_OFFSETS: InTask(self._list_offsets.answer)})
+        keys = KeysHandler(self._cluster, self._partitions, self._keys)
+        dispatcher.serve_nodes({api.LIST_KEYS: InTask(keys.list_all)})
         dispatcher.serve_clients(
             {
                 **self._records(),
@@ -174,6 +182,8 @@ class ApiHandlers:
                 **self._queue_admin(),
                 **self._queues(queues),
                 **self._transactions(),
+                api.ALTER_KEYS: InTask(keys.alter),
+                api.LIST_KEYS: InTask(keys.list_all),
                 api.READ_METRICS: InTask(ReadMetricsHandler(metrics).read),
             }
         )

@@ -40,6 +40,7 @@ from tidelog.broker.http.health import health_pages
 from tidelog.broker.http.http_server import HttpServer, listen_http
 from tidelog.broker.http.metrics_pages import metrics_pages
 from tidelog.broker.http.page import Handler
+from tidelog.broker.key_manager import KeyManager, MasterSource, no_master_source
 from tidelog.broker.maintenance.compactor import CompactionLimits, CompactionProgress, Compactor
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.maintenance import Maintenance
@@ -110,6 +111,8 @@ class BrokerStatistics:
 class Broker:
     """A broker, from the moment that its address is known."""
 
+    master_source: MasterSource | None = None
+    """Source of the master keys; set before `start`."""
     _audit: AuditLog | None = None
 
     def __init__(
@@ -240,6 +243,7 @@ class Broker:
             state=lambda: cluster.metadata.state,
             may_lead=lifecycle.may_lead,
         )
+        keys = await self._load_keys(cluster, partitions)
         self._context = ReplicationContext(
             self._env,
             self._nursery,
@@ -267,7 +271,7 @@ class Broker:
             group_commit=self._group_commit,
             deletion_ms=self._clock.deletion_ms,
         )
-        service = ApiHandlers(self._context, config, applier, parts=self._parts())
+        service = ApiHandlers(self._context, config, applier, keys=keys, parts=self._parts())
         self._metrics = service.start(self._dispatcher)
         self._look_after(config, retention, applier, roles=roles)
         await roles.failed_replicas.remove_damaged_from_isr()
@@ -282,6 +286,12 @@ class Broker:
             cluster_id=self.cluster_id,
             was_clean=self._directory.was_clean,
         )
+
+    async def _load_keys(self, cluster: ClusterNode, partitions: ReplicaManager) -> KeyManager:
+        source = self.master_source or no_master_source
+        keys = KeyManager(self._env, cluster, partitions, source=source)
+        await keys.load()
+        return keys
 
     async def _find_administrator(
         self, cluster: ClusterNode, first: NewAdministrator | None
@@ -383,7 +393,9 @@ class Broker:
             ),
             partitions=lambda: [each for each in partitions.all() if each.config.compaction],
             deletion_ms=self._clock.deletion_ms,
-            config_of=lambda partition: None if partition.is_held else partition.config.compaction,
+            config_of=lambda partition: (
+                None if partition.is_held or partition.why_locked else partition.config.compaction
+            ),
         )
         storage = StorageWatch(self._quotas, partitions.all, self._metadata_state)
         for run in (
@@ -610,6 +622,7 @@ async def open_broker(
     secret: bytes,
     sources: Mapping[str, str] | None = None,
     administrator: NewAdministrator | None = None,
+    master_source: MasterSource = no_master_source,
 ) -> AsyncGenerator[Broker, None]:
     """Run a broker for the duration of the block; then stop it cleanly.
 
@@ -653,6 +666,7 @@ async def open_broker(
                     secret=secret,
                     sources=sources,
                 )
+                broker.master_source = master_source
                 try:
                     await broker.start(administrator)
                     yield broker

@@ -10,6 +10,7 @@ from typing import final
 
 import msgspec
 
+from tidelog.logstore.batch_cipher import BatchCipher
 from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from tidelog.logstore.compaction.cleaner_state import CleanerState
 from tidelog.logstore.config import LogConfig
@@ -78,6 +79,8 @@ class PartitionLog:
         self._files = files
         self.config = config
         """May be replaced at any time; the new limits hold from the next call on."""
+        self.cipher: BatchCipher | None = None
+        """Keys of the topic; `None` while it has none, and all of its batches are plain."""
         self._segments = state.segments
         self._log_start_offset = state.log_start_offset
         self.leader_epochs = state.leader_epochs
@@ -166,6 +169,7 @@ class PartitionLog:
             DuplicateSequenceError: It was appended before; its offset is not known any more.
             FencedProducerError: A newer epoch of this producer has written.
             OverloadedError: Too many producers wrote recently to track another one.
+            KeyUnavailableError: The topic is encrypted, and has no key that can be used here.
             DiskFullError: There is no room; a later append may succeed.
             LogOfflineError: The disk failed.
         """
@@ -181,6 +185,11 @@ class PartitionLog:
         assert self.leader_epochs.may_assign(leader_epoch), f"epoch {leader_epoch} is over"
         base_offset = self._segments.active.end_offset
         next_offset = base_offset + header.last_offset_delta + 1
+        if self.cipher is not None:
+            batch, header = self.cipher.seal(
+                batch, header, base_offset=base_offset, leader_epoch=leader_epoch
+            )
+            size = len(batch)
         try:
             if self._availability.is_disk_full:
                 self._availability.require_room_to_append(size)

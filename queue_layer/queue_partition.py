@@ -218,6 +218,12 @@ class QueuePartition:
         )
         return Outcome(now_ms, entries, kept_until_ms)
 
+    def destroy(self, first: int, end: int, *, now_ms: int) -> Outcome[None]:
+        """Decide that visible messages between two offsets are gone: their data key was deleted."""
+        now_ms = self.state.advance(now_ms)
+        entries, _ = remove.expire(self.state, first, end, retention_ms=0)
+        return Outcome(now_ms, entries, None)
+
     def cancel(self, runs: list[Run], *, now_ms: int) -> Outcome[Cancelled]:
         """Decide that delayed messages are done; the reply has those that are not delayed.
 

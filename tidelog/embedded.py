@@ -14,6 +14,7 @@ from tidelog.cluster_secret import (
     read_cluster_secret,
 )
 from tidelog.logstore.disk.os_disk import OsDisk
+from tidelog.master_source import master_source_of
 from tidelog.wire.env.env import Env
 from tidelog.wire.env.real.real_env import real_env
 
@@ -66,7 +67,18 @@ async def open_configured_broker(
     administrator = read_administrator(config.bootstrap_admin) if config.bootstrap_admin else None
     disk = OsDisk(config.data_dir)
     env = env or real_env()
+    source = master_source_of(
+        env,
+        master_key_file=config.master_key_file,
+        master_key_command=config.master_key_command,
+    )
     async with open_broker_in(
-        config, env, disk, secret=secret, sources=sources, administrator=administrator
+        config,
+        env,
+        disk,
+        secret=secret,
+        sources=sources,
+        administrator=administrator,
+        master_source=source,
     ) as broker:
         yield broker

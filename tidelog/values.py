@@ -117,6 +117,8 @@ from tidelog.wire.messages.cluster_admin import DescribeClusterReply as ClusterD
 from tidelog.wire.messages.features import NodeFeatures, SupportedLevels
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
 from tidelog.wire.messages.groups import GroupListing
+from tidelog.wire.messages.keys import BrokerKeys, ChangedKeys, DataKeyDescription, TopicKeys
+from tidelog.wire.messages.keys import ListKeysReply as ListedKeys
 from tidelog.wire.messages.metrics import MetricFamily, MetricHistogram, MetricSample
 from tidelog.wire.messages.produce import AckLevel
 from tidelog.wire.messages.queue_admin import QueueDescription, QueuePartitionDescription
@@ -139,8 +141,10 @@ __all__ = [
     "AuthenticationRequiredError",
     "BatchError",
     "BrokerError",
+    "BrokerKeys",
     "BrokerMetrics",
     "BufferFullError",
+    "ChangedKeys",
     "ClientConfig",
     "ClientConsumerStatistics",
     "ClientProducerStatistics",
@@ -161,6 +165,7 @@ __all__ = [
     "CorruptRecordError",
     "DamagedReplica",
     "DataDirectoryError",
+    "DataKeyDescription",
     "DeliveryTimeoutError",
     "DescribedQueue",
     "DiskFullError",
@@ -186,6 +191,7 @@ __all__ = [
     "LeaderElected",
     "LeaderNotAvailableError",
     "LeaderlessPartitions",
+    "ListedKeys",
     "LogOfflineError",
     "LogTruncatedError",
     "MemberDescription",
@@ -255,6 +261,7 @@ __all__ = [
     "TokenDescription",
     "TopicDescription",
     "TopicExistsError",
+    "TopicKeys",
     "TopicPartition",
     "TransactionDescription",
     "TransactionGoneError",

@@ -149,6 +149,7 @@ ADMINISTRATIVE_APIS: Final[Mapping[Api[Any, Any], AdministrativeApi]] = {
     api.ALTER_QUOTAS: AdministrativeApi(
         "quota.alter", _of_cluster, ("principal", "set_values", "remove_names")
     ),
+    api.ALTER_KEYS: AdministrativeApi("key.alter", _of_cluster, ("action", "topic", "key_ids")),
     api.ALTER_ACCESS: AdministrativeApi(
         "access.alter", _of_cluster, ("add", "remove", "roles"), kind=AuditKind.GRANT
     ),

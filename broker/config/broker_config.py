@@ -111,6 +111,15 @@ class BrokerConfig:
     may read. A new cluster has this user before it serves clients; a cluster that has users ignores
     it. Empty means none."""
 
+    master_key_file: str = ""
+    """File with the master keys of [encryption at rest](encryption.md), which only this user may
+    read: `tidelog key create-master`. The broker reads a change within `maintenance_interval_ms`.
+    Empty means none."""
+
+    master_key_command: str = ""
+    """Command that prints such a file, instead of `master_key_file`: a client of a key store. It
+    runs without a shell, at the start and each minute."""
+
     broker_rack: str = ""
     """The rack, zone or machine with which this broker fails together; replicas of a partition are
     spread over racks. Empty means a rack of its own."""
@@ -250,6 +259,8 @@ class BrokerConfig:
                 " of several nodes, to hold an entry of the metadata log, not"
                 f" {self.socket_request_max_bytes}"
             )
+        if self.master_key_file and self.master_key_command:
+            problems.append("master_key_file and master_key_command exclude each other; set one")
         if not self.data_dir:
             problems.append("data_dir must not be empty")
         problems += self._wrong_addresses()

@@ -9,6 +9,7 @@ from tidelog.coordinator.metadata.features import (
     check_level,
     queue_settings_level,
     record_level,
+    topic_settings_level,
 )
 from tidelog.coordinator.node import ClusterNode
 from tidelog.coordinator.security.records import UserSet
@@ -45,6 +46,14 @@ async def require_security(cluster: ClusterNode) -> None:
     Errors as in `require_labels`.
     """
     await _require(cluster, RECORD_LEVELS[UserSet], "users, grants and quotas")
+
+
+async def require_topic_settings(cluster: ClusterNode, settings: Mapping[str, str]) -> None:
+    """Check that a command may have these settings of a topic; see `require_queue_settings`.
+
+    Errors as in `require_labels`.
+    """
+    await _require(cluster, topic_settings_level(settings), "encrypted topics")
 
 
 async def _require(cluster: ClusterNode, level: int, what: str) -> None:

@@ -19,6 +19,7 @@ from tidelog.wire.env.env import BytesLike, Env
 from tidelog.wire.errors import (
     BrokerError,
     CorruptRecordError,
+    KeyUnavailableError,
     LogOfflineError,
     LogTruncatedError,
     NotLeaderError,
@@ -30,9 +31,16 @@ from tidelog.wire.transport.write_buffer import FileRegion
 _MAX_WAIT_MS_MAX = 10 * 60 * 1000
 _PARTITIONS_AT_ONCE = 128
 """Partitions that are looked up before other tasks run."""
+_OPENED_BYTES_MAX = 4 << 20
+"""Maximum bytes of an encrypted topic in one reply, and queued for one connection: they are
+decrypted in memory."""
 _COPIED_BYTES_MAX = 256 << 10
 """Maximum bytes copied for a connection that has unsent bytes: a client that does not read costs no
 memory."""
+
+
+_UNREADABLE = (CorruptRecordError, KeyUnavailableError, LogOfflineError, OverloadedError)
+"""Errors of one partition; the reply has the others."""
 
 
 class ReadablePartitions(Protocol):
@@ -73,6 +81,8 @@ class FoundBatches(msgspec.Struct):
     partition: Partition | None = None
     is_cut: bool = False
     """Whether the partition has more than `part`, beyond a limit or in the next segment."""
+    opened: memoryview | None = None
+    """The plain batches of `part`, if they were decrypted in a task."""
 
     @property
     def has_grown(self) -> bool:
@@ -86,6 +96,8 @@ class Room(msgspec.Struct):
 
     remaining: int | None = None
     """Bytes; `None` for the limit of the request."""
+    sealed: int = _OPENED_BYTES_MAX
+    """Bytes of encrypted topics."""
     is_first: bool = True
     """Whether there is no batch yet: the first one is sent whole."""
 
@@ -263,6 +275,10 @@ class FetchHandler:
                 wanted, max_bytes=max_bytes, is_full=is_full, in_journal=request.from_journals
             )
             if item.part is not None:
+                assert item.partition is not None
+                if item.partition.cipher is not None:
+                    self._limit_sealed(item, wanted, room, is_first=is_first)
+            if item.part is not None:
                 if is_first or item.part.length <= remaining:
                     remaining -= item.part.length
                     is_first = False
@@ -272,6 +288,25 @@ class FetchHandler:
             found.append(item)
         room.remaining, room.is_first = remaining, is_first
         return found
+
+    def _limit_sealed(
+        self, item: FoundBatches, wanted: PartitionFetch, room: Room, *, is_first: bool
+    ) -> None:
+        """Shorten a part of an encrypted topic to its share of a reply, at least one batch."""
+        assert item.part is not None
+        assert item.partition is not None
+        if item.part.length > room.sealed:
+            if room.sealed <= 0 and not is_first:
+                item.part, item.is_cut = None, True
+                return
+            item.part = item.partition.log.read(
+                wanted.fetch_offset,
+                max_bytes=max(room.sealed, 1),
+                high_watermark=item.high_watermark,
+            )
+            assert item.part is not None, "the log has a batch there"
+            item.is_cut = True
+        room.sealed -= item.part.length
 
     @staticmethod
     def is_enough(found: list[FoundBatches], request: FetchRequest) -> bool:
@@ -286,10 +321,16 @@ class FetchHandler:
 
     def answer(self, found: list[FoundBatches], response: ResponseHandle) -> None:
         """Send the batches; a task first reads those that are not in the page cache."""
-        is_cold = self._reader.is_cold
-        cold = [item for item in found if item.part is not None and is_cold(item.part)]
-        if cold:
-            self._nursery.start_soon(self._load_and_reply, found, cold, response)
+        is_slow = self._reader.is_slow
+        slow = [
+            item
+            for item in found
+            if item.part is not None
+            and item.partition is not None
+            and is_slow(item.partition, item.part)
+        ]
+        if slow:
+            self._nursery.start_soon(self._load_and_reply, found, slow, response)
         else:
             self._reply(found, response)
 
@@ -337,16 +378,21 @@ class FetchHandler:
         self, found: list[FoundBatches], cold: list[FoundBatches], response: ResponseHandle
     ) -> None:
         with response:
+            room_bytes = _OPENED_BYTES_MAX - response.context.write_buffer.pending_bytes
             for item in cold:
                 if item.part is not None:
-                    await self._load(item, item.part)
+                    await self._load(item, item.part, room_bytes)
+                    room_bytes -= 0 if item.opened is None else len(item.opened)
             self._reply(found, response)
 
-    async def _load(self, item: FoundBatches, part: LogSlice) -> None:
+    async def _load(self, item: FoundBatches, part: LogSlice, room_bytes: int) -> None:
         assert item.partition is not None
         try:
-            item.part = await self._reader.load(item.partition, part)
-        except (CorruptRecordError, LogOfflineError, OverloadedError) as error:
+            if self._reader.is_cold(part):
+                part = item.part = await self._reader.load(item.partition, part)
+            if item.partition.cipher is not None:
+                item.opened = await self._reader.open(item.partition, part, room_bytes)
+        except _UNREADABLE as error:
             item.part, item.error = None, item.partition.passing(error)
 
     def _reply(self, found: list[FoundBatches], response: ResponseHandle) -> None:
@@ -383,14 +429,18 @@ class FetchHandler:
 
     def _piece(
         self, item: FoundBatches, part: LogSlice, room_bytes: int
-    ) -> bytes | FileRegion | None:
+    ) -> BytesLike | FileRegion | None:
         """Return the bytes to send for one partition; `None` when they cannot be read."""
         assert item.partition is not None
         try:
-            return self._reader.piece(item.partition, part, room_bytes)
-        except (LogOfflineError, OverloadedError) as error:
+            if item.partition.cipher is None:
+                return self._reader.piece(item.partition, part, room_bytes)
+            if item.opened is None:
+                item.opened = self._reader.open_now(item.partition, part, part.length)
+        except _UNREADABLE as error:
             item.error = item.partition.passing(error)
             return None
+        return item.opened
 
 
 def _require_read(partition: Partition, fetch_offset: int, last_fetched_epoch: int) -> None:

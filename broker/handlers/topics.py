@@ -8,7 +8,7 @@ import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.handlers.events import describe_event
-from tidelog.broker.handlers.feature_level import require_labels
+from tidelog.broker.handlers.feature_level import require_labels, require_topic_settings
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -108,6 +108,7 @@ class TopicsHandler:
         check_settings(overrides, replication_factor=REPLICATION_FACTOR_MAX)
         self._check_batch_limit(overrides)
         await require_labels(self._cluster, request.labels)
+        await require_topic_settings(self._cluster, overrides)
         topic_id = self._env.random.randbytes(TOPIC_ID_SIZE)
         command = CreateReplicatedTopic(
             request.name,
@@ -209,6 +210,7 @@ class TopicsHandler:
         """Change settings and labels of a topic."""
         self._check_batch_limit(request.set_config)
         await require_labels(self._cluster, request.set_labels)
+        await require_topic_settings(self._cluster, request.set_config)
         await self._decide(self._alteration(request))
         overrides = self._catalog.topic(request.name).overrides
         self._env.probe("topic_altered", topic=request.name, config=overrides)

@@ -35,6 +35,7 @@ _FLAGS: Final = {
     record_batch.FLAG_QUEUE_FIELDS: "queue_fields",
     record_batch.FLAG_CHUNKS: "chunks",
     record_batch.FLAG_SPARSE: "sparse",
+    record_batch.FLAG_SEALED: "sealed",
 }
 
 
@@ -139,6 +140,8 @@ class _SegmentDump:
                 yield from self._content_lines(found, content)
 
     def _content_lines(self, found: ValidBatch, content: Content) -> Iterator[Row]:
+        if found.header.is_sealed:
+            return
         batch = self._file.read_at(found.position, found.header.size)
         try:
             yield from content_lines(

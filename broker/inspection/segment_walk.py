@@ -21,7 +21,7 @@ from tidelog.logstore.segments.segment_format import (
 from tidelog.wire.batch.record_batch import (
     FORMAT_VERSION,
     HEADER_SIZE,
-    KNOWN_FLAGS,
+    STORED_FLAGS,
     SYNC_MARKER,
     BatchHeader,
     has_valid_payload,
@@ -111,7 +111,7 @@ def version_problem(header: BatchHeader) -> str | None:
             f"the batch has format version {header.format_version}, this tidelog reads"
             f" {FORMAT_VERSION}; use the version that wrote it, or a newer one"
         )
-    if header.flags & ~KNOWN_FLAGS:
+    if header.flags & ~STORED_FLAGS:
         return (
             f"the batch has flags {header.flags:#06x}, some of which this tidelog does not know;"
             " use the version that wrote it, or a newer one"

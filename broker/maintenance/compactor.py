@@ -21,6 +21,7 @@ from tidelog.logstore.log import LogStatus
 from tidelog.logstore.segments.log_slice import corrupt
 from tidelog.logstore.segments.segment_format import SegmentHeader
 from tidelog.wire.env.env import Env
+from tidelog.wire.errors import CorruptRecordError, KeyUnavailableError
 
 _STEPS_PER_S: Final = 8
 _STEP_BYTES_MIN: Final = 64 << 10
@@ -147,6 +148,15 @@ class Compactor:
             if gap is not None and cleaning.is_current and gap.end_offset > log.log_start_offset:
                 partition.damage_found(corrupt(gap.offset, gap.end_offset))
                 # The checkpoint passes the damage on to the next start.
+                self._group_commit.request(partition)
+            return False
+        except KeyUnavailableError as error:
+            self._failed(partition, str(error))
+            return False
+        except CorruptRecordError as error:  # A broken seal.
+            self._failed(partition, str(error))
+            if cleaning.is_current:
+                partition.damage_found(error)
                 self._group_commit.request(partition)
             return False
         except OSError as error:

@@ -4,11 +4,13 @@ Shell: limits the number of reads from the disk under way.
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, final
 
 import trio
 
+from tidelog.broker.encryption.partition_cipher import PartitionCipher
 from tidelog.broker.partitions.partition import Partition
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.env.env import Env
@@ -18,6 +20,8 @@ from tidelog.wire.transport.write_buffer import FileRegion
 _COPY_BELOW_BYTES: Final = 32 << 10
 """Size in bytes below which a slice is read and sent with the reply's header, in one system
 call."""
+OPENED_AT_ONCE_BYTES: Final = 128 << 10
+"""Size in bytes above which sealed batches are opened in a thread."""
 _COLD_READS_MAX: Final = 16
 """Maximum number of reads from the disk at a time; more would make syncs wait for a thread."""
 
@@ -52,6 +56,35 @@ class SliceReader:
         except OSError as error:
             raise partition.reading_failed(error) from error
 
+    def is_slow(self, partition: Partition, part: LogSlice) -> bool:
+        """Return whether a slice takes a task: it is cold, or has much to decrypt."""
+        return self.is_cold(part) or (
+            partition.cipher is not None and part.length > OPENED_AT_ONCE_BYTES
+        )
+
+    async def open(self, partition: Partition, part: LogSlice, room_bytes: int) -> memoryview:
+        """Return the plain batches of a slice that is not cold, in a thread; see `open_now`."""
+        cipher = partition.cipher
+        assert cipher is not None, "only slices of encrypted topics are opened"
+        async with self._cold_reads:
+            with _telling(partition):
+                return await self._env.run_in_thread(lambda: _opened(cipher, part, room_bytes))
+
+    @staticmethod
+    def open_now(partition: Partition, part: LogSlice, room_bytes: int) -> memoryview:
+        """Return the plain batches of a slice that is not cold: at least one.
+
+        The result ends before a batch that cannot be opened, or that has no room.
+
+        Raises:
+            KeyUnavailableError: The data key of the first batch cannot be used here.
+            CorruptRecordError: The seal of the first batch is broken; the partition records it.
+            LogOfflineError: The disk failed.
+        """
+        assert partition.cipher is not None, "only slices of encrypted topics are opened"
+        with _telling(partition):
+            return _opened(partition.cipher, part, room_bytes)
+
     async def run(self, work: Callable[[], None]) -> None:
         """Do other work on batches in a thread; its errors are raised here."""
         async with self._cold_reads:
@@ -78,3 +111,22 @@ class SliceReader:
         if len(data) < part.length:
             raise partition.reading_failed(OSError(errno.EIO, "the file is shorter than it was"))
         return data
+
+
+def _opened(cipher: PartitionCipher, part: LogSlice, room_bytes: int) -> memoryview:
+    data = part.read()
+    if len(data) < part.length:
+        raise OSError(errno.EIO, "the file is shorter than it was")
+    return cipher.open_run(data, room_bytes=room_bytes)
+
+
+@contextmanager
+def _telling(partition: Partition) -> Iterator[None]:
+    """Report damage and failures of a read to the partition."""
+    try:
+        yield
+    except CorruptRecordError as error:
+        partition.damage_found(error)
+        raise
+    except OSError as error:
+        raise partition.reading_failed(error) from error

@@ -8,11 +8,12 @@ from typing import Final, NamedTuple, TypeVar, final
 
 import trio
 
+from tidelog.broker.encryption.partition_cipher import PartitionCipher
 from tidelog.broker.partitions.partition import Partition
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.batch.batch_columns import ColumnDecoder, decode_timestamp_deltas
 from tidelog.wire.batch.record_batch import BatchHeader, parse_header
-from tidelog.wire.env.env import Env
+from tidelog.wire.env.env import BytesLike, Env
 from tidelog.wire.errors import (
     CorruptRecordError,
     InvalidRequestError,
@@ -70,6 +71,7 @@ class OffsetSearch:
         Raises:
             InvalidRequestError: The query searches for two records.
             CorruptRecordError: The record at a time is damaged.
+            KeyUnavailableError: The data key cannot be used here.
             LogOfflineError: The disk failed.
         """
         at_offset, at_timestamp_ms = query.at_offset, query.at_timestamp_ms
@@ -89,6 +91,7 @@ class OffsetSearch:
 
         Raises:
             CorruptRecordError: The record is damaged.
+            KeyUnavailableError: The data key cannot be used here.
             LogOfflineError: The disk failed.
         """
         log = partition.log
@@ -104,7 +107,8 @@ class OffsetSearch:
             return _NOTHING
         log_start_offset = log.log_start_offset
         return await self._look_into(
-            partition, lambda: _load_and_find(part, timestamp_ms, log_start_offset)
+            partition,
+            lambda: _load_and_find(part, timestamp_ms, log_start_offset, cipher=partition.cipher),
         )
 
     async def time_at(self, partition: Partition, offset: int) -> int | None:
@@ -112,6 +116,7 @@ class OffsetSearch:
 
         Raises:
             CorruptRecordError: The record is damaged.
+            KeyUnavailableError: The data key cannot be used here.
             LogOfflineError: The disk failed.
         """
         return await self._tell_of(partition, offset, time_of)
@@ -121,6 +126,7 @@ class OffsetSearch:
 
         Raises:
             CorruptRecordError: The record is damaged.
+            KeyUnavailableError: The data key cannot be used here.
             LogOfflineError: The disk failed.
         """
         if offset < partition.log.log_start_offset:
@@ -131,7 +137,7 @@ class OffsetSearch:
         self,
         partition: Partition,
         offset: int,
-        tell: Callable[[BatchHeader, bytes, int], Found],
+        tell: Callable[[BatchHeader, BytesLike, int], Found],
     ) -> Found | None:
         """Return what `tell` finds in the batch with the first readable record at an offset."""
         log = partition.log
@@ -145,7 +151,9 @@ class OffsetSearch:
             raise
         if part is None:
             return None
-        return await self._look_into(partition, lambda: _load_and_tell(part, first, tell))
+        return await self._look_into(
+            partition, lambda: _load_and_tell(part, first, tell, cipher=partition.cipher)
+        )
 
     async def _look_into(self, partition: Partition, look: Callable[[], Found]) -> Found:
         try:
@@ -159,7 +167,7 @@ class OffsetSearch:
 
 
 def find_first_at_or_after(
-    header: BatchHeader, data: bytes, timestamp_ms: int, *, log_start_offset: int
+    header: BatchHeader, data: BytesLike, timestamp_ms: int, *, log_start_offset: int
 ) -> FoundRecord:
     """Return the first record at or after a time in a batch whose header announces one."""
     if header.is_sparse:
@@ -176,7 +184,7 @@ def find_first_at_or_after(
     return FoundRecord(header.base_offset + number, header.first_timestamp_ms + deltas[number])
 
 
-def time_of(header: BatchHeader, data: bytes, offset: int) -> int:
+def time_of(header: BatchHeader, data: BytesLike, offset: int) -> int:
     """Return the timestamp of the first record of a batch at or after an offset within it."""
     if header.is_sparse:
         return next(_left_from(header, data, offset), (offset, header.max_timestamp_ms))[1]
@@ -187,7 +195,7 @@ def time_of(header: BatchHeader, data: bytes, offset: int) -> int:
     return header.first_timestamp_ms + deltas[number]
 
 
-def key_of(header: BatchHeader, data: bytes, offset: int) -> bytes | None:
+def key_of(header: BatchHeader, data: BytesLike, offset: int) -> bytes | None:
     """Return the key of the record at an offset; `None` if it has none or cannot be read."""
     try:
         columns = _KEYS.decode(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
@@ -201,7 +209,7 @@ def key_of(header: BatchHeader, data: bytes, offset: int) -> bytes | None:
 
 
 def _find_among_left(
-    header: BatchHeader, data: bytes, timestamp_ms: int, *, log_start_offset: int
+    header: BatchHeader, data: BytesLike, timestamp_ms: int, *, log_start_offset: int
 ) -> FoundRecord:
     first = max(log_start_offset, header.base_offset)
     left = list(_left_from(header, data, first))
@@ -210,7 +218,7 @@ def _find_among_left(
     return FoundRecord(*next((each for each in left if each[1] >= timestamp_ms), earliest))
 
 
-def _left_from(header: BatchHeader, data: bytes, offset: int) -> Iterator[tuple[int, int]]:
+def _left_from(header: BatchHeader, data: BytesLike, offset: int) -> Iterator[tuple[int, int]]:
     """Yield offsets and timestamps of a compacted batch's records, from an offset on.
 
     An unreadable payload yields nothing.
@@ -227,22 +235,32 @@ def _left_from(header: BatchHeader, data: bytes, offset: int) -> Iterator[tuple[
 
 
 def _load_and_tell(
-    part: LogSlice, offset: int, tell: Callable[[BatchHeader, bytes, int], Found]
+    part: LogSlice,
+    offset: int,
+    tell: Callable[[BatchHeader, BytesLike, int], Found],
+    *,
+    cipher: PartitionCipher | None,
 ) -> Found:
-    data = part.load().read()
-    header = parse_header(data)
-    assert header is not None, "`load` has checked it"
-    return tell(header, data[: header.size], offset)
+    header, data = _first_batch(part, cipher)
+    return tell(header, data, offset)
 
 
-def _load_and_find(part: LogSlice, timestamp_ms: int, log_start_offset: int) -> FoundRecord:
-    data = part.load().read()
-    header = parse_header(data)
-    assert header is not None, "`load` has checked it"
+def _load_and_find(
+    part: LogSlice, timestamp_ms: int, log_start_offset: int, *, cipher: PartitionCipher | None
+) -> FoundRecord:
+    header, data = _first_batch(part, cipher)
     return find_first_at_or_after(header, data, timestamp_ms, log_start_offset=log_start_offset)
 
 
-def _timestamp_deltas(header: BatchHeader, data: bytes) -> Sequence[int] | None:
+def _first_batch(part: LogSlice, cipher: PartitionCipher | None) -> tuple[BatchHeader, BytesLike]:
+    data = part.load().read()
+    header = parse_header(data)
+    assert header is not None, "`load` has checked it"
+    batch = data[: header.size]
+    return (header, batch) if cipher is None else cipher.open(header, batch)
+
+
+def _timestamp_deltas(header: BatchHeader, data: BytesLike) -> Sequence[int] | None:
     """Return the timestamps of the records, `None` when all are equal or cannot be read.
 
     If the payload cannot be read, or unpacks to too much, a search still begins at its batch: at

@@ -9,6 +9,8 @@ from functools import cached_property
 from itertools import count
 from typing import NamedTuple, Protocol, final
 
+from tidelog.broker.encryption.keyring import Keyring
+from tidelog.broker.encryption.partition_cipher import PartitionCipher
 from tidelog.broker.metrics.object_counts import ObjectCounts
 from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.broker.partitions.traffic import PartitionTraffic
@@ -22,11 +24,13 @@ from tidelog.isr.replica_set import ReplicaSet
 from tidelog.logstore.disk.availability import no_descriptor, offline
 from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS
 from tidelog.logstore.log import LogStatus, PartitionLog
-from tidelog.wire.env.env import Probe
+from tidelog.wire.batch.record_batch import BatchHeader
+from tidelog.wire.env.env import BytesLike, Probe
 from tidelog.wire.errors import (
     BrokerError,
     CorruptRecordError,
     DiskFullError,
+    KeyUnavailableError,
     LeaderNotAvailableError,
     LogOfflineError,
     NotLeaderError,
@@ -88,6 +92,10 @@ class Partition:
     storage_refusal: Callable[[], BrokerError] | None = None
     """Returns the error for appends, while the owner of the topic has used up its quota of storage;
     else `None`."""
+    keyring: Keyring | None = None
+    """Data keys of all topics; only a partition of an encrypted topic needs them."""
+    cipher: PartitionCipher | None = None
+    """Keys of the topic; `None` while it has none, and all of its batches are plain."""
 
     def __init__(
         self,
@@ -249,9 +257,47 @@ class Partition:
         """Apply new settings."""
         self.log.config = config.log
         self.config = config
+        self.update_cipher()
         if self.leader is not None:
             self.leader.durability = config.durability
         self.progressed()
+
+    def update_cipher(self) -> PartitionCipher | None:
+        """Seal and open batches from now on as the metadata says; return the keys, if any."""
+        keyring, is_encrypted = self.keyring, self.config.is_encrypted
+        if keyring is None:
+            assert not is_encrypted, "an encrypted topic needs a keyring"
+            return None
+        if self.cipher is None and (is_encrypted or keyring.has_keys(self.topic_id)):
+            self.cipher = self.log.cipher = PartitionCipher(keyring, self.topic_id, self.number)
+        if self.cipher is not None:
+            self.cipher.is_on = is_encrypted
+        return self.cipher
+
+    @property
+    def why_locked(self) -> str | None:
+        """Why records of the topic cannot be read or written here for lack of a key, if so."""
+        if self.cipher is None or self.keyring is None:
+            return None
+        return self.keyring.why_locked(self.topic_id)
+
+    def opened(self, header: BatchHeader, batch: BytesLike) -> tuple[BatchHeader, BytesLike]:
+        """Return the plain form of a stored batch; a broken seal is recorded as damage.
+
+        Raises:
+            KeyUnavailableError: The data key cannot be used here; nothing is damaged.
+            CorruptRecordError: The seal is broken.
+        """
+        if not header.is_sealed:
+            return header, batch
+        cipher = self.cipher or self.update_cipher()
+        if cipher is None:
+            raise KeyUnavailableError("the data keys of the topic are not known here yet")
+        try:
+            return cipher.open(header, batch)
+        except CorruptRecordError as error:
+            self.damage_found(error)
+            raise
 
     def wait_for_ack(self, acks: Acks, offset: int, waiter: AckWaiter, *, index: int) -> None:
         """Tell `waiter` when everything below `offset` is acknowledged at this level."""

@@ -10,6 +10,7 @@ from typing import Final, final
 
 import trio
 
+from tidelog.broker.encryption.keyring import Keyring
 from tidelog.broker.metrics.object_counts import ObjectCounts
 from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.broker.partitions.data_directory import DataDirectory
@@ -75,6 +76,8 @@ class ReplicaManager:
         """Called for each partition that this broker begins to lead in a leader epoch."""
         self.movers = MoverIds(lambda: state().catalog)
         """Producers that no log expires."""
+        self.keyring = Keyring(lambda: state().security, env.random)
+        """Data keys of encrypted topics."""
         self._manifest = ReplicaManifest(env, directory.disk)
         self._open: dict[Key, Partition] = {}
         self.topic_counts = ObjectCounts(TopicTotals)
@@ -265,6 +268,8 @@ class ReplicaManager:
                 raise
         partition.queue_name = topic.queue_name
         partition.is_staging = topic.staging_of is not None
+        partition.keyring = self.keyring
+        partition.update_cipher()
         self._open[topic.topic_id, number] = partition
         return partition
 

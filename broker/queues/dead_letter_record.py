@@ -11,6 +11,7 @@ from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.large_messages import ChunkMap, chunks_of
 from tidelog.wire.batch.message_id import MESSAGE_ID_HEADER, message_id_in, record_id
 from tidelog.wire.batch.record_batch import BatchHeader, Columns, Headers, encode_batch
+from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import WireFormatError
 from tidelog.wire.messages.queues import (
     DEDUPLICATION_ID_HEADER,
@@ -73,7 +74,7 @@ class DeadLetterOrigin(NamedTuple):
 
 
 def records_in(
-    data: bytes, header: BatchHeader, offsets: Iterable[int]
+    data: BytesLike, header: BatchHeader, offsets: Iterable[int]
 ) -> Iterator[DeadLetterRecord]:
     """Yield the records of a batch at these offsets.
 

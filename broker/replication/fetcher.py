@@ -303,6 +303,8 @@ class ReplicaFetcher:
                 last_epoch=log.leader_epochs.latest or 0,
                 leader_epoch=answer.leader_epoch,
             )
+            if partition.cipher is None and any(header.is_sealed for header in headers):
+                self._require_keys(partition)
             now_ms = self._context.env.clock.now_ms()
             log.append_replicated(headers, batches, now_ms=now_ms)
             self._session.is_due(partition.key)
@@ -313,6 +315,16 @@ class ReplicaFetcher:
             log.delete_records(start, high_watermark=log.log_end_offset)
             follower.high_watermark = max(follower.high_watermark, start)
         partition.progressed()
+
+    @staticmethod
+    def _require_keys(partition: Partition) -> None:
+        """Raise unless this broker knows that the topic has keys: it would send sealed batches.
+
+        Raises:
+            OverloadedError: The metadata here is older than the batches.
+        """
+        if partition.update_cipher() is None:
+            raise OverloadedError("the data keys of the topic are not known here yet")
 
     def _refused(self, partition: Partition, detail: ErrorDetail) -> None:
         """Fetch again after a while; most likely newer metadata is about to arrive."""

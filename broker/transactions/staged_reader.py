@@ -82,15 +82,19 @@ class PieceReader:
         Their payloads are not checked.
 
         Raises:
-            PiecesLostError: The log begins behind the piece.
+            PiecesLostError: The log begins behind the piece, or the data key of a batch was
+                deleted.
             BrokerError: The log cannot be read now.
         """
         part, places, next_offset = await self._find(piece, offset)
+        batches: list[tuple[BatchHeader, bytearray]] = []
         try:
-            batches = [
-                (header, bytearray(part.file.read_at(position, header.size)))
-                for position, header in places
-            ]
+            for position, header in places:
+                data = part.file.read_at(position, header.size)
+                plain_header, plain = self._staging.opened(header, data)
+                if plain_header.record_count != header.record_count:
+                    raise PiecesLostError(f"the data key of offset {header.base_offset} is deleted")
+                batches.append((plain_header, bytearray(plain)))
         except OSError as error:
             raise self._staging.reading_failed(error) from error
         return batches, next_offset

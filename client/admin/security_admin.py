@@ -1,13 +1,16 @@
-"""Administration of the security of a cluster: users, passwords and tokens.
+"""Administration of the security of a cluster: users, passwords, tokens, keys.
 
 Shell: sends requests to brokers, draws salts and tokens, and hashes passwords in threads. No broker
 sees a password or a token.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, final
 
+from tidelog.client.admin import keys as key_admin
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.wire.errors import ConfigError
+from tidelog.wire.messages.keys import ChangedKeys, KeyAction, ListKeysReply
 from tidelog.wire.messages.users import (
     AlterUsersReply,
     AlterUsersRequest,
@@ -36,7 +39,7 @@ _SHORTEST_S: Final = 1.0
 
 @final
 class SecurityAdmin:
-    """Creates, changes and removes users and their tokens.
+    """Administers users, their tokens, and the keys of encryption at rest.
 
     Calls are repeated for up to `ClientConfig.request_timeout` while that may help: each sets what
     is wanted, so a repetition does no harm. A cancelled change may or may not happen.
@@ -138,6 +141,49 @@ class SecurityAdmin:
         if not is_token_id(wanted):
             raise ConfigError("the id of a token has 12 hexadecimal digits; list the tokens")
         return not (await self._alter(AlterUsersRequest([], [], [], [wanted]))).unknown
+
+    async def list_keys(self, topic: str | None = None) -> ListKeysReply:
+        """Return the data keys of encrypted topics, and the master keys of all brokers.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+        """
+        return await key_admin.list_keys(self._cluster, topic)
+
+    async def rotate_data_key(self, topic: str) -> list[ChangedKeys]:
+        """Seal new records of a topic with a new data key; return the key.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            InvalidRequestError: The topic is not encrypted, or the broker lacks a master key.
+            ConnectionLostError, RequestTimedOutError: The key may be there, or not.
+        """
+        return await key_admin.alter_keys(self._cluster, KeyAction.ROTATE, topic)
+
+    async def rewrap_data_keys(self, topic: str | None = None) -> list[ChangedKeys]:
+        """Wrap the data keys of a topic, or of all, by the newest master key; return those changed.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            InvalidRequestError: A broker lacks the newest master key.
+        """
+        return await key_admin.alter_keys(self._cluster, KeyAction.REWRAP, topic)
+
+    async def shred_data_keys(self, topic: str, key_ids: Iterable[int] = ()) -> list[ChangedKeys]:
+        """Delete data keys of a topic, so that their records cannot be read any more.
+
+        Args:
+            topic: Name of the topic.
+            key_ids: Data keys to delete. By default new records get a new key, and all others are
+                deleted, those of staged records too.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            InvalidRequestError: A key seals new records, transactions are being appended, or the
+                broker lacks a master key.
+            ConnectionLostError, RequestTimedOutError: The keys may be deleted, or not.
+        """
+        return await key_admin.alter_keys(self._cluster, KeyAction.SHRED, topic, key_ids=key_ids)
 
     async def _set_user(self, name: str, password: str | None, *, is_new: bool) -> None:
         hashed = None if password is None else await self._hashed(password)

@@ -15,6 +15,7 @@ from tidelog.coordinator.metadata.catalog import (
     TopicOwned,
 )
 from tidelog.coordinator.metadata.records import FeatureLevelSet, Record
+from tidelog.coordinator.metadata.topic_config import ENCRYPTION_SETTINGS
 from tidelog.coordinator.security.records import SecurityRecord
 from tidelog.wire.config.queue_config import ALERT_SETTINGS
 from tidelog.wire.errors import InvalidRequestError
@@ -26,6 +27,7 @@ RECORD_LEVELS: Final[Mapping[type[Record], int]] = {
     **dict.fromkeys(get_args(SecurityRecord), 4),
 }
 """Feature level of each kind of record that the first version did not know."""
+_TOPIC_SETTING_LEVELS: Final[Mapping[str, int]] = dict.fromkeys(ENCRYPTION_SETTINGS, 4)
 _QUEUE_SETTING_LEVELS: Final[Mapping[str, int]] = dict.fromkeys(ALERT_SETTINGS, 3)
 
 
@@ -37,11 +39,19 @@ def queue_settings_level(names: Iterable[str]) -> int:
 def record_level(record: Record) -> int:
     """Return the lowest feature level of a cluster that may write a record."""
     settings: Mapping[str, str] | None = None
+    level = RECORD_LEVELS.get(type(record), 0)
     if isinstance(record, TopicCreated):
         settings = None if record.queue is None else record.queue.overrides
+        level = max(level, topic_settings_level(record.overrides))
     elif isinstance(record, TopicAltered):
         settings = record.queue_overrides
-    return max(RECORD_LEVELS.get(type(record), 0), queue_settings_level(settings or ()))
+        level = max(level, topic_settings_level(record.overrides))
+    return max(level, queue_settings_level(settings or ()))
+
+
+def topic_settings_level(names: Iterable[str]) -> int:
+    """Return the lowest feature level of a cluster whose topics may have these settings."""
+    return max((_TOPIC_SETTING_LEVELS.get(name, 0) for name in names), default=0)
 
 
 def check_records(records: Iterable[Record], level: int) -> None:

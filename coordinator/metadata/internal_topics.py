@@ -9,7 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from tidelog.coordinator.metadata.catalog import QueueSpec, Topic, check_not_audit
 from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.coordinator.metadata.topic_config import SETTINGS, topic_config
+from tidelog.coordinator.metadata.topic_config import (
+    ENCRYPTION_SETTINGS,
+    SETTINGS,
+    topic_config,
+)
 from tidelog.wire.config.queue_config import effective_queue_settings, queue_config
 from tidelog.wire.errors import InvalidConfigError, LeaderNotAvailableError
 
@@ -30,11 +34,13 @@ def journal_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
 def staging_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
     """Return the topic settings of the staging log of a topic with these settings.
 
-    Staged records are appended to the topic later, so they must not be larger than it accepts.
+    Staged records are appended to the topic later, so they must not be larger than it accepts, and
+    are encrypted as its records are. Journals have no records, and are never encrypted.
     """
     overrides = journal_overrides(source_overrides)
-    if "max_message_bytes" in source_overrides:
-        overrides["max_message_bytes"] = source_overrides["max_message_bytes"]
+    for name in ("max_message_bytes", *ENCRYPTION_SETTINGS):
+        if name in source_overrides:
+            overrides[name] = source_overrides[name]
     return overrides
 
 

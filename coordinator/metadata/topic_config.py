@@ -28,8 +28,11 @@ from tidelog.wire.config.unknown_names import unknown_setting
 from tidelog.wire.errors import InvalidConfigError
 
 _RATIO = re.compile(r"[01]|[01]?\.[0-9]{1,9}")
+_OFF, _ON = "off", "on"
 _DELETE, _COMPACT, _BOTH = "delete", "compact", "delete,compact"
 
+ENCRYPTION_SETTINGS: Final = ("encryption", "data_key_rotation_ms")
+"""Settings of feature level 4, about encryption at rest."""
 REPLICATION_FACTOR_MAX = 15
 """More replicas cost more than they save; this catches a typing error."""
 
@@ -46,6 +49,10 @@ class TopicConfig:
     """Settings of the compaction; `None` if the topic is not compacted."""
     is_kept: bool = False
     """No limit on time or size deletes records: compaction alone does."""
+    is_encrypted: bool = False
+    """Whether leaders seal new batches ([encryption at rest](encryption.md))."""
+    data_key_rotation_ms: int | None = None
+    """Age at which a data key is replaced for new batches; `None` never."""
 
 
 def _parse_ratio(name: str, text: str) -> str:
@@ -66,6 +73,13 @@ SETTINGS: Final = {
             " both. Topics with queues cannot be compacted.",
         ),
         Setting(
+            "data_key_rotation_ms",
+            parse_or_unlimited(parse_bounded_duration(low=60_000)),
+            "90d",
+            "1m or more, unlimited",
+            "Encryption: replace the data key for new records when it is this old.",
+        ),
+        Setting(
             "delete_retention_ms",
             parse_bounded_duration(low=0),
             "1d",
@@ -79,6 +93,14 @@ SETTINGS: Final = {
             Durability.FSYNC.value,
             "fsync, replicated",
             "What an acknowledgement means: fsync (on disk) or replicated (in memory).",
+        ),
+        Setting(
+            "encryption",
+            parse_choice(_OFF, _ON),
+            _OFF,
+            "off, on",
+            "Whether the records are encrypted on the disks of the brokers. A change holds for new"
+            " records.",
         ),
         Setting(
             "index_interval_bytes",
@@ -252,6 +274,8 @@ def _topic_config(overrides: tuple[tuple[str, str], ...]) -> TopicConfig:
         min_insync_replicas=min_insync_replicas,
         compaction=compaction,
         is_kept=is_kept,
+        is_encrypted=values["encryption"] == _ON,
+        data_key_rotation_ms=_limit(values["data_key_rotation_ms"]),
     )
 
 

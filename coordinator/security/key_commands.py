@@ -17,7 +17,7 @@ def handle_key_command(
     """Return the records of a command; `now_ms` is recorded, and decides when keys are rotated.
 
     Raises:
-        InvalidRequestError: The newest key would be deleted.
+        InvalidRequestError: The newest key would be deleted, or the new key is not the next one.
     """
     keys = state.data_keys(command.topic_id)
     if isinstance(command, RemoveDataKeys):
@@ -30,6 +30,11 @@ def handle_key_command(
     known = keys.get(command.key_id)
     if known is not None and known.master_id != command.replaces_master_id:
         return []
+    if known is None and command.key_id != max(keys, default=0) + 1:
+        # Key ids have no gaps: so a missing one was deleted.
+        raise InvalidRequestError(
+            f"data key {command.key_id} is not the next one of the topic; try again"
+        )
     created_at_ms = now_ms if known is None else known.created_at_ms
     return [
         DataKeySet(

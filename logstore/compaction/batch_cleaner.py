@@ -15,13 +15,14 @@ from typing import Final, final
 
 import msgspec
 
+from tidelog.logstore.batch_cipher import BatchCipher
 from tidelog.logstore.compaction.offset_map import OffsetMap
 from tidelog.wire.batch.batch_columns import ColumnDecoder, decode_columns
 from tidelog.wire.batch.large_messages import is_chunk
-from tidelog.wire.batch.record_batch import BatchHeader, Columns, Headers
+from tidelog.wire.batch.record_batch import BatchHeader, Columns, Headers, header_of
 from tidelog.wire.batch.sparse_batch import SPAN_MAX, encode_empty, encode_sparse
 from tidelog.wire.env.env import BytesLike
-from tidelog.wire.errors import WireFormatError
+from tidelog.wire.errors import KeyUnavailableError, WireFormatError
 
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 RECORDS_MAX: Final = 1 << 20
@@ -37,17 +38,26 @@ class KeyRange:
     Batches are added in order. The range ends before the first batch that does not fit.
     """
 
-    def __init__(self, keys: OffsetMap, first_offset: int) -> None:
-        """Start an empty range; `keys` is empty too."""
+    def __init__(
+        self, keys: OffsetMap, first_offset: int, cipher: BatchCipher | None = None
+    ) -> None:
+        """Start an empty range; `keys` is empty too. `cipher` opens sealed batches."""
         assert not len(keys)
         self._keys = keys
+        self.cipher = cipher
+        """Keys of the topic; `None` while it has none."""
         self.end_offset = first_offset
         """Exclusive end of the range."""
         self.is_full = False
         """Whether a batch did not fit: the rest waits for the next run."""
 
     def add(self, header: BatchHeader, batch: BytesLike) -> bool:
-        """Add the next batch; return whether it fit."""
+        """Add the next batch; return whether it fit.
+
+        Raises:
+            KeyUnavailableError: The batch is sealed, and its key cannot be used here.
+            CorruptRecordError: Its seal is broken.
+        """
         assert header.base_offset <= self.end_offset <= header.next_offset
         # The upper bound: a batch is in the range completely or not at all.
         needed = header.record_count if header.record_count <= RECORDS_MAX else 0
@@ -55,6 +65,8 @@ class KeyRange:
         if self.is_full or needed > self._keys.room:
             self.is_full = True
             return False
+        if header.is_sealed:
+            header, batch = _opened(header, batch, self.cipher)
         columns = _decoded(header, batch)
         if columns is not None and columns.keys is not None:
             for delta, key, headers in _rows(columns):
@@ -94,7 +106,12 @@ class BatchCleaner:
         self._gone: _Gone | None = None
 
     def take(self, header: BatchHeader, batch: BytesLike) -> list[BytesLike]:
-        """Add the next batch; return the cleaned batches that are complete."""
+        """Add the next batch; return the cleaned batches that are complete.
+
+        Raises:
+            KeyUnavailableError: The batch is sealed, and its key cannot be used here.
+            CorruptRecordError: Its seal is broken.
+        """
         left = _cleaned(header, batch, self.rules)
         gone = self._gone
         if left is None and not self.rules.is_header_needed(header.base_offset):
@@ -140,6 +157,26 @@ def _cleaned(header: BatchHeader, batch: BytesLike, rules: CleaningRules) -> Byt
         return batch
     if not header.record_count:
         return None
+    if header.is_sealed:
+        return _cleaned_sealed(header, batch, rules)
+    return _left_of(header, batch, rules)
+
+
+def _cleaned_sealed(
+    header: BatchHeader, batch: BytesLike, rules: CleaningRules
+) -> BytesLike | None:
+    """Return as `_cleaned`: the sealed batch itself if it loses no record."""
+    plain_header, plain = _opened(header, batch, rules.range.cipher)
+    if not plain_header.record_count:
+        return None  # Its data key was deleted.
+    left = _left_of(plain_header, plain, rules, was_sealed=True)
+    return batch if left is plain else left
+
+
+def _left_of(
+    header: BatchHeader, batch: BytesLike, rules: CleaningRules, *, was_sealed: bool = False
+) -> BytesLike | None:
+    """Return the rest of a plain batch as it is stored, `None` if it has no record left."""
     try:
         columns = decode_columns(header, batch, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
     except WireFormatError:
@@ -147,7 +184,28 @@ def _cleaned(header: BatchHeader, batch: BytesLike, rules: CleaningRules) -> Byt
     places = _living(header, columns, rules)
     if len(places) == columns.record_count:
         return batch
-    return encode_sparse(header, columns, places) if places else None
+    if not places:
+        return None
+    cleaned = encode_sparse(header, columns, places)
+    cipher = rules.range.cipher
+    if cipher is None:
+        return cleaned
+    sealed, _ = cipher.seal(
+        memoryview(cleaned),
+        header_of(cleaned),
+        base_offset=header.base_offset,
+        leader_epoch=header.leader_epoch,
+        was_sealed=was_sealed,
+    )
+    return sealed
+
+
+def _opened(
+    header: BatchHeader, batch: BytesLike, cipher: BatchCipher | None
+) -> tuple[BatchHeader, BytesLike]:
+    if cipher is None:
+        raise KeyUnavailableError("the log has sealed batches, and its topic has no data key here")
+    return cipher.open(header, batch)
 
 
 def _living(header: BatchHeader, columns: Columns, rules: CleaningRules) -> list[int]:

@@ -8,6 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import Protocol, final
 
+from tidelog.logstore.batch_cipher import BatchCipher
 from tidelog.logstore.compaction.batch_cleaner import CleaningRules, KeyRange
 from tidelog.logstore.compaction.cleaner_state import CleanerState
 from tidelog.logstore.compaction.offset_map import SLOT_BYTES, OffsetMap
@@ -49,6 +50,7 @@ class CleanableLog(Protocol):
     leader_epochs: LeaderEpochs
     producers: ProducerStates
     cleaner: CleanerState
+    cipher: BatchCipher | None
 
     @property
     def log_start_offset(self) -> int:
@@ -144,6 +146,8 @@ class CleanerRun:
 
         Raises:
             RewriteFailedError: Something is damaged, or a file would be too long.
+            KeyUnavailableError: A batch is sealed, and its key cannot be used here.
+            CorruptRecordError: The seal of a batch is broken.
             OSError: The disk is full or failed.
         """
         assert self.ready is None, "swap the rewrite first"
@@ -193,7 +197,9 @@ class CleanerRun:
     def _steps(self) -> Generator[int, None, None]:
         span = self._dirty[-1].end_offset - self._dirty[0].base_offset
         memory_bytes = min(self._memory_bytes, (2 * span + 64) * SLOT_BYTES)
-        keys = KeyRange(OffsetMap(memory_bytes=memory_bytes), self._to_clean.clean_offset)
+        keys = KeyRange(
+            OffsetMap(memory_bytes=memory_bytes), self._to_clean.clean_offset, self._log.cipher
+        )
         yield from self._build_offset_map(keys)
         self.end_offset = keys.end_offset
         segment_bytes = self._log.config.roll_bytes

@@ -30,9 +30,11 @@ def truncate_fully(
     # First truncate the end: a checkpoint that starts within the files says nothing about them.
     log.truncate(offset, may_drop_damage=True)
     log.close()
-    return create_empty_log(
+    restarted = create_empty_log(
         log.directory, offset, owner, files=files, config=log.config, now_ms=now_ms
     )
+    restarted.cipher = log.cipher
+    return restarted
 
 
 def create_empty_log(

@@ -157,6 +157,8 @@ class World:
         self.clock = VirtualClock()
         self.work = InlineWork()
         self.events: list[Event] = []
+        self.key_file = ""
+        """Text of the file with the master keys of the broker."""
         self._random = Random(7)
 
     @property
@@ -196,7 +198,13 @@ class World:
     @asynccontextmanager
     async def broker(self, **settings: object) -> AsyncGenerator[Broker]:
         """Run a broker; it stops cleanly at the end of the block."""
-        async with open_broker(config(**settings), self.env, self.disk, secret=SECRET) as broker:
+        async with open_broker(
+            config(**settings),
+            self.env,
+            self.disk,
+            secret=SECRET,
+            master_source=self._read_key_file,
+        ) as broker:
             yield broker
 
     @asynccontextmanager
@@ -208,7 +216,11 @@ class World:
 
             async def run() -> None:
                 async with open_broker(
-                    config(**settings), self.env, self.disk, secret=SECRET
+                    config(**settings),
+                    self.env,
+                    self.disk,
+                    secret=SECRET,
+                    master_source=self._read_key_file,
                 ) as broker:
                     started.append(broker)
                     is_up.set()
@@ -239,6 +251,9 @@ class World:
         """Connect and say nothing."""
         return RawClient(await self.network.connect(*ADDRESS))
 
+    async def _read_key_file(self) -> str:
+        return self.key_file
+
     def _note(self, event: str, **fields: object) -> None:
         self.events.append(Event(event, fields))
 
@@ -246,6 +261,7 @@ class World:
         world = World(self._time, disk)
         world.clock.offset_ms = self.clock.offset_ms
         world._random = self._random
+        world.key_file = self.key_file
         return world
 
 

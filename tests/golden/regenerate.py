@@ -19,6 +19,7 @@ import msgpack
 from tests.golden.dump import dump_fields, lines, text
 from tests.golden.frames import read_dumps, write_dumps
 from tests.golden.log_files import log_files
+from tests.golden.sealed import dump_sealed, sealed_batch
 from tests.golden.small_files import small_files
 from tests.wire.batches import HEADER_FIELDS, HEADER_SIZE, sample_batch, sparse_batch, stored_batch
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION
@@ -50,11 +51,14 @@ def golden_files() -> dict[str, bytes]:
     """Return the names of the golden files of `wire` with their present encoding."""
     batch = bytes(stored_batch())
     sparse = bytes(sparse_batch())
+    sealed = bytes(sealed_batch())
     return {
         "record_batch_v1.bin": batch,
         "record_batch_v1.txt": text(dump_batch(batch)),
         "record_batch_v1_sparse.bin": sparse,
         "record_batch_v1_sparse.txt": text(dump_batch(sparse)),
+        "record_batch_v1_sealed.bin": sealed,
+        "record_batch_v1_sealed.txt": text(dump_sealed(sealed)),
         "record_batch_v1_lz4.bin": bytes(sample_batch(Codec.LZ4, columns=COMPRESSED_COLUMNS)),
         "record_batch_v1_zstd.bin": bytes(sample_batch(Codec.ZSTD, columns=COMPRESSED_COLUMNS)),
     }

@@ -40,6 +40,7 @@ def table_rows(text: str) -> list[list[str]]:
     [
         ("record_batch.md", "record_batch_v1.txt"),
         ("record_batch.md", "record_batch_v1_sparse.txt"),
+        ("sealed_batch.md", "record_batch_v1_sealed.txt"),
     ],
 )
 def test_the_worked_example_is_the_golden_file(name: str, dump: str) -> None:

@@ -140,7 +140,9 @@ def test_every_golden_file_is_known() -> None:
     of_wire = {name for name in kept if name.startswith("record_batch")}
 
     assert set(WRITTEN_NOW) <= of_wire
-    assert all(re.search(r"_v\d+(_lz4|_zstd|_sparse)?\.(bin|txt)$", name) for name in of_wire)
+    assert all(
+        re.search(r"_v\d+(_lz4|_zstd|_sparse|_sealed)?\.(bin|txt)$", name) for name in of_wire
+    )
 
 
 def test_every_message_has_its_golden_frame_in_every_version() -> None:

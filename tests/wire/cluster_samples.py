@@ -36,6 +36,17 @@ from tidelog.wire.messages.features import (
     UpdateFeaturesReply,
     UpdateFeaturesRequest,
 )
+from tidelog.wire.messages.keys import (
+    AlterKeysReply,
+    AlterKeysRequest,
+    BrokerKeys,
+    ChangedKeys,
+    DataKeyDescription,
+    KeyAction,
+    ListKeysReply,
+    ListKeysRequest,
+    TopicKeys,
+)
 from tidelog.wire.messages.reassignment import (
     DrainBrokerReply,
     DrainBrokerRequest,
@@ -168,6 +179,35 @@ DESCRIBE = (
 ACKNOWLEDGE_EVENTS = (
     AcknowledgeEventsRequest(event_ids=[3, 300], up_to_id=2),
     AcknowledgeEventsReply(unacknowledged_count=1),
+)
+
+ALTER_KEYS = (
+    AlterKeysRequest(action=KeyAction.SHRED, topic="orders", key_ids=[1, 300]),
+    AlterKeysReply(topics=[ChangedKeys(topic="orders", key_ids=[1, 300])]),
+)
+LIST_KEYS = (
+    ListKeysRequest(topic="orders", is_local=True),
+    ListKeysReply(
+        topics=[
+            TopicKeys(
+                topic="orders",
+                is_encrypted=True,
+                keys=[
+                    DataKeyDescription(
+                        key_id=3, master_id="630dcd2966c43366", created_at_ms=1_700_000_000_000
+                    )
+                ],
+            )
+        ],
+        brokers=[
+            BrokerKeys(
+                node_id=2,
+                master_ids=["630dcd2966c43366"],
+                locked_topics=["payments"],
+                reason="data key 1 of the topic cannot be used",
+            )
+        ],
+    ),
 )
 
 ELECT = (

@@ -59,6 +59,9 @@ COMMANDS = {
     "audit": LazyCommand(
         "tidelog.cli.security.audit", "audit", "Search audit records and sum up usage."
     ),
+    "key": LazyCommand(
+        "tidelog.cli.key.key", "key", "Create master keys; list, rotate and shred data keys."
+    ),
     "alerts": LazyCommand("tidelog.cli.alerts", "alerts", "Show the alerts that fire now."),
     "broker": LazyCommand(
         "tidelog.cli.broker.broker",

@@ -81,7 +81,12 @@ FLAG_SPARSE = 0x0200
 """Compaction removed records, maybe all: not every offset of the batch has a record. A count of
 records by offsets must decode the payload."""
 KNOWN_FLAGS = 0x03FF
-"""All flags of this version; another flag means a newer version."""
+"""All flags on the wire of this version; another flag means a newer version."""
+FLAG_SEALED = 0x0400
+"""The payload is encrypted (`wire.batch.sealed_batch`): only in the files of brokers and among
+them, never from a producer or to a consumer."""
+STORED_FLAGS = KNOWN_FLAGS | FLAG_SEALED
+"""All flags in files of this version."""
 _KNOWN_CODECS = frozenset(map(int, (Codec.NONE, Codec.LZ4, Codec.ZSTD)))
 _UNCOMPRESSED = int(Codec.NONE)
 _BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL | FLAG_SPARSE
@@ -167,6 +172,11 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
     def is_sparse(self) -> bool:
         """Whether compaction removed records, maybe all."""
         return bool(self.flags & FLAG_SPARSE)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the payload is encrypted."""
+        return bool(self.flags & FLAG_SEALED)
 
     @property
     def is_control(self) -> bool:
@@ -359,6 +369,26 @@ def stamp_append_time(batch: memoryview, now_ms: int) -> BatchHeader:
     _TIMESTAMPS.pack_into(batch, _TIMESTAMPS_AT, now_ms, now_ms)
     _seal(batch)
     return header_of(batch)
+
+
+_LENGTH = struct.Struct("<I")
+_LENGTH_AT = 32
+
+
+def restamp_payload(
+    batch: memoryview, *, payload_length: int, flags: int, batch_crc: int | None
+) -> None:
+    """Give a header, in place, the fields of another form of its payload.
+
+    `batch_crc` is the batch CRC; `None` computes it.
+    """
+    _LENGTH.pack_into(batch, _LENGTH_AT, payload_length)
+    _FLAGS.pack_into(batch, _FLAGS_AT, flags)
+    if batch_crc is None:
+        _seal(batch)
+    else:
+        _BATCH_CRC.pack_into(batch, _BATCH_CRC_AT, batch_crc)
+        _seal_header(batch)
 
 
 def _seal(batch: memoryview) -> None:

@@ -24,6 +24,7 @@ from tidelog.wire.messages import (
     groups,
     handshake,
     hot_keys,
+    keys,
     metadata,
     metrics,
     names,
@@ -132,6 +133,8 @@ class ApiKey(IntEnum):
     ALTER_QUOTAS = 79
     LIST_QUOTAS = 80
     AWAIT_METADATA = 86
+    ALTER_KEYS = 81
+    LIST_KEYS = 82
 
 
 @final
@@ -343,6 +346,8 @@ DESCRIBE_CONFIG = Api(
     cluster_admin.DescribeConfigRequest,
     cluster_admin.DescribeConfigReply,
 )
+ALTER_KEYS = Api(ApiKey.ALTER_KEYS, keys.AlterKeysRequest, keys.AlterKeysReply)
+LIST_KEYS = Api(ApiKey.LIST_KEYS, keys.ListKeysRequest, keys.ListKeysReply)
 ACKNOWLEDGE_EVENTS = Api(
     ApiKey.ACKNOWLEDGE_EVENTS,
     cluster_admin.AcknowledgeEventsRequest,

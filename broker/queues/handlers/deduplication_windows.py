@@ -191,7 +191,8 @@ class DeduplicationWindows:
         header = parse_header(data)
         if header is None or header.base_offset != base_offset:
             raise corrupt(base_offset, base_offset + 1)
-        messages = messages_of(columns_of(header, data[: header.size]))
+        header, batch = partition.opened(header, data[: header.size])
+        messages = messages_of(columns_of(header, batch))
         return StoredSend(base_offset, header.max_timestamp_ms, messages)
 
     def _read_on(
@@ -228,7 +229,7 @@ class DeduplicationWindows:
                     yield None
                     continue
                 part = yield from self._read_on(window, at, max_bytes=_STEP_BYTES)
-                before, at = at, _tell(messages, part, at)
+                before, at = at, _tell(messages, partition, part, at=at)
                 if at == before:
                     raise corrupt(at, at + 1)
         except OSError as error:
@@ -255,7 +256,7 @@ class DeduplicationWindows:
                 del self._windows[key]
 
 
-def _tell(messages: SentMessages, part: LogSlice, at: int) -> int:
+def _tell(messages: SentMessages, partition: Partition, part: LogSlice, *, at: int) -> int:
     """Pass the batches of a slice from an offset on; return their end offset."""
     walk = walk_headers(
         part.file,
@@ -267,7 +268,8 @@ def _tell(messages: SentMessages, part: LogSlice, at: int) -> int:
         if header.next_offset <= at:
             continue
         if header.has_queue_fields and header.has_append_time:
-            data = part.file.read_at(position, header.size)
+            stored = part.file.read_at(position, header.size)
+            header, data = partition.opened(header, stored)  # noqa: PLW2901
             columns = columns_of(header, data)
             deltas = columns.offset_deltas or range(columns.record_count)
             offsets = [header.base_offset + delta for delta in deltas]

@@ -27,6 +27,7 @@ from tidelog.broker.queues.partition.journal_retention import cut_history
 from tidelog.broker.queues.partition.quarantine import Quarantine
 from tidelog.broker.queues.partition.queue_summary import QueueSummary, summary_of
 from tidelog.broker.queues.partition.source_records import (
+    WITHOUT_LIMIT_BYTES,
     Gathered,
     Reading,
     SourceRecords,
@@ -182,7 +183,7 @@ class HostedPartition:
         self._context = context
         self._expiry = Expiry(self.core, self.records, search=context.search)
         self._expiring = trio.Lock()
-        self._quarantine = Quarantine(self.core, self.probe)
+        self._quarantine = Quarantine(self.core, self.probe, self.decide)
         self._empty_cache = EmptyCache()
         self._watched: Partition | None = None
         """The replica of the source records at which it waits for more."""
@@ -606,7 +607,7 @@ class HostedPartition:
                 self._empty_cache.set_empty(core, core.state.records_from)
                 self._await_news()
                 return EmptyReason.NO_MESSAGES
-            limit = max_bytes if plan.attempt is None else 1 << 62
+            limit = max_bytes if plan.attempt is None else WITHOUT_LIMIT_BYTES
             gathered = yield from self.records.gather(
                 offers, max_bytes=limit, passes_damage=not core.config.is_fifo
             )
@@ -636,11 +637,11 @@ class HostedPartition:
         if self._is_reading:  # Time has passed since the check in `take`.
             self.require()
             now_ms = self.now_ms()
-        if self._quarantine.hold(plan, gathered):
+        if self._quarantine.hold(plan, gathered, now_ms=now_ms):
             return None
         if gathered.damage is not None and not gathered.taken:
             raise self.records.partition().passing(gathered.damage)
-        source, pieces = self.records.partition(), self.records.pieces(gathered.batches)
+        source, pieces = self.records.partition(), self.records.pieces(gathered)
         received = self.decide(self.core.receive(plan, gathered.taken, now_ms=now_ms))
         if not received.runs:
             return None

@@ -1,10 +1,12 @@
 """Quarantine of unreadable messages: others are delivered; in a FIFO queue, other groups only."""
 
+from collections.abc import Callable
 from typing import final
 
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.partition.source_records import Gathered, SourceRecords
 from tidelog.queue_layer.commands.receive import ReceivePlan
+from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.wire.env.env import Probe
 from tidelog.wire.errors import BrokerError, CorruptRecordError
@@ -17,19 +19,31 @@ class Quarantine:
     Invariant: in a group with an unreadable message, no message behind it is delivered.
     """
 
-    def __init__(self, core: QueuePartition, probe: Probe) -> None:
-        """Start without messages; `probe` reports each range that is found."""
+    def __init__(
+        self, core: QueuePartition, probe: Probe, decide: Callable[[Outcome[None]], None]
+    ) -> None:
+        """Start without messages; `probe` reports each range that is found.
+
+        `decide` carries out decisions of `core`.
+        """
+        self._decide = decide
         self._core = core
         self._probe = probe
         self._held: list[tuple[int, int]] = []
         self._error: CorruptRecordError | None = None
         """Error of a quarantined range."""
 
-    def hold(self, plan: ReceivePlan, gathered: Gathered) -> bool:
+    def hold(self, plan: ReceivePlan, gathered: Gathered, *, now_ms: int) -> bool:
         """Quarantine the unreadable messages of a plan; of a FIFO queue only if they came first.
+
+        Messages whose data key was deleted are removed.
 
         Return whether another plan may have messages, since this one had none.
         """
+        for first, end in gathered.destroyed:
+            self._decide(self._core.destroy(first, end, now_ms=now_ms))
+        if gathered.destroyed:
+            return True
         is_in_order = self._core.config.is_fifo
         if plan.attempt is not None or (is_in_order and gathered.taken):
             return False

@@ -28,8 +28,10 @@ from tidelog.wire.batch.batch_columns import (
     unpack,
 )
 from tidelog.wire.batch.record_batch import BatchHeader, Columns, parse_header
+from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
     CorruptRecordError,
+    KeyUnavailableError,
     LeaderNotAvailableError,
     LogOfflineError,
     WireFormatError,
@@ -47,6 +49,8 @@ from tidelog.wire.transport.write_buffer import FileRegion
 Default = TypeVar("Default")
 Result = TypeVar("Result")
 
+WITHOUT_LIMIT_BYTES: Final = 1 << 62
+"""Limit of a repeated receive: it returns all messages again."""
 _STEP_BYTES: Final = 128 << 10
 """Bytes of a log that are searched for new records in one go."""
 _STEPS_AT_ONCE: Final = 16
@@ -59,6 +63,8 @@ _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 _TIME_MAX_MS: Final = 1 << 62
 _DIGITS_MAX: Final = 20
 _READ_BYTES_MAX: Final = 8 << 20
+_OPENED_BYTES_MAX: Final = 1 << 20
+"""Maximum bytes of an encrypted topic that one receive decrypts, besides one batch."""
 _COPIED_BYTES_MAX: Final = 256 << 10
 """Maximum bytes copied for one partition, while its receive waits for the commit."""
 
@@ -70,7 +76,7 @@ _Walked = tuple[int, BatchHeader]
 class Unpacking:
     """Decompression of a payload, for a thread."""
 
-    def __init__(self, header: BatchHeader, data: bytes) -> None:
+    def __init__(self, header: BatchHeader, data: BytesLike) -> None:
         """Take one whole batch."""
         self._header = header
         self._data = data
@@ -91,6 +97,16 @@ Reading = Generator[LogSlice | Unpacking | None, LogSlice | None, Result]
 decompress, and is thrown its error; or yields `None` when other tasks should run first."""
 
 
+@final
+class DestroyedRecordsError(Exception):
+    """Records whose data key was deleted: they are deleted with it, and nothing is damaged."""
+
+    def __init__(self, next_offset: int) -> None:
+        """Name the offset behind them; they begin with the first requested record."""
+        super().__init__("the data key of the records was deleted")
+        self.next_offset = next_offset
+
+
 class Gathered(msgspec.Struct):
     """Messages whose batches were found."""
 
@@ -103,11 +119,48 @@ class Gathered(msgspec.Struct):
     """Error by which some were left out."""
     unreadable: list[tuple[int, int, CorruptRecordError]] = []
     """First offsets and exclusive ends of unreadable ranges, with their errors."""
+    destroyed: list[tuple[int, int]] = []
+    """First offsets and exclusive ends of ranges whose data key was deleted."""
+    opened: dict[int, BytesLike] = {}
+    """Plain batches of an encrypted topic, by base offset."""
     stopped_at: int | None = None
     """Offset of the first message for which there was no room."""
 
-    def found_unreadable(self, offset: int, error: CorruptRecordError) -> int:
+    def open_all(self, partition: Partition, batches: Iterable[Batch], offset: int) -> None:
+        """Open batches from the one with an offset on.
+
+        Stop before a batch that has no records any more, or cannot be opened.
+
+        Raises:
+            DestroyedRecordsError: The data key of the first batch was deleted.
+            KeyUnavailableError: It cannot be used here.
+            CorruptRecordError: The seal of the first batch is broken.
+            OSError: The disk failed.
+        """
+        for batch in batches:
+            data = batch.file.read_at(batch.position, batch.size)
+            header = parse_header(data)
+            if header is None:
+                raise corrupt(batch.base_offset, batch.next_offset)
+            try:
+                plain_header, plain = partition.opened(header, data)
+            except (KeyUnavailableError, CorruptRecordError):
+                if batch.base_offset <= offset:
+                    raise
+                return
+            if header.record_count and not plain_header.record_count:
+                if batch.base_offset <= offset:
+                    raise DestroyedRecordsError(batch.next_offset)
+                return
+            self.opened[batch.base_offset] = plain
+
+    def found_unreadable(
+        self, offset: int, error: CorruptRecordError | DestroyedRecordsError
+    ) -> int:
         """Record an unreadable range from an offset on; return its end."""
+        if isinstance(error, DestroyedRecordsError):
+            self.destroyed.append((offset, error.next_offset))
+            return error.next_offset
         first, end = error.detail("offset"), error.detail("next_offset")
         assert first is not None
         assert end is not None
@@ -245,7 +298,8 @@ class SourceRecords:
                 continue
             first, end = max(header.base_offset, offset), min(header.next_offset, high_watermark)
             has_fields = header.has_queue_fields or decodes_all or header.is_sparse
-            if not has_fields and not delay_ms:
+            is_gone = header.is_sealed and _is_destroyed(partition, header, file, position=position)
+            if not has_fields and not delay_ms and not is_gone:
                 offset = end
                 continue
             if plain_from < offset:
@@ -253,10 +307,13 @@ class SourceRecords:
             if offset < first:
                 _skip_missing(core, offset, first)
             fed_count += end - first
-            if header.has_only_chunks or not header.record_count:
+            if header.has_only_chunks or not header.record_count or is_gone:
                 yield from _in_parts(core, first, end, feed=core.state.on_chunks)
             else:
-                data = file.read_at(position, header.size) if has_fields else None
+                data: BytesLike | None = None
+                if has_fields:
+                    stored = file.read_at(position, header.size)
+                    header, data = partition.opened(header, stored)  # noqa: PLW2901
                 yield from _feed_batch(core, header, data, first=first, end=end)
             is_small = header.uncompressed_length <= SMALL_BYTES and fed_count <= _RECORDS_AT_ONCE
             if not is_small or core.state.records_from != end:
@@ -294,12 +351,13 @@ class SourceRecords:
                 if known >= 0 and offset < found[bases[known]].next_offset:
                     offset = min(end, found[bases[known]].next_offset)
                     continue
-                room = max_bytes - gathered.size
+                room = self._room(max_bytes) - gathered.size
                 if room <= 0 and found:
                     break
                 try:
                     batches = yield from self._batches(offset, end, max(room, 1))
-                except CorruptRecordError as error:
+                    batches = self._open(gathered, batches, offset)
+                except (CorruptRecordError, DestroyedRecordsError) as error:
                     next_offset = gathered.found_unreadable(offset, error)
                     _add_run(gathered, taken_from, offset)
                     taken_from = offset
@@ -322,6 +380,29 @@ class SourceRecords:
                 break
         gathered.batches = [found[base] for base in sorted(found)]
         return gathered
+
+    def _room(self, max_bytes: int) -> int:
+        if self.partition().cipher is None or max_bytes == WITHOUT_LIMIT_BYTES:
+            return max_bytes
+        return min(max_bytes, _OPENED_BYTES_MAX)
+
+    def _open(self, gathered: Gathered, batches: list[Batch], offset: int) -> list[Batch]:
+        """Return the batches up to the first without readable records, opened if they are sealed.
+
+        Raises:
+            CorruptRecordError: The seal of the first one is broken.
+            DestroyedRecordsError: Its data key was deleted.
+            KeyUnavailableError: Its data key cannot be used here.
+            LogOfflineError: The disk failed.
+        """
+        partition = self.partition()
+        if partition.cipher is None:
+            return batches
+        try:
+            gathered.open_all(partition, batches, offset)
+        except OSError as error:
+            raise partition.reading_failed(error) from error
+        return [batch for batch in batches if batch.base_offset in gathered.opened]
 
     def _batches(self, first: int, end: int, max_bytes: int) -> Reading[list[Batch]]:
         """Find batches from the one with an offset on, below an end."""
@@ -366,6 +447,9 @@ class SourceRecords:
             return []
         wanted_runs = [ReceivedRun(first, count, 0, 0) for first, count in runs]
         gathered = await self.read(wanted_runs, max_bytes=_READ_BYTES_MAX)
+        if gathered.destroyed and gathered.destroyed[0][0] == runs[0][0]:
+            reason = WireFormatError("their data key was deleted")
+            raise UndecodableRecordsError(reason, gathered.destroyed[0][1])
         if not gathered.taken or gathered.taken[0][0] != runs[0][0]:
             raise gathered.damage or corrupt(runs[0][0], runs[0][0] + 1)
         wanted: list[int] = []
@@ -379,14 +463,17 @@ class SourceRecords:
         for batch in gathered.batches:
             inside = [at for at in wanted if batch.base_offset <= at < batch.next_offset]
             try:
-                records.extend(self._decoded(batch, inside))
+                opened = gathered.opened.get(batch.base_offset)
+                records.extend(self._decoded(batch, inside, opened))
             except WireFormatError as error:
                 if records:
                     break
                 raise UndecodableRecordsError(error, batch.next_offset) from error
         return records
 
-    def _decoded(self, batch: Batch, offsets: list[int]) -> Iterator[DeadLetterRecord]:
+    def _decoded(
+        self, batch: Batch, offsets: list[int], opened: BytesLike | None
+    ) -> Iterator[DeadLetterRecord]:
         """Yield some records of a batch.
 
         Raises:
@@ -395,7 +482,7 @@ class SourceRecords:
             WireFormatError: The batch cannot be decoded.
         """
         try:
-            data = batch.file.read_at(batch.position, batch.size)
+            data = opened or batch.file.read_at(batch.position, batch.size)
         except OSError as error:
             raise self.partition().reading_failed(error) from error
         header = parse_header(data)
@@ -442,12 +529,15 @@ class SourceRecords:
             result: Result = stop.value
             return result
 
-    def pieces(self, batches: list[Batch]) -> list[bytes | FileRegion]:
+    def pieces(self, gathered: Gathered) -> list[bytes | FileRegion]:
         """Return the pieces of a reply for batches that were found.
 
         Raises:
             LogOfflineError: They cannot be read.
         """
+        batches = gathered.batches
+        if gathered.opened:
+            return [b"".join(gathered.opened[batch.base_offset] for batch in batches)]
         partition = self.partition()
         pieces: list[bytes | FileRegion] = []
         room = _COPIED_BYTES_MAX
@@ -502,7 +592,7 @@ def _loaded(part: LogSlice) -> Reading[LogSlice]:
 
 
 def _feed_batch(
-    core: QueuePartition, header: BatchHeader, data: bytes | None, *, first: int, end: int
+    core: QueuePartition, header: BatchHeader, data: BytesLike | None, *, first: int, end: int
 ) -> Reading[None]:
     """Pass records of one batch to a queue, with their fields if the batch was read.
 
@@ -541,7 +631,7 @@ def _in_parts(
         feed(start, min(start + _RECORDS_AT_ONCE, end))
 
 
-def _columns(header: BatchHeader, data: bytes) -> Reading[Columns | None]:
+def _columns(header: BatchHeader, data: BytesLike) -> Reading[Columns | None]:
     """Return keys, headers and timestamps of a batch; `None` if it cannot be decoded."""
     try:
         if header.uncompressed_length <= SMALL_BYTES:
@@ -551,6 +641,14 @@ def _columns(header: BatchHeader, data: bytes) -> Reading[Columns | None]:
         return (yield from columns_in_steps(header, memoryview(unpacking.plain)))
     except WireFormatError:
         return None
+
+
+def _is_destroyed(partition: Partition, header: BatchHeader, file: File, *, position: int) -> bool:
+    """Return whether the data key of a sealed batch was deleted: its records are no messages."""
+    cipher = partition.cipher
+    if cipher is None or not cipher.has_destroyed_keys:
+        return False
+    return cipher.is_gone(file.read_at(position, header.size))
 
 
 def _skip_missing(core: QueuePartition, first: int, end: int) -> None:

@@ -1,9 +1,11 @@
 """The calls of `tidelog.SecurityAdmin`, which wait; written by `tools.face_calls`."""
 
+from collections.abc import Iterable
 from functools import partial
 
 from tidelog.blocking.forwarding import Forwarding
 from tidelog.client.admin.security_admin import SecurityAdmin as InnerSecurityAdmin
+from tidelog.wire.messages.keys import ChangedKeys, ListKeysReply
 from tidelog.wire.messages.users import TokenDescription, UserDescription
 
 
@@ -88,3 +90,46 @@ class SecurityAdmin(Forwarding[InnerSecurityAdmin]):
             ConfigError: The text is neither.
         """
         return self._thread.call(partial(self._inner.revoke_token, token_id))
+
+    def list_keys(self, topic: str | None = None) -> ListKeysReply:
+        """Return the data keys of encrypted topics, and the master keys of all brokers.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+        """
+        return self._thread.call(partial(self._inner.list_keys, topic))
+
+    def rotate_data_key(self, topic: str) -> list[ChangedKeys]:
+        """Seal new records of a topic with a new data key; return the key.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            InvalidRequestError: The topic is not encrypted, or the broker lacks a master key.
+            ConnectionLostError, RequestTimedOutError: The key may be there, or not.
+        """
+        return self._thread.call(partial(self._inner.rotate_data_key, topic))
+
+    def rewrap_data_keys(self, topic: str | None = None) -> list[ChangedKeys]:
+        """Wrap the data keys of a topic, or of all, by the newest master key; return those changed.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            InvalidRequestError: A broker lacks the newest master key.
+        """
+        return self._thread.call(partial(self._inner.rewrap_data_keys, topic))
+
+    def shred_data_keys(self, topic: str, key_ids: Iterable[int] = ()) -> list[ChangedKeys]:
+        """Delete data keys of a topic, so that their records cannot be read any more.
+
+        Args:
+            topic: Name of the topic.
+            key_ids: Data keys to delete. By default new records get a new key, and all others are
+                deleted, those of staged records too.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            InvalidRequestError: A key seals new records, transactions are being appended, or the
+                broker lacks a master key.
+            ConnectionLostError, RequestTimedOutError: The keys may be deleted, or not.
+        """
+        return self._thread.call(partial(self._inner.shred_data_keys, topic, list(key_ids)))

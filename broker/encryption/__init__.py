@@ -1,0 +1,1 @@
+"""Encryption at rest: master keys, data keys of topics, and the ciphers of partitions."""
