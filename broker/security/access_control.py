@@ -157,7 +157,7 @@ class AccessControl:
             if refused and self._is_enforced:
                 admitted = _without(request, items, refused)
         if self._is_enforced and (requirement.is_kept or requirement.shown or refused):
-            response.guard = _Review(
+            response.guard = AccessReview(
                 self, request, requirement, asker=asker, context=context, refused=refused
             )
         return admitted
@@ -251,7 +251,7 @@ class AccessControl:
 
 
 @final
-class _Review:
+class AccessReview:
     """Decides about the reply to one request; see `broker.requests.response.ReplyGuard`."""
 
     __slots__ = ("_asker", "_context", "_control", "_refused", "_request", "_requirement")

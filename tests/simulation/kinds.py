@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, final
 import msgspec
 
 from tests.simulation import seeded
+from tests.simulation.access.runs import run_access
 from tests.simulation.broker import compacted, plans
 from tests.simulation.broker import run as broker_run
 from tests.simulation.broker.simplifications import SIMPLIFICATIONS
@@ -173,6 +174,7 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         _seeded("counts", run_counted, mutation_seeds=20, seeds_at_once=1),
         _seeded("transactions", run_transactions, mutation_seeds=20, seeds_at_once=1),
         _seeded("processing", run_processing, mutation_seeds=20, seeds_at_once=1),
+        _seeded("access", run_access, mutation_seeds=20, seeds_at_once=1),
         RAFT,
         _seeded("groups", check_all, mutation_seeds=1000, seeds_at_once=10),
         _seeded("metadata", decide_and_replicate, mutation_seeds=300, seeds_at_once=10),

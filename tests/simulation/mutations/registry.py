@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tests.simulation.mutations import (
+    access,
     broker,
     client,
     cluster,
@@ -61,6 +62,7 @@ MUTATIONS: Final[Mapping[str, Sequence[Mutation]]] = {
     "counts": counts.MUTATIONS,
     "transactions": transactions.MUTATIONS,
     "processing": processing.MUTATIONS,
+    "access": access.MUTATIONS,
     "raft": raft.MUTATIONS,
     "groups": groups.MUTATIONS,
     "metadata": (*metadata.MUTATIONS, *recovery.MUTATIONS),
