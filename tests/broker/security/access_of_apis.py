@@ -1,8 +1,9 @@
 """Generator of the table of all APIs by principal.
 
-Run it as `python -m tests.broker.security.access_of_apis`. Each API is sent to a real broker that requires authentication and enforces access, by an anonymous
-client, by a user without a rule, by one with rules for all that exists, by a node with the identity
-of another one, and by the node that the request names.
+Run it as `python -m tests.broker.security.access_of_apis`. Each API is sent to a real broker that
+requires authentication and enforces access, by an anonymous client, by a user without a rule, by
+one with rules for all that exists, by a node with the identity of another one, and by the node that
+the request names.
 """
 
 import sys
@@ -232,7 +233,7 @@ async def row_of(clock: MockClock, of: Api[Any, Any]) -> Sequence[str]:
 async def table(clock: MockClock) -> str:
     """Return the table of all APIs."""
     ordered = sorted(api.APIS, key=lambda each: each.key)
-    rows = [("API", *PRINCIPALS)]
+    rows: list[tuple[str, ...]] = [("API", *PRINCIPALS)]
     rows += [(each.key.name, *await row_of(clock, each)) for each in ordered]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
