@@ -731,6 +731,8 @@ _BY_API: Final[dict[Api[Any, Any], Requirement]] = {
     api.LIST_QUOTAS: on_cluster("quotas"),
     api.ALTER_KEYS: on_cluster("keys"),
     api.LIST_KEYS: on_cluster("keys"),
+    api.ALTER_KEYS: on_cluster("keys"),
+    api.LIST_KEYS: on_cluster("keys"),
     api.ALTER_ACCESS: on_cluster("access"),
     api.LIST_ACCESS: Requirement(shown=_shown_access),
     api.EXPLAIN_ACCESS: Requirement(needs=_explain),

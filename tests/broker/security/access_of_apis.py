@@ -63,6 +63,7 @@ _TOLD: Final = {
     ErrorCode.UNKNOWN_GROUP,
 }
 """Errors that tell about access; all others mean that the request was served."""
+_PAGE: Final = names.ListNamesRequest("", "", 10)
 _CLAIMED: Final = 2
 """Node that the sample requests of nodes name."""
 
@@ -104,20 +105,28 @@ async def scene(clock: MockClock) -> AsyncGenerator[tuple[World, Broker, Scene]]
 
 def requests_of(scene: Scene) -> dict[Api[Any, Any], tuple[object, bytes]]:
     """Return the request and attachment of each API: about what exists, or its sample."""
-    topic_id, queue_id, staging_id = scene
     batch = bytes(batch_of(b"1", producer_id=1))
-    entry = produce.PartitionBatch(topic_id, 0, len(batch))
-    staged = produce.PartitionBatch(staging_id, 0, len(batch))
-    page = names.ListNamesRequest("", "", 10)
-    settlement = queues.Settlement(0, b"", [(0, 1)], 0)
-    create_queue = queue_admin.CreateQueueRequest(
-        "work2", "orders", topic_id, [0], is_fifo=False, config={}, topic_config={}
-    )
-    aimed: dict[Api[Any, Any], object] = {
+    aimed = {
+        **_about_topics(scene.topic_id, len(batch)),
+        **_about_queues(scene.topic_id, scene.queue_id),
+        **_about_transactions(scene.staging_id, len(batch)),
+        api.ELECT_LEADERS: cluster_admin.ElectLeadersRequest(None),
+        api.LIST_ACCESS: access.ListAccessRequest(None),
+    }
+    attachments = {api.PRODUCE: batch, api.SEND: batch, api.STAGE: batch}
+    samples = {each.api: each.request for each in EXCHANGES}
+    return {
+        each: (aimed.get(each, samples.get(each)), attachments.get(each, b"")) for each in api.APIS
+    }
+
+
+def _about_topics(topic_id: bytes, batch_bytes: int) -> dict[Api[Any, Any], object]:
+    entry = produce.PartitionBatch(topic_id, 0, batch_bytes)
+    return {
         api.METADATA: metadata.MetadataRequest(None),
         api.CREATE_TOPIC: topics.CreateTopicRequest("orders2", 1, {}),
         api.DESCRIBE_TOPICS: topics.DescribeTopicsRequest(["orders"]),
-        api.LIST_TOPICS: page,
+        api.LIST_TOPICS: _PAGE,
         api.TOPIC_USAGE: topic_usage.TopicUsageRequest(["orders"]),
         api.ALTER_TOPIC: topics.AlterTopicRequest("orders", {}, []),
         api.ADD_PARTITIONS: topics.AddPartitionsRequest("orders", 2),
@@ -145,9 +154,18 @@ def requests_of(scene: Scene) -> dict[Api[Any, Any], tuple[object, bytes]]:
         ),
         api.ALTER_GROUP: groups.AlterGroupRequest("readers", {}, []),
         api.DELETE_GROUP: groups.DeleteGroupRequest("readers"),
+    }
+
+
+def _about_queues(topic_id: bytes, queue_id: bytes) -> dict[Api[Any, Any], object]:
+    settlement = queues.Settlement(0, b"", [(0, 1)], 0)
+    create_queue = queue_admin.CreateQueueRequest(
+        "work2", "orders", topic_id, [0], is_fifo=False, config={}, topic_config={}
+    )
+    return {
         api.CREATE_QUEUE: create_queue,
         api.DESCRIBE_QUEUES: queue_admin.DescribeQueuesRequest(["work"]),
-        api.LIST_QUEUES: page,
+        api.LIST_QUEUES: _PAGE,
         api.ALTER_QUEUE: queue_admin.AlterQueueRequest("work", {}, []),
         api.DELETE_QUEUE: queue_admin.DeleteQueueRequest("work"),
         api.SEND: queues.SendRequest(queue_id, 0, 1_000),
@@ -161,23 +179,22 @@ def requests_of(scene: Scene) -> dict[Api[Any, Any], tuple[object, bytes]]:
         api.GET_PURGE_OFFSET: queues.GetPurgeOffsetRequest(queue_id, 0),
         api.CANCEL_SCHEDULED: queues.CancelScheduledRequest(queue_id, 0, [(0, 1)]),
         api.DESCRIBE_REDRIVE: redrives.DescribeRedriveRequest(queue_id, [0]),
+    }
+
+
+def _about_transactions(staging_id: bytes, batch_bytes: int) -> dict[Api[Any, Any], object]:
+    staged = produce.PartitionBatch(staging_id, 0, batch_bytes)
+    return {
         api.BEGIN_TRANSACTION: transactions.BeginTransactionRequest("job", 1, ["orders"], 60_000),
         api.STAGE: transactions.StageRequest(1, 1_000, [staged]),
         api.COMMIT_TRANSACTION: transactions.CommitTransactionRequest("job", 1, 1, [], 1_000),
         api.ABORT_TRANSACTION: transactions.AbortTransactionRequest("job", 1, 0),
         api.LIST_TRANSACTIONS: transactions.ListTransactionsRequest(None),
-        api.ELECT_LEADERS: cluster_admin.ElectLeadersRequest(None),
-        api.LIST_ACCESS: access.ListAccessRequest(None),
-    }
-    attachments = {api.PRODUCE: batch, api.SEND: batch, api.STAGE: batch}
-    samples = {each.api: each.request for each in EXCHANGES}
-    return {
-        each: (aimed.get(each, samples.get(each)), attachments.get(each, b"")) for each in api.APIS
     }
 
 
 async def outcome(
-    client: RpcConnection, of: Api[Any, Any], request: object, attachment: bytes
+    client: RpcConnection, of: Api[Any, Any], request: object, *, attachment: bytes
 ) -> str:
     """Return what a request met, as far as access decides about it."""
     try:
@@ -223,7 +240,7 @@ async def row_of(clock: MockClock, of: Api[Any, Any]) -> Sequence[str]:
         )
         for place, opened in enumerate(openings):
             async with opened() as client:
-                cell = await outcome(client, of, request, attachment)
+                cell = await outcome(client, of, request, attachment=attachment)
             # What the user has changed, the nodes find changed.
             is_of_node = place > PRINCIPALS.index("with rules")
             cells.append("served" if is_of_node and cell.startswith("UNKNOWN") else cell)
