@@ -6,7 +6,7 @@ import trio
 
 from tidelog.broker.security.authentication import AuthenticationHandler
 from tidelog.broker.security.gate import RequestGate
-from tidelog.broker.security.scram import ScramUsers
+from tidelog.broker.security.scram import ScramUsers, load_scram
 from tidelog.broker.security.sessions import ClientSessions
 from tidelog.broker.security.token import TokenExchange
 from tidelog.coordinator.node import ClusterNode
@@ -35,6 +35,8 @@ class ClientIdentities:
         """Checks the requests of clients."""
         self.sessions = ClientSessions(env.clock)
         """All authenticated connections."""
+        if is_required:
+            load_scram()  # Later, it would hold up requests.
         users = ScramUsers(self.security, env.random, secret=secret)
         self.handler = AuthenticationHandler(
             env,

@@ -9,9 +9,8 @@ import hmac
 from base64 import b64encode
 from collections.abc import Callable
 from random import Random
+from types import ModuleType
 from typing import Final, final
-
-from scramp import ScramException, ScramMechanism
 
 from tidelog.broker.security.mechanism import Authenticated, Step, fail
 from tidelog.coordinator.security.records import ScramCredential
@@ -21,7 +20,14 @@ from tidelog.wire.security.scram import ITERATIONS, NONCE_BYTES, SALT_BYTES, SCR
 
 _MESSAGE_BYTES_MAX: Final = 1024
 """Longer messages are none of SCRAM: a name has up to 128 characters, a proof 44."""
-_MECHANISM: Final = ScramMechanism(SCRAM_SHA_256)
+
+
+def load_scram() -> ModuleType:
+    """Return the library of the exchange, which takes some 50 ms to load at first."""
+    # Not at the top: most brokers of tests have no passwords.
+    import scramp  # noqa: PLC0415
+
+    return scramp
 
 
 @final
@@ -77,7 +83,10 @@ class ScramExchange:
     def __init__(self, users: ScramUsers, nonce: str) -> None:
         """Check against `users`; `nonce` is fresh and random, so that no proof can be replayed."""
         self._users = users
-        self._server = _MECHANISM.make_server(self._keys_of, s_nonce=nonce)
+        scramp = load_scram()
+        self._refusal = scramp.ScramException
+        mechanism = scramp.ScramMechanism(SCRAM_SHA_256)
+        self._server = mechanism.make_server(self._keys_of, s_nonce=nonce)
         self._stored_key = b""
         self._is_known = False
         self._is_challenged = False
@@ -96,7 +105,7 @@ class ScramExchange:
         self._users.credential("")
         try:
             return self._step(data.decode())
-        except (ScramException, UnicodeDecodeError) as error:
+        except (self._refusal, UnicodeDecodeError) as error:
             fail(error)
 
     def _step(self, message: str) -> Step:

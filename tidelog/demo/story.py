@@ -119,7 +119,7 @@ class _Demo:
     async def run(self) -> Report:
         async with trio.open_nursery() as nursery:
             address: str = await nursery.start(self._run_brokers)
-            async with connect(address) as client:
+            async with connect(address, profile="") as client:
                 await client.admin.create_topic(TOPIC, PARTITION_COUNT)
                 began_at = trio.current_time()
                 async with client.producer() as producer:

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from secrets import token_bytes
 from types import TracebackType
 from typing import Final, Self, TypeVar, final
 
@@ -25,6 +26,7 @@ from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.embedded import open_broker_with
 from tidelog.testing.virtual_time import TICK_MS, CountingThreadPool, VirtualClock, settle, steps_of
 from tidelog.wire.env.real.real_env import RealClock, real_env
+from tidelog.wire.security.token import ID_BYTES, SECRET_BYTES, new_token
 
 Result = TypeVar("Result")
 
@@ -87,6 +89,8 @@ class EphemeralBroker:
         prefix = f"{_PREFIX}{os.getpid()}-"
         self.data_dir = tempfile.mkdtemp(prefix=prefix, dir=memory_directory() or spare_dir or None)
         """Directory of its data, until `close`."""
+        self.token = _administrator(self.data_dir, self._settings)
+        """Token of a user that may do everything; `None` unless `authentication` is required."""
         self._thread: TrioThread[_Running] | None = None
         self._client: blocking.Client | None = None
         self._is_closed = False
@@ -227,7 +231,7 @@ class EphemeralBroker:
 
     def _connected(self) -> blocking.Client:
         if self._client is None:
-            self._client = blocking.connect(self.address)
+            self._client = blocking.connect(self.address, token=self.token, profile="")
         return self._client
 
     def _in_thread(self, work: Callable[[], None]) -> None:
@@ -243,6 +247,18 @@ class EphemeralBroker:
     def _end(self, thread: TrioThread[_Running]) -> None:
         thread.close()
         self._thread = None
+
+
+def _administrator(data_dir: str, settings: dict[str, object]) -> str | None:
+    """Add an administrator to the settings of a broker that requires one; return its token."""
+    if settings.get("authentication") != "required" or "bootstrap_admin" in settings:
+        return None
+    token = new_token(token_bytes(ID_BYTES), token_bytes(SECRET_BYTES))
+    file = Path(data_dir, "administrator.toml")
+    file.touch(mode=0o600)
+    file.write_text(f'user = "admin"\ntoken = "{token}"\n', encoding="utf-8")
+    settings["bootstrap_admin"] = str(file)
+    return token
 
 
 def memory_directory() -> str | None:

@@ -102,11 +102,12 @@ def tidelog_address(tidelog_broker: "EphemeralBroker") -> str:
 
 
 @pytest.fixture
-def tidelog_client(tidelog_address: str) -> "Generator[blocking.Client]":
+def tidelog_client(tidelog_broker: "EphemeralBroker") -> "Generator[blocking.Client]":
     """A blocking client of the broker."""
     from tidelog import blocking  # noqa: PLC0415
 
-    with blocking.connect(tidelog_address) as client:
+    token = tidelog_broker.token
+    with blocking.connect(tidelog_broker.address, token=token, profile="") as client:
         yield client
 
 

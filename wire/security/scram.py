@@ -15,9 +15,6 @@ import hmac
 from base64 import b64decode, b64encode
 from typing import Final, NamedTuple, final
 
-from scramp import ScramException
-from scramp.utils import saslprep
-
 from tidelog.wire.errors import AuthenticationFailedError, ConfigError
 
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
@@ -129,6 +126,10 @@ class ScramLogin:
 
 
 def _prepared(password: str) -> bytes:
+    # Not at the top: it takes 30 ms to load, and few programs have passwords.
+    from scramp import ScramException  # noqa: PLC0415
+    from scramp.utils import saslprep  # noqa: PLC0415
+
     try:
         prepared = saslprep(password)
     except ScramException as error:

@@ -12,10 +12,16 @@ import tidelog.testing
 from tidelog import blocking
 from tidelog.client.client import connect
 from tidelog.testing import EphemeralBroker, ephemeral_broker
-from tidelog.wire.errors import ConfigError, ConnectError, UnknownTopicError
+from tidelog.wire.errors import (
+    AuthenticationRequiredError,
+    ConfigError,
+    ConnectError,
+    UnknownTopicError,
+)
 from tidelog.wire.messages.queues import MessageState
+from tidelog.wire.messages.users import UserDescription
 
-MODULES_MAX = 700
+MODULES_MAX = 800
 """Modules that the first broker and its client import: each costs 0.3 ms of the start."""
 
 
@@ -192,3 +198,39 @@ def test_an_import_that_fails_leaves_garbage_collection_as_it_was() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_broker_that_requires_authentication_has_an_administrator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDELOG_TOKEN", "tdl_of another cluster")
+    with tidelog.testing.broker(authentication="required") as broker:
+        broker.create_topic("orders")
+        with blocking.connect(broker.address, token=broker.token) as client:
+            client.security.create_user("alice", "pencil")
+            assert client.admin.list_topics() == ["orders"]
+        with blocking.connect(broker.address, user="alice", password="pencil") as client:
+            client.admin.list_topics()
+        with (
+            pytest.raises(AuthenticationRequiredError),
+            blocking.connect(broker.address, profile=""),
+        ):
+            pass
+        assert broker.token is not None
+        broker.kill()
+        broker.start()
+        assert [each.name for each in client_users(broker)] == ["admin", "alice"]
+
+
+def client_users(broker: EphemeralBroker) -> list[UserDescription]:
+    with blocking.connect(broker.address, token=broker.token) as client:
+        return client.security.list_users()
+
+
+def test_a_broker_of_a_test_ignores_credentials_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDELOG_TOKEN", "tdl_of another cluster")
+    with tidelog.testing.broker() as broker:
+        broker.create_topic("orders")
+        assert broker.token is None
