@@ -65,6 +65,7 @@ from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.response import ResponseHandle
 from tidelog.broker.requests.steps import Steps
 from tidelog.broker.security.authentication import AuthenticationHandler
+from tidelog.broker.security.node_certificates import NodeCertificates
 from tidelog.broker.transactions.handlers import StageHandler, TransactionHandler
 from tidelog.broker.transactions.server import TransactionServer
 from tidelog.coordinator.group_coordinator.admin import GroupAdministration
@@ -86,6 +87,11 @@ def handshake_routes(introduction: HandshakeHandler, identity: NodeIdentityHandl
 def authentication_routes(authentication: AuthenticationHandler) -> Routes:
     """Return the route by which clients prove their identity, from the first connection on."""
     return {api.AUTHENTICATE: Deferred(authentication.authenticate)}
+
+
+def certificate_routes(certificates: NodeCertificates) -> Routes:
+    """Return the route that shows the own certificate, from the first connection on."""
+    return {api.LIST_CERTIFICATES: Immediate(certificates.describe)}
 
 
 def discovery_routes(introduction: HandshakeHandler) -> Routes:

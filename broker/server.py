@@ -20,6 +20,7 @@ import trio
 from tidelog.broker.api_handlers import (
     ApiHandlers,
     authentication_routes,
+    certificate_routes,
     cluster_routes,
     discovery_routes,
     handshake_routes,
@@ -63,6 +64,7 @@ from tidelog.broker.security.administrators import Administrators
 from tidelog.broker.security.denials import Denials
 from tidelog.broker.security.identities import ClientIdentities
 from tidelog.broker.security.insecure_listen import InsecureListenWarning
+from tidelog.broker.security.node_certificates import NodeCertificates
 from tidelog.coordinator.bootstrap.open_node import open_node
 from tidelog.coordinator.controller.broker_clock import BrokerClock
 from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
@@ -143,9 +145,18 @@ class Broker:
         self._nursery = nursery
         self._files = FileCache(directory.disk, max_open_files=config.max_open_files)
         self._introduction = HandshakeHandler(config, api.APIS, version=_VERSION)
-        self._identity = NodeIdentityHandler(env.random, node_id=config.node_id, secret=secret)
+        self._certificates = NodeCertificates(env, node_id=config.node_id, mode=config.tls)
+        self._identity = NodeIdentityHandler(
+            env.random,
+            node_id=config.node_id,
+            secret=secret if self._certificates.needs_secret else None,
+        )
         self._dialer = NodeDialer(
-            env.network, env.random.randbytes, node_id=config.node_id, secret=secret
+            self._certificates.network,
+            env.random.randbytes,
+            node_id=config.node_id,
+            secret=secret,
+            identify=self._certificates.identify,
         )
         self._quotas = BrokerQuotas(env.probe)
         self._dispatcher = Dispatcher(nursery, api.APIS, self._quotas)
@@ -156,6 +167,7 @@ class Broker:
         self._acceptor = Acceptor(
             env, config, listener, dispatcher=self._dispatcher, nursery=nursery
         )
+        self._acceptor.identify = self._certificates.identify
         self._http: HttpServer | None = None
         if http_listener is not None:
             self._http = HttpServer(
@@ -213,6 +225,10 @@ class Broker:
                 CompactionProgress() if self._compactor is None else self._compactor.progress
             ),
         )
+
+    def reload_certificate(self) -> None:
+        """Look for a new certificate now, and not only in the next maintenance interval."""
+        self._certificates.request_reload()
 
     async def start(self, administrator: NewAdministrator | None = None) -> None:
         """Join the cluster, open the logs, and begin to serve.
@@ -311,6 +327,10 @@ class Broker:
 
     def _accept(self) -> None:
         """Accept connections; those of clients wait until the broker is ready."""
+        self._dispatcher.serve_all(certificate_routes(self._certificates))
+        self._nursery.start_soon(
+            self._certificates.run, lambda: self._config.maintenance_interval_ms / 1000
+        )
         self._nursery.start_soon(self._acceptor.run)
         self._nursery.start_soon(self._quotas.turns.run)
         if self._http is not None:

@@ -72,6 +72,11 @@ async def open_configured_broker(
         master_key_file=config.master_key_file,
         master_key_command=config.master_key_command,
     )
+    if config.tls != "off":
+        # Not at the top: most embedded brokers have no TLS.
+        from tidelog.node_tls import with_tls
+
+        env = with_tls(env, config)
     async with open_broker_in(
         config,
         env,

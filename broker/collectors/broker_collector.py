@@ -130,6 +130,12 @@ class BrokerCollector:
         free_bytes, total_bytes = self._disk.value
         return [single(catalog.DISK_FREE, free_bytes), single(catalog.DISK_SIZE, total_bytes)]
 
+    def _of_certificate(self) -> list[Family]:
+        secured = self._parts.env.secure_network
+        if secured is None:
+            return []
+        return [single(catalog.CERTIFICATE_EXPIRY, secured.certificate.expires_at_ms / 1000)]
+
     async def families(self) -> list[Family]:
         """Return the metrics of the broker."""
         async with trio.open_nursery() as nursery:
@@ -141,6 +147,7 @@ class BrokerCollector:
             *await self._cluster_state(),
             *self._of_disk(),
             *self._of_audit(),
+            *self._of_certificate(),
             single(catalog.DISK_RESERVE, self._config().min_free_disk_bytes),
             single(catalog.DAMAGE_FOUND, self._parts.events.damage),
             single(catalog.DAMAGE_REPAIRED, self._parts.events.count("replica_repaired")),

@@ -43,6 +43,7 @@ _HOUR_MS = 3_600_000
 
 SWITCH = ("on", "off")
 AUDIT_MODES = ("off", "on", "required")
+TLS_MODES = ("off", "accept", "require")
 AUTHENTICATION = ("optional", "required")
 LOG_FORMATS = ("console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -91,6 +92,15 @@ class BrokerConfig:
     """File with the secret by which the nodes of a cluster know each other, the same on all
     machines. Created, for this user alone, when it is missing. Empty means
     `~/.config/tidelog/cluster-secret`."""
+
+    tls: str = _choice("off", allowed=TLS_MODES)
+    """Whether connections of clients and other nodes use [TLS](tls.md): `off`, `require`, or
+    `accept` for TLS and plain TCP on the same port, while a cluster changes over. With
+    `tls_directory`, the default is `require`."""
+
+    tls_directory: str = ""
+    """Directory with `cert.pem`, `key.pem` and `ca.pem`, or with such a directory `node-ID` for
+    this node; read again when the files change. Empty means none."""
 
     authentication: str = _choice("optional", allowed=AUTHENTICATION)
     """Whether clients must [authenticate](authentication.md): `optional` serves anonymous clients
@@ -261,6 +271,10 @@ class BrokerConfig:
             )
         if self.master_key_file and self.master_key_command:
             problems.append("master_key_file and master_key_command exclude each other; set one")
+        if self.tls != "off" and not self.tls_directory:
+            problems.append(
+                f"tls is {self.tls} without a certificate; set tls_directory (--tls DIR)"
+            )
         if not self.data_dir:
             problems.append("data_dir must not be empty")
         problems += self._wrong_addresses()
@@ -437,6 +451,8 @@ def resolve_config(
     """
     replaced = {name: (value, DEFAULT) for name, value in (defaults or {}).items()}
     given = replaced | _given(file, environment, flags)
+    if "tls_directory" in given and given["tls_directory"][0]:
+        given.setdefault("tls", ("require", given["tls_directory"][1]))
     checked: dict[str, object] = {}
     problems: list[str] = []
     for name, (value, source) in given.items():

@@ -6,7 +6,7 @@ from typing import Any, final
 
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.requests.response import ResponseHandle
-from tidelog.wire.errors import BrokerNotReadyError
+from tidelog.wire.errors import BrokerNotReadyError, NotANodeError
 from tidelog.wire.messages.cluster import PeerStatusReply, PeerStatusRequest
 from tidelog.wire.messages.handshake import (
     ApiVersions,
@@ -63,8 +63,11 @@ class HandshakeHandler:
 class NodeIdentityHandler:
     """Answers nodes that prove their identity, and has the identity of each connection recorded."""
 
-    def __init__(self, random: Random, *, node_id: int, secret: bytes) -> None:
-        """Answer as the node `node_id`, which knows the `secret` of its cluster."""
+    def __init__(self, random: Random, *, node_id: int, secret: bytes | None) -> None:
+        """Answer as the node `node_id`, which knows the `secret` of its cluster.
+
+        `None` says that the nodes of this cluster prove themselves by certificates.
+        """
         self._random = random
         self._node_id = node_id
         self._secret = secret
@@ -73,8 +76,13 @@ class NodeIdentityHandler:
         """Answer one of the two requests of a node.
 
         Raises:
-            NotANodeError: The sender does not know the secret.
+            NotANodeError: The sender does not know the secret, or a secret is no proof here.
         """
+        if self._secret is None:
+            raise NotANodeError(
+                "the nodes of this cluster prove themselves by certificates; set tls_directory of"
+                " the other node to one with its certificate"
+            )
         context = response.context
         if context.verifier is None:
             nonce = self._random.randbytes(NONCE_BYTES)

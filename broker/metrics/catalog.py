@@ -44,6 +44,11 @@ PROCESS_MAX_FILES: Final = Metric(
 PROCESS_START: Final = Metric(
     "process_start_time_seconds", _GAUGE, "Start of this process, in Unix seconds"
 )
+CERTIFICATE_EXPIRY: Final = Metric(
+    "tidelog_certificate_expiry_timestamp_seconds",
+    _GAUGE,
+    "End of the certificate of this broker, in Unix seconds; only with TLS",
+)
 LOOP_LAG: Final = Metric(
     "tidelog_loop_lag_seconds",
     _HISTOGRAM,
@@ -409,7 +414,7 @@ PARTITION_SENT_BYTES: Final = Metric(
 SECTIONS: Final[dict[str, tuple[Metric, ...]]] = {
     "The process": (
         *(BUILD_INFO, PROCESS_CPU, PROCESS_MEMORY, PROCESS_FILES, PROCESS_MAX_FILES),
-        *(PROCESS_START, LOOP_LAG, EVENTS, ACCESS_DENIALS),
+        *(PROCESS_START, CERTIFICATE_EXPIRY, LOOP_LAG, EVENTS, ACCESS_DENIALS),
     ),
     "Requests": (
         *(REQUESTS, REQUEST_DURATION, COMMIT_WAIT, SYNC_DURATION, CONNECTIONS),

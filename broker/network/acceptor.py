@@ -201,7 +201,7 @@ async def listen(env: Env, config: BrokerConfig) -> Listener:
     """
     host, port = parse_address(config.listen)
     try:
-        return await env.network.listen(host, port)
+        return await (env.secure_network or env.network).listen(host, port)
     except OSError as error:
         is_taken = error.errno == errno.EADDRINUSE
         advice = "is another broker running there? " if is_taken else ""

@@ -250,6 +250,8 @@ class ConnectionPool:
                 connection.close()
                 advice = "" if isinstance(error, HandshakeFailedError) else _ADVICE
                 line = f"cannot connect to {address}: {error}{advice}"
+                if connection.first_bytes and isinstance(error, ConnectionLostError):
+                    line = another_service(str(address), connection.first_bytes, str(error))
                 raise ConnectError(line) from error
             except trio.Cancelled:
                 connection.close()

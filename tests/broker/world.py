@@ -23,7 +23,7 @@ from tidelog.broker.server import Broker, open_broker
 from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY
 from tidelog.logstore.flush import FlushJob
 from tidelog.logstore.segments.log_slice import LogSlice
-from tidelog.wire.env.env import Env
+from tidelog.wire.env.env import Env, SecureNetwork
 from tidelog.wire.env.real.real_env import never
 from tidelog.wire.transport.node_rpc import NodeDialer
 from tidelog.wire.transport.rpc import RpcConnection, open_rpc
@@ -159,6 +159,8 @@ class World:
         self.events: list[Event] = []
         self.key_file = ""
         """Text of the file with the master keys of the broker."""
+        self.secure_network: SecureNetwork | None = None
+        """The network of the broker with TLS, if it has a certificate."""
         self._random = Random(7)
 
     @property
@@ -171,6 +173,7 @@ class World:
             run_in_thread=self.work,
             probe=self._note,
             buggify=never,
+            secure_network=self.secure_network,
         )
 
     async def pass_time(self, seconds: float) -> None:

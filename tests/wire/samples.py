@@ -6,6 +6,7 @@ import msgspec
 
 from tests.wire import (
     access_samples,
+    certificate_samples,
     cluster_samples,
     group_samples,
     message_samples,
@@ -409,6 +410,7 @@ EXCHANGES = [
     _exchange(api.EXPLAIN_ACCESS, *access_samples.EXPLAIN_ACCESS),
     _exchange(api.ALTER_QUOTAS, *quota_samples.ALTER),
     _exchange(api.LIST_QUOTAS, *quota_samples.LIST),
+    _exchange(api.LIST_CERTIFICATES, *certificate_samples.LIST),
     _exchange(api.AWAIT_METADATA, *access_samples.AWAIT_METADATA),
 ]
 

@@ -243,6 +243,13 @@ _SERVER_OPTIONS = (
         help="Read the first administrator of a new cluster from this file.",
     ),
     click.option(
+        "--tls",
+        "--tls-directory",
+        "tls_directory",
+        metavar="DIR",
+        help="Use TLS with cert.pem, key.pem and ca.pem of this directory.",
+    ),
+    click.option(
         "--broker-rack",
         metavar="NAME",
         help="Set the rack (zone, machine) of this broker.",

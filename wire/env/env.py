@@ -248,3 +248,5 @@ class Env:
     probe: Probe
     buggify: Buggify
     process_usage: Callable[[], ProcessUsage] = ProcessUsage
+    secure_network: SecureNetwork | None = None
+    """The network of a node with TLS, for clients and other nodes; `None` without TLS."""

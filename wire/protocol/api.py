@@ -17,6 +17,7 @@ import msgspec
 from tidelog.wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
 from tidelog.wire.messages import (
     access,
+    certificates,
     cluster,
     cluster_admin,
     features,
@@ -132,6 +133,7 @@ class ApiKey(IntEnum):
     EXPLAIN_ACCESS = 78
     ALTER_QUOTAS = 79
     LIST_QUOTAS = 80
+    LIST_CERTIFICATES = 83
     AWAIT_METADATA = 86
     ALTER_KEYS = 81
     LIST_KEYS = 82
@@ -431,6 +433,11 @@ LIST_USERS = Api(ApiKey.LIST_USERS, users.ListUsersRequest, users.ListUsersReply
 ALTER_ACCESS = Api(ApiKey.ALTER_ACCESS, access.AlterAccessRequest, access.AlterAccessReply)
 LIST_ACCESS = Api(ApiKey.LIST_ACCESS, access.ListAccessRequest, access.ListAccessReply)
 EXPLAIN_ACCESS = Api(ApiKey.EXPLAIN_ACCESS, access.ExplainAccessRequest, access.ExplainAccessReply)
+LIST_CERTIFICATES = Api(
+    ApiKey.LIST_CERTIFICATES,
+    certificates.ListCertificatesRequest,
+    certificates.ListCertificatesReply,
+)
 
 AnyApi = Api[object, object]
 

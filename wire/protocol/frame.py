@@ -26,8 +26,11 @@ from typing import final
 import msgspec
 from crc32c import crc32c
 
+from tidelog.wire.env.connect_errors import TLS_TO_PLAIN
 from tidelog.wire.errors import WireFormatError
 
+_OF_TLS = b"\x16\x03"
+"""First bytes of a TLS client."""
 _PREFIX = struct.Struct("<IIBBHHHI")
 _LENGTH = struct.Struct("<I")
 _CRC = struct.Struct("<I")
@@ -247,6 +250,8 @@ class FrameDecoder:
 
     def _why_not_a_frame(self, length: int) -> str:
         first = bytes(self._view[self._start : min(self._start + 8, self._end)])
+        if first.startswith(_OF_TLS):
+            return TLS_TO_PLAIN
         if length > self._max_frame_bytes:
             return (
                 f"a frame of {length} bytes is announced, the limit is {self._max_frame_bytes}"

@@ -10,15 +10,17 @@ from typing import final
 
 import trio
 
-from tidelog.wire.env.env import Network
+from tidelog.wire.env.env import Certificate, Network
 from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
+    HandshakeFailedError,
     NotANodeError,
     UnsupportedVersionError,
 )
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.node_proof import NONCE_BYTES, NodeProver
+from tidelog.wire.security.principal import Principal, PrincipalKind
 from tidelog.wire.transport.rpc import RpcConnection, connect_stream, open_rpc
 
 
@@ -38,11 +40,14 @@ class NodeDialer:
         *,
         node_id: int,
         secret: bytes,
+        identify: Callable[[Certificate], Principal] | None = None,
     ) -> None:
         """Connect as the node `node_id`, which knows the `secret` of its cluster.
 
-        `draw_bytes` returns so many random bytes.
+        `draw_bytes` returns so many random bytes. `identify` returns the principal of another
+        node's certificate, if such a certificate is proof enough.
         """
+        self._identify = identify
         self._network = network
         self._draw_bytes = draw_bytes
         self._node_id = node_id
@@ -88,6 +93,10 @@ class NodeDialer:
         return connection
 
     async def _prove(self, connection: RpcConnection, address: str) -> None:
+        certificate = connection.peer_certificate
+        if certificate is not None and self._identify is not None:
+            self._check_certificate(connection, self._identify, certificate, address=address)
+            return
         prover = NodeProver(self._secret, self._node_id, self._draw_bytes(NONCE_BYTES))
         try:
             answer = await connection.ask(api.PROVE_NODE, prover.ask())
@@ -99,3 +108,26 @@ class NodeDialer:
         hello = connection.hello
         if hello is None or answer.node_id != hello.node_id:
             raise UnprovenNodeError(f"{address} has proved to be node {answer.node_id} only")
+
+    def _check_certificate(
+        self,
+        connection: RpcConnection,
+        identify: Callable[[Certificate], Principal],
+        certificate: Certificate,
+        *,
+        address: str,
+    ) -> None:
+        """Check that the certificate of the other side is of the node that its hello names.
+
+        Raises:
+            UnprovenNodeError: It is not.
+        """
+        try:
+            principal = identify(certificate)
+        except HandshakeFailedError as error:
+            raise UnprovenNodeError(f"{address} is no node of this cluster: {error}") from error
+        node_id = None if connection.hello is None else connection.hello.node_id
+        if principal != (PrincipalKind.NODE, str(node_id)):
+            raise UnprovenNodeError(
+                f"{address} says that it is node {node_id}, and its certificate is of {principal}"
+            )

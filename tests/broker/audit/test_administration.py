@@ -49,6 +49,7 @@ OTHERS = {
     *(api.FETCH_OFFSETS, api.LIST_GROUPS, api.DESCRIBE_GROUPS, api.LIST_TRANSACTIONS),
     *(
         api.LIST_KEYS,
+        api.LIST_CERTIFICATES,
         api.LIST_QUOTAS,
         *(api.LIST_USERS, api.LIST_ACCESS, api.EXPLAIN_ACCESS, api.AWAIT_METADATA),
         api.DESCRIBE_CLUSTER,

@@ -56,7 +56,10 @@ def is_empty(broker: Broker) -> bool:
     ("data", "reason"),
     [
         (b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n", "b'GET / HT'"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(30), "is this a tidelog peer?"),
+        (
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(30),
+            "the client speaks TLS, this broker does",
+        ),
         (bytes(64), "not a tidelog frame"),
         (b"\xff" * 64, "a frame of 4294967295 bytes is announced"),
         (METADATA, "the first request on a connection must be a hello"),

@@ -40,7 +40,8 @@ class Nodes:
         """Run them in `nursery`, with these options of `serve`."""
         self._data_dir = data_dir
         self._nursery = nursery
-        self._options = options
+        self.options = options
+        """Options of the brokers that start from now on."""
         self.program = program
         """Command of the brokers that start from now on."""
         self._ports = free_ports(2 * len(self.ids))
@@ -81,7 +82,7 @@ class Nodes:
 
     def _arguments(self, node_id: int) -> list[str]:
         peers = ",".join(f"{number}={self.address(number)}" for number in self.ids)
-        return ["--node-id", str(node_id), "--peers", peers, *self._options]
+        return ["--node-id", str(node_id), "--peers", peers, *self.options]
 
     async def refused(self, node_id: int) -> str:
         """Start a broker that must fail, and return the last line of its output."""

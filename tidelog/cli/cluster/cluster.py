@@ -6,6 +6,7 @@ import click
 from msgspec.structs import asdict
 
 from tidelog.cli.client import ask, confirm
+from tidelog.cli.cluster.certificates import certificates, init_tls, issue_cert
 from tidelog.cli.cluster.reassign import reassignment, run_moves, wait_option
 from tidelog.cli.cluster.view import (
     cluster_as_json,
@@ -341,3 +342,7 @@ def reassign(
     `tidelog cluster alter --set reassignment_max_bytes_per_second=20MB`.
     """
     run_moves(reassignment(**wanted), waits=waits, as_json=as_json)
+
+
+for _each in (init_tls, issue_cert, certificates):
+    cluster.add_command(_each)

@@ -4,7 +4,10 @@ import gc
 import logging
 import os
 import resource
+import signal
 import sys
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
@@ -16,10 +19,12 @@ import trio
 from tidelog.broker.config.broker_config import (
     DEFAULT,
     DEFAULT_HTTP_LISTEN,
+    BrokerConfig,
     ResolvedConfig,
     resolve_config,
 )
 from tidelog.broker.config.exposure import check_exposure
+from tidelog.broker.server import Broker
 from tidelog.cli.options import examples, json_option, server_options
 from tidelog.cli.output.log_format import configure_logging
 from tidelog.cli.output.tables import print_json, print_table
@@ -138,7 +143,7 @@ async def _serve(resolved: ResolvedConfig, secret: bytes) -> None:
             starting.cancel()
 
     async with on_signal(end):
-        with starting:
+        with starting, _hangups(resolved.config) as hangups:
             async with open_configured_broker(resolved, secret=secret) as broker:
                 is_started = True
                 # The objects of the start stay alive; each garbage collection of them would block
@@ -150,7 +155,27 @@ async def _serve(resolved: ResolvedConfig, secret: bytes) -> None:
                     broker.address,
                     resolved.config.data_dir,
                 )
-                await ending.wait()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_reload_on, hangups, broker)
+                    await ending.wait()
+                    nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def _hangups(config: BrokerConfig) -> Generator[AsyncIterator[int] | None]:
+    """Receive SIGHUP in the block; without TLS, it ends the process as usual."""
+    if config.tls == "off":
+        yield None
+        return
+    with trio.open_signal_receiver(signal.SIGHUP) as signals:
+        yield signals
+
+
+async def _reload_on(hangups: AsyncIterator[int] | None, broker: Broker) -> None:
+    """Have the broker look for a new certificate at each signal."""
+    if hangups is not None:
+        async for _ in hangups:
+            broker.reload_certificate()
 
 
 def _with_open_files(resolved: ResolvedConfig) -> ResolvedConfig:

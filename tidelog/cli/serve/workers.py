@@ -143,6 +143,7 @@ class Worker:
             "--node-id": str(plan.node_id),
             "--peers": plan.peers,
             "--cluster-secret-file": plan.cluster_secret_file,
+            "--tls-directory": plan.tls_directory,
             "--broker-rack": plan.broker_rack,
             "--log-format": plan.log_format,
             "--log-level": plan.log_level,
@@ -155,6 +156,7 @@ class Worker:
             **os.environ,
             "TIDELOG_ADVERTISED": self._plan.advertised,
             "TIDELOG_BOOTSTRAP_ADMIN": self._plan.bootstrap_admin,
+            "TIDELOG_TLS": self._plan.tls,
             "TIDELOG_INSECURE_LISTEN": self._plan.insecure_listen,
         }
 
