@@ -167,7 +167,6 @@ class Broker:
         self._acceptor = Acceptor(
             env, config, listener, dispatcher=self._dispatcher, nursery=nursery
         )
-        self._acceptor.identify = self._certificates.identify
         self._http: HttpServer | None = None
         if http_listener is not None:
             self._http = HttpServer(
@@ -327,6 +326,7 @@ class Broker:
 
     def _accept(self) -> None:
         """Accept connections; those of clients wait until the broker is ready."""
+        self._acceptor.identify = self._certificates.identify
         self._dispatcher.serve_all(certificate_routes(self._certificates))
         self._nursery.start_soon(
             self._certificates.run, lambda: self._config.maintenance_interval_ms / 1000

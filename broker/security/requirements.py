@@ -716,6 +716,7 @@ _BY_API: Final[dict[Api[Any, Any], Requirement]] = {
     api.DESCRIBE_CONFIG: on_cluster(DESCRIBE),
     api.LIST_REASSIGNMENTS: on_cluster(DESCRIBE),
     api.SAFE_TO_STOP: on_cluster(DESCRIBE),
+    api.LIST_CERTIFICATES: on_cluster(DESCRIBE),
     api.READ_METRICS: on_cluster(DESCRIBE),
     api.ALTER_CLUSTER_CONFIG: on_cluster("alter"),
     api.UPDATE_FEATURES: on_cluster("alter"),

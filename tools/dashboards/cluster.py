@@ -153,6 +153,15 @@ _BROKERS: Final = Row(
             {"{{instance}}": "sum by (instance) (process_open_fds / process_max_fds)"},
         ),
         Panel(
+            "Days until certificates end",
+            "Days until the certificate of TLS ends, by broker; negative after its end.",
+            "none",
+            {
+                "{{instance}}": "(min by (instance)"
+                " (tidelog_certificate_expiry_timestamp_seconds) - time()) / 86400"
+            },
+        ),
+        Panel(
             "Warnings and errors",
             "Events of the log by name, for each 5 minutes; docs/operations.md describes each.",
             "short",
