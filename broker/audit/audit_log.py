@@ -78,13 +78,18 @@ class AuditLog:
         self._changed = trio.Event()
         self._idle = trio.Event()
         self._is_urgent = False
-        self._reported_lost = 0
+        self._told_lost = 0
+        """Lost records of which the log says so."""
+        self._recorded_lost = 0
+        """Lost records of which a record says so."""
         self.is_required = is_required
         """Whether administrative requests wait for their records (`audit = required`)."""
         self.buffer = AuditBuffer() if buffer is None else buffer
         """Records that are not written yet."""
         self.problem = "nothing was written yet"
         """Reason that records cannot be written now; empty while they can."""
+        mode = "required" if is_required else "on"
+        self.note(AuditEvent(AuditKind.SERVICE, "audit.start", detail={"audit": mode}))
 
     @property
     def usage(self) -> UsageFold:
@@ -147,8 +152,6 @@ class AuditLog:
 
     async def run(self, destination: AuditDestination) -> None:
         """Write records until cancelled."""
-        mode = "required" if self.is_required else "on"
-        self.note(AuditEvent(AuditKind.SERVICE, "audit.start", detail={"audit": mode}))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._end_minutes)
             await self._write_all(destination)
@@ -187,20 +190,23 @@ class AuditLog:
         self._report_lost()
 
     def _report_lost(self) -> None:
-        count = self.buffer.lost - self._reported_lost
-        if not count:
-            return
-        self._env.probe("audit_lost", severity="error", count=count, reason=self.problem)
-        now_ms = self._env.clock.now_ms()
-        lost = FoldedEvent(AuditEvent(AuditKind.SERVICE, "audit.lost"), now_ms, now_ms, count)
-        self._reported_lost = self.buffer.lost
-        if not self._put(self._records.of_folded(lost)):
-            self._reported_lost = self.buffer.lost - count - 1
+        total = self.buffer.lost
+        if total > self._told_lost:
+            count, self._told_lost = total - self._told_lost, total
+            self._env.probe("audit_lost", severity="error", count=count, reason=self.problem)
+        if total > self._recorded_lost:
+            now_ms = self._env.clock.now_ms()
+            event = AuditEvent(AuditKind.SERVICE, "audit.lost")
+            lost = FoldedEvent(event, now_ms, now_ms, total - self._recorded_lost)
+            record = _buffered(self._records.of_folded(lost))
+            if self.buffer.has_room(record):
+                self._recorded_lost = total
+                self.buffer.put(record)
+                self._wake()
 
-    def _put(self, record: AuditRecord) -> bool:
-        is_kept = self.buffer.put(_buffered(record))
+    def _put(self, record: AuditRecord) -> None:
+        self.buffer.put(_buffered(record))
         self._wake()
-        return is_kept
 
     def _wake(self) -> None:
         self._changed.set()

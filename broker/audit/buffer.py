@@ -53,9 +53,13 @@ class AuditBuffer:
         """Return the number of records."""
         return len(self._records)
 
+    def has_room(self, record: BufferedRecord) -> bool:
+        """Return whether a record fits."""
+        return self.used_bytes + record.cost <= self._bytes_max
+
     def put(self, record: BufferedRecord) -> bool:
         """Add a record; return whether it fits. Count it as lost if it does not."""
-        if self.used_bytes + record.cost > self._bytes_max:
+        if not self.has_room(record):
             self.lost += 1
             return False
         self._records.append(record)

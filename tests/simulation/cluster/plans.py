@@ -116,7 +116,7 @@ class ClusterPlan(RunPlan[Fault], frozen=True):
     partition_count: int
     replication_factor: int
     topic_settings: dict[str, str]
-    broker_settings: dict[str, int]
+    broker_settings: dict[str, int | str]
     sync_mean_s: float
     restart_mean_s: float
     outage_rate: float

@@ -1,0 +1,33 @@
+"""Runs of clusters with `audit = required`: each change that took effect has its intent."""
+
+import msgspec
+import pytest
+
+from tests.simulation.cluster.audit_reader import AuditReader
+from tests.simulation.cluster.plans import ClusterPlan, draw_plan
+from tests.simulation.cluster.run import RunSetting, run
+from tests.simulation.cluster.sometimes import PROBES
+from tests.simulation.report import RunReport
+
+SECONDS = 4.0
+
+
+def audited_plan(seed: int) -> ClusterPlan:
+    """Return the plan of a seed with audit; its acknowledged records are on disks."""
+    plan = draw_plan(seed, SECONDS)
+    settings = {**plan.broker_settings, "audit": "required"}
+    topics = {**plan.topic_settings, "durability": "fsync"}
+    return msgspec.structs.replace(plan, broker_settings=settings, topic_settings=topics)
+
+
+def audited_run(plan: ClusterPlan) -> RunReport[ClusterPlan]:
+    return run(plan, setting=RunSetting(PROBES, lambda host: AuditReader(host, plan)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_change_that_took_effect_has_an_intent(seed: int) -> None:
+    report = audited_run(audited_plan(seed))
+
+    assert report.checker is None, f"seed {seed} breaks a promise: {report.problem}"
+    assert report.counts["audited changes"] > 0
+    assert report.counts["audit intents"] >= report.counts["audited changes"]
