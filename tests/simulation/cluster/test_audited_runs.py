@@ -8,13 +8,15 @@ from tests.simulation.cluster.plans import ClusterPlan, draw_plan
 from tests.simulation.cluster.run import RunSetting, run
 from tests.simulation.cluster.sometimes import PROBES
 from tests.simulation.report import RunReport
+from tidelog.broker.audit.audit_log import AuditLog
+from tidelog.broker.audit.event import AuditEvent
 
 SECONDS = 4.0
 
 
-def audited_plan(seed: int) -> ClusterPlan:
+def audited_plan(seed: int, seconds: float = SECONDS) -> ClusterPlan:
     """Return the plan of a seed with audit; its acknowledged records are on disks."""
-    plan = draw_plan(seed, SECONDS)
+    plan = draw_plan(seed, seconds)
     settings = {**plan.broker_settings, "audit": "required"}
     topics = {**plan.topic_settings, "durability": "fsync"}
     return msgspec.structs.replace(plan, broker_settings=settings, topic_settings=topics)
@@ -31,3 +33,19 @@ def test_each_change_that_took_effect_has_an_intent(seed: int) -> None:
     assert report.checker is None, f"seed {seed} breaks a promise: {report.problem}"
     assert report.counts["audited changes"] > 0
     assert report.counts["audit intents"] >= report.counts["audited changes"]
+
+
+async def begin_without_waiting(log: AuditLog, event: AuditEvent, *, may_pass: bool) -> str:
+    del may_pass
+    log.note(event)
+    return "an intent"
+
+
+def test_a_broker_that_does_not_wait_for_its_intent_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(AuditLog, "begin", begin_without_waiting)
+
+    report = audited_run(audited_plan(0, 15.0))
+
+    assert report.checker == "EachChangeIsAudited", report.problem
