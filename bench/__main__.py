@@ -10,6 +10,7 @@ from pathlib import Path
 from time import gmtime, perf_counter, strftime
 
 from bench import (
+    authentication,
     commits,
     compacting,
     compaction,
@@ -50,6 +51,7 @@ _WORKLOADS: dict[str, Workload] = {
     "faces": faces.run,
     "latency": latency.run,
     "connections": connections.run,
+    "authentication": authentication.run,
     "idle": idle.run,
     "memory": memory.run,
     "startup": startup.run,

@@ -67,6 +67,26 @@ async def sent_records_are_read_in_order(client: tidelog.Client, name: str) -> N
 
 
 @contract
+async def users_and_tokens_are_created_listed_and_removed(
+    client: tidelog.Client, name: str
+) -> None:
+    await client.security.create_user(name, "a password")
+    token = await client.security.create_token(name, expires_in=60, description="ci")
+    users = {each.name: each for each in await client.security.list_users()}
+    (listed,) = await client.security.list_tokens(name)
+
+    assert users[name].has_password
+    assert (listed.user, listed.description) == (name, "ci")
+    assert listed.token_id in token
+    with pytest.raises(tidelog.InvalidRequestError, match="exists"):
+        await client.security.create_user(name)
+    await client.security.set_password(name, None)
+    assert await client.security.revoke_token(token)
+    assert await client.security.remove_user(name)
+    assert not await client.security.remove_user(name)
+
+
+@contract
 async def records_of_send_nowait_keep_their_order(client: tidelog.Client, name: str) -> None:
     await client.admin.create_topic(name, 2)
     values = [b"%d" % number for number in range(3_000)]
