@@ -40,6 +40,7 @@ from bench import (
     spark,
     startup,
     takeover,
+    tls,
 )
 from bench.figures import Row, Settings, Workload, table
 
@@ -50,6 +51,7 @@ _WORKLOADS: dict[str, Workload] = {
     "consumer": consumer.run,
     "faces": faces.run,
     "latency": latency.run,
+    "tls": tls.run,
     "connections": connections.run,
     "authentication": authentication.run,
     "idle": idle.run,

@@ -16,7 +16,11 @@ from tests.system.integration.nodes import Nodes
 from tests.system.integration.processes import only_line, run_tidelog, serving
 from tests.system.integration.test_workers import COUNT, free_ports, started
 from tidelog.client.config import ClientConfig
-from tidelog.wire.errors import TopicExistsError
+from tidelog.spark_connector.connection.broker_connection import BrokerConnection
+from tidelog.spark_connector.options import CONNECTION_NAMES, ConnectionOptions, GivenOptions
+from tidelog.wire.errors import ConnectError, TopicExistsError
+from tidelog.wire.messages.metadata import MetadataRequest
+from tidelog.wire.protocol import api
 
 
 @pytest.fixture
@@ -218,3 +222,30 @@ async def test_commands_and_blocking_clients_speak_tls_with_a_certificate_of_a_u
 
     assert named.stdout == b"orders\n"
     assert "authenticated clients only" in only_line(unknown)
+
+
+async def test_the_connector_of_spark_speaks_tls_or_says_why_not(
+    tmp_path: Path, authority: Authority
+) -> None:
+    files = authority.issue("node:1")
+    other = Authority(tmp_path / "other").issue("node:1")
+
+    async with serving(tmp_path / "data", "--tls", str(authority.directory)) as broker:
+
+        def connect(**options: str) -> int:
+            given = GivenOptions({"bootstrap.servers": broker.address, **options}, CONNECTION_NAMES)
+            parsed = ConnectionOptions.parse(given)
+            connection = BrokerConnection(parsed.addresses[0], parsed)
+            try:
+                connection.call(api.METADATA, MetadataRequest(None), timeout_s=10)
+                return connection.hello.node_id
+            finally:
+                connection.close()
+
+        settings = {"client.tls.ca": files.authorities}
+        assert await trio.to_thread.run_sync(lambda: connect(**settings)) == 1
+        settings["client.tls.ca"] = other.authorities
+        with pytest.raises(ConnectError, match="is not signed by a CA in tls_ca"):
+            await trio.to_thread.run_sync(lambda: connect(**settings))
+        with pytest.raises(ConnectError, match="cannot connect to"):
+            await trio.to_thread.run_sync(connect)
