@@ -7,12 +7,12 @@ from tidelog.coordinator.metadata.count_quotas import OwnedCounts, owned_counts
 from tidelog.coordinator.node import ClusterNode
 from tidelog.coordinator.security.commands import SetQuota
 from tidelog.coordinator.security.quota_limits import check_quota_owner, quotas_of
+from tidelog.wire.config.quota_rates import RATES
 from tidelog.wire.config.quotas import (
     CONNECTIONS,
     DEFAULT,
     PARTITIONS,
     QUEUES,
-    RATES,
     STORAGE,
     check_quotas,
 )

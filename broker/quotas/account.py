@@ -8,16 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final, final
 
 from tidelog.queue_layer.token_bucket import TokenBucket
+from tidelog.wire.config.quota_rates import NO_THROTTLE, RATES, QuotaRate, Throttle
 from tidelog.wire.config.quotas import (
     CONNECTIONS,
-    NO_THROTTLE,
     OVER_QUOTA,
     PER_BROKER,
-    RATES,
     STORAGE,
     OverQuota,
-    QuotaRate,
-    Throttle,
 )
 from tidelog.wire.messages.quotas import PrincipalUse
 

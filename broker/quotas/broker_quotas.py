@@ -16,7 +16,7 @@ from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.security.quota_limits import quotas_of
 from tidelog.coordinator.security.quota_shares import LEASE_MS
 from tidelog.coordinator.security.records import QuotaSet
-from tidelog.wire.config.quotas import QuotaRate, Throttle
+from tidelog.wire.config.quota_rates import QuotaRate, Throttle
 from tidelog.wire.env.env import Probe
 from tidelog.wire.messages.quotas import PrincipalShare, PrincipalUse
 from tidelog.wire.security.principal import Principal, PrincipalKind

@@ -12,7 +12,10 @@ from tidelog.broker.quotas.account import Account
 from tidelog.broker.quotas.broker_quotas import BrokerQuotas, throttle_now
 from tidelog.broker.requests.steps import Steps
 from tidelog.coordinator.security.quota_limits import over_count
-from tidelog.wire.config.quotas import CONNECTIONS, NO_THROTTLE, QuotaRate, Throttle
+from tidelog.wire.config.quota_rates import NO_THROTTLE, QuotaRate, Throttle
+from tidelog.wire.config.quotas import (
+    CONNECTIONS,
+)
 from tidelog.wire.errors import BrokerError, ThrottledError
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request

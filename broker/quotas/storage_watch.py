@@ -13,7 +13,9 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.quotas.broker_quotas import BrokerQuotas
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.security.quota_limits import over_count, quotas_of
-from tidelog.wire.config.quotas import STORAGE
+from tidelog.wire.config.quotas import (
+    STORAGE,
+)
 
 _INTERVAL_S: Final = 2.0
 _AT_ONCE: Final = 500

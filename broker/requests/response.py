@@ -10,7 +10,7 @@ import trio
 from tidelog.broker.audit.event import AuditSink, RequestOrigin
 from tidelog.broker.metrics.request_counts import RequestCounts
 from tidelog.broker.requests.identity import ClientIdentity
-from tidelog.wire.config.quotas import NO_THROTTLE, Throttle
+from tidelog.wire.config.quota_rates import NO_THROTTLE, Throttle
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import BrokerError, UnexpectedServerError
 from tidelog.wire.protocol import api

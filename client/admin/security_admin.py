@@ -1,16 +1,24 @@
-"""Administration of the security of a cluster: users, passwords, tokens, keys.
+"""Administration of the security of a cluster: users, passwords, tokens, keys and quotas.
 
 Shell: sends requests to brokers, draws salts and tokens, and hashes passwords in threads. No broker
 sees a password or a token.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, final
 
 from tidelog.client.admin import keys as key_admin
 from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.wire.config.quotas import (
+    parse_quota,
+)
 from tidelog.wire.errors import ConfigError
 from tidelog.wire.messages.keys import ChangedKeys, KeyAction, ListKeysReply
+from tidelog.wire.messages.quotas import (
+    AlterQuotasRequest,
+    ListQuotasRequest,
+    QuotaDescription,
+)
 from tidelog.wire.messages.users import (
     AlterUsersReply,
     AlterUsersRequest,
@@ -184,6 +192,45 @@ class SecurityAdmin:
             ConnectionLostError, RequestTimedOutError: The keys may be deleted, or not.
         """
         return await key_admin.alter_keys(self._cluster, KeyAction.SHRED, topic, key_ids=key_ids)
+
+    async def alter_quotas(
+        self,
+        principal: str,
+        *,
+        set: Mapping[str, int | str] | None = None,  # noqa: A002  (the word of the command line)
+        remove: Iterable[str] = (),
+    ) -> dict[str, int]:
+        """Change quotas of a principal, all or none; return all of its quotas.
+
+        Args:
+            principal: `user:NAME`, `anonymous`, or `default` for each principal without quotas of
+                its own.
+            set: Values by name, such as `{"produce_bytes_per_s": "10MiB", "queues_max": 5}`.
+            remove: Names of quotas to remove; `*` removes all of them.
+
+        Raises:
+            InvalidConfigError: There is no such quota, or it cannot have this value.
+            InvalidRequestError: The text is no principal.
+        """
+        values = {name: parse_quota(name, str(value)) for name, value in (set or {}).items()}
+        request = AlterQuotasRequest(principal, values, list(remove))
+        reply = await self._cluster.call_any(api.ALTER_QUOTAS, request, is_repeatable=True)
+        return reply.values
+
+    async def list_quotas(self, principals: Iterable[str] | None = None) -> list[QuotaDescription]:
+        """Return quotas with their use in the last seconds, `default` first, then by name.
+
+        Args:
+            principals: Principals to list, in their order; by default those that have quotas, or
+                use some now.
+
+        Raises:
+            InvalidRequestError: A text is no principal.
+        """
+        names = None if principals is None else list(principals)
+        request = ListQuotasRequest(names)
+        reply = await self._cluster.call_controller(api.LIST_QUOTAS, request, is_repeatable=True)
+        return reply.quotas
 
     async def _set_user(self, name: str, password: str | None, *, is_new: bool) -> None:
         hashed = None if password is None else await self._hashed(password)

@@ -17,7 +17,7 @@ from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.cluster.wrong_replies import WrongReplies
 from tidelog.client.config import ClientConfig
 from tidelog.client.metrics.counters import ConnectionCounters
-from tidelog.wire.config.quotas import quota_of
+from tidelog.wire.config.quota_rates import quota_of
 from tidelog.wire.env.connect_errors import another_service, diagnose
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (

@@ -18,7 +18,7 @@ from tidelog.client.metrics.counters import (
     ProducerCounters,
     QueueCounters,
 )
-from tidelog.wire.config.quotas import quota_of
+from tidelog.wire.config.quota_rates import quota_of
 from tidelog.wire.messages.queues import SettleAction
 from tidelog.wire.metrics.metric import Family, HistogramValue, Metric, Value, family, single
 

@@ -16,7 +16,7 @@ from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, Cluster
 from tidelog.client.cluster.coalescer import Coalescer
 from tidelog.client.producer.partition_batches import PartitionBatches, ProducerIdentity
 from tidelog.client.producer.record_accumulator import DrainedBatch, RecordAccumulator
-from tidelog.wire.config.quotas import QuotaRate
+from tidelog.wire.config.quota_rates import QuotaRate
 from tidelog.wire.errors import (
     BrokerError,
     ConnectError,

@@ -10,7 +10,10 @@ from tidelog.coordinator.metadata.catalog import Catalog, TopicOwned
 from tidelog.coordinator.metadata.features import record_level
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.security.quota_limits import over_count, quotas_of
-from tidelog.wire.config.quotas import PARTITIONS, QUEUES
+from tidelog.wire.config.quotas import (
+    PARTITIONS,
+    QUEUES,
+)
 from tidelog.wire.security.principal import ANONYMOUS
 
 

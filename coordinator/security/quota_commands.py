@@ -9,7 +9,10 @@ from tidelog.coordinator.security.commands import SetQuota
 from tidelog.coordinator.security.quota_limits import check_quota_owner
 from tidelog.coordinator.security.records import QuotaSet, SecurityRecord
 from tidelog.coordinator.security.state import SecurityState
-from tidelog.wire.config.quotas import ABOUT, check_quotas
+from tidelog.wire.config.quotas import (
+    ABOUT,
+    check_quotas,
+)
 from tidelog.wire.errors import InvalidRequestError
 
 

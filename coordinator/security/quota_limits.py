@@ -8,7 +8,9 @@ from types import MappingProxyType
 from typing import Final
 
 from tidelog.coordinator.security.records import QuotaSet
-from tidelog.wire.config.quotas import DEFAULT
+from tidelog.wire.config.quotas import (
+    DEFAULT,
+)
 from tidelog.wire.errors import InvalidRequestError, QuotaExceededError
 from tidelog.wire.security.principal import PrincipalKind, parse_principal
 

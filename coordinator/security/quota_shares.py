@@ -15,7 +15,10 @@ from typing import Final, NamedTuple, final
 
 from tidelog.coordinator.security.quota_limits import quotas_of
 from tidelog.coordinator.security.records import QuotaSet
-from tidelog.wire.config.quotas import PER_BROKER, RATES
+from tidelog.wire.config.quota_rates import RATES
+from tidelog.wire.config.quotas import (
+    PER_BROKER,
+)
 from tidelog.wire.messages.quotas import PrincipalShare, PrincipalUse
 
 LEASE_MS: Final = 3_000

@@ -77,6 +77,9 @@ COMMANDS = {
     "admin": LazyCommand(
         "tidelog.cli.admin.admin", "admin", "Recover the administration of a cluster."
     ),
+    "quota": LazyCommand(
+        "tidelog.cli.quota.quota", "quota", "Set, list and remove quotas of principals."
+    ),
     "top": LazyCommand(
         "tidelog.cli.top.top", "top", "Show brokers, topics, queues and groups live."
     ),

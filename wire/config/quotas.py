@@ -5,28 +5,15 @@ Pure: no clock, no I/O.
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
+from tidelog.wire.config.quota_rates import RATES, QuotaRate
 from tidelog.wire.config.settings import parse_size_bytes
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError
 
 VALUE_MAX: Final = 10**15
 DEFAULT: Final = "default"
 """Name under which quotas are for each principal without quotas of its own."""
-
-
-class QuotaRate(IntEnum):
-    """A limited rate; the number is its code on the wire, and its place in lists plus 1."""
-
-    PRODUCE_BYTES = 1
-    FETCH_BYTES = 2
-    REQUESTS = 3
-    BUSY_MS = 4
-
-    @property
-    def quota(self) -> str:
-        """Name of the quota."""
-        return RATES[self - 1]
 
 
 class OverQuota(IntEnum):
@@ -38,19 +25,6 @@ class OverQuota(IntEnum):
     """It refuses the request at once, with `ThrottledError`."""
 
 
-class Throttle(NamedTuple):
-    """The notice of a reply that the broker reads later."""
-
-    rate: int
-    """Code of the rate that is used up, 0 for none."""
-    ms: int
-    """Milliseconds until the broker reads on, 0 if it does not wait."""
-
-
-NO_THROTTLE: Final = Throttle(0, 0)
-
-RATES: Final = ("produce_bytes_per_s", "fetch_bytes_per_s", "requests_per_s", "busy_ms_per_s")
-"""Quotas of rates, by `QuotaRate`."""
 BUSY: Final = RATES[QuotaRate.BUSY_MS - 1]
 CONNECTIONS: Final = "connections_max"
 PARTITIONS: Final = "partitions_max"
@@ -75,11 +49,6 @@ ABOUT: Final[Mapping[str, str]] = {
 """Every quota with its meaning."""
 
 _BUSY_MAX: Final = 1000
-
-
-def quota_of(rate: int) -> str:
-    """Return the name of the quota with a code of the wire; a newer version may have more."""
-    return RATES[rate - 1] if 1 <= rate <= len(RATES) else f"rate {rate}"
 
 
 def parse_quota(name: str, text: str) -> int:

@@ -26,7 +26,7 @@ class PrincipalUse(msgspec.Struct, frozen=True, array_like=True):
     principal: str
     """Text of the principal, such as `user:alice`."""
     rates: Listed[QuotaNumber]
-    """Use per second since the last report, in the order of `wire.config.quotas.RATES`."""
+    """Use per second since the last report, in the order of `wire.config.quota_rates.RATES`."""
     demands: Listed[QuotaNumber]
     """Estimated demand per second, in the same order: higher than the use while throttled."""
     throttled_ms: QuotaNumber
@@ -43,7 +43,7 @@ class PrincipalShare(msgspec.Struct, frozen=True, array_like=True):
 
     principal: str
     rates: Listed[QuotaNumber]
-    """Share per second, in the order of `wire.config.quotas.RATES`; 0 without a quota."""
+    """Share per second, in the order of `wire.config.quota_rates.RATES`; 0 without a quota."""
     storage_bytes: ByteCount
     """Bytes at all brokers, as far as they have reported."""
 

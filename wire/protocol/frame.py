@@ -71,7 +71,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     header: memoryview
     attachment: memoryview
     throttled_by: int = 0
-    """Code of the rate that throttles the client, 0 for none; see `wire.config.quotas`."""
+    """Code of the rate that throttles the client, 0 for none; see `wire.config.quota_rates`."""
     throttle_ms: int = 0
     """Milliseconds until the broker reads on."""
 

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar, cast, final
 
 import trio
 
-from tidelog.wire.config.quotas import QuotaRate
+from tidelog.wire.config.quota_rates import QuotaRate
 from tidelog.wire.env.connect_errors import diagnose
 from tidelog.wire.env.env import BytesLike, Certificate, Network, Stream
 from tidelog.wire.errors import (
@@ -53,7 +53,7 @@ class RequestMeter(Protocol):
         ...
 
     def throttled(self, rate: int, ms: int) -> None:
-        """Count a notice that the broker reads on after `ms`; see `wire.config.quotas`."""
+        """Count a notice that the broker reads on after `ms`; see `wire.config.quota_rates`."""
         ...
 
     def ended(self, api_key: ApiKey, sent_at: float, outcome: object) -> None:

@@ -32,7 +32,7 @@ from tidelog.client.consumer.fetch.record_iterator import (
 from tidelog.client.errors import ClosedError
 from tidelog.client.metrics.counters import ConsumerGauges
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.wire.config.quotas import QuotaRate
+from tidelog.wire.config.quota_rates import QuotaRate
 from tidelog.wire.errors import (
     ConnectionLostError,
     PartitionNotOwnedError,

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tidelog.broker.quotas.account import Account
-from tidelog.wire.config.quotas import NO_THROTTLE, QuotaRate
+from tidelog.wire.config.quota_rates import NO_THROTTLE, QuotaRate
 
 PRODUCE = (QuotaRate.PRODUCE_BYTES,)
 

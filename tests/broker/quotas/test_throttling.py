@@ -15,7 +15,7 @@ from tests.broker.broker_requests import (
     submit_produce,
 )
 from tests.broker.world import World, settle
-from tidelog.wire.config.quotas import QuotaRate
+from tidelog.wire.config.quota_rates import QuotaRate
 from tidelog.wire.errors import InvalidRequestError, QuotaExceededError, ThrottledError
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.queue_admin import CreateQueueRequest

@@ -7,7 +7,7 @@ import pytest
 
 from tidelog.coordinator.security.quota_shares import LEASE_MS, QuotaShares, divide
 from tidelog.coordinator.security.records import QuotaSet
-from tidelog.wire.config.quotas import RATES
+from tidelog.wire.config.quota_rates import RATES
 from tidelog.wire.messages.quotas import PrincipalShare, PrincipalUse
 
 LIMIT = 9_000

@@ -22,6 +22,7 @@ PAGES: Final = sorted(
         "docs/alerts.md",
         "docs/audit.md",
         "docs/authentication.md",
+        "docs/quotas.md",
         "docs/compaction.md",
         "docs/operating.md",
         "docs/operations.md",

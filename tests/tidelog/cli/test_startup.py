@@ -44,12 +44,12 @@ def imported(*words: str) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "count_max"),
     [
-        (["topic", "list"], 102),
+        (["topic", "list"], 104),
         (["group", "describe"], 104),
         (["cluster", "status"], 104),
-        (["consume"], 114),
+        (["consume"], 116),
         (["produce"], 124),
-        (["queue", "receive"], 182),
+        (["queue", "receive"], 188),
     ],
     ids=str,
 )

@@ -40,6 +40,23 @@ def test_every_face_says_what_it_cannot_connect_to(face: str) -> None:
         FACES[face](what_is_closed_says_so, "nowhere:port", "unused")
 
 
+# -- quotas ---------------------------------------------------------------------------------------
+
+
+@contract
+async def quotas_are_set_listed_and_removed(client: tidelog.Client, name: str) -> None:
+    principal = f"user:{name}"
+    values = await client.security.alter_quotas(
+        principal, set={"produce_bytes_per_s": "10MiB", "over_quota": "error"}
+    )
+    assert values == {"produce_bytes_per_s": 10 << 20, "over_quota": 1}
+
+    (found,) = await client.security.list_quotas([principal])
+    assert (found.principal, found.values, found.is_own) == (principal, values, True)
+
+    assert await client.security.alter_quotas(principal, remove=["*"]) == {}
+
+
 # -- producers ------------------------------------------------------------------------------------
 
 

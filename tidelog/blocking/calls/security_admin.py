@@ -1,11 +1,12 @@
 """The calls of `tidelog.SecurityAdmin`, which wait; written by `tools.face_calls`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from tidelog.blocking.forwarding import Forwarding
 from tidelog.client.admin.security_admin import SecurityAdmin as InnerSecurityAdmin
 from tidelog.wire.messages.keys import ChangedKeys, ListKeysReply
+from tidelog.wire.messages.quotas import QuotaDescription
 from tidelog.wire.messages.users import TokenDescription, UserDescription
 
 
@@ -133,3 +134,38 @@ class SecurityAdmin(Forwarding[InnerSecurityAdmin]):
             ConnectionLostError, RequestTimedOutError: The keys may be deleted, or not.
         """
         return self._thread.call(partial(self._inner.shred_data_keys, topic, list(key_ids)))
+
+    def alter_quotas(
+        self,
+        principal: str,
+        *,
+        set: Mapping[str, int | str] | None = None,
+        remove: Iterable[str] = (),
+    ) -> dict[str, int]:
+        """Change quotas of a principal, all or none; return all of its quotas.
+
+        Args:
+            principal: `user:NAME`, `anonymous`, or `default` for each principal without quotas of
+                its own.
+            set: Values by name, such as `{"produce_bytes_per_s": "10MiB", "queues_max": 5}`.
+            remove: Names of quotas to remove; `*` removes all of them.
+
+        Raises:
+            InvalidConfigError: There is no such quota, or it cannot have this value.
+            InvalidRequestError: The text is no principal.
+        """
+        return self._thread.call(
+            partial(self._inner.alter_quotas, principal, set=set, remove=list(remove))
+        )
+
+    def list_quotas(self, principals: Iterable[str] | None = None) -> list[QuotaDescription]:
+        """Return quotas with their use in the last seconds, `default` first, then by name.
+
+        Args:
+            principals: Principals to list, in their order; by default those that have quotas, or
+                use some now.
+
+        Raises:
+            InvalidRequestError: A text is no principal.
+        """
+        return self._thread.call(partial(self._inner.list_quotas, principals))
