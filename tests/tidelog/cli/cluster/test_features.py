@@ -13,6 +13,7 @@ from tests.wire.cluster_samples import FEATURES
 from tidelog.cli import main
 from tidelog.cli.cluster.view import print_features
 from tidelog.client.admin.admin import Admin
+from tidelog.wire.messages.features import OWN_LEVELS
 
 Printed = pytest.CaptureFixture[str]
 DESCRIBED = FEATURES[1]
@@ -24,7 +25,7 @@ def wait_for_level(address: str) -> None:
 
     async def wait() -> None:
         async with tidelog.connect(address) as client:
-            while (await client.admin.describe_features()).level != 3:  # noqa: ASYNC110  (the level is in the cluster)
+            while (await client.admin.describe_features()).level != OWN_LEVELS.max_level:  # noqa: ASYNC110  (the level is in the cluster)
                 await trio.sleep(0.05)
 
     trio.run(wait)
@@ -93,16 +94,16 @@ def test_a_level_that_holds_is_shown_as_json_and_does_not_fall(
     monkeypatch.setenv("TIDELOG_BROKER", broker_address)
     wait_for_level(broker_address)
 
-    for words in ([], ["--upgrade"], ["--downgrade", "3"]):
+    for words in ([], ["--upgrade"], ["--downgrade", "4"]):
         assert main.run(["cluster", "features", *words, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == {
-            "level": 3,
-            "newest_level": 3,
-            "nodes": [{"node_id": 1, "supported": {"min_level": 0, "max_level": 3}}],
+            "level": 4,
+            "newest_level": 4,
+            "nodes": [{"node_id": 1, "supported": {"min_level": 0, "max_level": 4}}],
             "obstacles": [],
         }
-    assert main.run(["cluster", "features", "--downgrade", "4"]) == 1
-    assert "the feature level is 3, and 4 is higher; use --upgrade" in capsys.readouterr().err
+    assert main.run(["cluster", "features", "--downgrade", "5"]) == 1
+    assert "the feature level is 4, and 5 is higher; use --upgrade" in capsys.readouterr().err
     assert main.run(["cluster", "features", "--downgrade", "0"]) == 1
     assert capsys.readouterr().err.startswith(
         "error: feature level 0 is not possible: the metadata has records of level 1, which"
