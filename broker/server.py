@@ -206,6 +206,11 @@ class Broker:
         return self._directory.cluster_id
 
     @property
+    def quotas(self) -> BrokerQuotas:
+        """Quotas of principals, and the turns of their connections."""
+        return self._quotas
+
+    @property
     def metrics(self) -> MetricsCollector:
         """The metrics of this broker, once it serves clients."""
         assert self._metrics is not None

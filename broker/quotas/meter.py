@@ -102,7 +102,8 @@ class ConnectionMeter:
             return NO_THROTTLE
         if attachment_bytes:
             account.charge(QuotaRate.FETCH_BYTES, attachment_bytes)
-        return throttle_now(account)
+        # With errors for requests beyond a rate, a client has nothing to wait for.
+        return NO_THROTTLE if account.is_refusing else throttle_now(account)
 
     def close(self) -> None:
         """Count the connection as closed."""
@@ -128,9 +129,10 @@ class ConnectionMeter:
     def _error(self, throttle: Throttle) -> ThrottledError:
         assert self.account is not None
         quota = QuotaRate(throttle.rate).quota
+        retry_after_ms = throttle.ms + 1  # Both clocks cut off parts of a millisecond.
         return ThrottledError(
             f"{quota} of {self.account.principal} is used up: it is"
-            f" {self.account.quotas.get(quota, 0):,}; try again in {throttle.ms} ms, or raise the"
-            f" quota: tidelog quota set {self.account.principal} {quota}=VALUE",
-            retry_after_ms=throttle.ms,
+            f" {self.account.quotas.get(quota, 0):,}; try again in {retry_after_ms} ms, or raise"
+            f" the quota: tidelog quota set {self.account.principal} {quota}=VALUE",
+            retry_after_ms=retry_after_ms,
         )

@@ -54,6 +54,7 @@ from tidelog.wire.errors import (
     OverloadedError,
     PartitionFullError,
     RecordTooLargeError,
+    ThrottledError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -68,6 +69,7 @@ _CERTAINLY_NOT_APPENDED = (
     OutOfOrderSequenceError,
     OverloadedError,
     PartitionFullError,
+    ThrottledError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -342,7 +344,8 @@ class PartitionBatches:
             return not batch.is_ambiguous
         if isinstance(error, OutOfOrderSequenceError):
             return self._may_close_gap(batch, error)
-        return isinstance(error, PASSING_ERRORS)
+        # With `over_quota = error`, the program decides when to send again.
+        return isinstance(error, PASSING_ERRORS) and not isinstance(error, ThrottledError)
 
     def _may_close_gap(self, batch: ProducerBatch, error: OutOfOrderSequenceError) -> bool:
         if any(other.order < batch.order for other in (*self.sent.values(), *self.unsent)):
