@@ -167,6 +167,10 @@ versions: $(VENV)/installed-dev ## Upgrade three brokers, go back, and raise the
 scenarios: $(VENV)/installed-dev ## Repeat scenarios in which other brokers lost records: make scenarios ARGS="--only 2"
 	@$(BIN)/python -m tests.system.scenarios $(ARGS)
 
+.PHONY: access-model
+access-model: $(VENV)/installed-dev ## Compare 100,000 random sets of access rules with a naive model: make access-model SEED=2
+	@$(BIN)/python -m tests.coordinator.security.access_model 100000 $(or $(SEED),1)
+
 .PHONY: fuzz
 fuzz: $(VENV)/installed-dev ## Attack brokers and clients with hostile peers for ten minutes: make fuzz ARGS="--seconds 60 --seed 2"
 	@$(BIN)/python -m tests.fuzz $(ARGS)

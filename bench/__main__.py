@@ -10,6 +10,7 @@ from pathlib import Path
 from time import gmtime, perf_counter, strftime
 
 from bench import (
+    access,
     authentication,
     commits,
     compacting,
@@ -50,6 +51,7 @@ _WORKLOADS: dict[str, Workload] = {
     "producer": producer.run,
     "consumer": consumer.run,
     "faces": faces.run,
+    "access": access.run,
     "latency": latency.run,
     "tls": tls.run,
     "connections": connections.run,

@@ -122,6 +122,10 @@ class AccessDecider(Protocol):
         """
         ...
 
+    def wait(self, request: Request, response: ResponseHandle) -> None:
+        """Take note that an admitted request is not answered yet, before any other task runs."""
+        ...
+
     def check(self, request: Request, context: RequestContext) -> None:
         """Check again whether a request as a whole may be carried out, after a wait.
 
@@ -208,6 +212,8 @@ class Dispatcher:
                     if self.auditor is not None:
                         run = partial(self.auditor.run, run, check=self._check_again)
                 steps = run(request, response)
+                if self.access is not None and not response.is_answered:
+                    self.access.wait(request, response)
             except NotANodeError as error:
                 context.note_refused(str(error))
                 raise

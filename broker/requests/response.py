@@ -165,6 +165,11 @@ class ResponseHandle:
         self.guard: ReplyGuard | None = None
         """Reviews the reply, `None` to send it as it is."""
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the request is answered, or needs no answer."""
+        return self._is_answered
+
     def reply(self, message: object, attachment: Sequence[BytesLike | FileRegion] = ()) -> None:
         """Reply with a message and its attachment, as far as the client may get them.
 

@@ -7,10 +7,12 @@ request waited, and no handler has to ask.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, final
 
 import msgspec
 
+from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.broker.security.denials import Denials, denied
 from tidelog.broker.security.requirements import (
@@ -32,12 +34,14 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.protocol.connection import Request
 from tidelog.wire.security.access_rules import Resource, needed
+from tidelog.wire.security.principal import ANONYMOUS
 from tidelog.wire.transport.write_buffer import FileRegion
 
 _ASKERS_MAX: Final = 10_000
 """Principals whose decisions are remembered."""
 _DECISIONS_MAX: Final = 10_000
 """Decisions that are remembered for each of them."""
+_NOTHING: Final[Mapping[int, ErrorDetail]] = MappingProxyType({})
 Pieces = Sequence[BytesLike | FileRegion]
 
 
@@ -131,8 +135,10 @@ class AccessControl:
         self.is_current = is_current
         self._requirements = requirements
         self._askers: dict[tuple[str, tuple[str, ...]], Asker] = {}
-        self._table: AccessTable | None = None
+        self._table = AccessTable()
         self._version = 0
+        self._last_identity = ANONYMOUS_IDENTITY
+        self._last_asker = Asker(self._table, state, principal=str(ANONYMOUS), roles=())
 
     def admit(self, request: Request, response: ResponseHandle) -> Request:
         """Return the request to carry out: without the items that are denied.
@@ -140,27 +146,36 @@ class AccessControl:
         Raises:
             BrokerError: The request as a whole is denied, or names what the principal may not see.
         """
-        context = response.context
-        if context.node_id is not None:
-            return request
-        requirement = self._requirements[request.api_key]
+        context, requirement = response.context, self._requirements[request.api_key]
         if requirement.is_open:
             return request
         if requirement.is_of_nodes:
             raise NotANodeError("only nodes of the cluster may send this; no rule can allow it")
-        asker = self.asker(context)
-        self.check_needs(request, requirement, asker, context=context)
-        items, admitted = requirement.items, request
-        refused: dict[int, ErrorDetail] = {}
-        if items is not None:
+        asker, items = self.asker(context), requirement.items
+        if requirement.needs is not None:
+            self.check_needs(request, requirement, asker, context=context)
+        refused: Mapping[int, ErrorDetail] = _NOTHING
+        if items is not None and not _has_passed(request, items, asker):
             refused = self._refused(request, items, asker, context=context)
-            if refused and self._is_enforced:
-                admitted = _without(request, items, refused)
-        if self._is_enforced and (requirement.is_kept or requirement.shown or refused):
-            response.guard = AccessReview(
-                self, request, requirement, asker=asker, context=context, refused=refused
-            )
-        return admitted
+        if (refused or requirement.shown is not None) and self._is_enforced:
+            response.guard = AccessReview(self, request, requirement, asker, context, refused)
+            if refused and items is not None:
+                return _without(request, items, refused)
+        return request
+
+    def wait(self, request: Request, response: ResponseHandle) -> None:
+        """Have the reply to a request that waits decided again when it is made.
+
+        A reply that is made at once needs no other decision than that of `admit`, and handlers
+        acknowledge and deliver only while this broker has its lease.
+        """
+        context = response.context
+        if context.node_id is not None or response.guard is not None or not self._is_enforced:
+            return
+        requirement = self._requirements[request.api_key]
+        if requirement.is_kept:
+            asker = self.asker(context)
+            response.guard = AccessReview(self, request, requirement, asker, context, _NOTHING)
 
     def check(self, request: Request, context: RequestContext) -> None:
         """See `broker.dispatch.AccessDecider`."""
@@ -171,10 +186,12 @@ class AccessControl:
     def asker(self, context: RequestContext) -> Asker:
         """Return the principal of a connection, under the present rules."""
         table = self._state().security.access
+        identity = context.identity
         if table is not self._table or table.version != self._version:
             self._askers.clear()
             self._table, self._version = table, table.version
-        identity = context.identity
+        elif identity is self._last_identity:
+            return self._last_asker
         key = (identity.principal.name, identity.roles)
         asker = self._askers.get(key)
         if asker is None:
@@ -184,6 +201,7 @@ class AccessControl:
             roles = (*identity.roles, *table.roles_of(principal.name))
             asker = Asker(table, self._state, principal=str(principal), roles=roles)
             self._askers[key] = asker
+        self._last_identity, self._last_asker = identity, asker
         return asker
 
     def check_needs(
@@ -228,10 +246,7 @@ class AccessControl:
         """Return the error of each item that is denied, by its index."""
         message: Any = request.message
         refused: dict[int, ErrorDetail] = {}
-        purpose = (request.api_key, items.purpose(message))
-        passed = asker.passed.get(purpose)
-        if passed is None:
-            passed = asker.passed[purpose] = set()
+        passed = asker.passed.setdefault(_purpose(request, items), set())
         for index, item in enumerate(getattr(message, items.items)):
             if item.topic_id in passed:
                 continue
@@ -251,27 +266,15 @@ class AccessControl:
 
 
 @final
-class AccessReview:
+class AccessReview(msgspec.Struct, frozen=True):
     """Decides about the reply to one request; see `broker.requests.response.ReplyGuard`."""
 
-    __slots__ = ("_asker", "_context", "_control", "_refused", "_request", "_requirement")
-
-    def __init__(
-        self,
-        control: AccessControl,
-        request: Request,
-        requirement: Requirement,
-        *,
-        asker: Asker,
-        context: RequestContext,
-        refused: Mapping[int, ErrorDetail],
-    ) -> None:
-        self._control = control
-        self._request = request
-        self._requirement = requirement
-        self._asker = asker
-        self._context = context
-        self._refused = refused
+    control: AccessControl
+    request: Request
+    requirement: Requirement
+    asker: Asker
+    context: RequestContext
+    refused: Mapping[int, ErrorDetail]
 
     def review(self, message: object, attachment: Pieces) -> tuple[object, Pieces]:
         """Return the reply that the principal may get now.
@@ -279,20 +282,20 @@ class AccessReview:
         Raises:
             BrokerError: It may not get any.
         """
-        requirement, control = self._requirement, self._control
-        asker = self._asker
+        requirement, control = self.requirement, self.control
+        asker = self.asker
         if requirement.is_kept:
             self._check_currency()
-            asker = control.asker(self._context)
-            if asker is not self._asker:
-                control.check_needs(self._request, requirement, asker, context=self._context)
-        if requirement.items is not None and (self._refused or asker is not self._asker):
+            asker = control.asker(self.context)
+            if asker is not self.asker:
+                control.check_needs(self.request, requirement, asker, context=self.context)
+        if requirement.items is not None and (self.refused or asker is not self.asker):
             message, attachment = self._merged(
                 requirement.items, asker, message, attachment=attachment
             )
         if requirement.shown is not None:
-            asker = control.asker(self._context)
-            message = requirement.shown(self._request.message, message, asker)
+            asker = control.asker(self.context)
+            message = requirement.shown(self.request.message, message, asker)
         return message, attachment
 
     def _check_currency(self) -> None:
@@ -302,13 +305,13 @@ class AccessReview:
             AuthenticationExpiredError: The credentials were revoked meanwhile.
             RequestTimedOutError: A revocation may be unknown here.
         """
-        identity = self._context.identity
+        identity = self.context.identity
         if not identity.is_current():
             raise AuthenticationExpiredError(
                 f"the credentials of {identity.principal} are no longer valid; the outcome of the"
                 " request is unknown; authenticate again with fresh ones"
             )
-        if not self._control.is_current():
+        if not self.control.is_current():
             raise RequestTimedOutError(
                 "this broker has lost contact with its cluster, and cannot tell whether access was"
                 " revoked; the outcome of the request is unknown"
@@ -318,22 +321,22 @@ class AccessReview:
         self, items: Items, asker: Asker, reply: object, *, attachment: Pieces
     ) -> tuple[object, Pieces]:
         """Put in the errors of denied items, and take out what is denied since."""
-        request: Any = self._request.message
+        request: Any = self.request.message
         message: Any = reply
         given, pieces = iter(getattr(message, items.results)), iter(attachment)
         results: list[object] = []
         kept: list[BytesLike | FileRegion] = []
         for index, item in enumerate(getattr(request, items.items)):
-            refused = self._refused.get(index)
+            refused = self.refused.get(index)
             if refused is not None:
                 results.append(items.denied(item, refused))
                 continue
             result = next(given)
             own = [*_take(pieces, items.result_bytes(result))]
             error: BrokerError | None = None
-            if asker is not self._asker and result.error is None:
-                error = self._control.item_error(
-                    item, request, items, asker=asker, context=self._context
+            if asker is not self.asker and result.error is None:
+                error = self.control.item_error(
+                    item, request, items, asker=asker, context=self.context
                 )
             if error is None:
                 results.append(result)
@@ -341,6 +344,25 @@ class AccessReview:
             else:
                 results.append(items.denied(item, error.to_wire()))
         return msgspec.structs.replace(message, **{items.results: results}), kept
+
+
+def _purpose(request: Request, items: Items) -> object:
+    """Return what the needs of items depend on besides their ids."""
+    if items.purpose is None:
+        return request.api_key
+    return request.api_key, items.purpose(request.message)
+
+
+def _has_passed(request: Request, items: Items, asker: Asker) -> bool:
+    """Return whether all items are known to be allowed: nearly always."""
+    passed = asker.passed.get(_purpose(request, items))
+    if passed is None:
+        return False
+    # A loop, for one item is usual, and a generator costs as much as its check.
+    for item in getattr(request.message, items.items):  # noqa: SIM110
+        if item.topic_id not in passed:
+            return False
+    return True
 
 
 def _take(

@@ -135,8 +135,9 @@ class Items:
     reports."""
     denied: Callable[[Any, ErrorDetail], object]
     """Returns the result of an item that failed with an error."""
-    purpose: Callable[[Any], Hashable] = lambda _: None
-    """Returns what of the request the need depends on, besides the item's `topic_id`."""
+    purpose: Callable[[Any], Hashable] | None = None
+    """Returns what of the request the need depends on, besides the item's `topic_id`;
+    `None` for nothing."""
     sent_bytes: Callable[[Any], int] = _no_bytes
     """Returns the length of an item's part of the attachment of the request."""
     result_bytes: Callable[[Any], int] = _no_bytes

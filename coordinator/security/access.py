@@ -102,7 +102,8 @@ class AccessTable:
         self._rules: dict[tuple[str, str], _Patterns] = {}
         self._roles: dict[str, list[str]] = {}
         """Roles by member."""
-        self._version = 0
+        self.version = 0
+        """Rises with each change: decisions of an older version are out of date; read-only."""
 
     __hash__ = None  # type: ignore[assignment]  # Its rules change.
 
@@ -116,24 +117,19 @@ class AccessTable:
         rules = {rule for patterns in self._rules.values() for rule in patterns.all()}
         return rules, {user: set(roles) for user, roles in self._roles.items()}
 
-    @property
-    def version(self) -> int:
-        """Rises with each change: decisions of an older version are out of date."""
-        return self._version
-
     def add(self, rule: Grant) -> None:
         """Add a rule that is not there yet."""
-        self._version += 1
+        self.version += 1
         self._rules.setdefault((rule.principal, rule.kind), _Patterns()).add(rule)
 
     def remove(self, rule: Grant) -> None:
         """Remove a rule that is there."""
-        self._version += 1
+        self.version += 1
         self._rules[rule.principal, rule.kind].remove(rule)
 
     def set_members(self, role: str, before: Iterable[str], members: Iterable[str]) -> None:
         """Change the members of a role: names of users."""
-        self._version += 1
+        self.version += 1
         for name in before:
             self._roles[name].remove(role)
             if not self._roles[name]:

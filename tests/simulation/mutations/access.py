@@ -19,8 +19,8 @@ async def _at_once(cluster: ClusterNode) -> list[int]:
 def _as_at_the_arrival(
     self: AccessReview, message: object, attachment: Pieces
 ) -> tuple[object, Pieces]:
-    requirement, asker = self._requirement, self._asker
-    if requirement.items is not None and self._refused:
+    requirement, asker = self.requirement, self.asker
+    if requirement.items is not None and self.refused:
         return self._merged(requirement.items, asker, message, attachment=attachment)
     return message, attachment
 
