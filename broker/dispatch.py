@@ -123,7 +123,7 @@ class AccessDecider(Protocol):
         ...
 
     def wait(self, request: Request, response: ResponseHandle) -> None:
-        """Take note that an admitted request is not answered yet, before any other task runs."""
+        """Keep an admitted request under control that is not answered before other tasks run."""
         ...
 
     def check(self, request: Request, context: RequestContext) -> None:

@@ -1,4 +1,4 @@
-"""What every API answers to each kind of principal, as one table."""
+"""Answers of every API to each kind of principal, as one table."""
 
 from trio.testing import MockClock
 

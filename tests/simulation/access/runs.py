@@ -7,6 +7,7 @@ revokes XX
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any, Final, cast, final
 
@@ -14,6 +15,7 @@ import trio
 
 from tests.broker.broker_requests import batch_of
 from tests.broker.replication.three_brokers import (
+    NODES,
     TOPIC,
     ThreeBrokers,
     connected,
@@ -27,6 +29,7 @@ from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
 from tests.simulation.three_brokers.runs import PARTITION_COUNT, FaultInjector
 from tidelog.wire.errors import (
+    BrokerError,
     ErrorCode,
     ErrorDetail,
     NotAuthorizedError,
@@ -119,12 +122,13 @@ class AccessRun:
         for name, act in (
             ("administrator", self._administrate),
             ("trusted", self._write_trusted),
-            ("writer", self._produce),
             ("reader", self._fetch),
-            ("sender", self._send),
             ("receiver", self._receive),
         ):
             await self._as_machine(name, act)
+        for node_id in NODES:
+            # At each broker, so that one which learns late of a revocation is asked at once.
+            await self._as_machine(f"writer{node_id}", partial(self._append_at, node_id))
         await trio.sleep(2)
         await FaultInjector(self._brokers, self._random).run(attack_count)
         wanted = {name: self.counts[name] + 3 for name in ("acked", "read", "sent", "received")}
@@ -197,25 +201,20 @@ class AccessRun:
 
     # -- anonymous clients -----------------------------------------------------------------
 
-    async def _produce(self, process: Process) -> None:
-        async def produce(client: RpcConnection) -> None:
+    async def _append_at(self, node_id: int, process: Process) -> None:
+        async def append(client: RpcConnection) -> None:
             batch, _ = self._batch()
             began_at = trio.current_time()
-            if await self._ask_produce(client, batch):
+            if self._random.random() < 0.5:
+                await self._ask_produce(client, batch)
                 self._check("write topic", began_at, "an append is acknowledged")
                 self.counts["acked"] += 1
-
-        await self._repeat(process, produce)
-
-    async def _send(self, process: Process) -> None:
-        async def send(client: RpcConnection) -> None:
-            batch, _ = self._batch()
-            began_at = trio.current_time()
-            if await self._ask_send(client, batch):
+            else:
+                await self._ask_send(client, batch)
                 self._check("send queue", began_at, "a message is acknowledged")
                 self.counts["sent"] += 1
 
-        await self._repeat(process, send)
+        await self._repeat(process, append, node_id=node_id)
 
     async def _fetch(self, process: Process) -> None:
         offsets = [0] * PARTITION_COUNT
@@ -260,7 +259,7 @@ class AccessRun:
         self.counts["records"] += 1
         return batch_of(value, producer_id=self.counts["records"], at_ms=0), value
 
-    async def _ask_produce(self, client: RpcConnection, batch: bytearray) -> bool:
+    async def _ask_produce(self, client: RpcConnection, batch: bytearray) -> None:
         number = self._random.randrange(PARTITION_COUNT)
         entries = [PartitionBatch(self._topic_id, number, len(batch))]
         acks = self._random.choice((Acks.LEADER, Acks.ALL))
@@ -272,16 +271,14 @@ class AccessRun:
         )
         (result,) = reply.results
         self._raise(result.error)
-        return True
 
-    async def _ask_send(self, client: RpcConnection, batch: bytearray) -> bool:
+    async def _ask_send(self, client: RpcConnection, batch: bytearray) -> None:
         await client.call(
             api.SEND,
             SendRequest(self._queue_id, 0, 2_000),
             take=lambda reply, _: reply,
             attachment=[batch],
         )
-        return True
 
     def _raise(self, error: ErrorDetail | None) -> None:
         """Raise for the error of an item, and count a denial."""
@@ -294,7 +291,14 @@ class AccessRun:
         if self._windows[action].has(begin) and not self.violation:
             self.violation = f"{what} at {trio.current_time():.3f} after the revocation of {action}"
 
-    async def _repeat(self, process: Process, ask: Request, *, is_trusted: bool = False) -> None:
+    async def _repeat(
+        self,
+        process: Process,
+        ask: Request,
+        *,
+        is_trusted: bool = False,
+        node_id: int | None = None,
+    ) -> None:
         async def work(client: RpcConnection) -> None:
             for _ in range(_REQUESTS_AT_ONE_BROKER):
                 try:
@@ -302,16 +306,24 @@ class AccessRun:
                         await ask(client)
                 except (NotAuthorizedError, UnknownQueueError):
                     self.counts["denied"] += 1
+                except (ItemFailedError, BrokerError):
+                    if node_id is None:
+                        raise
                 await trio.sleep(self._random.uniform(0, 0.02))
 
         while not self._should_stop:
-            await self._at_some_broker(process, work, is_trusted=is_trusted)
+            await self._at_some_broker(process, work, is_trusted=is_trusted, node_id=node_id)
 
     async def _at_some_broker(
-        self, process: Process, work: Request, *, is_trusted: bool = False
+        self,
+        process: Process,
+        work: Request,
+        *,
+        is_trusted: bool = False,
+        node_id: int | None = None,
     ) -> None:
-        """Connect to some broker, and work there until something fails."""
-        node_id = self._random.choice((1, 2, 3))
+        """Connect to a broker, any by default, and work there until something fails."""
+        node_id = node_id or self._random.choice(NODES)
         opened = (
             connected_as(_TRUSTED, process, node_id) if is_trusted else connected(process, node_id)
         )
