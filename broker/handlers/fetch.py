@@ -1,7 +1,7 @@
 """Handler of FETCH: available batches go out without a copy, and a fetch waits for missing ones."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, final
 
 import msgspec
@@ -378,20 +378,27 @@ class FetchHandler:
         self, found: list[FoundBatches], cold: list[FoundBatches], response: ResponseHandle
     ) -> None:
         with response:
-            room_bytes = _OPENED_BYTES_MAX - response.context.write_buffer.pending_bytes
+            buffer, opened_bytes = response.context.write_buffer, 0
             for item in cold:
                 if item.part is not None:
-                    await self._load(item, item.part, room_bytes)
-                    room_bytes -= 0 if item.opened is None else len(item.opened)
+                    taken_bytes = opened_bytes
+                    await self._load(
+                        item,
+                        item.part,
+                        lambda: _OPENED_BYTES_MAX - buffer.pending_bytes - taken_bytes,  # noqa: B023
+                    )
+                    opened_bytes += 0 if item.opened is None else len(item.opened)
             self._reply(found, response)
 
-    async def _load(self, item: FoundBatches, part: LogSlice, room_bytes: int) -> None:
+    async def _load(self, item: FoundBatches, part: LogSlice, room: Callable[[], int]) -> None:
         assert item.partition is not None
         try:
             if self._reader.is_cold(part):
                 part = item.part = await self._reader.load(item.partition, part)
             if item.partition.cipher is not None:
-                item.opened = await self._reader.open(item.partition, part, room_bytes)
+                item.opened = await self._reader.open(item.partition, part, room)
+                if item.opened is None:
+                    item.part = None  # The client has not read what it has asked for.
         except _UNREADABLE as error:
             item.part, item.error = None, item.partition.passing(error)
 
@@ -430,11 +437,13 @@ class FetchHandler:
     def _piece(
         self, item: FoundBatches, part: LogSlice, room_bytes: int
     ) -> BytesLike | FileRegion | None:
-        """Return the bytes to send for one partition; `None` when they cannot be read."""
+        """Return the bytes to send for one partition; `None` when they cannot be read now."""
         assert item.partition is not None
         try:
             if item.partition.cipher is None:
                 return self._reader.piece(item.partition, part, room_bytes)
+            if item.opened is None and room_bytes <= _COPIED_BYTES_MAX - _OPENED_BYTES_MAX:
+                return None  # The client has not read what it has asked for.
             if item.opened is None:
                 item.opened = self._reader.open_now(item.partition, part, part.length)
         except _UNREADABLE as error:

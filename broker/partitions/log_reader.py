@@ -62,11 +62,19 @@ class SliceReader:
             partition.cipher is not None and part.length > OPENED_AT_ONCE_BYTES
         )
 
-    async def open(self, partition: Partition, part: LogSlice, room_bytes: int) -> memoryview:
-        """Return the plain batches of a slice that is not cold, in a thread; see `open_now`."""
+    async def open(
+        self, partition: Partition, part: LogSlice, room: Callable[[], int]
+    ) -> memoryview | None:
+        """Return the plain batches of a slice that is not cold, in a thread; see `open_now`.
+
+        `room` returns the room in bytes when a thread is free; without room, return `None`.
+        """
         cipher = partition.cipher
         assert cipher is not None, "only slices of encrypted topics are opened"
         async with self._cold_reads:
+            room_bytes = room()
+            if room_bytes <= 0:
+                return None
             with _telling(partition):
                 return await self._env.run_in_thread(lambda: _opened(cipher, part, room_bytes))
 

@@ -16,8 +16,10 @@ from tests.broker.broker_requests import (
 from tests.broker.encryption.keyrings import MASTER, OTHER_MASTER, key_file
 from tests.broker.world import START_MS, World, settle
 from tests.simulation.machine.disk_contents import contents
+from tests.wire.memory import at_most_allocated
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.errors import InvalidRequestError, KeyUnavailableError
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
 from tidelog.wire.messages.keys import (
     AlterKeysReply,
     AlterKeysRequest,
@@ -118,6 +120,28 @@ async def test_large_fetches_are_opened_in_parts(mock_clock: MockClock) -> None:
 
         assert 1 < len(result.records) < 6
         assert len(await fetch_all(client, topic)) == 12
+
+
+async def test_unread_replies_of_encrypted_topics_cost_little_memory(
+    mock_clock: MockClock,
+) -> None:
+    world = world_with_key(mock_clock)
+    async with world.broker(), world.client() as client:
+        topic = await create_encrypted(world, client)
+        for _ in range(20):
+            await produce(client, topic, batch_of(bytes(20_000)))
+        deaf = await world.raw_client()
+        await deaf.introduce()
+        deaf.stream.set_receive_buffer(0)
+        request = FetchRequest(1000, 1 << 40, 1 << 30, [PartitionFetch(topic, 0, 0, 1 << 20)])
+        for _ in range(200):
+            await deaf.send(deaf.request(api.FETCH, request))
+        await settle()
+
+        with at_most_allocated(16 << 20):  # Of 80 MB.
+            await world.pass_time(2)
+
+        deaf.stream.close()
 
 
 async def test_records_are_found_by_time(mock_clock: MockClock) -> None:

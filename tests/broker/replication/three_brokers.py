@@ -79,13 +79,17 @@ def connected_as(
 class ThreeBrokers:
     """The machines, and the brokers on them."""
 
-    def __init__(self, world: World, **settings: int) -> None:
+    def __init__(
+        self, world: World, *, key_files: dict[int, str] | None = None, **settings: int
+    ) -> None:
         self.world = world
         self.machines: dict[int, Node] = {node: world.add_node(host_of(node)) for node in NODES}
         self.brokers: dict[int, Broker] = {}
         """Nodes that serve now."""
         self.peers: dict[int, tuple[int, ...]] = dict.fromkeys(NODES, NODES)
         """The list of nodes with which each broker starts; empty for a cluster of one."""
+        self.key_files = key_files or {}
+        """Texts of the files with the master keys, by node."""
         self.serves_http = False
         """Whether brokers that start from now on serve HTTP on port 8480."""
         self._stops: dict[int, trio.Event] = {}
@@ -261,7 +265,13 @@ class ThreeBrokers:
                 peers=",".join(f"{each}={host_of(each)}:{PORT}" for each in self.peers[node_id]),
                 **self._settings,  # type: ignore[arg-type]  # numbers
             )
-            async with open_broker(config, process.env, process.disk, secret=SECRET) as broker:
+
+            async def read_key_file() -> str:
+                return self.key_files.get(node_id, "")
+
+            async with open_broker(
+                config, process.env, process.disk, secret=SECRET, master_source=read_key_file
+            ) as broker:
                 self.brokers[node_id] = broker
                 await self._stops[node_id].wait()
                 self.brokers.pop(node_id, None)
@@ -269,11 +279,20 @@ class ThreeBrokers:
         return serve
 
 
-def live(seed: int, main: Callable[[ThreeBrokers], Awaitable[Result]], **settings: int) -> Result:
-    """Return the result of `main` with three brokers that have just been started."""
+def live(
+    seed: int,
+    main: Callable[[ThreeBrokers], Awaitable[Result]],
+    *,
+    key_files: dict[int, str] | None = None,
+    **settings: int,
+) -> Result:
+    """Return the result of `main` with three brokers that have just been started.
+
+    `key_files` are the texts of files with master keys, by node.
+    """
 
     async def run(world: World) -> Result:
-        brokers = ThreeBrokers(world, **settings)
+        brokers = ThreeBrokers(world, key_files=key_files, **settings)
         brokers.start()
         await brokers.serve()
         return await main(brokers)
