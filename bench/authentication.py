@@ -55,7 +55,7 @@ class _Logins:
         return connection
 
 
-def _login_us(broker: ServerProcess, logins: _Logins, mechanism: str, count: int) -> float:
+def _login_us(broker: ServerProcess, logins: _Logins, mechanism: str, *, count: int) -> float:
     """Return the microseconds of the broker's CPU for a connection with such a login."""
     logins.connect(mechanism).close()
     began = broker.cpu_seconds
@@ -64,7 +64,7 @@ def _login_us(broker: ServerProcess, logins: _Logins, mechanism: str, count: int
     return (broker.cpu_seconds - began) / count * 1e6
 
 
-def _request_us(broker: ServerProcess, logins: _Logins, mechanism: str, count: int) -> float:
+def _request_us(broker: ServerProcess, logins: _Logins, mechanism: str, *, count: int) -> float:
     """Return the microseconds of the broker's CPU for a request on such a connection."""
     with closing(logins.connect(mechanism)) as connection:
         request = MetadataRequest([])
@@ -81,10 +81,12 @@ def run(settings: Settings) -> list[Row]:
         token = trio.run(_create, f"{host}:{port}")
         logins = _Logins(broker.address, token)
         count = settings.choose(1_000, 200)
-        bare_us = Spread.of(_login_us(broker, logins, "", count) for _ in range(_ROUNDS))
+        bare_us = Spread.of(_login_us(broker, logins, "", count=count) for _ in range(_ROUNDS))
         rows = [Row("authentication: connection and HELLO: broker CPU in us", bare_us.text(",.0f"))]
         for mechanism in (TOKEN, SCRAM_SHA_256):
-            cost = Spread.of(_login_us(broker, logins, mechanism, count) for _ in range(_ROUNDS))
+            cost = Spread.of(
+                _login_us(broker, logins, mechanism, count=count) for _ in range(_ROUNDS)
+            )
             rows.append(
                 Row(
                     f"authentication: the same with a login by {mechanism}: broker CPU in us",
@@ -102,8 +104,8 @@ def _requests(broker: ServerProcess, logins: _Logins, count: int) -> list[Row]:
     anonymous: list[float] = []
     known: list[float] = []
     for _ in range(_ROUNDS):
-        anonymous.append(_request_us(broker, logins, "", count))
-        known.append(_request_us(broker, logins, TOKEN, count))
+        anonymous.append(_request_us(broker, logins, "", count=count))
+        known.append(_request_us(broker, logins, TOKEN, count=count))
     ratio = ratios(known, anonymous)
     return [
         Row("authentication: METADATA, anonymous: broker CPU in us", Spread.of(anonymous).text()),
