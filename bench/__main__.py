@@ -11,6 +11,7 @@ from time import gmtime, perf_counter, strftime
 
 from bench import (
     access,
+    audit,
     authentication,
     commits,
     compacting,
@@ -53,6 +54,7 @@ _WORKLOADS: dict[str, Workload] = {
     "consumer": consumer.run,
     "faces": faces.run,
     "access": access.run,
+    "audit": audit.run,
     "latency": latency.run,
     "tls": tls.run,
     "connections": connections.run,

@@ -421,7 +421,7 @@ class FetchHandler:
                 if length and item.partition is not None:
                     item.partition.traffic.sent(length)
                     if usage is not None:
-                        usage.sent(item.partition.topic, length)
+                        usage.sent(item.partition.resource, length)
             results.append(
                 PartitionFetched(
                     length,
@@ -430,8 +430,6 @@ class FetchHandler:
                     None if item.error is None else item.error.to_wire(),
                 )
             )
-        if usage is not None:
-            usage.add()
         response.reply(FetchReply(results), pieces)
 
     def _piece(

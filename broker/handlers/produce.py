@@ -193,8 +193,6 @@ class ProduceHandler:
                 entry, attachment[position:end], acks, pending=pending, index=index, now_ms=now_ms
             )
             position = end
-        if pending.usage is not None:
-            pending.usage.add()
         if acks is Acks.NONE:
             response.nothing()
         else:
@@ -234,7 +232,7 @@ class ProduceHandler:
         if not appended.is_duplicate:
             partition.traffic.received(header)
             if pending.usage is not None:
-                pending.usage.received(partition.topic, header)
+                pending.usage.received(partition.resource, header)
             self._group_commit.appended(partition)
             partition.progressed()
             self._sample(partition, header, batch)

@@ -14,6 +14,7 @@ from tidelog.broker.encryption.partition_cipher import PartitionCipher
 from tidelog.broker.metrics.object_counts import ObjectCounts
 from tidelog.broker.metrics.topic_totals import TopicTotals
 from tidelog.broker.partitions.traffic import PartitionTraffic
+from tidelog.coordinator.metadata.catalog import topic_of_staging
 from tidelog.coordinator.metadata.topic_config import TopicConfig
 from tidelog.isr.divergence import LogShape
 from tidelog.isr.durability import Durability, ack_level
@@ -156,6 +157,11 @@ class Partition:
         }
         self._data_waiters: dict[DataWaiter, None] = {}
         self._known_status = log.status
+
+    @cached_property
+    def resource(self) -> str:
+        """The topic of its records, as audit records name it: a staging log is of its topic."""
+        return f"topic:{topic_of_staging(self.topic) or self.topic}"
 
     @cached_property
     def is_audit(self) -> bool:

@@ -1,62 +1,56 @@
-"""Usage of one request: its traffic by topic, added to the usage of its principal at the end.
+"""Usage of one request, counted for its principal.
 
 Pure: no clock, no I/O.
 """
 
 from typing import final
 
-from tidelog.broker.audit.usage import UsageFold
+from tidelog.broker.audit.usage import Usage, UsageFold
 from tidelog.broker.requests.response import RequestContext
-from tidelog.coordinator.metadata.catalog import topic_of_staging
 from tidelog.wire.batch.record_batch import BatchHeader
 from tidelog.wire.security.principal import Principal
 
 
 @final
 class RequestUsage:
-    """Traffic of one request of a client."""
+    """Traffic of one request of a client: it counts as one request for each topic and queue."""
 
-    __slots__ = ("_fold", "_principal", "_traffic")
+    __slots__ = ("_counted", "_fold", "_principal")
 
     def __init__(self, fold: UsageFold, principal: Principal) -> None:
-        """Add to the usage of `principal` in `fold`, when `add` is called."""
+        """Add to the usage of `principal` in `fold`."""
         self._fold = fold
         self._principal = principal
-        self._traffic: dict[str, list[int]] = {}
+        self._counted: set[str] = set()
 
-    def received(self, topic: str, header: BatchHeader) -> None:
-        """Count an appended batch, also in the staging log of a topic."""
-        self._count(
-            f"topic:{topic_of_staging(topic) or topic}", (header.record_count, 0, header.size, 0)
-        )
+    def received(self, resource: str, header: BatchHeader) -> None:
+        """Count an appended batch."""
+        usage = self._of(resource)
+        usage.records_in += header.record_count
+        usage.bytes_in += header.size
 
-    def sent(self, topic: str, byte_count: int) -> None:
+    def sent(self, resource: str, byte_count: int) -> None:
         """Count bytes of batches in the reply."""
-        self._count(f"topic:{topic}", (0, 0, 0, byte_count))
+        self._of(resource).bytes_out += byte_count
 
     def sent_to_queue(self, queue: str, *, messages: int, byte_count: int) -> None:
         """Count messages that the request has sent to a queue."""
-        self._count(f"queue:{queue}", (messages, 0, byte_count, 0))
+        usage = self._of(f"queue:{queue}")
+        usage.records_in += messages
+        usage.bytes_in += byte_count
 
     def delivered(self, queue: str, *, messages: int, byte_count: int) -> None:
         """Count messages of a queue in the reply."""
-        self._count(f"queue:{queue}", (0, messages, 0, byte_count))
+        usage = self._of(f"queue:{queue}")
+        usage.records_out += messages
+        usage.bytes_out += byte_count
 
-    def add(self) -> None:
-        """Add the traffic to that of the principal, as one request for each topic and queue."""
-        for resource, (records_in, records_out, bytes_in, bytes_out) in self._traffic.items():
-            usage = self._fold.of(self._principal, resource)
+    def _of(self, resource: str) -> Usage:
+        usage = self._fold.of(self._principal, resource)
+        if resource not in self._counted:
+            self._counted.add(resource)
             usage.requests += 1
-            usage.records_in += records_in
-            usage.records_out += records_out
-            usage.bytes_in += bytes_in
-            usage.bytes_out += bytes_out
-        self._traffic = {}
-
-    def _count(self, resource: str, counts: tuple[int, int, int, int]) -> None:
-        known = self._traffic.setdefault(resource, [0, 0, 0, 0])
-        for place, count in enumerate(counts):
-            known[place] += count
+        return usage
 
 
 def usage_of(context: RequestContext) -> RequestUsage | None:

@@ -312,7 +312,6 @@ class PendingReceive:
                 received = self._results[index]
                 messages = sum(run.count for run in received.runs)
                 usage.delivered(name, messages=messages, byte_count=received.batch_bytes)
-            usage.add()
 
     def _end(self) -> None:
         self._is_waiting = False

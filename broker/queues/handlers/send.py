@@ -386,7 +386,6 @@ def _count_usage(pending: PendingSend, queue: str, messages: int) -> None:
     usage = usage_of(pending.response.context)
     if usage is not None:
         usage.sent_to_queue(queue, messages=messages, byte_count=pending.header.size)
-        usage.add()
 
 
 def _without(columns: Columns, kept: Sequence[int], header: BatchHeader) -> bytearray:
