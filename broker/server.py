@@ -65,6 +65,7 @@ from tidelog.broker.security.denials import Denials
 from tidelog.broker.security.identities import ClientIdentities
 from tidelog.broker.security.insecure_listen import InsecureListenWarning
 from tidelog.broker.security.node_certificates import NodeCertificates
+from tidelog.broker.security.operator_inputs import NO_INPUTS, FetchKeys, OperatorInputs
 from tidelog.coordinator.bootstrap.open_node import open_node
 from tidelog.coordinator.controller.broker_clock import BrokerClock
 from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
@@ -73,7 +74,7 @@ from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.env.env import Env, Listener
-from tidelog.wire.errors import LogOfflineError, TidelogError
+from tidelog.wire.errors import ConfigError, LogOfflineError, TidelogError
 from tidelog.wire.messages.cluster import PeerStatusReply
 from tidelog.wire.protocol import api
 from tidelog.wire.security.administrator_file import NewAdministrator
@@ -235,9 +236,10 @@ class Broker:
         self._certificates.request_reload()
 
     async def start(self, administrator: NewAdministrator | None = None) -> None:
+    async def start(self, inputs: OperatorInputs = NO_INPUTS) -> None:
         """Join the cluster, open the logs, and begin to serve.
 
-        A cluster without users has `administrator` before this broker serves clients.
+        A cluster without users has the administrator of `inputs` before this broker serves clients.
 
         Raises:
             DataDirectoryError: The data directory is damaged, or belongs to another node or
@@ -249,11 +251,13 @@ class Broker:
         self._dispatcher.serve_all(handshake_routes(self._introduction, self._identity))
         self._dispatcher.serve_all(authentication_routes(self._identities.handler))
         self._dispatcher.serve_nodes(discovery_routes(self._introduction))
+        if inputs.fetch_jwt_keys is not None:
+            self._accept_jwt(inputs.fetch_jwt_keys)
         self._accept()
         cluster = await self._enter_cluster()
         lifecycle = self._make_lifecycle(cluster)
         await lifecycle.register()
-        await self._find_administrator(cluster, administrator)
+        await self._find_administrator(cluster, inputs.administrator)
         await lifecycle.learn_time()
         self._dispatcher.waiting_for = "it is opening its logs"
         partitions = ReplicaManager(
@@ -312,6 +316,22 @@ class Broker:
         keys = KeyManager(self._env, cluster, partitions, source=source)
         await keys.load()
         return keys
+    def _accept_jwt(self, fetch: FetchKeys) -> None:
+        """Let clients authenticate by JWT.
+
+        Raises:
+            ConfigError: The library for that is not installed.
+        """
+        try:
+            # Not at the top: joserfc is an extra.
+            from tidelog.broker.security.jwt.jwt_logins import JWT, JwtLogins  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                "jwt_issuer needs the package joserfc; run: pip install 'tidelog[security]'"
+            ) from error
+        logins = JwtLogins(self._env, self._config.jwt_rules, fetch)
+        self._identities.handler.mechanisms[JWT] = logins.start
+        self._nursery.start_soon(logins.run)
 
     async def _find_administrator(
         self, cluster: ClusterNode, first: NewAdministrator | None
@@ -648,6 +668,7 @@ async def open_broker(
     sources: Mapping[str, str] | None = None,
     administrator: NewAdministrator | None = None,
     master_source: MasterSource = no_master_source,
+    inputs: OperatorInputs = NO_INPUTS,
 ) -> AsyncGenerator[Broker, None]:
     """Run a broker for the duration of the block; then stop it cleanly.
 
@@ -656,7 +677,7 @@ async def open_broker(
     records are safe, and the next start recovers the logs. The block is cancelled when the broker
     must not go on. All nodes of a cluster have the same `secret`. `sources` says where each
     setting comes from, as in `ResolvedConfig`: an `http_listen` that is a default may be in use.
-    `administrator` is the first user of a cluster that has none.
+    `inputs` come from files and services of the operator.
 
     Raises:
         DataDirectoryError: The data directory is in use, damaged, or belongs to another node or
@@ -693,7 +714,7 @@ async def open_broker(
                 )
                 broker.master_source = master_source
                 try:
-                    await broker.start(administrator)
+                    await broker.start(inputs)
                     yield broker
                     await broker.stop()
                 except Exception as error:  # noqa: BLE001  (raised again below)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from tidelog.administrator_file import read_administrator
 from tidelog.broker.config.broker_config import ResolvedConfig, resolve_config
+from tidelog.broker.security.operator_inputs import OperatorInputs
 from tidelog.broker.server import Broker
 from tidelog.broker.server import open_broker as open_broker_in
 from tidelog.cluster_secret import (
@@ -13,6 +14,7 @@ from tidelog.cluster_secret import (
     draw_cluster_secret,
     read_cluster_secret,
 )
+from tidelog.jwks_source import jwks_source
 from tidelog.logstore.disk.os_disk import OsDisk
 from tidelog.master_source import master_source_of
 from tidelog.wire.env.env import Env
@@ -64,7 +66,10 @@ async def open_configured_broker(
 ) -> AsyncGenerator[Broker, None]:
     """Run a broker on the real disk, and on the real clock and network by default."""
     config, sources = resolved.config, resolved.sources
-    administrator = read_administrator(config.bootstrap_admin) if config.bootstrap_admin else None
+    inputs = OperatorInputs(
+        read_administrator(config.bootstrap_admin) if config.bootstrap_admin else None,
+        jwks_source(config.jwt_keys) if config.jwt_keys else None,
+    )
     disk = OsDisk(config.data_dir)
     env = env or real_env()
     source = master_source_of(
@@ -85,5 +90,6 @@ async def open_configured_broker(
         sources=sources,
         administrator=administrator,
         master_source=source,
+        config, env, disk, secret=secret, sources=sources, inputs=inputs
     ) as broker:
         yield broker

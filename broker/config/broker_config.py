@@ -11,6 +11,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import cast
 
+from tidelog.broker.config.jwt_rules import (
+    DEFAULT_ALGORITHMS,
+    JwtRules,
+    jwt_problems,
+    parse_algorithms,
+)
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.metadata.topic_config import (
     REPLICATION_FACTOR_MAX,
@@ -115,6 +121,31 @@ class BrokerConfig:
     """Whether `tidelog serve` may serve other machines without TLS and authentication: `on` or
     `off`. With `off`, it refuses a `listen` or `advertised` address beyond loopback. With `on`, it
     [warns](operations.md#insecure_listen) at its start and each hour."""
+
+    jwt_issuer: str = ""
+    """Identity provider whose [JSON Web Tokens](jwt.md) clients may authenticate by: the claim
+    `iss`, exactly. Empty means none; else `jwt_audience` and `jwt_keys` are needed as well."""
+
+    jwt_audience: str = ""
+    """Name of this cluster at the identity provider, which must be in the claim `aud`."""
+
+    jwt_keys: str = ""
+    """Public keys of the identity provider, a JSON Web Key Set: a file, or its address by HTTPS."""
+
+    jwt_algorithms: str = DEFAULT_ALGORITHMS
+    """Algorithms that a token may have, with commas: some of `RS256`, `RS384`, `RS512`, `PS256`,
+    `PS384`, `PS512`, `ES256`, `ES384`, `ES512`, `EdDSA`, `Ed25519`."""
+
+    jwt_user_claim: str = "sub"
+    """Claim with the name of the user; dots lead into objects."""
+
+    jwt_user_prefix: str = ""
+    """Put before the name of the user, such as `corp/`, so that no token has the name of a user of
+    the cluster."""
+
+    jwt_roles_claim: str = ""
+    """Claim with names of roles that the user has for the time of the token: a list, or a text with
+    spaces. Empty means none."""
 
     bootstrap_admin: str = ""
     """File with the [first administrator](operations.md#first-administrator), which only its owner
@@ -278,6 +309,12 @@ class BrokerConfig:
         if not self.data_dir:
             problems.append("data_dir must not be empty")
         problems += self._wrong_addresses()
+        problems += jwt_problems(
+            self.jwt_issuer,
+            self.jwt_audience,
+            self.jwt_keys,
+            algorithms=self.jwt_algorithms,
+        )
         problems += self._wrong_peers()
         problems += self._wrong_topic_defaults()
         problems += self._wrong_group_settings()
@@ -288,6 +325,18 @@ class BrokerConfig:
     def peer_addresses(self) -> dict[int, tuple[str, int]]:
         """Host and port of the nodes in `peers`, by node id."""
         return parse_peers(self.peers)
+
+    @property
+    def jwt_rules(self) -> JwtRules:
+        """Which JSON Web Tokens prove an identity; of use with a `jwt_issuer` alone."""
+        return JwtRules(
+            self.jwt_issuer,
+            self.jwt_audience,
+            parse_algorithms(self.jwt_algorithms),
+            self.jwt_user_claim,
+            self.jwt_roles_claim,
+            self.jwt_user_prefix,
+        )
 
     @property
     def groups(self) -> GroupConfig:

@@ -4,28 +4,23 @@ Pure: no I/O; a name is not resolved, so that only `localhost` counts as this ma
 """
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Final
 
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
 from tidelog.wire.errors import ConfigError
+from tidelog.wire.security.loopback import is_loopback
 
 _LOCALHOST: Final = "localhost"
 
 
-def is_loopback(address: str) -> bool:
+def is_local(address: str) -> bool:
     """Return whether only this machine reaches a `HOST:PORT`.
 
     Raises:
         ConfigError: The text is no address.
     """
     host, _ = parse_address(address)
-    try:
-        found = ip_address(host)
-    except ValueError:
-        return host.lower() == _LOCALHOST
-    mapped = getattr(found, "ipv4_mapped", None)
-    return (mapped or found).is_loopback
+    return host.lower() == _LOCALHOST or is_loopback(host)
 
 
 def exposed_addresses(config: BrokerConfig) -> Mapping[str, str]:
@@ -34,7 +29,7 @@ def exposed_addresses(config: BrokerConfig) -> Mapping[str, str]:
     `http_listen` is none of them: its pages are read-only and have no records.
     """
     addresses = {"listen": config.listen, "advertised": config.advertised}
-    return {name: each for name, each in addresses.items() if each and not is_loopback(each)}
+    return {name: each for name, each in addresses.items() if each and not is_local(each)}
 
 
 def open_addresses(config: BrokerConfig) -> Mapping[str, str]:

@@ -4,7 +4,7 @@ Shell: owns the task that fetches. While the provider is down, the last keys ser
 there becomes one here.
 """
 
-from collections.abc import Awaitable, Callable
+import math
 from typing import Final, NoReturn, final
 
 import trio
@@ -14,8 +14,9 @@ from tidelog.broker.security.jwt.jwt_verifier import JwtProblem, JwtRefusedError
 from tidelog.broker.security.jwt.refresh_schedule import RefreshSchedule
 from tidelog.broker.security.jwt.verification_keys import JwksError, VerificationKeys, parse_jwks
 from tidelog.broker.security.mechanism import Authenticated, Step, fail
+from tidelog.broker.security.operator_inputs import FetchKeys
 from tidelog.wire.env.env import Env
-from tidelog.wire.errors import BrokerNotReadyError, TidelogError
+from tidelog.wire.errors import BrokerNotReadyError
 
 JWT: Final = "JWT"
 FETCH_S: Final = 10.0
@@ -24,9 +25,6 @@ _WAIT_S: Final = 5.0
 """Longest time that a login waits for keys, in seconds."""
 _TOLD_AGAIN_S: Final = 60.0
 """Time between two log lines about refusals with the same reason, in seconds."""
-
-FetchKeys = Callable[[], Awaitable[bytes]]
-"""Returns the key set of the provider; raises `OSError` or `TidelogError` with the reason."""
 
 
 @final
@@ -61,7 +59,7 @@ class JwtLogins:
                 keys = parse_jwks(await self._fetch())
         except trio.TooSlowError:
             reason = f"no answer within {FETCH_S:.0f} s"
-        except (JwksError, TidelogError, OSError) as error:
+        except (JwksError, OSError) as error:
             reason = str(error)
         else:
             self._take(keys)
@@ -126,7 +124,7 @@ class JwtLogins:
     def _refuse(self, error: JwtRefusedError) -> NoReturn:
         """Refuse a token; the log has the reason, once a minute, and the client has not."""
         now_s = trio.current_time()
-        if now_s >= self._told_at_s.get(error.problem, now_s - _TOLD_AGAIN_S) + _TOLD_AGAIN_S:
+        if now_s - self._told_at_s.get(error.problem, -math.inf) >= _TOLD_AGAIN_S:
             self._told_at_s[error.problem] = now_s
             self._env.probe("jwt_refused", severity="warning", reason=str(error.problem))
         fail(error)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.advice import part_of
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.config.exposure import check_exposure, is_loopback
+from tidelog.broker.config.exposure import check_exposure, is_local
 from tidelog.wire.errors import ConfigError
 
 
@@ -16,7 +16,7 @@ from tidelog.wire.errors import ConfigError
     ],
 )
 def test_only_this_machine_reaches_loopback(address: str) -> None:
-    assert is_loopback(address)
+    assert is_local(address)
     check_exposure(BrokerConfig(listen=address))
 
 

@@ -10,6 +10,7 @@ from tests.broker.world import World, config, settle
 from tests.cluster_secret import SECRET
 from tidelog.broker.partitions.data_directory import RECOVERY_NAME, request_recovery
 from tidelog.broker.security.administrators import administrator_command
+from tidelog.broker.security.operator_inputs import OperatorInputs
 from tidelog.broker.server import Broker, open_broker
 from tidelog.coordinator.security.state import SecurityState
 from tidelog.wire.errors import ConfigError, DataDirectoryError
@@ -27,7 +28,11 @@ async def broker_with(
 ) -> AsyncGenerator[Broker]:
     """Run a broker that is to have an administrator."""
     async with open_broker(
-        config(**settings), world.env, world.disk, secret=SECRET, administrator=administrator
+        config(**settings),
+        world.env,
+        world.disk,
+        secret=SECRET,
+        inputs=OperatorInputs(administrator),
     ) as broker:
         yield broker
 

@@ -52,7 +52,7 @@ def signed(content: object, header: dict[str, Any], key: Key) -> bytes:
     head = f"{encoded(header)}.{encoded(payload)}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        signature = algorithm.sign(head.encode(), key)  # type: ignore[arg-type]
+        signature = algorithm.sign(head.encode(), key)
     return f"{head}.{encoded(signature)}".encode()
 
 
