@@ -235,7 +235,6 @@ class Broker:
         """Look for a new certificate now, and not only in the next maintenance interval."""
         self._certificates.request_reload()
 
-    async def start(self, administrator: NewAdministrator | None = None) -> None:
     async def start(self, inputs: OperatorInputs = NO_INPUTS) -> None:
         """Join the cluster, open the logs, and begin to serve.
 
@@ -316,6 +315,7 @@ class Broker:
         keys = KeyManager(self._env, cluster, partitions, source=source)
         await keys.load()
         return keys
+
     def _accept_jwt(self, fetch: FetchKeys) -> None:
         """Let clients authenticate by JWT.
 
@@ -666,7 +666,6 @@ async def open_broker(
     *,
     secret: bytes,
     sources: Mapping[str, str] | None = None,
-    administrator: NewAdministrator | None = None,
     master_source: MasterSource = no_master_source,
     inputs: OperatorInputs = NO_INPUTS,
 ) -> AsyncGenerator[Broker, None]:

@@ -88,8 +88,7 @@ async def open_configured_broker(
         disk,
         secret=secret,
         sources=sources,
-        administrator=administrator,
         master_source=source,
-        config, env, disk, secret=secret, sources=sources, inputs=inputs
+        inputs=inputs,
     ) as broker:
         yield broker

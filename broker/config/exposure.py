@@ -33,8 +33,12 @@ def exposed_addresses(config: BrokerConfig) -> Mapping[str, str]:
 
 
 def open_addresses(config: BrokerConfig) -> Mapping[str, str]:
-    """Return the addresses at which other machines are served without TLS or authentication."""
-    return exposed_addresses(config)
+    """Return the addresses at which other machines are served without TLS or authentication.
+
+    With `tls = accept`, a client may still come without.
+    """
+    is_protected = config.tls == "require" and config.authentication == "required"
+    return {} if is_protected else exposed_addresses(config)
 
 
 def check_exposure(config: BrokerConfig) -> None:
@@ -46,9 +50,17 @@ def check_exposure(config: BrokerConfig) -> None:
     if config.insecure_listen == "on":
         return
     for name, address in open_addresses(config).items():
+        missing = [
+            setting
+            for setting, value, wanted in (
+                ("tls = require", config.tls, "require"),
+                ("authentication = required", config.authentication, "required"),
+            )
+            if value != wanted
+        ]
         raise ConfigError(
-            f"{name} is {address}, which other machines reach, and this broker has neither TLS nor"
-            " authentication: create certificates with `tidelog cluster init-tls --nodes"
-            " 1=HOST,2=HOST,3=HOST`, or serve every machine that can connect with"
-            ' --insecure-listen (insecure_listen = "on")'
+            f"{name} is {address}, which other machines reach, without {' and '.join(missing)}:"
+            " create certificates with `tidelog cluster init-tls --nodes 1=HOST,2=HOST,3=HOST`,"
+            " and start with --tls DIR and TIDELOG_AUTHENTICATION=required; or serve every machine"
+            ' that can connect with --insecure-listen (insecure_listen = "on")'
         )

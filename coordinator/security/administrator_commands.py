@@ -5,14 +5,12 @@ machine may add another one, see `broker.security.administrators`.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from tidelog.coordinator.security.commands import SetAdministrator
 from tidelog.coordinator.security.records import RoleSet, SecurityRecord, TokenSet, UserSet
 from tidelog.coordinator.security.state import SecurityState
+from tidelog.wire.security.access_rules import ADMIN_ROLE
 from tidelog.wire.security.principal import check_name
-
-ADMIN_ROLE: Final = "admin"
 
 
 def has_administrators(state: SecurityState) -> bool:

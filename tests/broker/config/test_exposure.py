@@ -4,7 +4,7 @@ import pytest
 
 from tests.advice import part_of
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.config.exposure import check_exposure, is_local
+from tidelog.broker.config.exposure import check_exposure, is_local, open_addresses
 from tidelog.wire.errors import ConfigError
 
 
@@ -38,6 +38,33 @@ def test_another_address_is_refused_with_both_ways_out(name: str, address: str) 
     setting, value = part_of(said, r'\((\w+ = "on")\)').replace('"', "").split(" = ")
     assert "\n" not in said
     check_exposure(BrokerConfig(**{name: address, setting: value}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({}, "tls = require and authentication = required"),
+        ({"tls_directory": "tls", "tls": "require"}, "authentication = required"),
+        ({"authentication": "required"}, "tls = require"),
+        (
+            {"tls_directory": "tls", "tls": "accept", "authentication": "required"},
+            "tls = require",
+        ),
+    ],
+)
+def test_tls_and_authentication_are_needed_together(settings: dict[str, str], missing: str) -> None:
+    exposed = {"listen": "10.0.0.1:8433", **settings}
+    with pytest.raises(ConfigError, match=f"other machines reach, without {missing}: "):
+        check_exposure(BrokerConfig(**exposed))  # type: ignore[arg-type]
+
+
+def test_with_both_a_broker_serves_other_machines() -> None:
+    secured = BrokerConfig(
+        listen="10.0.0.1:8433", tls="require", tls_directory="tls", authentication="required"
+    )
+
+    check_exposure(secured)
+    assert open_addresses(secured) == {}
 
 
 def test_pages_without_records_need_no_protection() -> None:

@@ -27,7 +27,7 @@ def test_two_of_them_are_not(missing: str) -> None:
 
 @pytest.mark.parametrize("algorithms", ["none", "HS256", "RS256,HS256", "", ","])
 def test_only_signatures_by_a_private_key_are_allowed(algorithms: str) -> None:
-    with pytest.raises(ConfigError, match="jwt_algorithms is .* must be some of RS256, "):
+    with pytest.raises(ConfigError, match=r"jwt_algorithms is .* must be some of RS256, "):
         BrokerConfig(**ALL, jwt_algorithms=algorithms)  # type: ignore[arg-type]
 
 
