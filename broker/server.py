@@ -247,12 +247,7 @@ class Broker:
                 legal.
             OSError: The disk failed.
         """
-        self._dispatcher.serve_all(handshake_routes(self._introduction, self._identity))
-        self._dispatcher.serve_all(authentication_routes(self._identities.handler))
-        self._dispatcher.serve_nodes(discovery_routes(self._introduction))
-        if inputs.fetch_jwt_keys is not None:
-            self._accept_jwt(inputs.fetch_jwt_keys)
-        self._accept()
+        self._accept(inputs)
         cluster = await self._enter_cluster()
         lifecycle = self._make_lifecycle(cluster)
         await lifecycle.register()
@@ -349,8 +344,17 @@ class Broker:
         if self._config.authentication == "required":
             administrators.warn_if_none()
 
-    def _accept(self) -> None:
-        """Accept connections; those of clients wait until the broker is ready."""
+    def _accept(self, inputs: OperatorInputs) -> None:
+        """Accept connections; those of clients wait until the broker is ready.
+
+        Raises:
+            ConfigError: The library for JWT is not installed.
+        """
+        self._dispatcher.serve_all(handshake_routes(self._introduction, self._identity))
+        self._dispatcher.serve_all(authentication_routes(self._identities.handler))
+        self._dispatcher.serve_nodes(discovery_routes(self._introduction))
+        if inputs.fetch_jwt_keys is not None:
+            self._accept_jwt(inputs.fetch_jwt_keys)
         self._acceptor.identify = self._certificates.identify
         self._dispatcher.serve_all(certificate_routes(self._certificates))
         self._nursery.start_soon(

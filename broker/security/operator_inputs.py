@@ -1,4 +1,4 @@
-"""What a broker gets from files and services of its operator, besides its settings.
+"""Inputs of a broker from files and services of its operator, besides its settings.
 
 Pure: declarations. Modules outside of the broker read them, see `tidelog.embedded`.
 """

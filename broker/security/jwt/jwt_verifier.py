@@ -1,4 +1,4 @@
-"""Verification of JSON Web Tokens (RFC 7519, RFC 8725): who a token names, and until when.
+"""Verification of JSON Web Tokens (RFC 7519, RFC 8725): the user of a token, and its end.
 
 Pure: no clock, no I/O. The settings list the algorithms, never the token. The kind of a key limits
 them further, so that a public key is never taken for a shared secret. Nothing in the header of a

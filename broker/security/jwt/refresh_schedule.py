@@ -1,4 +1,4 @@
-"""When the keys of an identity provider are fetched: by age, for an unknown key, after a failure.
+"""Schedule of fetches of keys: by their age, for an unknown key, and after a failure.
 
 Pure: time is passed in. A stranger may send tokens with any key id, so these cause no more than one
 fetch in `UNKNOWN_KEY_S`.

@@ -23,7 +23,7 @@ def admin() -> None:
 @admin.command(
     short_help="Give a user all rights, after a lock-out.",
     epilog=examples(
-        "tidelog admin recover --data-dir /var/lib/tidelog --admin admin.toml",
+        "tidelog admin recover --data-dir tidelog-data --admin admin.toml",
     ),
 )
 @click.option(

@@ -49,7 +49,7 @@ SETTINGS = {
 
 @final
 class KeyServer:
-    """What a provider answers to those who fetch its keys."""
+    """The answers of a provider to requests for its keys."""
 
     def __init__(self, provider: Provider) -> None:
         """Answer with the keys of `provider`."""

@@ -1,4 +1,4 @@
-"""When the keys of an identity provider are fetched."""
+"""The schedule of fetches of an identity provider's keys."""
 
 import pytest
 
