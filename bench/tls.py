@@ -106,7 +106,7 @@ def _beside_handshakes(
         process.join()
 
 
-def _certificates(directory: Path) -> str:
+def write_certificates(directory: Path) -> str:
     """Write certificates; return the file of the CA."""
     write_cluster(
         directory, {1: ["127.0.0.1"]}, cluster="bench", now_ms=RealClock().now_ms(), keeps_key=False
@@ -117,7 +117,7 @@ def _certificates(directory: Path) -> str:
 def run(settings: Settings) -> list[Row]:
     """Alternate between plain TCP and TLS, without and with handshakes of others."""
     certificates = settings.directory / "certificates"
-    ca = _certificates(certificates)
+    ca = write_certificates(certificates)
     with broker_process(
         settings.directory / "data", tls="accept", tls_directory=str(certificates)
     ) as server:

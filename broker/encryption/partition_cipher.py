@@ -27,7 +27,7 @@ from tidelog.wire.batch.sealed_batch import (
     SealKey,
     seal,
     seal_id,
-    unseal,
+    unseal_into,
 )
 from tidelog.wire.batch.sparse_batch import encode_sparse
 from tidelog.wire.env.env import BytesLike
@@ -77,12 +77,21 @@ class PartitionCipher:
         """See `BatchCipher`."""
         if not header.is_sealed:
             return header, batch
+        opened = bytearray()
+        self._open_into(opened, header, batch)
+        return header_of(opened), opened
+
+    def _open_into(self, target: bytearray, header: BatchHeader, batch: BytesLike) -> None:
+        """Append the plain form of a stored batch."""
+        if not header.is_sealed:
+            target += batch
+            return
         try:
             wanted = seal_id(batch)
             if self.is_destroyed(wanted.key_id):
-                empty = encode_sparse(header, Columns(0), ())
-                return header_of(empty), empty
-            return unseal(batch, header, self._opening(wanted), place=self._place)
+                target += encode_sparse(header, Columns(0), ())
+                return
+            unseal_into(target, batch, header, aead=self._opening(wanted), place=self._place)
         except BrokenSealError as error:
             raise corrupt(header.base_offset, header.next_offset) from error
 
@@ -119,12 +128,11 @@ class PartitionCipher:
             if opened and len(opened) + header.size > room_bytes:
                 break
             try:
-                _, plain = self.open(header, view[position:end])
+                self._open_into(opened, header, view[position:end])
             except (KeyUnavailableError, CorruptRecordError):
                 if opened:
                     break
                 raise
-            opened += plain
             position = end
         return memoryview(opened)
 

@@ -131,10 +131,12 @@ def seal(
     return view, header_of(view)
 
 
-def unseal(
-    batch: BytesLike, header: BatchHeader, aead: Aead, *, place: BatchPlace
-) -> tuple[BatchHeader, bytearray]:
-    """Return header and bytes of the plain batch of a sealed one, with the producer's batch CRC.
+def unseal_into(
+    target: bytearray, batch: BytesLike, header: BatchHeader, *, aead: Aead, place: BatchPlace
+) -> None:
+    """Append the plain batch of a sealed one to `target`, with the producer's batch CRC.
+
+    After an error nothing is appended.
 
     Raises:
         BrokenSealError: A byte or the place is not that of the seal, or the key is another one.
@@ -148,16 +150,16 @@ def unseal(
         _NONCE.pack(0, counter), view[_SEALED_AT : header.size], _bound(view, place)
     )
     (batch_crc,) = _CRC.unpack_from(plain)
-    opened = bytearray(view[:HEADER_SIZE])
-    opened += memoryview(plain)[_CRC.size :]
-    with memoryview(opened) as target:
+    at = len(target)
+    target += view[:HEADER_SIZE]
+    with memoryview(target) as all_of_it, all_of_it[at:] as stamped:
         restamp_payload(
-            target,
+            stamped,
             payload_length=header.payload_length - SEAL_OVERHEAD,
             flags=header.flags & ~FLAG_SEALED,
             batch_crc=batch_crc,
         )
-    return header_of(opened), opened
+    target += memoryview(plain)[_CRC.size :]
 
 
 def _bound(view: memoryview, place: BatchPlace) -> bytes:
