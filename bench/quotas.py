@@ -142,7 +142,7 @@ def run(settings: Settings) -> list[Row]:
         count = settings.choose(3_000, 300)
         rows = _beside_a_flood(users, address, count)
         rows += _beside_many_connections(users, address, count)
-        rows += _accounts(broker, users, address, settings.choose(10_000, 1_000))
+        rows += _accounts(broker, users, address=address, count=settings.choose(10_000, 1_000))
     return rows
 
 
@@ -190,7 +190,7 @@ def _beside_many_connections(users: _Users, address: str, count: int) -> list[Ro
     ]
 
 
-def _accounts(broker: ServerProcess, users: _Users, address: str, count: int) -> list[Row]:
+def _accounts(broker: ServerProcess, users: _Users, *, address: str, count: int) -> list[Row]:
     plain: list[float] = []
     counted: list[float] = []
     for _ in range(_ROUNDS):

@@ -12,6 +12,7 @@ from typing import TypeVar, cast, final
 from tidelog.client.cluster.address import Address
 from tidelog.client.cluster.reply_shapes import mismatch
 from tidelog.spark_connector.connection.login import log_in
+from tidelog.spark_connector.connection.throttling import THROTTLE_LOG
 from tidelog.spark_connector.options import ConnectionOptions
 from tidelog.wire.env.connect_errors import diagnose
 from tidelog.wire.env.env import BytesLike
@@ -80,6 +81,8 @@ class BrokerConnection:
             self._socket = _with_tls(self._socket, address, options)
         self._core = ClientConnection(max_frame_bytes=_FRAME_BYTES_MAX)
         self.is_closed = False
+        self._resumes_at = 0.0
+        """Time at which a broker that throttles this task reads on, in monotonic seconds."""
         self.sent_count = 0
         """Requests sent so far, of any kind."""
         try:
@@ -124,12 +127,15 @@ class BrokerConnection:
         request: RequestType,
         attachment: Sequence[BytesLike] = (),
     ) -> None:
-        """Send a request; `receive` returns its reply.
+        """Send a request, when the broker reads it; `receive` returns its reply.
 
         Raises:
             ConnectionLostError: The connection broke.
             UnsupportedVersionError: The broker does not know this API.
         """
+        wait_s = self._resumes_at - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
         self.sent_count += 1
         self._request = request
         length = sum(len(piece) for piece in attachment)
@@ -166,6 +172,10 @@ class BrokerConnection:
             ) from error
         except OSError as error:
             raise self._lost(error) from error
+        if reply.throttle_ms:
+            now = time.monotonic()
+            self._resumes_at = now + reply.throttle_ms / 1000
+            THROTTLE_LOG.add(reply.throttled_by, reply.throttle_ms, now=now)
         if isinstance(reply.message, BrokerError):
             raise reply.message
         problem = mismatch(self._request, reply.message)
