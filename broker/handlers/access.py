@@ -110,7 +110,7 @@ class AccessHandler:
                 parse_principal(request.principal)
             found = [self._explain(request.principal, request.roles, resource)]
             return ExplainAccessReply(found, self._mode)
-        found = []
+        found = list[AccessExplanation]()
         for count, principal in enumerate(_known_principals(self._security)):
             explanation = self._explain(principal, (), resource)
             if explanation.is_allowed:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from tidelog.broker.handlers.feature_level import require_security
+from tidelog.broker.security.barrier import wait_in_force
 from tidelog.coordinator.node import ClusterNode
 from tidelog.coordinator.security.commands import (
     RemoveToken,
@@ -56,6 +57,8 @@ class UsersHandler:
         unknown = self._unknown(request)
         for command in commands:
             await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+        # Replies by removed users and tokens end on all brokers before this one is sent.
+        await wait_in_force(self._cluster)
         return AlterUsersReply(unknown)
 
     def list_users(self, request: ListUsersRequest, attachment: memoryview) -> ListUsersReply:

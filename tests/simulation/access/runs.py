@@ -360,7 +360,8 @@ def run_access(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
                 reset=random.choice((0, 0.001)),
             )
         )
-        brokers = ThreeBrokers(world, **cast("dict[str, int]", {"authorization": "enforce"}))
+        settings = cast("dict[str, Any]", {"authorization": "enforce"})
+        brokers = ThreeBrokers(world, **settings)
         brokers.start()
         await brokers.serve()
         found = AccessRun(brokers, random)
