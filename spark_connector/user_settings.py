@@ -38,11 +38,11 @@ def with_user_settings(raw: Mapping[str, str], sources: Sources | None = None) -
     found.require_password()
     added: dict[str, str] = {}
     for option, setting in SETTING_NAMES.items():
-        value = getattr(found, setting)
-        if callable(value):  # A file: its token is read when Spark plans.
-            value = value()
-        if value is not None:
-            added[option] = value
+        setting_value: object = getattr(found, setting)
+        if callable(setting_value):  # A file: its token is read when Spark plans.
+            setting_value = setting_value()
+        if isinstance(setting_value, str):
+            added[option] = setting_value
     if brokers is not None and SERVERS not in by_lower:
         added[SERVERS] = brokers
     kept = {name: value for name, value in raw.items() if name.lower() not in added}

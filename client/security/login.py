@@ -4,7 +4,7 @@ Shell: sends requests, calls the program for fresh tokens, and salts passwords i
 """
 
 from inspect import isawaitable
-from typing import Final, final
+from typing import Final, cast, final
 
 import trio
 
@@ -104,21 +104,22 @@ class Logins:
         try:
             # In a thread: a source without `async` may wait for another service.
             found = await self._env.run_in_thread(source)
-            token = await found if isawaitable(found) else found
-        except TidelogError:
+            token = cast("object", await found if isawaitable(found) else found)
+        except (BrokerError, ConnectionLostError):
             raise
+        except TidelogError as error:  # Such as that of a file that cannot be read now.
+            raise AuthenticationFailedError(str(error)) from error
         except Exception as error:
             # Without its text, which may have a secret of the program.
             raise AuthenticationFailedError(
                 f"the token callable raised {type(error).__name__}; the log of the program may say"
                 " more"
             ) from error
-        checked: object = token
-        if not isinstance(checked, str) or not checked:
+        if not isinstance(token, str) or not token:
             raise AuthenticationFailedError(
-                f"the token callable must return a token, not {type(checked).__name__}"
+                f"the token callable must return a token, not {type(token).__name__}"
             )
-        return checked
+        return token
 
     async def _salted_password(self, by: SaltPassword) -> bytes:
         from tidelog.wire.security.scram import SaltedBy, salted_password  # noqa: PLC0415

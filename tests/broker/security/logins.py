@@ -1,5 +1,8 @@
 """Logins of tests, message by message, and the users that they are of."""
 
+# Reads private state of brokers and clients.
+# pyright: reportPrivateUsage=false
+
 from typing import Final
 
 from tests.coordinator.raft_clients import until

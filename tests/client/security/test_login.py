@@ -1,8 +1,12 @@
 """Logins of a client: renewals under load, new connections, fresh tokens and what is never told."""
 
+# Reads private state of brokers and clients.
+# pyright: reportPrivateUsage=false
+
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -14,7 +18,9 @@ from tests.client.clients import client_of
 from tidelog.broker.server import Broker
 from tidelog.client.client import Client, connect
 from tidelog.client.config import ClientConfig
+from tidelog.client.security.settings import connection_settings
 from tidelog.coordinator.security.commands import RemoveToken
+from tidelog.wire.env.real.user_files import UserFiles
 from tidelog.wire.errors import (
     AuthenticationFailedError,
     AuthenticationRequiredError,
@@ -137,6 +143,28 @@ async def test_a_source_without_a_token_fails_the_connection(autojump_clock: Moc
                     pass
 
 
+async def test_a_token_file_that_is_gone_for_a_while_ends_no_client(
+    autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    async with secured(autojump_clock) as (world, broker, token):
+        file.write_text(token, encoding="utf-8")
+        files = UserFiles({"TIDELOG_TOKEN_FILE": str(file)})
+        config = connection_settings(ClientConfig(), files).config
+        async with connect(AT, env=world.env, config=config) as client:
+            await client.admin.create_topic("orders")
+            file.unlink()
+            for connection in list(broker._acceptor.connections):
+                connection.give_up("a test")
+            with pytest.raises(AuthenticationFailedError, match=f"cannot read {file}: No such"):
+                await client.admin.list_topics()
+            async with client.producer() as producer, trio.open_nursery() as nursery:
+                nursery.start_soon(producer.send, "orders", b"later")
+                await trio.sleep(5)
+                file.write_text(token, encoding="utf-8")
+            assert await client.admin.list_topics() == ["orders"]
+
+
 async def test_after_a_revocation_calls_fail_with_the_reason(autojump_clock: MockClock) -> None:
     async with (
         secured(autojump_clock) as (world, broker, token),
@@ -164,6 +192,7 @@ async def test_a_password_is_salted_once_for_all_connections(autojump_clock: Moc
         await admin.security.create_user("alice", "pencil")
         async with connect(AT, env=world.env, user="alice", password="pencil") as client:
             logins = client._cluster._connections._logins
+            assert logins is not None
             assert len(logins._salted) == 1
             await admin.security.set_password("alice", "pencil")  # Another salt.
             await client.admin.list_topics()
