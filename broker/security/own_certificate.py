@@ -40,7 +40,7 @@ def own_name(certificate: Certificate, *, node_id: int, now_ms: int) -> Certific
 
 def date_of(at_ms: int) -> str:
     """Return the day of a time, as text."""
-    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(at_ms // 1000, UTC).date().isoformat()
 
 
 @final

@@ -14,6 +14,7 @@ from tests.simulation.broker import compacted, plans
 from tests.simulation.broker import run as broker_run
 from tests.simulation.broker.simplifications import SIMPLIFICATIONS
 from tests.simulation.broker.sometimes import PROBES
+from tests.simulation.certificates.runs import run_certificates
 from tests.simulation.checkers.run_history import Checker
 from tests.simulation.cluster import plans as cluster_plans
 from tests.simulation.cluster import run as cluster_run
@@ -175,6 +176,7 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         _seeded("transactions", run_transactions, mutation_seeds=20, seeds_at_once=1),
         _seeded("processing", run_processing, mutation_seeds=20, seeds_at_once=1),
         _seeded("access", run_access, mutation_seeds=20, seeds_at_once=1),
+        _seeded("certificates", run_certificates, mutation_seeds=20, seeds_at_once=1),
         RAFT,
         _seeded("groups", check_all, mutation_seeds=1000, seeds_at_once=10),
         _seeded("metadata", decide_and_replicate, mutation_seeds=300, seeds_at_once=10),

@@ -25,7 +25,7 @@ from tidelog.broker.server import Broker, open_broker
 from tidelog.client.client import Client, connect
 from tidelog.coordinator.metadata.commands import PartitionAnswers, Reassignment, ReassignReplicas
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.wire.env.env import Probe
+from tidelog.wire.env.env import Env, Probe
 from tidelog.wire.transport.rpc import RpcConnection, open_rpc
 
 Result = TypeVar("Result")
@@ -92,6 +92,8 @@ class ThreeBrokers:
         """Texts of the files with the master keys, by node."""
         self.serves_http = False
         """Whether brokers that start from now on serve HTTP on port 8480."""
+        self.env_of: Callable[[int, Process], Env] = lambda _, process: process.env
+        """Returns the environment of a broker that starts, by node id; 0 is that of a client."""
         self._stops: dict[int, trio.Event] = {}
         self._settings = settings
 
@@ -246,7 +248,8 @@ class ThreeBrokers:
 
         async def run(process: Process) -> None:
             addresses = ",".join(f"{host_of(node)}:{PORT}" for node in NODES)
-            env = process.env if probe is None else replace(process.env, probe=probe)
+            env = self.env_of(0, process)
+            env = env if probe is None else replace(env, probe=probe)
             async with connect(addresses, env=env) as client:
                 results.append(await work(client))
             done.set()
@@ -272,6 +275,8 @@ class ThreeBrokers:
             async with open_broker(
                 config, process.env, process.disk, secret=SECRET, master_source=read_key_file
             ) as broker:
+            env = self.env_of(node_id, process)
+            async with open_broker(config, env, process.disk, secret=SECRET) as broker:
                 self.brokers[node_id] = broker
                 await self._stops[node_id].wait()
                 self.brokers.pop(node_id, None)

@@ -6,6 +6,7 @@ from typing import Final
 from tests.simulation.mutations import (
     access,
     broker,
+    certificates,
     client,
     cluster,
     compaction,
@@ -63,6 +64,7 @@ MUTATIONS: Final[Mapping[str, Sequence[Mutation]]] = {
     "transactions": transactions.MUTATIONS,
     "processing": processing.MUTATIONS,
     "access": access.MUTATIONS,
+    "certificates": certificates.MUTATIONS,
     "raft": raft.MUTATIONS,
     "groups": groups.MUTATIONS,
     "metadata": (*metadata.MUTATIONS, *recovery.MUTATIONS),
