@@ -140,11 +140,11 @@ def run(settings: Settings) -> list[Row]:
             )
             crowded.append(found)
             rates.append(rate)
-    return _rows(plain[1:], secured[1:], crowded[1:], rates[1:])
+    return _rows(plain[1:], secured[1:], crowded=crowded[1:], rates=rates[1:])
 
 
 def _rows(
-    plain: list[_Costs], secured: list[_Costs], crowded: list[_Costs], rates: list[float]
+    plain: list[_Costs], secured: list[_Costs], *, crowded: list[_Costs], rates: list[float]
 ) -> list[Row]:
     cpu = ratios([each.cpu_us for each in secured], [each.cpu_us for each in plain])
     tail = ratios([each.p99_ms for each in secured], [each.p99_ms for each in plain])

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from tests.paths import ROOT
-from tidelog.cli.connected import BROKER
+from tidelog.cli.connected import BROKER, TLS_OPTIONS
 from tidelog.cli.main import tidelog
 from tidelog.cli.names import Name
 
@@ -103,7 +103,7 @@ def unknown_words(words: list[str]) -> list[str]:
     options = {"--help"} | {name for each in tidelog.params for name in each.opts}
     rest = iter(words)
     for word in rest:
-        if word in BROKER.opts:
+        if word in BROKER.opts or any(word in each.opts for each in TLS_OPTIONS):
             next(rest, None)
         elif word.startswith("--"):
             if word.split("=")[0] not in options:

@@ -8,7 +8,7 @@ from typing import final
 
 import trio
 
-from tidelog.broker.security.own_certificate import ExpiryWatch, date_of
+from tidelog.broker.security.own_certificate import ExpiryWatch
 from tidelog.wire.env.env import Certificate, Env, Network
 from tidelog.wire.errors import ConfigError
 from tidelog.wire.messages.certificates import ListCertificatesReply, ListCertificatesRequest
@@ -100,7 +100,7 @@ class NodeCertificates:
             "certificate_reloaded",
             subject=own.subject,
             serial=own.serial,
-            expires=date_of(own.expires_at_ms),
+            expires_at_ms=own.expires_at_ms,
         )
 
     def _tell_failed(self, reason: str) -> None:
@@ -121,6 +121,6 @@ class NodeCertificates:
                     severity=warning.severity,
                     what=what,
                     subject=own.subject,
-                    expires=date_of(expires_at_ms),
+                    expires_at_ms=expires_at_ms,
                     days_left=warning.days_left,
                 )

@@ -3,7 +3,6 @@
 Pure: no clock, no I/O.
 """
 
-from datetime import UTC, datetime
 from typing import Final, NamedTuple, final
 
 from tidelog.wire.env.env import Certificate
@@ -32,15 +31,11 @@ def own_name(certificate: Certificate, *, node_id: int, now_ms: int) -> Certific
         )
     if certificate.expires_at_ms <= now_ms:
         raise ConfigError(
-            f"the certificate in tls_directory has expired on {date_of(certificate.expires_at_ms)};"
-            " issue a new one with `tidelog cluster issue-cert`, or check the clock"
+            "the certificate in tls_directory has expired"
+            f" {(now_ms - certificate.expires_at_ms) // _DAY_MS} days ago; issue a new one with"
+            " `tidelog cluster issue-cert`, or check the clock"
         )
     return name
-
-
-def date_of(at_ms: int) -> str:
-    """Return the day of a time, as text."""
-    return datetime.fromtimestamp(at_ms // 1000, UTC).date().isoformat()
 
 
 @final

@@ -43,7 +43,6 @@ from tidelog.wire.protocol import api
 
 if TYPE_CHECKING:
     from tidelog.client.admin.alerts import AlertReport
-    from tidelog.client.admin.certificates import NodeCertificate
     from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
     from tidelog.client.admin.hot_keys import HotKeys, HotMessageGroups
     from tidelog.client.admin.metrics import BrokerMetrics
@@ -728,17 +727,6 @@ class Admin:
             UnsupportedVersionError: The brokers run a version without this check.
         """
         return await cluster_admin.safe_to_stop(self._cluster, node_id)
-
-    async def list_certificates(self) -> "list[NodeCertificate]":
-        """Return the certificate of TLS that each broker uses now, by node id.
-
-        Each broker is asked for its own; one that does not answer within 6 s has an `error`.
-
-        Raises:
-            TidelogError: No broker answered within `ClientConfig.request_timeout`.
-        """
-        nodes = (await self.describe_cluster()).nodes
-        return await parts.certificates.list_certificates(self._cluster, nodes)
 
     async def describe_features(self) -> ClusterFeatures:
         """Return the feature level of the cluster, those of its nodes, and obstacles to a rise.

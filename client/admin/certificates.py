@@ -3,16 +3,15 @@
 Shell: asks all brokers at the same time.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
 import trio
 
+from tidelog.client.admin.cluster import describe_cluster
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.wire.errors import RequestTimedOutError, TidelogError
 from tidelog.wire.messages.certificates import ListCertificatesReply, ListCertificatesRequest
-from tidelog.wire.messages.cluster_admin import NodeDescription
 from tidelog.wire.protocol import api
 
 _PATIENCE_S: Final = 6.0
@@ -39,11 +38,10 @@ class NodeCertificate:
     """The reason if the broker did not answer."""
 
 
-async def list_certificates(
-    cluster: ClusterClient, nodes: Sequence[NodeDescription]
-) -> list[NodeCertificate]:
-    """See `Admin.list_certificates`; `nodes` are those of the cluster."""
+async def list_certificates(cluster: ClusterClient) -> list[NodeCertificate]:
+    """See `SecurityAdmin.list_certificates`."""
     found: dict[int, NodeCertificate] = {}
+    described = await describe_cluster(cluster, with_partitions=False)
 
     async def ask(node_id: int) -> None:
         try:
@@ -55,7 +53,7 @@ async def list_certificates(
 
     async def ask_all() -> None:
         async with trio.open_nursery() as nursery:
-            for node in nodes:
+            for node in described.nodes:
                 nursery.start_soon(ask, node.node_id)
 
     await cluster.tasks.until_closed(ask_all)

@@ -7,7 +7,6 @@ from tidelog.client.lazy_module import LazyModule
 if TYPE_CHECKING:
     from tidelog.client.admin import (
         alert_check,
-        certificates,
         groups,
         hot_keys,
         metrics,
@@ -16,11 +15,10 @@ if TYPE_CHECKING:
     )
 else:
     alert_check = LazyModule("tidelog.client.admin.alert_check")
-    certificates = LazyModule("tidelog.client.admin.certificates")
     groups = LazyModule("tidelog.client.admin.groups")
     hot_keys = LazyModule("tidelog.client.admin.hot_keys")
     metrics = LazyModule("tidelog.client.admin.metrics")
     queue_counts = LazyModule("tidelog.client.admin.queue_counts")
     queues = LazyModule("tidelog.client.admin.queues")
 
-__all__ = ["alert_check", "certificates", "groups", "hot_keys", "metrics", "queue_counts", "queues"]
+__all__ = ["alert_check", "groups", "hot_keys", "metrics", "queue_counts", "queues"]

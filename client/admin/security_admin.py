@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, final
 
 from tidelog.client.admin import keys as key_admin
+from tidelog.client.admin.certificates import NodeCertificate, list_certificates
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.wire.config.quotas import (
     parse_quota,
@@ -149,6 +150,16 @@ class SecurityAdmin:
         if not is_token_id(wanted):
             raise ConfigError("the id of a token has 12 hexadecimal digits; list the tokens")
         return not (await self._alter(AlterUsersRequest([], [], [], [wanted]))).unknown
+
+    async def list_certificates(self) -> list[NodeCertificate]:
+        """Return the certificate of TLS that each broker uses now, by node id.
+
+        Each broker is asked for its own; one that does not answer within 6 s has an `error`.
+
+        Raises:
+            TidelogError: No broker answered within `ClientConfig.request_timeout`.
+        """
+        return await list_certificates(self._cluster)
 
     async def list_keys(self, topic: str | None = None) -> ListKeysReply:
         """Return the data keys of encrypted topics, and the master keys of all brokers.

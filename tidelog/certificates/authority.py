@@ -115,7 +115,7 @@ class CertificateAuthority:
 
     @property
     def key_pem(self) -> bytes:
-        """The key of the CA; with it, anyone can be any node and any user."""
+        """The key of the CA, which makes certificates of any node and any user."""
         return _key_pem(self._key)
 
     def issue(
@@ -126,7 +126,7 @@ class CertificateAuthority:
         hosts: Iterable[str] = (),
         days: int = ISSUED_DAYS,
     ) -> IssuedCertificate:
-        """Return a certificate for a node or user, who can be reached at `hosts`."""
+        """Return a certificate for a node that listens on `hosts`, or for a user."""
         from cryptography import x509
         from cryptography.hazmat.primitives.serialization import Encoding
 

@@ -14,7 +14,14 @@ from typing import final
 
 import click
 
-from tidelog.cli.connected import BROKER, PROFILE, Connected, given_broker, given_profile
+from tidelog.cli.connected import (
+    BROKER,
+    PROFILE,
+    TLS_OPTIONS,
+    Connected,
+    given_broker,
+    given_profile,
+)
 from tidelog.cli.environment import check_environment
 from tidelog.cli.lazy_group import LazyCommand, LazyGroup
 from tidelog.cli.usage import WrongUse, first_of
@@ -123,7 +130,7 @@ def _needs_no_broker(command_path: str, option: str) -> WrongUse:
 tidelog = _Tidelog(
     "tidelog",
     lazy=COMMANDS,
-    params=[BROKER, PROFILE],
+    params=[BROKER, PROFILE, *TLS_OPTIONS],
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""Run and use tidelog, a log broker with streams, queues and replay.
 

@@ -272,11 +272,10 @@ class ThreeBrokers:
             async def read_key_file() -> str:
                 return self.key_files.get(node_id, "")
 
-            async with open_broker(
-                config, process.env, process.disk, secret=SECRET, master_source=read_key_file
-            ) as broker:
             env = self.env_of(node_id, process)
-            async with open_broker(config, env, process.disk, secret=SECRET) as broker:
+            async with open_broker(
+                config, env, process.disk, secret=SECRET, master_source=read_key_file
+            ) as broker:
                 self.brokers[node_id] = broker
                 await self._stops[node_id].wait()
                 self.brokers.pop(node_id, None)

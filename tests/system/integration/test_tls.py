@@ -69,7 +69,7 @@ async def producing(addresses: str, **settings: str) -> AsyncGenerator[Producing
         numbers.end()
 
 
-async def restart_all(nodes: Nodes, mode: str, directory: Path, during: Producing) -> None:
+async def restart_all(nodes: Nodes, mode: str, directory: Path, *, during: Producing) -> None:
     """Restart the brokers one after the other, with another setting of `tls`."""
     nodes.options = ("--tls", str(directory), "--config", str(config_of(directory, mode)))
     for node_id in nodes.ids:
@@ -95,12 +95,12 @@ async def test_a_plain_cluster_changes_over_in_two_rolling_restarts_under_load(
         nodes = Nodes(tmp_path, nursery)
         await nodes.start(*nodes.ids)
         async with producing(nodes.addresses) as plain:
-            await restart_all(nodes, "accept", authority.directory, plain)
+            await restart_all(nodes, "accept", authority.directory, during=plain)
             async with producing(nodes.addresses, tls_ca=ca) as secured:
                 await plain.more()
                 await secured.more()
         async with producing(nodes.addresses, tls_ca=ca) as secured:
-            await restart_all(nodes, "require", authority.directory, secured)
+            await restart_all(nodes, "require", authority.directory, during=secured)
         async with tidelog.connect(nodes.addresses, tls_ca=ca) as client:
             found = await client.admin.describe_cluster()
             assert {node.status for node in found.nodes} == {"alive"}
@@ -136,7 +136,7 @@ async def test_a_certificate_is_replaced_under_load_and_an_expired_one_ends_noth
 
     assert soon["days_left"] <= 1
     reasons = [each["reason"] for each in broker.events if "not_reloaded" in each["event"]]
-    assert any("has expired on" in each for each in reasons)
+    assert any("has expired" in each for each in reasons)
 
 
 async def test_sighup_looks_for_a_new_certificate(tmp_path: Path, authority: Authority) -> None:

@@ -14,7 +14,7 @@ from tidelog.cli.names import Name
 Printed = pytest.CaptureFixture[str]
 
 _OFFLINE = {"serve", "admin", "log", "completion", "demo"}
-_PARTLY = {"outbox"}
+_PARTLY = {"cluster", "outbox"}
 """Commands of which some only talk to a database."""
 """Commands that connect to no broker."""
 

@@ -7,7 +7,6 @@ from tidelog.blocking.forwarding import Forwarding
 from tidelog.client.admin.admin import Admin as InnerAdmin
 from tidelog.client.admin.admin import Setting
 from tidelog.client.admin.alerts import AlertReport
-from tidelog.client.admin.certificates import NodeCertificate
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
 from tidelog.client.admin.hot_keys import HotKeys, HotMessageGroups
@@ -690,16 +689,6 @@ class Admin(Forwarding[InnerAdmin]):
             UnsupportedVersionError: The brokers run a version without this check.
         """
         return self._thread.call(partial(self._inner.safe_to_stop, node_id))
-
-    def list_certificates(self) -> list[NodeCertificate]:
-        """Return the certificate of TLS that each broker uses now, by node id.
-
-        Each broker is asked for its own; one that does not answer within 6 s has an `error`.
-
-        Raises:
-            TidelogError: No broker answered within `ClientConfig.request_timeout`.
-        """
-        return self._thread.call(self._inner.list_certificates)
 
     def describe_features(self) -> ClusterFeatures:
         """Return the feature level of the cluster, those of its nodes, and obstacles to a rise.

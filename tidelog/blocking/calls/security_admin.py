@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from tidelog.blocking.forwarding import Forwarding
+from tidelog.client.admin.certificates import NodeCertificate
 from tidelog.client.admin.security_admin import SecurityAdmin as InnerSecurityAdmin
 from tidelog.wire.messages.keys import ChangedKeys, ListKeysReply
 from tidelog.wire.messages.quotas import QuotaDescription
@@ -91,6 +92,16 @@ class SecurityAdmin(Forwarding[InnerSecurityAdmin]):
             ConfigError: The text is neither.
         """
         return self._thread.call(partial(self._inner.revoke_token, token_id))
+
+    def list_certificates(self) -> list[NodeCertificate]:
+        """Return the certificate of TLS that each broker uses now, by node id.
+
+        Each broker is asked for its own; one that does not answer within 6 s has an `error`.
+
+        Raises:
+            TidelogError: No broker answered within `ClientConfig.request_timeout`.
+        """
+        return self._thread.call(self._inner.list_certificates)
 
     def list_keys(self, topic: str | None = None) -> ListKeysReply:
         """Return the data keys of encrypted topics, and the master keys of all brokers.

@@ -117,7 +117,7 @@ def _hosts(text: str) -> dict[int, list[str]]:
 )
 @_out_option
 def issue_cert(
-    principal: str, authority: Path, hosts: tuple[str, ...], days: int, *, out: Path
+    principal: str, authority: Path, hosts: tuple[str, ...], *, days: int, out: Path
 ) -> None:
     """Issue a certificate for a user or node.
 
@@ -147,7 +147,7 @@ def issue_cert(
 @json_option
 def certificates(*, as_json: bool) -> None:
     """Show the certificates of all brokers, and their expiry."""
-    found = ask(lambda client: client.admin.list_certificates())
+    found = ask(lambda client: client.security.list_certificates())
     now_ms = RealClock().now_ms()
     if as_json:
         print_json([_as_json(each) for each in found])
