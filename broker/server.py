@@ -357,9 +357,10 @@ class Broker:
             self._accept_jwt(inputs.fetch_jwt_keys)
         self._acceptor.identify = self._certificates.identify
         self._dispatcher.serve_all(certificate_routes(self._certificates))
-        self._nursery.start_soon(
-            self._certificates.run, lambda: self._config.maintenance_interval_ms / 1000
-        )
+        if self._env.secure_network is not None:
+            self._nursery.start_soon(
+                self._certificates.run, lambda: self._config.maintenance_interval_ms / 1000
+            )
         self._nursery.start_soon(self._acceptor.run)
         self._nursery.start_soon(self._quotas.turns.run)
         if self._http is not None:
