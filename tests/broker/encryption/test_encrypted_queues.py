@@ -54,7 +54,7 @@ async def test_messages_and_dead_letters_are_sealed_and_come_back(mock_clock: Mo
 
         assert await values_of(client, topic_of(broker, "dead")) == [SECRET]
         assert [each.value for each in await receive(client, dead, 10)] == [SECRET]
-        assert await peek(client, queue)
+        assert (await peek(client, queue)).runs
     stored = b"".join(data or b"" for data in contents(world.disk, "").values())
     assert SECRET not in stored
 

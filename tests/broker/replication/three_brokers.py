@@ -79,16 +79,14 @@ def connected_as(
 class ThreeBrokers:
     """The machines, and the brokers on them."""
 
-    def __init__(
-        self, world: World, *, key_files: dict[int, str] | None = None, **settings: int
-    ) -> None:
+    def __init__(self, world: World, **settings: int) -> None:
         self.world = world
         self.machines: dict[int, Node] = {node: world.add_node(host_of(node)) for node in NODES}
         self.brokers: dict[int, Broker] = {}
         """Nodes that serve now."""
         self.peers: dict[int, tuple[int, ...]] = dict.fromkeys(NODES, NODES)
         """The list of nodes with which each broker starts; empty for a cluster of one."""
-        self.key_files = key_files or {}
+        self.key_files: dict[int, str] = {}
         """Texts of the files with the master keys, by node."""
         self.serves_http = False
         """Whether brokers that start from now on serve HTTP on port 8480."""
@@ -296,7 +294,8 @@ def live(
     """
 
     async def run(world: World) -> Result:
-        brokers = ThreeBrokers(world, key_files=key_files, **settings)
+        brokers = ThreeBrokers(world, **settings)
+        brokers.key_files = key_files or {}
         brokers.start()
         await brokers.serve()
         return await main(brokers)
