@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
-from typing import Final, cast, final
+from typing import Any, Final, cast, final
 
 import trio
 
@@ -140,7 +140,7 @@ def run_certificates(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
         random = world.streams.stream("faults")
         world.network.set_quality(LinkQuality(delay_mean_s=0.002))
         world.observe(observe)
-        brokers = ThreeBrokers(world, **cast("dict[str, int]", _SETTINGS))
+        brokers = ThreeBrokers(world, **cast("dict[str, Any]", _SETTINGS))
         files = CertificateFiles(brokers, random)
         brokers.env_of = files.env_of
         brokers.start()
