@@ -343,6 +343,8 @@ class Broker:
             await administrators.set_first(first)
         if self._config.authentication == "required":
             administrators.warn_if_none()
+        # Not before: a client would learn that the credentials of the first one are wrong.
+        self._identities.follow(cluster)
 
     def _accept(self, inputs: OperatorInputs) -> None:
         """Accept connections; those of clients wait until the broker is ready.
@@ -566,7 +568,6 @@ class Broker:
         self._cluster = cluster
         self._control_access(cluster)
         self._introduction.status = cluster.peer_status
-        self._identities.follow(cluster)
 
         def note_alone() -> None:
             self._group_commit.is_alone = self._clock.is_alone = cluster.is_alone
