@@ -362,8 +362,6 @@ EXCHANGES = [
     _exchange(api.DRAIN_BROKER, *cluster_samples.DRAIN),
     _exchange(api.UNREGISTER_BROKER, *cluster_samples.UNREGISTER),
     _exchange(api.DESCRIBE_CONFIG, *cluster_samples.DESCRIBE_CONFIG),
-    _exchange(api.ALTER_KEYS, *cluster_samples.ALTER_KEYS),
-    _exchange(api.LIST_KEYS, *cluster_samples.LIST_KEYS),
     _exchange(api.ACKNOWLEDGE_EVENTS, *cluster_samples.ACKNOWLEDGE_EVENTS),
     _exchange(api.CREATE_QUEUE, *queue_samples.CREATE),
     _exchange(api.DESCRIBE_QUEUES, *queue_samples.DESCRIBE),
@@ -410,6 +408,8 @@ EXCHANGES = [
     _exchange(api.EXPLAIN_ACCESS, *access_samples.EXPLAIN_ACCESS),
     _exchange(api.ALTER_QUOTAS, *quota_samples.ALTER),
     _exchange(api.LIST_QUOTAS, *quota_samples.LIST),
+    _exchange(api.ALTER_KEYS, *cluster_samples.ALTER_KEYS),
+    _exchange(api.LIST_KEYS, *cluster_samples.LIST_KEYS),
     _exchange(api.LIST_CERTIFICATES, *certificate_samples.LIST),
     _exchange(api.AWAIT_METADATA, *access_samples.AWAIT_METADATA),
 ]
