@@ -251,7 +251,6 @@ class Broker:
         cluster = await self._enter_cluster()
         lifecycle = self._make_lifecycle(cluster)
         await lifecycle.register()
-        await self._find_administrator(cluster, inputs.administrator)
         await lifecycle.learn_time()
         self._dispatcher.waiting_for = "it is opening its logs"
         partitions = ReplicaManager(
@@ -272,6 +271,7 @@ class Broker:
             self._config.replica_lag_time_max_ms,
         )
         self._begin_audit(cluster)
+        await self._find_administrator(cluster, inputs.administrator)
         roles = self._roles = RoleTransitions(self._context, self._purgatory)
         self._dispatcher.serve_nodes(replication_routes(roles))
         applier = MetadataApplier(
@@ -336,7 +336,9 @@ class Broker:
         Raises:
             ConfigError: The password of the first one is not legal.
         """
-        administrators = Administrators(self._env, cluster, self._directory)
+        administrators = Administrators(
+            self._env, cluster, self._directory, audit=self._dispatcher.audit
+        )
         self._nursery.start_soon(self._end_if_it_fails, administrators.recover)
         if first is not None:
             self._dispatcher.waiting_for = "the cluster gets its first administrator"

@@ -10,6 +10,7 @@ from typing import Final, final
 
 import trio
 
+from tidelog.broker.audit.event import AuditEvent, AuditKind, AuditSink
 from tidelog.broker.partitions.data_directory import DataDirectory
 from tidelog.coordinator.metadata.features import RECORD_LEVELS
 from tidelog.coordinator.node import ClusterNode
@@ -53,8 +54,11 @@ async def administrator_command(env: Env, wanted: NewAdministrator) -> SetAdmini
 class Administrators:
     """Carries out what files of an operator ask for, at the start of a broker."""
 
-    def __init__(self, env: Env, cluster: ClusterNode, directory: DataDirectory) -> None:
+    def __init__(
+        self, env: Env, cluster: ClusterNode, directory: DataDirectory, *, audit: AuditSink
+    ) -> None:
         """Submit commands to `cluster`, in which this broker has registered."""
+        self._audit = audit
         self._env = env
         self._cluster = cluster
         self._directory = directory
@@ -109,6 +113,11 @@ class Administrators:
         is_own = user is not None and user.credential == command.credential
         if is_own and (command.token_id is None or command.token_id in security.tokens):
             self._env.probe("administrator_created", user=command.user)
+            self._note("administrator.create", command.user)
+
+    def _note(self, action: str, user: str) -> None:
+        """Record an action of the operator of this machine, which no principal asked for."""
+        self._audit.note(AuditEvent(AuditKind.GRANT, action, resource=f"user:{user}"))
 
     def warn_if_none(self) -> None:
         """Warn if no user can administer the cluster, though it refuses anonymous clients."""
@@ -143,6 +152,7 @@ class Administrators:
                 return
             else:
                 self._env.probe("administrator_recovered", severity="error", user=command.user)
+                self._note("administrator.recover", command.user)
                 return
 
     def _report_unrecovered(self, user: str, reason: str) -> None:

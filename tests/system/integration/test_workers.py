@@ -111,6 +111,30 @@ async def test_an_invalid_combination_is_reported_before_the_start(tmp_path: Pat
     assert names_in(tmp_path) == []
 
 
+async def test_workers_agree_on_the_first_administrator(tmp_path: Path, listen: str) -> None:
+    file = tmp_path / "admin.toml"
+    file.touch(0o600)
+    file.write_text('user = "root"\npassword = "correct horse"\n', encoding="ascii")
+    options = ["--workers", str(COUNT), "--bootstrap-admin", str(file)]
+    async with serving(
+        tmp_path / "data",
+        *options,
+        listen=listen,
+        TIDELOG_AUTHENTICATION="required",
+        TIDELOG_AUTHORIZATION="enforce",
+    ) as workers:
+        await workers.wait_until(lambda: len(started(workers)) == COUNT)
+        with pytest.raises(tidelog.AuthenticationRequiredError):
+            async with tidelog.connect(listen) as client:
+                await client.admin.list_topics()
+        async with tidelog.connect(listen, user="root", password="correct horse") as client:
+            await client.admin.create_topic("orders")
+            assert [user.name for user in await client.security.list_users()] == ["root"]
+
+    assert workers.names().count("administrator_created") == 1
+    assert "correct horse" not in str(workers.events)
+
+
 def child_in(directory: Path, parent: int) -> int:
     """Return the id of the child process with its data in a directory."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
