@@ -72,19 +72,26 @@ def _read(name: str) -> bytes:
     try:
         return Path(name).read_bytes()
     except OSError as error:
-        raise ConfigError(
-            f"cannot read {name}: {error.strerror}; TLS needs the certificate, its key and the CA"
-        ) from error
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"cannot read {name}: {error.strerror}; TLS needs the certificate, its key and the CA"
+    )
 
 
 def check_key_mode(files: TlsFiles) -> None:
     """Check that not all users of the machine may read the key.
 
     Raises:
-        ConfigError: They may.
+        ConfigError: They may, or the file is gone.
     """
     if files.key is not None:
-        mode = Path(files.key).stat().st_mode
+        try:
+            mode = Path(files.key).stat().st_mode
+        except OSError as error:
+            raise _unreadable(files.key, error) from error
         if mode & stat.S_IRWXO:
             raise ConfigError(
                 f"{files.key} has mode {stat.S_IMODE(mode):o}, so that every user may use it; run:"

@@ -39,7 +39,8 @@ _OF_TLS: Final = b"\x16\x03"
 _WRONG_VERSION: Final = b"\x15\x03\x03\x00\x02\x02\x46"
 """The alert `protocol_version`, which says to a plain client that TLS is spoken here."""
 _LAST_BYTE_S: Final = 0.01
-"""Pause while only the first byte is there, which readiness does not announce a second time."""
+"""First pause while only the first byte is there, which readiness does not announce again. Each is
+twice as long as the one before: many clients with one byte each cost little."""
 _SESSIONS_MAX: Final = 256
 _FILE_CHUNK: Final = 256 << 10
 
@@ -334,7 +335,10 @@ class AcceptedStream:
         """See `wire.env.env.Stream`."""
         first = await self._first_bytes()
         if first.startswith(_OF_TLS):
-            stream = TlsStream(self._tcp, self._context())
+            try:
+                stream = TlsStream(self._tcp, self._context())
+            except OSError as error:  # Its first bytes are there, and the client is gone.
+                raise ConnectionLostError(f"connection to {self.peer} was reset") from error
             self._use(stream)
             await stream.handshake(self._threads)
             self.is_encrypted = True
@@ -346,12 +350,14 @@ class AcceptedStream:
             raise HandshakeFailedError(NOT_TLS, is_plain=True)
 
     async def _first_bytes(self) -> bytes:
+        pause_s = _LAST_BYTE_S
         while True:
             first = self._tcp.peek(len(_OF_TLS))
             if first is None:
                 await self._tcp.wait_readable()
             elif first == _OF_TLS[:1]:
-                await trio.sleep(_LAST_BYTE_S)
+                await trio.sleep(pause_s)
+                pause_s *= 2
             else:
                 return first
 

@@ -1,6 +1,8 @@
 """TLS streams and networks, over loopback and with certificates of a CA made for the test."""
 
+import socket
 import ssl
+import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -282,6 +284,21 @@ async def test_one_byte_of_a_hello_waits_for_the_second(authority: Authority) ->
         plain.close()
 
 
+async def test_a_client_that_is_gone_before_the_handshake_is_a_lost_connection(
+    authority: Authority,
+) -> None:
+    listener = await node_network(authority.issue("node:1")).listen(HOST, 0)
+    client = socket.create_connection(listener.address)
+    client.sendall(b"\x16\x03\x01\x02\x00")
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()  # A reset: the bytes that arrived before it are still there.
+    stream = await listener.accept()
+    with pytest.raises(ConnectionLostError, match="was reset"):
+        await stream.handshake()
+    stream.close()
+    listener.close()
+
+
 async def test_a_tls_client_tells_a_plain_server(authority: Authority) -> None:
     files = authority.issue("node:1")
     client = TlsClientNetwork(TlsFiles(files.authorities))
@@ -431,6 +448,19 @@ def test_a_key_that_all_users_may_read_is_refused(authority: Authority) -> None:
 
     with pytest.raises(ConfigError, match="every user may use it; run: chmod 600"):
         node_network(files)
+
+
+async def test_a_key_that_is_gone_leaves_the_old_pair_in_force(authority: Authority) -> None:
+    files = authority.issue("node:1")
+    assert files.key is not None
+    network = node_network(files)
+    before = network.certificate
+    authority.replace(files, authority.issue("node:1", directory="renewed"))
+    digest = network._digest()
+    Path(files.key).unlink()  # Between two looks at the files.
+    with pytest.raises(ConfigError, match="cannot read"):
+        network._load(digest)
+    assert network.certificate == before
 
 
 def test_a_missing_file_is_named(authority: Authority) -> None:
