@@ -140,7 +140,7 @@ class Connection:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the connection serves no further request."""
+        """See `broker.requests.response.RequestContext`."""
         return self._has_ended
 
     @property

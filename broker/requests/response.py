@@ -106,6 +106,11 @@ class RequestContext(Protocol):
         """Address at which the client reached this broker."""
         ...
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the connection serves no further request."""
+        ...
+
     def answered(self) -> None:
         """Count one request as answered: its reply is in the write buffer, or none is wanted."""
         ...

@@ -114,7 +114,7 @@ class AuthenticationHandler:
                 raise InvalidRequestError(
                     f"the broker has no mechanism {request.mechanism[:64]!r}; it has {names}"
                 )
-            await self._wait(context)
+            await self._wait(context, attempts)
             attempts.mechanism, attempts.exchange = request.mechanism, start()
         step = await attempts.exchange.step(request.data)
         if step.result is None:
@@ -148,15 +148,19 @@ class AuthenticationHandler:
             found.principal, found.roles, found.expires_at_ms, how, is_current=found.is_current
         )
 
-    async def _wait(self, context: RequestContext) -> None:
-        """Wait as long as the failures of an address say; a renewal waits for none of them.
+    async def _wait(self, context: RequestContext, attempts: Attempts) -> None:
+        """Wait as long as the failures of an address say.
+
+        A renewal waits for no failures of others, but for those of its own connection: a user must
+        not guess the credentials of another one more quickly than a stranger.
 
         Raises:
             OverloadedError: Many attempts of the address wait already.
         """
         address = host_of(context.peer)
         delay_s = self._failed.delay_s(address, trio.current_time())
-        if not delay_s or not context.identity.is_anonymous:
+        is_renewal = context.identity.how in self.mechanisms and not attempts.failure_count
+        if not delay_s or is_renewal:
             return
         if self._waiting[address] >= _WAITING_MAX:
             raise OverloadedError(

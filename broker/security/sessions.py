@@ -58,7 +58,9 @@ class ClientSessions:
         return len(self._of)
 
     def begin(self, context: RequestContext, identity: ClientIdentity) -> None:
-        """Give a connection its identity, or a renewed one."""
+        """Give a connection its identity, or a renewed one; none to one that has ended."""
+        if context.has_ended:
+            return  # Nothing would forget it.
         context.authenticated(identity)
         session = self._of.get(context)
         if session is None:

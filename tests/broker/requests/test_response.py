@@ -43,6 +43,7 @@ class FakeContext:
         self.is_encrypted = False
         self.peer = "client:1"
         self.ended_by = ""
+        self.has_ended = False
         self.verifier: NodeVerifier | None = None
         self.answered_count = 0
         self.refusals: list[str] = []

@@ -223,6 +223,47 @@ async def test_guesses_from_one_address_are_slow_and_other_addresses_are_not(
             assert trio.current_time() - began < 4
 
 
+async def test_a_client_with_an_identity_guesses_no_faster(autojump_clock: MockClock) -> None:
+    async with secured(autojump_clock) as (world, _):
+        began = trio.current_time()
+        for _ in range(15):
+            async with world.client() as client:
+                await login_by_token(client)
+                for _ in range(2):
+                    with pytest.raises(AuthenticationFailedError):
+                        await ask(client, TOKEN, b"guess")
+                # Its own token must not buy further guesses.
+                await login_by_token(client)
+                with pytest.raises(AuthenticationFailedError):
+                    await ask(client, TOKEN, b"guess")
+        assert trio.current_time() - began > 100, "45 guesses"
+
+
+async def test_a_renewal_waits_for_no_failure_of_other_clients(autojump_clock: MockClock) -> None:
+    async with secured(autojump_clock) as (world, _), world.client() as known:
+        await login_by_token(known)
+        for _ in range(8):
+            async with world.client() as client:
+                with pytest.raises(AuthenticationFailedError):
+                    await ask(client, TOKEN, b"guess")
+        began = trio.current_time()
+        await login_by_token(known)
+        assert trio.current_time() - began < 0.1
+
+
+async def test_a_login_of_a_client_that_is_gone_leaves_nothing(autojump_clock: MockClock) -> None:
+    async with secured(autojump_clock) as (world, broker):
+        for _ in range(8):
+            async with world.client() as client:
+                with pytest.raises(AuthenticationFailedError):
+                    await ask(client, TOKEN, b"guess")
+        async with world.client() as client:
+            submit(client, api.AUTHENTICATE, AuthenticateRequest(TOKEN, TOKEN_OF_ALICE.encode()))
+            await trio.sleep(0.5)
+        await trio.sleep(10)
+        assert len(broker._identities.sessions) == 0
+
+
 async def test_many_guesses_at_once_are_refused(autojump_clock: MockClock) -> None:
     async with secured(autojump_clock) as (world, _), AsyncExitStack() as clients:
         for _ in range(8):

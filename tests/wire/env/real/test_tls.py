@@ -450,7 +450,7 @@ def test_a_key_that_all_users_may_read_is_refused(authority: Authority) -> None:
         node_network(files)
 
 
-async def test_a_key_that_is_gone_leaves_the_old_pair_in_force(authority: Authority) -> None:
+def test_a_key_that_is_gone_leaves_the_old_pair_in_force(authority: Authority) -> None:
     files = authority.issue("node:1")
     assert files.key is not None
     network = node_network(files)
