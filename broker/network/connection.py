@@ -9,7 +9,7 @@ from typing import final
 
 import trio
 
-from tidelog.broker.audit.event import AuditSink, RequestOrigin
+from tidelog.broker.audit.event import OK, AuditEvent, AuditKind, AuditSink, RequestOrigin
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.network.refusals import Refusals
@@ -20,6 +20,7 @@ from tidelog.broker.requests.response import DelayedRequest
 from tidelog.broker.requests.steps import Steps, finish
 from tidelog.wire.env.env import Certificate, Env, Stream
 from tidelog.wire.errors import (
+    AuthenticationFailedError,
     BrokerError,
     ConnectionLostError,
     HandshakeFailedError,
@@ -229,11 +230,23 @@ class Connection:
         self.is_encrypted = self._stream.is_encrypted
         certificate = self._stream.peer_certificate
         if certificate is not None and self._identify is not None:
-            principal = self._identify(certificate)
+            try:
+                principal = self._identify(certificate)
+            except HandshakeFailedError:
+                self._note_certificate(AuthenticationFailedError.code.name)
+                raise
             if principal.kind is PrincipalKind.NODE:
                 self._certified_id = int(principal.name)
-            else:
+            elif principal.kind is PrincipalKind.USER:
                 self._identity = ClientIdentity(principal)
+                self._note_certificate(OK)
+
+    def _note_certificate(self, result: str) -> None:
+        detail = {"mechanism": "CERTIFICATE"}
+        event = AuditEvent(
+            AuditKind.AUTHENTICATION, "authenticate", result, self.origin, detail=detail
+        )
+        self.audit.note(event)
 
     async def finish(self) -> None:
         """Wait until every request is answered and every reply is sent, or the connection ends."""

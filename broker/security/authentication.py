@@ -13,7 +13,7 @@ import trio
 from tidelog.broker.audit.event import OK, AuditEvent, AuditKind
 from tidelog.broker.requests.identity import ClientIdentity
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
-from tidelog.broker.security.failed_attempts import DELAY_S, FailedAttempts
+from tidelog.broker.security.failed_attempts import DELAY_S, FailedAttempts, site_of
 from tidelog.broker.security.mechanism import Authenticated, Exchange, Mechanisms
 from tidelog.broker.security.sessions import ClientSessions
 from tidelog.wire.env.env import Env
@@ -157,7 +157,7 @@ class AuthenticationHandler:
         Raises:
             OverloadedError: Many attempts of the address wait already.
         """
-        address = host_of(context.peer)
+        address = site_of(host_of(context.peer))
         delay_s = self._failed.delay_s(address, trio.current_time())
         is_renewal = context.identity.how in self.mechanisms and not attempts.failure_count
         if not delay_s or is_renewal:

@@ -35,12 +35,12 @@ class FailedAttempts:
 
         It is 0 without failures. `now` is in monotonic seconds.
         """
-        count = self._count(_site(address), now)
+        count = self._count(site_of(address), now)
         return min(DELAY_S * 2.0 ** (count - 1), _DELAY_MAX_S) if count else 0.0
 
     def add(self, address: str, now: float) -> None:
         """Count a failure of an address, such as `192.0.2.7`, or of the /64 network of IPv6."""
-        site = _site(address)
+        site = site_of(address)
         count = self._count(site, now)
         self._known.pop(site, None)
         self._known[site] = _Failures(min(count + 1, 8), now)
@@ -54,11 +54,14 @@ class FailedAttempts:
         return max(0, found.number - int((now - found.at) / _FORGIVEN_S))
 
 
-def _site(address: str) -> str:
+def site_of(address: str) -> str:
+    """Return what the addresses of one client have in common: the /64 network of IPv6."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:  # The name of a host in a simulation.
         return address
-    if parsed.version == 4:  # noqa: PLR2004
+    if isinstance(parsed, ipaddress.IPv4Address):
         return address
+    if parsed.ipv4_mapped is not None:  # A socket of IPv6 serves clients of IPv4 as well.
+        return str(parsed.ipv4_mapped)
     return str(ipaddress.ip_network((parsed, _SITE_BITS), strict=False))

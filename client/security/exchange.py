@@ -6,6 +6,7 @@ Pure: no clock, no I/O, no entropy.
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
+from tidelog.wire.errors import AuthenticationFailedError
 from tidelog.wire.messages.handshake import AuthenticateReply, AuthenticateRequest
 from tidelog.wire.security.token import PREFIX, TOKEN
 
@@ -28,7 +29,14 @@ def login_by_token(token: str) -> LoginSteps:
     """Return the steps of a login by a token of tidelog, or by a JWT.
 
     The result is the broker's last reply.
+
+    Raises:
+        AuthenticationFailedError: The text can be no token.
     """
+    if not token.isascii():
+        raise AuthenticationFailedError(
+            "the token has characters other than ASCII, which no token has; copy it again"
+        )
     mechanism = TOKEN if token.startswith(PREFIX) else JWT
     reply = yield AuthenticateRequest(mechanism, token.encode())
     assert isinstance(reply, AuthenticateReply), "a request takes a reply"

@@ -28,6 +28,13 @@ def test_the_addresses_of_one_ipv6_network_wait_together() -> None:
     assert failed.delay_s("2001:db8:1:3::1", 0.0) == 0
 
 
+def test_clients_of_ipv4_at_a_socket_of_ipv6_do_not_wait_for_each_other() -> None:
+    failed = FailedAttempts()
+    failed.add("::ffff:192.0.2.1", 0.0)
+    assert failed.delay_s("::ffff:192.0.2.1", 0.0) == 0.1
+    assert failed.delay_s("::ffff:192.0.2.2", 0.0) == 0
+
+
 def test_a_million_addresses_take_bounded_memory() -> None:
     failed = FailedAttempts()
     for number in range(10_000):

@@ -1,14 +1,17 @@
 """The certificate of a running broker: reloads, warnings, principals and the description."""
 
 import pytest
+import trio
 from trio.testing import MockClock
 
+from tests.broker.audit.audit_records import audit_records
 from tests.broker.world import ADDRESS, START_MS, World
 from tests.simulation.machine.certified_network import (
     CertifiedNetwork,
     SimulatedCertificate,
     a_certificate,
 )
+from tidelog.broker.audit.event import AuditKind
 from tidelog.wire.errors import (
     AuthenticationRequiredError,
     BrokerError,
@@ -83,6 +86,25 @@ async def test_a_user_is_known_by_its_certificate(mock_clock: MockClock) -> None
     async with world.broker(**settings):
         assert await error_of_metadata(network(world, ALICE)) is None
         assert isinstance(await error_of_metadata(network(world, "")), AuthenticationRequiredError)
+
+
+async def test_the_audit_has_users_that_are_known_by_a_certificate(
+    autojump_clock: MockClock,
+) -> None:
+    world = a_world(autojump_clock)
+    settings = {"tls": "require", "tls_directory": "x", "authentication": "required"}
+    async with world.broker(audit="on", **settings):
+        await error_of_metadata(network(world, "tidelog://green/user/mallory"))
+        async with open_rpc(
+            network(world, ALICE), *ADDRESS, client_id="test", client_version="0"
+        ) as alice:
+            await trio.sleep(62)
+            records = await audit_records(alice, AuditKind.AUTHENTICATION)
+
+    assert [(each.principal, each.result, each.detail) for each in records] == [
+        ("user:alice", "ok", {"mechanism": "CERTIFICATE"}),
+        ("anonymous", "AUTHENTICATION_FAILED", {"mechanism": "CERTIFICATE"}),
+    ]
 
 
 async def test_a_certificate_of_another_cluster_is_refused(mock_clock: MockClock) -> None:

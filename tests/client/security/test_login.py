@@ -165,6 +165,17 @@ async def test_a_token_file_that_is_gone_for_a_while_ends_no_client(
             assert await client.admin.list_topics() == ["orders"]
 
 
+async def test_a_text_that_no_token_is_fails_the_connection_and_is_not_told(
+    autojump_clock: MockClock,
+) -> None:
+    async with secured(autojump_clock) as (world, _, _):
+        for wrong in ("tdl_\udcff", lambda: "geheim \N{LATIN SMALL LETTER U WITH DIAERESIS}"):
+            with pytest.raises(AuthenticationFailedError, match="other than ASCII") as raised:
+                async with connect(AT, env=world.env, token=wrong):
+                    pass
+            assert "geheim" not in str(raised.value)
+
+
 async def test_after_a_revocation_calls_fail_with_the_reason(autojump_clock: MockClock) -> None:
     async with (
         secured(autojump_clock) as (world, broker, token),
