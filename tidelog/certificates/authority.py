@@ -7,6 +7,7 @@ import ipaddress
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast, final
+from urllib.parse import quote, unquote
 
 from tidelog.wire.errors import ConfigError
 from tidelog.wire.security.certificate_name import CertificateName
@@ -71,7 +72,9 @@ class CertificateAuthority:
             builder.issuer_name(subject)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(usage, critical=True)
-            .add_extension(_alternative_names([], _CLUSTER_URI.format(cluster)), critical=False)
+            .add_extension(
+                _alternative_names([], _CLUSTER_URI.format(quote(cluster))), critical=False
+            )
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
             )
@@ -94,11 +97,15 @@ class CertificateAuthority:
             key = cast("EllipticCurvePrivateKey", load_pem_private_key(key_pem, None))
         except (ValueError, TypeError) as error:
             raise ConfigError(f"ca.pem or ca-key.pem cannot be read: {error}") from error
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+        uris = [
+            uri
+            for each in certificate.extensions
+            if isinstance(each.value, x509.SubjectAlternativeName)
+            for uri in each.value.get_values_for_type(x509.UniformResourceIdentifier)
+        ]
         head, tail = _CLUSTER_URI.split("{}")
         clusters = [
-            uri.removeprefix(head).removesuffix(tail)
+            unquote(uri.removeprefix(head).removesuffix(tail))
             for uri in uris
             if uri.startswith(head) and uri.endswith(tail)
         ]
@@ -126,7 +133,11 @@ class CertificateAuthority:
         hosts: Iterable[str] = (),
         days: int = ISSUED_DAYS,
     ) -> IssuedCertificate:
-        """Return a certificate for a node that listens on `hosts`, or for a user."""
+        """Return a certificate for a node that listens on `hosts`, or for a user.
+
+        Raises:
+            ConfigError: A host is no legal name.
+        """
         from cryptography import x509
         from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -235,5 +246,17 @@ def _alternative_names(hosts: Iterable[str], uri: str) -> "x509.SubjectAlternati
         try:
             names.append(x509.IPAddress(ipaddress.ip_address(host)))
         except ValueError:
-            names.append(x509.DNSName(host))
+            names.append(x509.DNSName(_ascii(host)))
     return x509.SubjectAlternativeName(names)
+
+
+def _ascii(host: str) -> str:
+    """Return the name of a host as certificates and the DNS have it.
+
+    Raises:
+        ConfigError: It is no legal name.
+    """
+    try:
+        return host.encode("idna").decode()
+    except UnicodeError as error:
+        raise ConfigError(f"{host!r} is no legal name of a host; correct it") from error

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from tidelog.wire.errors import InvalidRequestError
 
 NAME_CHARS_MAX: Final = 128
+_NODE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _NAME: Final = re.compile(r"[A-Za-z0-9._@+/=-]{1,128}")
 
 
@@ -71,6 +72,6 @@ def parse_principal(text: str) -> Principal:
         return ANONYMOUS
     if kind == PrincipalKind.USER:
         return user_principal(name)
-    if kind == PrincipalKind.NODE and name.isascii() and name.isdecimal():
+    if kind == PrincipalKind.NODE and _NODE_ID.fullmatch(name):
         return Principal(PrincipalKind.NODE, name)
     raise InvalidRequestError(f"{text!r} is no principal; write user:NAME, node:ID or anonymous")

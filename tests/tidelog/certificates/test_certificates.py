@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import trustme
 
 from tidelog.certificates.authority import CertificateAuthority
 from tidelog.certificates.directories import read_authority, write_cluster, write_issued
@@ -94,6 +95,26 @@ def test_an_issued_certificate_shows_no_key() -> None:
     issued = authority.issue(CertificateName("blue", parse_principal("user:alice")), now_ms=0)
 
     assert "PRIVATE" not in repr(issued)
+
+
+def test_names_may_have_any_letters(tmp_path: Path) -> None:
+    nodes = {1: ["b\N{LATIN SMALL LETTER U WITH DIAERESIS}ro.example"]}
+    cluster = "z\N{LATIN SMALL LETTER U WITH DIAERESIS}rich / 1"
+    (node,) = write_cluster(tmp_path, nodes, cluster=cluster, now_ms=now_ms())
+
+    assert name_in(node) == CertificateName(cluster, parse_principal("node:1"))
+    assert read_authority(tmp_path).cluster == cluster
+
+
+def test_a_host_without_a_legal_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is no legal name of a host"):
+        write_cluster(tmp_path, {1: ["a..b"]}, cluster="blue", now_ms=now_ms())
+
+
+def test_a_ca_of_another_tool_names_no_cluster() -> None:
+    ca = trustme.CA()
+    with pytest.raises(ConfigError, match="it names no cluster"):
+        CertificateAuthority.load(ca.cert_pem.bytes(), ca.private_key_pem.bytes())
 
 
 def test_a_certificate_of_another_tool_names_no_cluster(tmp_path: Path) -> None:

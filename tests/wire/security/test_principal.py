@@ -16,7 +16,11 @@ def test_a_client_without_credentials_is_anonymous() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "alice", "user:", "user:a b", "user:*", "node:", "node:x", "anonymous:x", "root:x"]
+    "text",
+    [
+        *("", "alice", "user:", "user:a b", "user:*", "anonymous:x", "root:x"),
+        *("node:", "node:x", "node:01", "node:-1", "node:" + "9" * 5_000),
+    ],
 )
 def test_other_texts_are_no_principals(text: str) -> None:
     with pytest.raises(
