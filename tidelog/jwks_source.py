@@ -39,11 +39,13 @@ def jwks_source(location: str) -> Callable[[], Awaitable[bytes]]:
     """
     if "://" not in location:
         return lambda: _read_file(location)
-    url = urlsplit(location)
     try:
-        is_usable = bool(url.hostname) and url.port != 0
-    except ValueError:
-        is_usable = False
+        url = urlsplit(location)
+        is_usable = bool(url.hostname) and url.port != 0 and location.isascii()
+        (url.hostname or "").encode("idna")  # As the resolver will.
+    except ValueError as error:
+        # Not shown: it may have a password.
+        raise ConfigError("jwt_keys must be a file or https://HOST/PATH") from error
     if url.username is not None or url.password is not None:
         raise ConfigError("jwt_keys has a user, which an address of public keys does not need")
     if not is_usable or url.scheme not in ("https", "http"):

@@ -111,6 +111,10 @@ async def test_a_closed_port_is_an_error() -> None:
         ("file:///etc/passwd", "must be a file or https://HOST/PATH"),
         ("https:///keys", "must be a file or https://HOST/PATH"),
         ("https://login.example.com:x/keys", "must be a file or https://HOST/PATH"),
+        ("https://[::1/keys", "must be a file or https://HOST/PATH"),
+        ("https://login..example.com/keys", "must be a file or https://HOST/PATH"),
+        ("https://login.example.com/\N{LATIN SMALL LETTER E WITH ACUTE}", "must be a file or"),
+        ("https://user:secret@login.example.com:x/keys", "must be a file or https://HOST/PATH"),
         ("https://user:secret@login.example.com/keys", "jwt_keys has a user"),
     ],
 )

@@ -103,7 +103,7 @@ async def is_served(connection: RpcConnection) -> bool:
     return True
 
 
-def token_of(world: World, provider: Provider, lasts_s: float = 600, **changes: object) -> bytes:
+def token_of(world: World, provider: Provider, lasts_s: float = 600, **changes: str) -> bytes:
     now_s = world.clock.now_ms() / 1000
     return provider.token(exp=now_s + lasts_s, nbf=now_s, **changes)
 
