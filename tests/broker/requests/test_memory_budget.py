@@ -16,10 +16,11 @@ POOL = TOTAL - LARGEST
 class Borrower:
     """A holder of bytes."""
 
-    share_key = "user:alice"
-
-    def __init__(self, budget: MemoryBudget, name: str, order: list[str]) -> None:
+    def __init__(
+        self, budget: MemoryBudget, name: str, order: list[str], *, share_key: str
+    ) -> None:
         self.budget = budget
+        self.share_key = share_key
         self._name = name
         self._order = order
 
@@ -47,8 +48,8 @@ class Bank:
         self.order: list[str] = []
         """Names in the order of the grants."""
 
-    def borrower(self, name: str) -> Borrower:
-        return Borrower(self.budget, name, self.order)
+    def borrower(self, name: str, share_key: str = "user:alice") -> Borrower:
+        return Borrower(self.budget, name, self.order, share_key=share_key)
 
     async def fill(self) -> list[Borrower]:
         """Lend the whole pool to two holders, and the reserve to a third."""
@@ -130,6 +131,67 @@ async def test_the_reserve_goes_to_the_frame_that_misses_the_fewest_bytes() -> N
             holder.give_back()
 
     assert sorted(bank.order) == ["far", "middle", "near"]
+
+
+async def test_a_principal_with_more_than_half_comes_after_all_others() -> None:
+    bank = Bank()
+    holders = await bank.fill()  # All of user:alice.
+
+    async with trio.open_nursery() as nursery:
+        for name, user in (
+            ("greedy", "user:alice"),
+            ("patient", "user:bob"),
+            ("late", "user:carol"),
+        ):
+            nursery.start_soon(bank.borrower(name, user).take, 50)
+            await wait_all_tasks_blocked()
+        for holder in holders:
+            holder.give_back()
+            await wait_all_tasks_blocked()
+
+    # The first release leaves user:alice a half of the pool and the reserve.
+    assert bank.order == ["patient", "greedy", "late"]
+
+
+async def test_a_principal_with_a_half_keeps_its_place_in_the_order() -> None:
+    bank = Bank()
+    first, second = bank.borrower("first"), bank.borrower("second", "user:bob")
+    for holder in (first, second, bank.borrower("reserve", "user:carol")):
+        await holder.take(LARGEST)
+    bank.order.clear()
+
+    async with trio.open_nursery() as nursery:
+        for name, user in (("next", "user:alice"), ("last", "user:dora")):
+            nursery.start_soon(bank.borrower(name, user).take, 50)
+            await wait_all_tasks_blocked()
+        second.give_back()
+        await wait_all_tasks_blocked()
+        assert bank.order == ["next"]
+        first.give_back()
+
+
+async def test_a_flood_of_one_principal_delays_another_by_one_release() -> None:
+    bank = Bank()
+    holders = await bank.fill()
+    flood = [bank.borrower(f"flood {number}") for number in range(30)]
+
+    async with trio.open_nursery() as nursery:
+        for each in flood:
+            nursery.start_soon(each.take, 50)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(bank.borrower("quiet", "user:bob").take, 50)
+        await wait_all_tasks_blocked()
+        holders[0].give_back()
+        await wait_all_tasks_blocked()
+        assert bank.order == ["quiet"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_principal_alone_may_have_all_bytes() -> None:
+    bank = Bank()
+    await bank.fill()
+
+    assert bank.budget.used_bytes == bank.budget.limit_bytes
 
 
 async def test_a_cancelled_wait_has_acquired_nothing() -> None:
