@@ -5,8 +5,8 @@ Shell: owns the listening socket and a task for each connection.
 
 import errno
 import logging
-from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import final
 
 import trio
@@ -14,6 +14,7 @@ import trio
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.network.connection import Connection
+from tidelog.broker.network.places import Places
 from tidelog.broker.network.refusals import Refusals
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.wire.env.env import Certificate, Env, Listener
@@ -61,6 +62,9 @@ class Acceptor:
         self.refusals = Refusals(env.probe)
         self.connections: dict[Connection, None] = {}
         """Open connections, in the order of their arrival."""
+        self._places: Places[Connection] = Places(config.max_connections)
+        self._reserve: dict[Connection, None] = {}
+        """Connections beyond `max_connections`, in the order of their arrival."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -124,7 +128,11 @@ class Acceptor:
             identify=self.identify,
         )
         connection.is_reserve = is_reserve
+        if is_reserve:
+            self._reserve[connection] = None
         self.connections[connection] = None
+        self._places.add(connection)
+        connection.on_identity = partial(self._places.refile, connection)
         self._nursery.start_soon(self._serve, connection)
 
     def _close_silent(self) -> bool:
@@ -132,13 +140,11 @@ class Acceptor:
 
         So strangers that only connect keep out no client.
         """
-        for connection in self.connections:
-            if not connection.is_admitted and not connection.has_ended:
-                connection.give_up(
-                    "another connection needs its place, and it has sent no hello or proof"
-                )
-                return True
-        return False
+        connection = self._places.oldest_silent()
+        if connection is None:
+            return False
+        connection.give_up("another connection needs its place, and it has sent no hello or proof")
+        return True
 
     def _close_excess(self, peer: str) -> bool:
         """Close an idle connection of a principal with more than half of the places.
@@ -146,15 +152,11 @@ class Acceptor:
         So one principal keeps out no other; a newcomer from its own address gets no place by this.
         Return whether there was one.
         """
-        counts = Counter(each.share_key for each in self.connections if each.node_id is None)
-        ((key, count),) = counts.most_common(1) or [("", 0)]
-        if count <= self._config.max_connections // 2 or peer.rpartition(":")[0] == key:
+        connection = self._places.excess(newcomer=peer.rpartition(":")[0])
+        if connection is None:
             return False
-        for connection in self.connections:
-            if connection.share_key == key and connection.is_idle and not connection.has_ended:
-                connection.give_up("other principals need places, and this one has more than half")
-                return True
-        return False
+        connection.give_up("other principals need places, and this one has more than half")
+        return True
 
     def _has_reserve(self) -> bool:
         """Return whether one more connection is accepted, which may be of another node.
@@ -164,9 +166,8 @@ class Acceptor:
         """
         if not self._config.peers:
             return False
-        reserve = [each for each in self.connections if each.is_reserve]
-        if len(reserve) >= _RESERVE_MAX:
-            strangers = [each for each in reserve if each.node_id is None]
+        if len(self._reserve) >= _RESERVE_MAX:
+            strangers = [each for each in self._reserve if each.node_id is None]
             if not strangers:
                 return False
             strangers[0].give_up(
@@ -182,15 +183,17 @@ class Acceptor:
             _log.error("a connection failed unexpectedly", exc_info=error)
         finally:
             del self.connections[connection]
+            self._places.discard(connection)
+            self._reserve.pop(connection, None)
             if not connection.is_reserve:
                 self._move_up()
 
     def _move_up(self) -> None:
         """Move the oldest connection of the reserve to the place that has become free."""
-        for connection in self.connections:
-            if connection.is_reserve:
-                connection.is_reserve = False
-                return
+        for connection in self._reserve:
+            connection.is_reserve = False
+            del self._reserve[connection]
+            return
 
 
 async def listen(env: Env, config: BrokerConfig) -> Listener:

@@ -108,6 +108,8 @@ class Connection:
         """See `broker.requests.response.RequestContext`."""
         self.is_encrypted = False
         """See `broker.requests.response.RequestContext`."""
+        self.on_identity: Callable[[], None] = _ignore
+        """Called when the principal of the client has become known, or another."""
         self._identity = ANONYMOUS_IDENTITY
         self._identify = identify
         self._certified_id: int | None = None
@@ -238,7 +240,7 @@ class Connection:
             if principal.kind is PrincipalKind.NODE:
                 self._certified_id = int(principal.name)
             elif principal.kind is PrincipalKind.USER:
-                self._identity = ClientIdentity(principal)
+                self.authenticated(ClientIdentity(principal))
                 self._note_certificate(OK)
 
     def _note_certificate(self, result: str) -> None:
@@ -307,6 +309,7 @@ class Connection:
     def authenticated(self, identity: ClientIdentity) -> None:
         """See `broker.requests.response.RequestContext`."""
         self._identity = identity
+        self.on_identity()
 
     def note_refused(self, reason: str) -> None:
         """See `broker.requests.response.RequestContext`."""
@@ -517,3 +520,7 @@ class Connection:
         if self._changed is not None:
             self._changed.set()
             self._changed = None
+
+
+def _ignore() -> None:
+    """Do nothing."""

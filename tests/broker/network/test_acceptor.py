@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
@@ -16,6 +16,7 @@ from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.handlers.handshake import HandshakeHandler, NodeIdentityHandler
 from tidelog.broker.network.acceptor import Acceptor, listen
+from tidelog.broker.requests.identity import ClientIdentity
 from tidelog.wire.errors import (
     BrokerNotReadyError,
     ConfigError,
@@ -26,6 +27,7 @@ from tidelog.wire.messages.cluster import PeerStatusRequest
 from tidelog.wire.messages.handshake import HelloRequest
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
+from tidelog.wire.security.principal import user_principal
 
 APIS = (api.HELLO, api.PROVE_NODE, api.METADATA, api.PEER_STATUS)
 
@@ -97,6 +99,44 @@ async def test_silent_connections_make_room_for_others(mock_clock: MockClock) ->
         await client.ask(api.HELLO, HelloRequest("again", "0"))
         assert [each.is_turned_away() for each in strangers] == [True, True, False]
         assert len(acceptor.connections) <= 3
+
+
+async def test_a_principal_with_most_places_makes_room_for_others_and_no_other_does(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with accepting(world, max_connections=4) as acceptor, AsyncExitStack() as stack:
+        quiet, *flood = [await stack.enter_async_context(world.client()) for _ in range(4)]
+        connections = list(acceptor.connections)
+        connections[0].authenticated(ClientIdentity(user_principal("quiet"), (), how="test"))
+        for each in connections[1:]:
+            each.authenticated(ClientIdentity(user_principal("flood"), (), how="test"))
+
+        await stack.enter_async_context(world.client())
+        await settle()
+        assert [each.is_lost for each in flood] == [True, False, False]
+        # Two of four places are no excess.
+        with pytest.raises(ConnectionLostError):
+            async with world.client():
+                pass
+        for each in (quiet, *flood[1:]):
+            await each.ask(api.HELLO, HelloRequest("again", "0"))
+        assert len(acceptor.connections) == 4
+
+
+async def test_an_address_with_all_places_gets_no_other_by_one_more_connection(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with accepting(world, max_connections=3) as acceptor, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(world.client()) for _ in range(3)]
+        assert len({each.share_key for each in acceptor.connections}) == 1
+
+        with pytest.raises(ConnectionLostError):
+            async with world.client():
+                pass
+
+        assert not any(each.is_lost for each in clients)
 
 
 async def test_clients_do_not_use_the_connections_reserved_for_nodes(
