@@ -23,6 +23,7 @@ _TIMES: Final = 10
 _FLOOD_CONNECTIONS: Final = 20
 _TURN_CONNECTIONS: Final = 200
 _P99_GOAL: Final = 1.2
+_TURN_GOAL: Final = 1.01
 
 
 async def _create(address: str) -> dict[str, bytes]:
@@ -131,7 +132,7 @@ class _Flood:
 
 
 def run(settings: Settings) -> list[Row]:
-    """Measure isolation by quota, isolation by turns, and the cost of accounts."""
+    """Measure isolation by quota, isolation by turns, and the costs of turns and accounts."""
     with ExitStack() as stack:
         broker = stack.enter_context(broker_process(settings.directory))
         host, port = broker.address
@@ -142,6 +143,7 @@ def run(settings: Settings) -> list[Row]:
         count = settings.choose(3_000, 300)
         rows = _beside_a_flood(users, address, count)
         rows += _beside_many_connections(users, address, count)
+        rows += _turns(broker, users, settings.choose(10_000, 1_000))
         rows += _accounts(broker, users, address=address, count=settings.choose(10_000, 1_000))
     return rows
 
@@ -187,6 +189,29 @@ def _beside_many_connections(users: _Users, address: str, count: int) -> list[Ro
             f"quotas: p99 beside {_TURN_CONNECTIONS} connections of a principal without quota: ms",
             p99.text(".2f"),
         )
+    ]
+
+
+def _turns(broker: ServerProcess, users: _Users, count: int) -> list[Row]:
+    """Measure requests of one principal, alone and while another one is connected."""
+    alone: list[float] = []
+    beside: list[float] = []
+    for _ in range(_ROUNDS):
+        alone.append(users.cpu_us(broker, count))
+        with closing(users.connect("quiet")):
+            beside.append(users.cpu_us(broker, count))
+    ratio = ratios(beside, alone)
+    return [
+        Row(
+            "quotas: produce request of a sole principal: broker CPU in us",
+            Spread.of(alone).text(),
+        ),
+        Row(
+            "quotas: the same while another principal is connected: share of it",
+            ratio.text(".3f"),
+            f"<= {_TURN_GOAL}",
+            ratio.median <= _TURN_GOAL,
+        ),
     ]
 
 

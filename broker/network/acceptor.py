@@ -14,7 +14,7 @@ import trio
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.network.connection import Connection
-from tidelog.broker.network.places import Places
+from tidelog.broker.network.places import ConnectionPlaces
 from tidelog.broker.network.refusals import Refusals
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.wire.env.env import Certificate, Env, Listener
@@ -62,7 +62,7 @@ class Acceptor:
         self.refusals = Refusals(env.probe)
         self.connections: dict[Connection, None] = {}
         """Open connections, in the order of their arrival."""
-        self._places: Places[Connection] = Places(config.max_connections)
+        self._places: ConnectionPlaces[Connection] = ConnectionPlaces(config.max_connections)
         self._reserve: dict[Connection, None] = {}
         """Connections beyond `max_connections`, in the order of their arrival."""
 
@@ -89,10 +89,9 @@ class Acceptor:
         for connection in list(self.connections):
             connection.tidy(now=now)
         self.refusals.tidy(now=now)
-        quotas = self.quotas
-        quotas.tidy(now=now)
-        keys = {each.share_key for each in self.connections if each.node_id is None}
-        quotas.turns.is_needed = len(keys) > 1
+        self.quotas.tidy(now=now)
+        self._places.drop_nodes()
+        self._note_principals()
 
     async def finish(self) -> None:
         """Wait until all connected clients have their replies."""
@@ -132,8 +131,18 @@ class Acceptor:
             self._reserve[connection] = None
         self.connections[connection] = None
         self._places.add(connection)
-        connection.on_identity = partial(self._places.refile, connection)
+        connection.on_identity = partial(self._refile, connection)
+        self._note_principals()
         self._nursery.start_soon(self._serve, connection)
+
+    def _refile(self, connection: Connection) -> None:
+        """Count a connection for the principal that it has now."""
+        self._places.refile(connection)
+        self._note_principals()
+
+    def _note_principals(self) -> None:
+        """Let connections take turns if they are of several principals."""
+        self.quotas.turns.is_needed = self._places.principal_count > 1
 
     def _close_silent(self) -> bool:
         """Close the oldest connection without a hello, or a proof; return whether there was one.
@@ -184,6 +193,7 @@ class Acceptor:
         finally:
             del self.connections[connection]
             self._places.discard(connection)
+            self._note_principals()
             self._reserve.pop(connection, None)
             if not connection.is_reserve:
                 self._move_up()

@@ -110,7 +110,7 @@ class Connection:
         """See `broker.requests.response.RequestContext`."""
         self.on_identity: Callable[[], None] = _ignore
         """Called when the principal of the client has become known, or another."""
-        self._identity = ANONYMOUS_IDENTITY
+        self.authenticated(ANONYMOUS_IDENTITY)
         self._identify = identify
         self._certified_id: int | None = None
         """Node id of the certificate of the other side, `None` for a client."""
@@ -180,9 +180,7 @@ class Connection:
 
         Anonymous clients have one for each address.
         """
-        if self._identity.is_anonymous:
-            return self._stream.peer.rpartition(":")[0]
-        return str(self._identity.principal)
+        return self._share_key
 
     @property
     def audit(self) -> AuditSink:
@@ -309,6 +307,11 @@ class Connection:
     def authenticated(self, identity: ClientIdentity) -> None:
         """See `broker.requests.response.RequestContext`."""
         self._identity = identity
+        self._share_key = (
+            self._stream.peer.rpartition(":")[0]
+            if identity.is_anonymous
+            else str(identity.principal)
+        )
         self.on_identity()
 
     def note_refused(self, reason: str) -> None:
@@ -331,7 +334,7 @@ class Connection:
                 return
             decoder.bytes_received(received)
             if self._dispatcher.quotas.turns.is_needed:
-                await self._take_turn()
+                await self._take_turn_if_due()
             while self._handle_received():
                 await self._take_steps()
                 await self._wait_for_room()
@@ -389,9 +392,8 @@ class Connection:
     async def _take_steps(self) -> None:
         """Carry out the rest of a long request; let other tasks run before each step."""
         steps, self._steps = self._steps, None
-        if self._dispatcher.quotas.turns.is_needed:
-            await self._take_turn()
-        else:
+        is_needed = self._dispatcher.quotas.turns.is_needed
+        if not (is_needed and await self._take_turn_if_due()):
             await trio.lowlevel.checkpoint()
         if steps is not None:
             await finish(steps if self.meter is None else self.meter.measured(steps))
@@ -423,12 +425,13 @@ class Connection:
             return None
         return request
 
-    async def _take_turn(self) -> None:
-        """Wait for the turn of this connection's principal; nodes go first."""
-        if self.node_id is None:
-            await self._dispatcher.quotas.turns.take(self.share_key)
-        else:
-            await trio.lowlevel.checkpoint()
+    async def _take_turn_if_due(self) -> bool:
+        """Wait for a turn if this connection's principal needs one; return whether it did."""
+        turns = self._dispatcher.quotas.turns
+        if self.node_id is not None or turns.may_go(self.share_key):
+            return False
+        await turns.take(self.share_key)
+        return True
 
     def _refuse(self, refused: RefusedRequest) -> None:
         if not isinstance(refused.error, ThrottledError):

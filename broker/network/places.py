@@ -43,7 +43,7 @@ ConnectionType = TypeVar("ConnectionType", bound=Placed)
 
 
 @final
-class Places(Generic[ConnectionType]):
+class ConnectionPlaces(Generic[ConnectionType]):
     """The connections of a broker, in the order of their arrival."""
 
     def __init__(self, limit: int) -> None:
@@ -70,6 +70,16 @@ class Places(Generic[ConnectionType]):
         """Remove a connection."""
         self._silent.pop(connection, None)
         self._unfile(connection)
+
+    @property
+    def principal_count(self) -> int:
+        """Number of principals with connections; each address of anonymous clients is one."""
+        return len(self._by_key)
+
+    def drop_nodes(self) -> None:
+        """Count connections no longer that have proved to be of nodes; looks at all."""
+        for connection in [each for each in self._key_of if each.node_id is not None]:
+            self._unfile(connection)
 
     def oldest_silent(self) -> ConnectionType | None:
         """Return the oldest connection that is not admitted, `None` if all are."""

@@ -25,7 +25,7 @@ class _Line(Generic[Waiter]):
 
     def __init__(self) -> None:
         self.waiting: deque[Waiter] = deque()
-        self.credit_s = 0.0
+        self.credit_s = QUANTUM_S
         self.cost_s = QUANTUM_S / _TURNS_MAX
 
 
@@ -33,7 +33,8 @@ class _Line(Generic[Waiter]):
 class DeficitRoundRobin(Generic[Waiter]):
     """Lines of waiting turns, by principal.
 
-    Invariant: in each round, a principal without debt that waits gets a turn.
+    Invariant: in each round, a principal without debt that waits gets a turn. A principal with
+    credit needs no turn while none of its own turns waits: its credit is that of the round.
     """
 
     def __init__(self) -> None:
@@ -45,12 +46,19 @@ class DeficitRoundRobin(Generic[Waiter]):
         """Return the number of waiting turns."""
         return self._waiting_count
 
+    def has_credit(self, key: str) -> bool:
+        """Return whether a principal may go on without a turn."""
+        line = self._lines.get(key)
+        return line is None or (line.credit_s > 0 and not line.waiting)
+
+    def clear(self) -> None:
+        """Forget all credits and debts, if no turn waits."""
+        if not self._waiting_count:
+            self._lines.clear()
+
     def add(self, key: str, waiter: Waiter) -> None:
         """Queue a turn of a principal."""
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = _Line()
-        line.waiting.append(waiter)
+        self._line(key).waiting.append(waiter)
         self._waiting_count += 1
 
     def discard(self, key: str, waiter: Waiter) -> None:
@@ -61,11 +69,10 @@ class DeficitRoundRobin(Generic[Waiter]):
             self._waiting_count -= 1
 
     def took(self, key: str, cost_s: float) -> None:
-        """Charge the cost of a turn."""
-        line = self._lines.get(key)
-        if line is not None:
-            line.credit_s -= cost_s
-            line.cost_s += _NEWEST * (cost_s - line.cost_s)
+        """Charge the cost of a turn, or of work without one."""
+        line = self._line(key)
+        line.credit_s -= cost_s
+        line.cost_s += _NEWEST * (cost_s - line.cost_s)
 
     def next_round(self) -> list[Waiter]:
         """Return the turns of the next round, one principal after the other, none if none wait."""
@@ -89,3 +96,9 @@ class DeficitRoundRobin(Generic[Waiter]):
                 budget_s -= line.cost_s
         self._waiting_count -= len(granted)
         return granted
+
+    def _line(self, key: str) -> _Line[Waiter]:
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line()
+        return line

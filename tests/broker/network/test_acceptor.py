@@ -109,8 +109,8 @@ async def test_a_principal_with_most_places_makes_room_for_others_and_no_other_d
         quiet, *flood = [await stack.enter_async_context(world.client()) for _ in range(4)]
         connections = list(acceptor.connections)
         connections[0].authenticated(ClientIdentity(user_principal("quiet"), (), how="test"))
-        for each in connections[1:]:
-            each.authenticated(ClientIdentity(user_principal("flood"), (), how="test"))
+        for connection in connections[1:]:
+            connection.authenticated(ClientIdentity(user_principal("flood"), (), how="test"))
 
         await stack.enter_async_context(world.client())
         await settle()
@@ -137,6 +137,24 @@ async def test_an_address_with_all_places_gets_no_other_by_one_more_connection(
                 pass
 
         assert not any(each.is_lost for each in clients)
+
+
+async def test_turns_are_needed_as_long_as_several_principals_are_connected(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with accepting(world) as acceptor, world.client():
+        turns = acceptor.quotas.turns
+        async with world.client():
+            needed = [turns.is_needed]  # One address.
+
+            *_, newest = acceptor.connections
+            newest.authenticated(ClientIdentity(user_principal("alice"), (), how="test"))
+            needed.append(turns.is_needed)
+        await settle()
+        needed.append(turns.is_needed)
+
+        assert needed == [False, True, False]
 
 
 async def test_clients_do_not_use_the_connections_reserved_for_nodes(

@@ -2,7 +2,7 @@
 
 from typing import final
 
-from tidelog.broker.network.places import Places
+from tidelog.broker.network.places import ConnectionPlaces
 
 LIMIT = 10
 
@@ -25,9 +25,9 @@ class Caller:
         return not self.is_busy
 
 
-def filled(*shares: tuple[str, int]) -> tuple[Places[Caller], list[Caller]]:
+def filled(*shares: tuple[str, int]) -> tuple[ConnectionPlaces[Caller], list[Caller]]:
     """Return places with so many connections of each principal, and these."""
-    places: Places[Caller] = Places(LIMIT)
+    places: ConnectionPlaces[Caller] = ConnectionPlaces(LIMIT)
     callers = [Caller(key) for key, count in shares for _ in range(count)]
     for caller in callers:
         places.add(caller)
@@ -88,8 +88,21 @@ def test_connections_of_nodes_are_no_excess() -> None:
     assert places.excess(newcomer="i") is None  # Five clients are left.
 
 
+def test_principals_with_connections_are_counted_and_nodes_are_not() -> None:
+    places, callers = filled(("h", 2), ("i", 1), ("user:alice", 1))
+    assert places.principal_count == 3
+
+    callers[2].node_id = 2
+    places.drop_nodes()
+    callers[0].share_key = "user:alice"
+    places.refile(callers[0])
+    assert places.principal_count == 2
+    places.discard(callers[1])
+    assert places.principal_count == 1
+
+
 def test_a_search_looks_at_few_connections_and_the_next_one_continues() -> None:
-    places: Places[Caller] = Places(LIMIT)
+    places: ConnectionPlaces[Caller] = ConnectionPlaces(LIMIT)
     callers = [Caller("h") for _ in range(1000)]
     for caller in callers:
         caller.is_busy = True

@@ -72,3 +72,20 @@ def test_a_principal_that_waits_is_served_in_every_round_without_debt() -> None:
             turns.took(key, QUANTUM_S / 20)
             if key == "flood":
                 turns.add(key, key)
+
+
+def test_a_principal_has_credit_for_its_quantum_and_while_none_of_its_turns_waits() -> None:
+    turns: DeficitRoundRobin[str] = DeficitRoundRobin()
+    turns.took("alice", QUANTUM_S * 0.9)
+    assert turns.has_credit("alice")
+    turns.took("alice", QUANTUM_S * 0.9)
+    assert not turns.has_credit("alice")
+    assert turns.has_credit("bob")
+
+    turns.add("alice", "alice")
+    turns.add("bob", "bob")
+    assert not turns.has_credit("bob")
+    turns.clear()  # No effect while turns wait.
+    assert turns.next_round() == ["alice", "bob"]
+    turns.clear()
+    assert turns.has_credit("alice")
