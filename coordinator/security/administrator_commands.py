@@ -38,7 +38,7 @@ def handle_administrator_command(
         token = TokenSet(command.token_id, command.user, command.token_sha256, now_ms, None)
         records.append(token)
     role = state.roles.get(ADMIN_ROLE)
-    members = set() if role is None else set(role.members)
+    members: set[str] = set() if role is None else set(role.members)
     if command.user not in members:
         records.append(RoleSet(ADMIN_ROLE, tuple(sorted({*members, command.user}))))
     return records

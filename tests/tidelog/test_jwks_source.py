@@ -66,7 +66,8 @@ async def test_the_certificate_of_a_provider_is_checked(
 ) -> None:
     authority = trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.configure_cert(context)  # pyright: ignore[reportUnknownMemberType]
     async with server(ANSWER, context) as (port, requests):
         fetch = jwks_source(f"https://127.0.0.1:{port}/keys")
         with pytest.raises(OSError, match=r"TLS with 127.0.0.1 failed: .*certificate"):

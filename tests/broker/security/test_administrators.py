@@ -1,5 +1,8 @@
 """The first administrator of a cluster, and the recovery after a lock-out, at a broker."""
 
+# Reads private state of brokers.
+# pyright: reportPrivateUsage=false
+
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 

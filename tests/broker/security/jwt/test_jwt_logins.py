@@ -104,8 +104,11 @@ async def is_served(connection: RpcConnection) -> bool:
 
 
 def token_of(world: World, provider: Provider, lasts_s: float = 600, **changes: str) -> bytes:
+def token_of(
+    world: World, provider: Provider, lasts_s: float = 600, *, kid: str = "ec", **changes: object
+) -> bytes:
     now_s = world.clock.now_ms() / 1000
-    return provider.token(exp=now_s + lasts_s, nbf=now_s, **changes)
+    return provider.token(kid, "ES256", exp=now_s + lasts_s, nbf=now_s, **changes)
 
 
 def world_of(clock: MockClock) -> World:
