@@ -103,7 +103,6 @@ async def is_served(connection: RpcConnection) -> bool:
     return True
 
 
-def token_of(world: World, provider: Provider, lasts_s: float = 600, **changes: str) -> bytes:
 def token_of(
     world: World, provider: Provider, lasts_s: float = 600, *, kid: str = "ec", **changes: object
 ) -> bytes:
