@@ -17,7 +17,7 @@ from typing import cast
 import msgpack
 
 from tests.golden.dump import dump_fields, lines, text
-from tests.golden.frames import read_dumps, write_dumps
+from tests.golden.frames import bytes_of, read_dumps, write_dumps
 from tests.golden.log_files import log_files
 from tests.golden.sealed import dump_sealed, sealed_batch
 from tests.golden.small_files import small_files
@@ -25,6 +25,7 @@ from tests.wire.batches import HEADER_FIELDS, HEADER_SIZE, sample_batch, sparse_
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import Columns
+from tidelog.wire.config.quota_rates import QuotaRate
 from tidelog.wire.protocol import api
 
 FOLDER = Path(__file__).parent
@@ -36,14 +37,16 @@ PREFIX_FIELDS = {
     "length": (0, "I"),
     "correlation_id": (4, "I"),
     "kind": (8, "B"),
-    "reserved": (9, "B"),
+    "throttled_by": (9, "B"),
     "api_key": (10, "H"),
     "api_version": (12, "H"),
-    "reserved ": (14, "H"),
+    "throttle_ms": (14, "H"),
     "header_length": (16, "I"),
     "crc": (20, "I"),
 }
 PREFIX_SIZE = 24
+THROTTLE = (int(QuotaRate.REQUESTS), 750)
+"""Notice in the golden frame of a throttled reply: the rate, and milliseconds."""
 COLUMN_NAMES = ("timestamp_deltas", "keys", "values", "headers", "offset_deltas")
 
 
@@ -129,12 +132,23 @@ def frames() -> Iterator[tuple[str, bytes]]:
             correlation_id=CORRELATION_ID,
         ),
     )
+    throttled = next(each for each in EXCHANGES if each.api is api.PRODUCE)
+    yield (
+        "throttled_v1",
+        throttled.api.encode_reply(
+            throttled.reply,
+            version=throttled.api.max_version,
+            correlation_id=CORRELATION_ID,
+            throttle=THROTTLE,
+        ),
+    )
 
 
 def main() -> None:
     """Write every golden file."""
-    dumps = {name: text(dump_frame(frame)).decode() for name, frame in frames()}
-    write_dumps({**read_dumps(), **dumps})
+    kept = {name: bytes_of(dump) for name, dump in read_dumps().items()}
+    all_frames = {**kept, **dict(frames())}
+    write_dumps({name: text(dump_frame(frame)).decode() for name, frame in all_frames.items()})
     for name, content in {**golden_files(), **log_files(), **small_files()}.items():
         (FOLDER / name).write_bytes(content)
 

@@ -10,6 +10,7 @@ from tests.golden.frames import bytes_of, read_dumps
 from tests.golden.regenerate import (
     COMPRESSED_COLUMNS,
     FOLDER,
+    THROTTLE,
     attachment_of,
     depends_on_the_compressor,
     dump_frame,
@@ -104,6 +105,11 @@ def test_a_frame_is_read_as_it_was_written(name: str) -> None:
     found = re.fullmatch(r"(?P<api>\w+)_(?P<part>request|reply)_v(?P<version>\d+)", name)
 
     assert frame.correlation_id == CORRELATION_ID
+    if name == "throttled_v1":
+        assert (frame.throttled_by, frame.throttle_ms) == THROTTLE
+        assert api.PRODUCE.decode_reply(frame.header)
+        return
+    assert (frame.throttled_by, frame.throttle_ms) == (0, 0)
     if found is None:
         assert name == "error_v1"
         assert frame.kind is FrameKind.ERROR
@@ -153,4 +159,4 @@ def test_every_message_has_its_golden_frame_in_every_version() -> None:
         for version in range(exchange.api.min_version, exchange.api.max_version + 1)
     }
 
-    assert set(FRAMES) == wanted | {"error_v1"}
+    assert set(FRAMES) == wanted | {"error_v1", "throttled_v1"}
