@@ -9,7 +9,7 @@ import pytest
 import tidelog
 from tidelog import surface
 from tidelog.client.client import connect
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.errors import ERROR_CLASSES, NotANodeError, TidelogError
 
 
 def run_python(code: str) -> str:
@@ -74,3 +74,9 @@ async def test_a_program_can_run_a_broker_and_talk_to_it(tmp_path: Path) -> None
             receipt = await producer.send("orders", b"paid")
 
     assert (receipt.partition, receipt.offset) == (0, 0)
+
+
+def test_every_error_of_a_broker_has_a_public_name() -> None:
+    of_clients = [each for each in ERROR_CLASSES.values() if each is not NotANodeError]
+
+    assert [each.__name__ for each in of_clients if not hasattr(tidelog, each.__name__)] == []
