@@ -13,7 +13,7 @@ import tidelog
 import tidelog.blocking
 from tests.certificates import Authority, copy
 from tests.system.integration.nodes import Nodes
-from tests.system.integration.processes import only_line, run_tidelog, serving
+from tests.system.integration.processes import BrokerProcess, only_line, run_tidelog, serving
 from tests.system.integration.test_workers import COUNT, free_ports, started
 from tidelog.client.config import ClientConfig
 from tidelog.spark_connector.connection.broker_connection import BrokerConnection
@@ -139,6 +139,10 @@ async def test_a_certificate_is_replaced_under_load_and_an_expired_one_ends_noth
     assert any("has expired" in each for each in reasons)
 
 
+def reload_count(workers: BrokerProcess) -> int:
+    return sum(each["event"] == "certificate_reloaded" for each in workers.events)
+
+
 async def test_sighup_looks_for_a_new_certificate(tmp_path: Path, authority: Authority) -> None:
     files = authority.issue("node:1")
     new = authority.issue("node:1", directory="new")
@@ -169,9 +173,10 @@ async def test_the_certificate_of_another_node_is_refused_at_the_start(
     assert "the certificate in tls_directory is of node:2, and this is node 1" in only_line(result)
 
 
-async def test_workers_with_tls_form_one_cluster(tmp_path: Path, authority: Authority) -> None:
-    for node_id in range(1, COUNT + 1):
-        authority.issue(f"node:{node_id}")
+async def test_workers_with_tls_form_one_cluster_and_renew_at_sighup(
+    tmp_path: Path, authority: Authority
+) -> None:
+    own = [authority.issue(f"node:{node_id}") for node_id in range(1, COUNT + 1)]
     listen = f"127.0.0.1:{free_ports(COUNT)}"
     ca = str(authority.directory / "node-1" / "ca.pem")
 
@@ -179,10 +184,17 @@ async def test_workers_with_tls_form_one_cluster(tmp_path: Path, authority: Auth
         tmp_path / "data",
         *("--workers", str(COUNT), "--tls", str(authority.directory)),
         listen=listen,
+        TIDELOG_MAINTENANCE_INTERVAL_MS="1h",
     ) as workers:
         await workers.wait_until(lambda: len(started(workers)) == COUNT)
         async with tidelog.connect(listen, tls_ca=ca) as client:
             found = await client.admin.describe_cluster()
+        for node_id, files in enumerate(own, 1):
+            authority.replace(files, authority.issue(f"node:{node_id}", directory=f"new-{node_id}"))
+        workers.signal(signal.SIGHUP)
+        await workers.wait_until(lambda: reload_count(workers) == COUNT)
+        workers.signal(signal.SIGTERM)  # A kill would leave the workers behind.
+        assert await workers.wait_ended() == 0
 
     assert {node.status for node in found.nodes} == {"alive"}
     assert {node.rack for node in found.nodes} == {socket.gethostname()}

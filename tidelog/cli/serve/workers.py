@@ -28,7 +28,8 @@ async def run_workers(
     """Run a broker for each plan until all have ended; return the exit status.
 
     `is_http_default` says that the plans have `http_listen` by default, so that it may be in use.
-    The first SIGTERM or SIGINT stops all workers in order, a second one at once.
+    The first SIGTERM or SIGINT stops all workers in order, a second one at once. With TLS, SIGHUP
+    has all workers look for new certificates.
 
     Raises:
         CommandError: A worker failed; one line.
@@ -39,12 +40,18 @@ async def run_workers(
     ]
     signal_count = 0
     last = signal.SIGTERM
-    with trio.open_signal_receiver(*_SIGNALS) as signals:
+    has_tls = any(plan.tls != "off" for plan in plans)
+    heeded = (*_SIGNALS, signal.SIGHUP) if has_tls else _SIGNALS
+    with trio.open_signal_receiver(*heeded) as signals:
         async with trio.open_nursery() as nursery:
 
             async def pass_on() -> None:
                 nonlocal signal_count, last
                 async for number in signals:
+                    if number == signal.SIGHUP:
+                        for worker in workers:
+                            worker.send(signal.SIGHUP)
+                        continue
                     signal_count += 1
                     last = signal.Signals(number)
                     if signal_count == 1:
@@ -93,8 +100,12 @@ class Worker:
     def end(self) -> None:
         """Stop the worker in order; a second call stops it at once."""
         self._was_told = True
+        self.send(signal.SIGTERM)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the worker, if it runs."""
         if self._process is not None and self.status is None:
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(number)
 
     async def run(self) -> None:
         """Run the worker to its end; kill it if cancelled."""
