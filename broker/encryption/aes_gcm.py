@@ -52,6 +52,21 @@ class AesGcm:
         except self._invalid as error:
             raise BrokenSealError("the tag does not match") from error
 
+    def encrypt_into(
+        self, data: BytesLike, target: memoryview, *, nonce: bytes, associated_data: BytesLike
+    ) -> None:
+        """See `Aead`."""
+        self._aead.encrypt_into(nonce, data, associated_data, target)
+
+    def decrypt_into(
+        self, data: BytesLike, target: memoryview, *, nonce: bytes, associated_data: BytesLike
+    ) -> None:
+        """See `Aead`."""
+        try:
+            self._aead.decrypt_into(nonce, data, associated_data, target)
+        except self._invalid as error:
+            raise BrokenSealError("the tag does not match") from error
+
 
 def batch_key(data_key: bytes, salt: bytes) -> Aead:
     """Return the cipher of all batches with a salt: HKDF-SHA256 of the data key (RFC 5869)."""

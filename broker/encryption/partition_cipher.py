@@ -4,6 +4,7 @@ Shell without tasks; callable from any thread.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from itertools import count
 from typing import Final, final
 
@@ -14,7 +15,6 @@ from tidelog.wire.batch.record_batch import (
     BatchHeader,
     Columns,
     header_of,
-    parse_header,
     stamp_leader,
 )
 from tidelog.wire.batch.sealed_batch import (
@@ -77,21 +77,23 @@ class PartitionCipher:
         """See `BatchCipher`."""
         if not header.is_sealed:
             return header, batch
-        opened = bytearray()
-        self._open_into(opened, header, batch)
+        target = memoryview(bytearray(header.size))
+        opened = target[: self._open_into(target, header, batch)]
         return header_of(opened), opened
 
-    def _open_into(self, target: bytearray, header: BatchHeader, batch: BytesLike) -> None:
-        """Append the plain form of a stored batch."""
+    def _open_into(self, target: memoryview, header: BatchHeader, batch: BytesLike) -> int:
+        """Write the plain form of a stored batch; return its size, not above the stored one."""
         if not header.is_sealed:
-            target += batch
-            return
+            target[: header.size] = batch
+            return header.size
         try:
             wanted = seal_id(batch)
             if self.is_destroyed(wanted.key_id):
-                target += encode_sparse(header, Columns(0), ())
-                return
-            unseal_into(target, batch, header, aead=self._opening(wanted), place=self._place)
+                empty = encode_sparse(header, Columns(0), ())
+                target[: len(empty)] = empty
+                return len(empty)
+            aead = self._opening(wanted)
+            return unseal_into(target, batch, header, aead=aead, place=self._place)
         except BrokenSealError as error:
             raise corrupt(header.base_offset, header.next_offset) from error
 
@@ -111,30 +113,30 @@ class PartitionCipher:
         except BrokenSealError:
             return False
 
-    def open_run(self, batches: BytesLike, *, room_bytes: int) -> memoryview:
-        """Return the plain form of consecutive whole batches, until `room_bytes` are full.
+    def open_run(
+        self, batches: Iterable[tuple[BatchHeader, BytesLike]], *, room_bytes: int
+    ) -> memoryview:
+        """Return the plain form of consecutive stored batches, until `room_bytes` are full.
 
-        At least one batch is returned, and batches end before a batch that cannot be opened.
+        At least one batch is returned, and batches end before a batch that cannot be opened, or
+        read: `batches` may raise the same errors.
 
         Raises:
             KeyUnavailableError: The key of the first batch cannot be used here.
             CorruptRecordError: The seal of the first batch is broken.
         """
-        view, opened, position = memoryview(batches), bytearray(), 0
-        while position < len(view):
-            header = parse_header(view, position)
-            assert header is not None, "the reader has checked the batches"
-            end = position + header.size
-            if opened and len(opened) + header.size > room_bytes:
-                break
-            try:
-                self._open_into(opened, header, view[position:end])
-            except (KeyUnavailableError, CorruptRecordError):
-                if opened:
-                    break
+        target, filled = memoryview(bytearray(room_bytes)), 0
+        try:
+            for header, batch in batches:
+                if header.size > len(target) - filled:
+                    if filled:
+                        break
+                    target = memoryview(bytearray(header.size))
+                filled += self._open_into(target[filled:], header, batch)
+        except (KeyUnavailableError, CorruptRecordError):
+            if not filled:
                 raise
-            position = end
-        return memoryview(opened)
+        return target[:filled]
 
     def _sealing_key(self) -> SealKey:
         topic_id = self._place.topic_id

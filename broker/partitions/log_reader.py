@@ -12,7 +12,9 @@ import trio
 
 from tidelog.broker.encryption.partition_cipher import PartitionCipher
 from tidelog.broker.partitions.partition import Partition
-from tidelog.logstore.segments.log_slice import LogSlice
+from tidelog.logstore.segments.batch_scanner import FileWindow
+from tidelog.logstore.segments.log_slice import LogSlice, corrupt
+from tidelog.wire.batch.record_batch import HEADER_SIZE, BatchHeader
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import CorruptRecordError
 from tidelog.wire.transport.write_buffer import FileRegion
@@ -22,6 +24,8 @@ _COPY_BELOW_BYTES: Final = 32 << 10
 call."""
 OPENED_AT_ONCE_BYTES: Final = 128 << 10
 """Size in bytes above which sealed batches are opened in a thread."""
+_WINDOW_BYTES: Final = 256 << 10
+"""Size in bytes of the reads of sealed batches."""
 _COLD_READS_MAX: Final = 16
 """Maximum number of reads from the disk at a time; more would make syncs wait for a thread."""
 
@@ -122,10 +126,22 @@ class SliceReader:
 
 
 def _opened(cipher: PartitionCipher, part: LogSlice, room_bytes: int) -> memoryview:
-    data = part.read()
-    if len(data) < part.length:
-        raise OSError(errno.EIO, "the file is shorter than it was")
-    return cipher.open_run(data, room_bytes=room_bytes)
+    return cipher.open_run(_stored(part), room_bytes=min(room_bytes, part.length))
+
+
+def _stored(part: LogSlice) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield the batches of a slice, read in windows: new memory costs more than to decrypt it."""
+    position, end, offset = part.position, part.position + part.length, part.offset
+    window = FileWindow(part.file, end=end, chunk_bytes=_WINDOW_BYTES)
+    while position < end:
+        header = window.header(position)
+        batch = window.view(position, HEADER_SIZE if header is None else header.size)
+        if header is None or len(batch) < header.size:
+            if part.file.size() < end:
+                raise OSError(errno.EIO, "the file is shorter than it was")
+            raise corrupt(offset, offset + 1)
+        yield header, batch
+        position, offset = position + header.size, header.next_offset
 
 
 @contextmanager

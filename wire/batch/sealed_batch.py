@@ -40,6 +40,9 @@ _NONCE: Final = struct.Struct("<IQ")
 _PLACE: Final = struct.Struct("<16sI")
 _CRC: Final = struct.Struct("<I")
 _SEALED_AT: Final = HEADER_SIZE + _PREFIX.size
+_CRC_AT: Final = HEADER_SIZE - _CRC.size
+"""Where the sealed CRC is in a plain batch while it is sealed or opened: so that the payload needs
+no copy, the CRC takes the end of the header for a moment."""
 _LEADER_FIELDS: Final = slice(8, 20)
 _PRODUCER_FIELDS: Final = slice(32, HEADER_SIZE + _KEY.size)
 SALT_SIZE: Final = 16
@@ -57,12 +60,18 @@ class BrokenSealError(Exception):
 class Aead(Protocol):
     """AES-256-GCM with one key."""
 
-    def encrypt(self, nonce: bytes, data: BytesLike, associated_data: BytesLike) -> bytes:
-        """Return ciphertext and tag."""
+    def encrypt_into(
+        self, data: BytesLike, target: memoryview, *, nonce: bytes, associated_data: BytesLike
+    ) -> None:
+        """Fill `target` with ciphertext and tag: 16 bytes more than `data`, which is elsewhere."""
         ...
 
-    def decrypt(self, nonce: bytes, data: BytesLike, associated_data: BytesLike) -> bytes:
-        """Return the plaintext.
+    def decrypt_into(
+        self, data: BytesLike, target: memoryview, *, nonce: bytes, associated_data: BytesLike
+    ) -> None:
+        """Fill `target` with the plaintext: 16 bytes fewer than `data`, which is elsewhere.
+
+        After an error, its contents are undefined.
 
         Raises:
             BrokenSealError: The tag does not match.
@@ -110,7 +119,7 @@ def seal(
     """Return the sealed form of a plain batch that has its base offset and leader epoch.
 
     Args:
-        batch: The plain batch; it stays unchanged.
+        batch: The plain batch. The last bytes of its header are changed during the call.
         header: Its header.
         key: The key; its data key is a current one of the topic.
         place: The log that the batch is for.
@@ -123,20 +132,33 @@ def seal(
     _PREFIX.pack_into(sealed, HEADER_SIZE, key.key_id, key.salt, counter)
     view = memoryview(sealed)
     restamp_payload(view, payload_length=length, flags=header.flags | FLAG_SEALED, batch_crc=0)
-    plain = bytearray(_CRC.size + header.payload_length)
-    _CRC.pack_into(plain, 0, header.batch_crc)
-    plain[_CRC.size :] = batch[HEADER_SIZE:]
-    view[_SEALED_AT:] = key.aead.encrypt(_NONCE.pack(0, counter), plain, _bound(view, place))
+    kept = bytes(batch[_CRC_AT:HEADER_SIZE])
+    try:
+        _CRC.pack_into(batch, _CRC_AT, header.batch_crc)
+        key.aead.encrypt_into(
+            batch[_CRC_AT:],
+            view[_SEALED_AT:],
+            nonce=_NONCE.pack(0, counter),
+            associated_data=_bound(view, place),
+        )
+    finally:
+        batch[_CRC_AT:HEADER_SIZE] = kept
     restamp_payload(view, payload_length=length, flags=header.flags | FLAG_SEALED, batch_crc=None)
     return view, header_of(view)
 
 
 def unseal_into(
-    target: bytearray, batch: BytesLike, header: BatchHeader, *, aead: Aead, place: BatchPlace
-) -> None:
-    """Append the plain batch of a sealed one to `target`, with the producer's batch CRC.
+    target: memoryview, batch: BytesLike, header: BatchHeader, *, aead: Aead, place: BatchPlace
+) -> int:
+    """Write the plain batch of a sealed one, with the producer's batch CRC; return its size.
 
-    After an error nothing is appended.
+    Args:
+        target: Place for the plain batch, as long as the sealed one at least. After an error, its
+            contents are undefined.
+        batch: The sealed batch.
+        header: Its header.
+        aead: The cipher of its key.
+        place: The log that the batch was read from.
 
     Raises:
         BrokenSealError: A byte or the place is not that of the seal, or the key is another one.
@@ -146,20 +168,22 @@ def unseal_into(
         raise BrokenSealError(f"a sealed payload of {header.payload_length} bytes is too short")
     view = memoryview(batch)
     _, _, counter = _PREFIX.unpack_from(view, HEADER_SIZE)
-    plain = aead.decrypt(
-        _NONCE.pack(0, counter), view[_SEALED_AT : header.size], _bound(view, place)
+    size = header.size - SEAL_OVERHEAD
+    aead.decrypt_into(
+        view[_SEALED_AT : header.size],
+        target[_CRC_AT:size],
+        nonce=_NONCE.pack(0, counter),
+        associated_data=_bound(view, place),
     )
-    (batch_crc,) = _CRC.unpack_from(plain)
-    at = len(target)
-    target += view[:HEADER_SIZE]
-    with memoryview(target) as all_of_it, all_of_it[at:] as stamped:
-        restamp_payload(
-            stamped,
-            payload_length=header.payload_length - SEAL_OVERHEAD,
-            flags=header.flags & ~FLAG_SEALED,
-            batch_crc=batch_crc,
-        )
-    target += memoryview(plain)[_CRC.size :]
+    (batch_crc,) = _CRC.unpack_from(target, _CRC_AT)
+    target[:HEADER_SIZE] = view[:HEADER_SIZE]
+    restamp_payload(
+        target,
+        payload_length=header.payload_length - SEAL_OVERHEAD,
+        flags=header.flags & ~FLAG_SEALED,
+        batch_crc=batch_crc,
+    )
+    return size
 
 
 def _bound(view: memoryview, place: BatchPlace) -> bytes:
