@@ -13,10 +13,11 @@ import trio
 from tidelog.broker.audit.event import OK, AuditEvent, AuditKind
 from tidelog.broker.requests.identity import ClientIdentity
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
-from tidelog.broker.security.failed_attempts import DELAY_S, FailedAttempts, site_of
+from tidelog.broker.security.failed_attempts import DELAY_S, FailedAttempts
 from tidelog.broker.security.mechanism import Authenticated, Exchange, Mechanisms
 from tidelog.broker.security.sessions import ClientSessions
 from tidelog.wire.env.env import Env
+from tidelog.wire.env.sites import site_of
 from tidelog.wire.errors import (
     AuthenticationFailedError,
     BrokerError,

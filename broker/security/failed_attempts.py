@@ -3,8 +3,9 @@
 Pure: no clock, no I/O.
 """
 
-import ipaddress
 from typing import Final, NamedTuple, final
+
+from tidelog.wire.env.sites import site_of
 
 DELAY_S: Final = 0.1
 """Seconds that the answer to a failed attempt is delayed at least."""
@@ -13,8 +14,6 @@ _DELAY_MAX_S: Final = 3.0
 _FORGIVEN_S: Final = 10.0
 """Seconds after which one failure of an address is forgotten."""
 _ADDRESSES_MAX: Final = 4_096
-_SITE_BITS: Final = 64
-"""Bits of an IPv6 address that one site has alike."""
 
 
 class _Failures(NamedTuple):
@@ -52,16 +51,3 @@ class FailedAttempts:
         if found is None:
             return 0
         return max(0, found.number - int((now - found.at) / _FORGIVEN_S))
-
-
-def site_of(address: str) -> str:
-    """Return what the addresses of one client have in common: the /64 network of IPv6."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:  # The name of a host in a simulation.
-        return address
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return address
-    if parsed.ipv4_mapped is not None:  # A socket of IPv6 serves clients of IPv4 as well.
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, _SITE_BITS), strict=False))

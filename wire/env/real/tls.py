@@ -26,14 +26,13 @@ from tidelog.wire.env.real.certificate_files import (
     read_facts,
     server_context,
 )
+from tidelog.wire.env.real.handshake_threads import HandshakeThreads
 from tidelog.wire.env.real.real_env import run_in_thread
 from tidelog.wire.env.real.tcp import TcpListener, TcpNetwork, TcpStream
 from tidelog.wire.errors import ConfigError, ConnectionLostError, HandshakeFailedError
 
 _RECORD_BYTES: Final = 16 << 10
 """Maximum bytes of one record."""
-_HANDSHAKE_THREADS: Final = 2
-"""Steps of handshakes at a time: others wait, and the loop serves requests meanwhile."""
 _OF_TLS: Final = b"\x16\x03"
 """First bytes of a TLS client. A frame that begins with them would be longer than any hello."""
 _WRONG_VERSION: Final = b"\x15\x03\x03\x00\x02\x02\x46"
@@ -84,7 +83,7 @@ class TlsStream:
         """See `wire.env.env.Stream`."""
         return self._certificate
 
-    async def handshake(self, threads: trio.CapacityLimiter | None = None) -> None:
+    async def handshake(self, threads: HandshakeThreads | None = None) -> None:
         """See `wire.env.env.Stream`. Each step takes a thread of `threads`, if given."""
         wait = self.wait_readable if self._is_server else None
         while True:
@@ -98,7 +97,7 @@ class TlsStream:
         self._certificate = read_facts(facts) if facts else None
 
     async def _step(
-        self, threads: trio.CapacityLimiter | None
+        self, threads: HandshakeThreads | None
     ) -> Callable[[], Coroutine[Any, Any, None]] | None:
         """Go on with the handshake; return what to wait for then, `None` at its end."""
         self._is_shaking = True
@@ -106,7 +105,7 @@ class TlsStream:
             if threads is None:
                 self._sock.do_handshake()
             else:
-                await run_in_thread(self._sock.do_handshake, threads)
+                await threads.run(self._sock.do_handshake, self.peer)
         except ssl.SSLWantReadError:
             return self.wait_readable
         except ssl.SSLWantWriteError:
@@ -310,7 +309,7 @@ class AcceptedStream:
         context: Callable[[], ssl.SSLContext],
         *,
         is_required: bool,
-        threads: trio.CapacityLimiter,
+        threads: HandshakeThreads,
     ) -> None:
         """Serve `tcp` with what `context` returns, or as it is unless TLS is required."""
         self.peer = tcp.peer
@@ -471,7 +470,7 @@ class TlsNetwork:
         self._check = check
         self._tcp = tcp or TcpNetwork()
         self._sessions = TlsSessions()
-        self._threads = trio.CapacityLimiter(_HANDSHAKE_THREADS)
+        self._threads = HandshakeThreads()
         self._loaded = self._load(self._digest())
 
     @property
