@@ -19,7 +19,7 @@ class BatchCipher(Protocol):
         *,
         base_offset: int,
         leader_epoch: int,
-        was_sealed: bool = False,
+        like: BytesLike | None = None,
     ) -> tuple[memoryview, BatchHeader]:
         """Return the batch to store for a plain one: sealed, if the topic is encrypted now.
 
@@ -28,7 +28,8 @@ class BatchCipher(Protocol):
             header: Its header.
             base_offset: Offset of its first record.
             leader_epoch: Epoch in which it is, or was, appended.
-            was_sealed: Whether it replaces a sealed batch, and so is sealed in any case.
+            like: The sealed batch that it replaces, if any: it is sealed in any case then, under
+                the same data key, so that the deletion of that key deletes what is left, too.
 
         Raises:
             KeyUnavailableError: The topic has no data key that can be used here.

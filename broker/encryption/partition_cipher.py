@@ -33,6 +33,9 @@ from tidelog.wire.batch.sparse_batch import encode_sparse
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import CorruptRecordError, KeyUnavailableError
 
+_SEALING_KEPT: Final = 16
+"""Data keys under which batches are sealed: the newest, and those of batches that compaction
+rewrites."""
 _KEYS_KEPT: Final = 256
 """Keys that are kept ready, for the batches of as many leaders and runs of compaction."""
 
@@ -52,7 +55,7 @@ class PartitionCipher:
         self._place = BatchPlace(topic_id, partition)
         self.is_on = False
         """Whether new batches are sealed."""
-        self._sealing: SealKey | None = None
+        self._sealing: dict[int, SealKey] = {}
         self._counter = count()
         self._ready: OrderedDict[SealId, Aead] = OrderedDict()
 
@@ -63,13 +66,13 @@ class PartitionCipher:
         *,
         base_offset: int,
         leader_epoch: int,
-        was_sealed: bool = False,
+        like: BytesLike | None = None,
     ) -> tuple[memoryview, BatchHeader]:
         """See `BatchCipher`."""
-        if not (self.is_on or was_sealed):
+        if not self.is_on and like is None:
             return batch, header
         assert header.payload_length <= PAYLOAD_MAX, "frames are shorter"
-        key = self._sealing_key()
+        key = self._sealing_key(None if like is None else seal_id(like).key_id)
         stamp_leader(batch, base_offset=base_offset, leader_epoch=leader_epoch)
         return seal(batch, header, key, place=self._place, counter=next(self._counter))
 
@@ -138,14 +141,18 @@ class PartitionCipher:
                 raise
         return target[:filled]
 
-    def _sealing_key(self) -> SealKey:
+    def _sealing_key(self, key_id: int | None) -> SealKey:
+        """Return the key for a batch: of a data key of the topic, or of its newest one."""
         topic_id = self._place.topic_id
-        key_id = self._keyring.current_id(topic_id)
-        known = self._sealing
-        if known is None or known.key_id != key_id:
+        if key_id is None:
+            key_id = self._keyring.current_id(topic_id)
+        known = self._sealing.get(key_id)
+        if known is None:
             data_key = self._keyring.data_key(topic_id, key_id)
             salt = self._keyring.salt(SALT_SIZE)
-            known = self._sealing = SealKey(key_id, salt, batch_key(data_key, salt))
+            if len(self._sealing) >= _SEALING_KEPT:
+                self._sealing.clear()
+            known = self._sealing[key_id] = SealKey(key_id, salt, batch_key(data_key, salt))
         return known
 
     def _opening(self, wanted: SealId) -> Aead:

@@ -6,6 +6,7 @@ import trio
 
 from tidelog.broker.key_manager import SUBMIT_TIMEOUT_S, KeyManager
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.security.barrier import wait_in_force
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.node import ClusterNode
 from tidelog.coordinator.security.commands import RemoveDataKeys
@@ -46,6 +47,8 @@ class KeysHandler:
     async def alter(self, request: AlterKeysRequest) -> AlterKeysReply:
         """Change data keys. On cancellation, some may be changed.
 
+        Data keys are deleted when no broker seals records under them any more.
+
         Raises:
             InvalidRequestError: The request contradicts itself or the keys of the topic, or this
                 broker lacks a master key.
@@ -65,9 +68,9 @@ class KeysHandler:
             case KeyAction.ROTATE:
                 return AlterKeysReply([await self._rotate(each) for each in self._both(request)])
             case KeyAction.SHRED:
-                return AlterKeysReply(
-                    [await self._shred(each, request) for each in self._both(request)]
-                )
+                # The staging log first: it is refused while it has committed records.
+                both = reversed(self._both(request))
+                return AlterKeysReply([await self._shred(each, request) for each in both][::-1])
             case _:
                 raise InvalidRequestError(
                     f"no change of keys has number {request.action}; it is 1 (rotate), 2 (rewrap)"
@@ -161,27 +164,14 @@ class KeysHandler:
     async def _shred(self, topic: Topic, request: AlterKeysRequest) -> ChangedKeys:
         key_ids = list(request.key_ids)
         if not key_ids:
-            self._require_no_transactions(topic)
             (newest,) = (await self._rotate(topic)).key_ids
             keys = self._cluster.metadata.state.security.data_keys(topic.topic_id)
             key_ids = sorted(each for each in keys if each < newest)
+        # A leader that has not heard of a newer key would seal records under a deleted one.
+        await wait_in_force(self._cluster)
         command = RemoveDataKeys(topic.topic_id, tuple(key_ids))
         await self._cluster.command_client.submit(command, timeout_s=SUBMIT_TIMEOUT_S)
         return ChangedKeys(topic.name, key_ids)
-
-    def _require_no_transactions(self, topic: Topic) -> None:
-        """Raise if committed transactions have records in a staging log that are not in the topic.
-
-        Raises:
-            InvalidRequestError: There are some.
-        """
-        transactions = self._cluster.metadata.state.transactions
-        for number in range(topic.partition_count):
-            if transactions.parts_of((topic.source_id, number)):
-                raise InvalidRequestError(
-                    f"the keys of topic {topic.name} cannot be deleted now: committed transactions"
-                    " are still being appended to it; try again"
-                )
 
     async def _rewrap(self, request: AlterKeysRequest) -> AlterKeysReply:
         state, keyring = self._cluster.metadata.state, self._partitions.keyring

@@ -5,6 +5,7 @@ Pure: no clock, no I/O.
 
 from collections.abc import Sequence
 
+from tidelog.coordinator.metadata.catalog import unknown_topic_id
 from tidelog.coordinator.metadata.cluster_events import ClusterEventKind, EventRecorder
 from tidelog.coordinator.metadata.commands import CommandOutcome, Done
 from tidelog.coordinator.metadata.state import ClusterState
@@ -12,8 +13,10 @@ from tidelog.coordinator.security.access_commands import handle_access_command
 from tidelog.coordinator.security.administrator_commands import handle_administrator_command
 from tidelog.coordinator.security.commands import (
     AccessCommand,
+    RemoveDataKeys,
     SecurityCommand,
     SetAdministrator,
+    SetDataKey,
     SetQuota,
     UserCommand,
 )
@@ -21,6 +24,7 @@ from tidelog.coordinator.security.key_commands import handle_key_command
 from tidelog.coordinator.security.quota_commands import handle_quota_command
 from tidelog.coordinator.security.records import SecurityRecord
 from tidelog.coordinator.security.user_commands import handle_user_command
+from tidelog.wire.errors import InvalidRequestError
 
 
 def handle_security_command(
@@ -30,7 +34,10 @@ def handle_security_command(
 
     Raises:
         InvalidRequestError: The command is not legal in this state.
+        UnknownTopicIdError: A data key is for a topic that does not exist (any more).
     """
+    if isinstance(command, SetDataKey | RemoveDataKeys):
+        _check_keys(state, command)
     records = _records(state, command, now_ms)
     if records and isinstance(command, SetAdministrator) and command.recovered_by is not None:
         events = EventRecorder(state.events, now_ms=now_ms)
@@ -42,6 +49,25 @@ def handle_security_command(
         )
         return CommandOutcome([*records, *events.records()], Done())
     return CommandOutcome([*records], Done())
+
+
+def _check_keys(state: ClusterState, command: SetDataKey | RemoveDataKeys) -> None:
+    """Check the topic of data keys: none come back after it, and committed records keep theirs.
+
+    Raises:
+        UnknownTopicIdError: There is no such topic (any more).
+        InvalidRequestError: It has staged records of committed transactions.
+    """
+    topic = state.catalog.topic_by_id(command.topic_id)
+    if topic is None:
+        raise unknown_topic_id(command.topic_id)
+    if isinstance(command, RemoveDataKeys) and topic.staging_of is not None:
+        numbers = range(topic.partition_count)
+        if any(state.transactions.parts_of((topic.staging_of, number)) for number in numbers):
+            raise InvalidRequestError(
+                f"the data keys of {topic.name} cannot be deleted now: committed transactions are"
+                " still being appended to its topic; try again"
+            )
 
 
 def _records(

@@ -169,14 +169,21 @@ def _cleaned_sealed(
     plain_header, plain = _opened(header, batch, rules.range.cipher)
     if not plain_header.record_count:
         return None  # Its data key was deleted.
-    left = _left_of(plain_header, plain, rules, was_sealed=True)
+    left = _left_of(plain_header, plain, rules, sealed=batch)
     return batch if left is plain else left
 
 
 def _left_of(
-    header: BatchHeader, batch: BytesLike, rules: CleaningRules, *, was_sealed: bool = False
+    header: BatchHeader,
+    batch: BytesLike,
+    rules: CleaningRules,
+    *,
+    sealed: BytesLike | None = None,
 ) -> BytesLike | None:
-    """Return the rest of a plain batch as it is stored, `None` if it has no record left."""
+    """Return the rest of a plain batch as it is stored, `None` if it has no record left.
+
+    `sealed` is the stored form of the batch, if it is not the plain one.
+    """
     try:
         columns = decode_columns(header, batch, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
     except WireFormatError:
@@ -190,14 +197,14 @@ def _left_of(
     cipher = rules.range.cipher
     if cipher is None:
         return cleaned
-    sealed, _ = cipher.seal(
+    stored, _ = cipher.seal(
         memoryview(cleaned),
         header_of(cleaned),
         base_offset=header.base_offset,
         leader_epoch=header.leader_epoch,
-        was_sealed=was_sealed,
+        like=sealed,
     )
-    return sealed
+    return stored
 
 
 def _opened(

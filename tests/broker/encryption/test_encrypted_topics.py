@@ -299,6 +299,32 @@ async def test_a_compacted_topic_stays_sealed(mock_clock: MockClock) -> None:
     assert b"value 119" not in stored(world)
 
 
+async def test_compaction_keeps_the_data_key_of_what_it_rewrites(mock_clock: MockClock) -> None:
+    world = world_with_key(mock_clock)
+    settings = {
+        "cleanup_policy": "compact",
+        "segment_bytes": "4KiB",
+        "index_interval_bytes": "1KiB",
+        "min_cleanable_dirty_ratio": "0.01",
+    }
+    async with world.broker(), world.client() as client:
+        topic = await create_encrypted(world, client, **settings)
+        for number in range(120):
+            columns = Columns(
+                2, keys=[b"key", b"other-%d" % number], values=[b"value", SECRET_VALUE]
+            )
+            await produce(client, topic, encode_batch(columns, first_timestamp_ms=START_MS))
+        await alter_keys(client, KeyAction.ROTATE)
+        for _ in range(60):
+            await world.pass_time(6)
+        assert world.told("log_compacted")
+        await produce(client, topic, batch_of(b"later"))
+
+        await alter_keys(client, KeyAction.SHRED, 1)
+
+        assert [record.value for record in await fetch_all(client, topic)] == [b"later"]
+
+
 async def test_compaction_removes_shredded_records(mock_clock: MockClock) -> None:
     world = world_with_key(mock_clock)
     settings = {

@@ -8,14 +8,19 @@ from tests.broker.replication.three_brokers import (
     NODES,
     TOPIC,
     ThreeBrokers,
+    connected_as,
+    host_of,
     live,
 )
 from tests.coordinator.raft_clients import until
+from tests.simulation.machine.process import Process
 from tests.wire.batches import reseal
 from tidelog.client.client import Client
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 from tidelog.wire.batch.record_batch import HEADER_SIZE, parse_header
 from tidelog.wire.errors import DeliveryTimeoutError
+from tidelog.wire.messages.keys import AlterKeysRequest, KeyAction
+from tidelog.wire.protocol import api
 
 SECRET = b"order that no disk may show %d"
 
@@ -134,3 +139,30 @@ def test_a_leader_without_the_key_truncates_nothing_and_followers_need_no_key() 
         await brokers.with_client(work)
 
     live(3, main, key_files=dict.fromkeys(NODES, key_file(MASTER)))
+
+
+def test_keys_are_deleted_when_no_leader_can_seal_and_acknowledge_by_them() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client)
+            await send(client, 10)
+            await brokers.all_in_sync()
+
+        await brokers.with_client(work)
+        controller = brokers.controller()
+        cut_off = next(each for each in NODES if each != controller)
+        others = [host_of(each) for each in NODES if each != cut_off]
+        brokers.world.network.partition([host_of(cut_off)], others)
+        could_lead: list[bool] = []
+
+        async def shred(process: Process) -> None:
+            async with connected_as(9, process, controller) as client:
+                await client.ask(api.ALTER_KEYS, AlterKeysRequest(KeyAction.SHRED, TOPIC))
+            lifecycle = vars(brokers.brokers[cut_off])["_lifecycle"]
+            could_lead.append(lifecycle.may_lead())
+
+        brokers.world.add_node("administrator").start(shred)
+        await until(lambda: bool(could_lead), 60)
+        assert could_lead == [False]
+
+    live(4, main, key_files=dict.fromkeys(NODES, key_file(MASTER)))

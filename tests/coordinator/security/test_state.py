@@ -4,7 +4,13 @@ import pytest
 
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.coordinator.metadata.catalog import DeleteTopic
-from tidelog.coordinator.metadata.commands import Command, SetFeatureLevel
+from tidelog.coordinator.metadata.commands import (
+    BeginTransaction,
+    Command,
+    CommitTransaction,
+    SetFeatureLevel,
+    TransactionAnswer,
+)
 from tidelog.coordinator.security.commands import (
     ChangeGrants,
     RemoveDataKeys,
@@ -19,8 +25,9 @@ from tidelog.coordinator.security.commands import (
 )
 from tidelog.coordinator.security.records import Grant, ScramCredential, SecurityRecord
 from tidelog.coordinator.security.state import SecurityState
-from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.errors import InvalidRequestError, UnknownTopicIdError
 from tidelog.wire.messages.features import OWN_LEVELS
+from tidelog.wire.messages.transactions import StagedPart, StagedPiece
 
 PASSWORD = ScramCredential(b"salt", 4096, b"stored key", b"server key")
 READ = Grant("user:alice", "topic", "orders*", ("read",))
@@ -144,6 +151,32 @@ def test_a_deleted_topic_loses_its_data_keys() -> None:
 
     assert not cluster.state.security.data_keys(topic_id)
     assert cluster.state.security.version > before
+
+
+def test_no_data_key_comes_back_after_its_topic_is_deleted() -> None:
+    cluster = secured()
+    topic_id = cluster.create("orders", [1])
+    cluster.do(SetDataKey(topic_id, 1, b"wrapped", "master"))
+    cluster.do(DeleteTopic("orders"))
+
+    with pytest.raises(UnknownTopicIdError):
+        cluster.do(SetDataKey(topic_id, 1, b"wrapped again", "other", "master"))
+    assert not cluster.state.security.data_keys(topic_id)
+
+
+def test_data_keys_of_committed_staged_records_are_not_deleted() -> None:
+    cluster = secured()
+    topic_id = cluster.create("orders", [1])
+    staging_id = bytes(16)
+    begun = BeginTransaction("load", 7, 60_000, ["orders"], [staging_id])
+    number = cluster.answer(TransactionAnswer, begun).number
+    for key_id in (1, 2):
+        cluster.do(SetDataKey(staging_id, key_id, b"wrapped", "master"))
+    parts = [StagedPart(topic_id, 0, [StagedPiece(1, 0, 10, 10)])]
+    cluster.answer(TransactionAnswer, CommitTransaction("load", 7, number, parts))
+
+    with pytest.raises(InvalidRequestError, match="committed transactions are still being"):
+        cluster.do(RemoveDataKeys(staging_id, (1,)))
 
 
 def test_the_version_rises_with_each_record() -> None:
