@@ -24,6 +24,7 @@ from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
     HandshakeFailedError,
+    OverloadedError,
     ThrottledError,
     WireFormatError,
 )
@@ -55,6 +56,11 @@ _SHORT_BYTES_PER_S = 64 << 10
 _REQUESTS_AT_ONCE = 64
 """Requests of one connection that are handled before other tasks run."""
 
+_NO_MEMORY_TO_WAIT = (
+    "the principal is over a quota, and other clients need the memory in which the request would"
+    " wait (queued_max_request_bytes); send it again later"
+)
+
 _FEW_BYTES = 7
 """Fewer bytes than any part of a frame has."""
 
@@ -71,6 +77,8 @@ class Connection:
     """See `broker.requests.response.RequestContext`."""
     _held: Request | None = None
     """A request that waits for a quota of its principal."""
+    _quota_wait: trio.CancelScope | None = None
+    """Ends the wait for a quota."""
 
     def __init__(
         self,
@@ -292,6 +300,11 @@ class Connection:
         """See `broker.requests.memory_budget.Holder`."""
         self._core.decoder.shrink()
 
+    def give_way(self) -> None:
+        """See `broker.requests.memory_budget.Holder`."""
+        if self._quota_wait is not None:
+            self._quota_wait.cancel()
+
     def _give_back(self) -> None:
         """Free the memory that this connection was lent."""
         self.shrink()
@@ -420,10 +433,12 @@ class Connection:
         verdict = self.meter.admit(request, self.principal)
         if isinstance(verdict, BrokerError):
             return RefusedRequest.of(request, verdict)
-        if verdict.ms:
-            self._held = request
-            return None
-        return request
+        if not verdict.ms:
+            return request
+        if self._memory.is_wanted(self):
+            return RefusedRequest.of(request, OverloadedError(_NO_MEMORY_TO_WAIT))
+        self._held = request
+        return None
 
     async def _take_turn_if_due(self) -> bool:
         """Wait for a turn if this connection's principal needs one; return whether it did."""
@@ -467,9 +482,10 @@ class Connection:
         began_at = trio.current_time()
         self._is_waiting = True
         try:
-            await meter.wait()
+            with trio.CancelScope() as self._quota_wait:
+                await meter.wait()
         finally:
-            self._is_waiting = False
+            self._is_waiting, self._quota_wait = False, None
         self._frame_since += trio.current_time() - began_at
 
     async def _wait_for_bytes(self) -> None:

@@ -22,6 +22,10 @@ class Holder(Protocol):
         """Free the memory for which bytes were lent; they are not lent any more."""
         ...
 
+    def give_way(self) -> None:
+        """Hear that a holder of another share waits: what waits for a quota must not keep bytes."""
+        ...
+
 
 @final
 class _Waiting:
@@ -77,6 +81,13 @@ class MemoryBudget:
         """Return the number of bytes that a holder has."""
         return self._lent.get(holder, 0)
 
+    def is_wanted(self, holder: Holder) -> bool:
+        """Return whether a holder has bytes while one of another share waits for some."""
+        key = holder.share_key
+        return holder in self._lent and any(
+            entry.holder.share_key != key for entry in self._waiting
+        )
+
     async def acquire(self, holder: Holder, total: int, *, missing_bytes: int) -> None:
         """Raise the bytes of a holder to `total`, waiting for them if necessary.
 
@@ -98,6 +109,9 @@ class MemoryBudget:
         entry = _Waiting(holder, count, missing_bytes)
         self._waiting[entry] = None
         self._grant()
+        if not entry.granted.is_set():
+            for other in [each for each in self._lent if each.share_key != holder.share_key]:
+                other.give_way()
         try:
             await entry.granted.wait()
         finally:

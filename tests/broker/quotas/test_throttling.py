@@ -1,7 +1,10 @@
 """Throttling by a whole broker: which requests wait, for how long, and what the replies say."""
 
+# Reads private state of brokers.
+# pyright: reportPrivateUsage=false
+
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
@@ -15,6 +18,7 @@ from tests.broker.broker_requests import (
     submit_produce,
 )
 from tests.broker.world import World, settle
+from tidelog.broker.requests.identity import ClientIdentity
 from tidelog.wire.config.quota_rates import QuotaRate
 from tidelog.wire.errors import InvalidRequestError, QuotaExceededError, ThrottledError
 from tidelog.wire.messages.metadata import MetadataRequest
@@ -26,9 +30,11 @@ from tidelog.wire.messages.quotas import (
 )
 from tidelog.wire.messages.topics import AddPartitionsRequest
 from tidelog.wire.protocol import api
+from tidelog.wire.security.principal import Principal, PrincipalKind
 from tidelog.wire.transport.rpc import RpcConnection
 
 KiB = 1024
+MiB = 1024 * KiB
 BATCH = batch_of(bytes(100 * KiB))
 
 
@@ -157,6 +163,32 @@ async def test_with_over_quota_error_a_request_gets_the_time_of_its_retry(
         (result,) = (await submit_produce(client, topic_id, BATCH).reply()).results
         assert result.error is None
         assert not world.told("request_refused")
+
+
+async def test_requests_that_wait_for_a_quota_keep_no_memory_that_others_need(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    sizes = {"queued_max_request_bytes": 4 * MiB, "socket_request_max_bytes": 2 * MiB}
+    async with world.broker(**sizes) as broker, AsyncExitStack() as open_:
+        await world.pass_time(1)
+        other = await open_.enter_async_context(world.client())
+        topic_id = await create_topic(other)
+        await set_quotas(other, "user:alice", produce_bytes_per_s=1 * KiB)
+        alice = ClientIdentity(Principal(PrincipalKind.USER, "alice"))
+        for _ in range(8):
+            known = set(broker._acceptor.connections)
+            client = await open_.enter_async_context(world.client())
+            for connection in set(broker._acceptor.connections) - known:
+                connection.authenticated(alice)
+            submit_produce(client, topic_id, batch_of(bytes(900 * KiB)))
+        await settle()
+
+        produced = submit_produce(other, topic_id, batch_of(bytes(900 * KiB)))
+        for _ in range(5):
+            await world.pass_time(1)
+
+        assert produced.is_answered
 
 
 async def test_a_quota_that_is_removed_releases_held_requests(mock_clock: MockClock) -> None:

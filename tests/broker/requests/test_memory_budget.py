@@ -35,6 +35,9 @@ class Borrower:
     def shrink(self) -> None:
         self._order.append(f"{self._name} shrank")
 
+    def give_way(self) -> None:
+        """Wait for no quota."""
+
     def give_back(self) -> None:
         self.budget.release(self)
 
