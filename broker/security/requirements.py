@@ -311,11 +311,12 @@ def _create_queue(message: queue_admin.CreateQueueRequest, sight: Sight) -> Iter
     """Need to create the topic too, or to read and write it: senders and receivers do both."""
     yield Need(Resource("create", "queue", message.name))
     name = message.topic
-    if _sees(sight, "topic", name) and sight.state.catalog.has_topic(name):
+    is_there = sight.state.catalog.has_topic(name)
+    if not (is_there and _sees(sight, "topic", name)):
+        yield Need(Resource("create", "topic", name))
+    if is_there:
         yield topic("read", name)
         yield topic("write", name)
-    else:
-        yield Need(Resource("create", "topic", name))
     yield from _dead_letters_to(message.config)
 
 

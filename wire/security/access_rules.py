@@ -55,12 +55,14 @@ class Resource(NamedTuple):
 
 
 def needed(resource: Resource) -> Resource:
-    """Return the action that rules have to allow: that of the audit topic is of the cluster.
+    """Return the action that rules have to allow: those of the audit topic are of the cluster.
 
-    So no rule for topics shows the audit, such as one for `*`.
+    So no rule for topics shows the audit, such as one for `*`; and a reader of the audit cannot
+    shorten it.
     """
-    is_audit = resource.kind == "topic" and resource.name == AUDIT_TOPIC
-    return cluster_action("audit") if is_audit else resource
+    if resource.kind != "topic" or resource.name != AUDIT_TOPIC:
+        return resource
+    return cluster_action("audit" if resource.action in ("read", DESCRIBE) else "alter")
 
 
 def cluster_action(action: str) -> Resource:

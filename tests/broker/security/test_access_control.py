@@ -64,6 +64,7 @@ from tidelog.wire.messages.queues import (
     SendRequest,
 )
 from tidelog.wire.messages.topics import (
+    AlterTopicRequest,
     CreateTopicRequest,
     DeleteTopicRequest,
     DescribeTopicsRequest,
@@ -289,6 +290,20 @@ async def test_the_topic_of_a_queue_is_created_or_read_and_written_by_right(
         await grant(admin, "user:alice read topic orders")
         with pytest.raises(NotAuthorizedError, match="write topic orders"):
             await create_queue(alice, "orders")
+
+
+async def test_a_right_to_create_opens_no_topic_that_exists_unseen(
+    autojump_clock: MockClock,
+) -> None:
+    async with scene(autojump_clock) as (_, _, admin, alice):
+        await create_topic(admin, "secret")
+        await grant(admin, "user:alice create,receive,send queue *", "user:alice create topic *")
+        await grant(admin, "deny user:alice describe topic secret")
+
+        with pytest.raises(UnknownTopicError):
+            await create_queue(alice, "secret")
+
+        await create_queue(alice, "other")
 
 
 async def test_dead_letters_and_redrives_act_for_the_principal_that_asks(
@@ -542,3 +557,8 @@ async def test_the_audit_is_for_principals_with_audit_of_the_cluster(
         assert read.results[0].error is None
         listed = await alice.ask(api.LIST_TOPICS, ListNamesRequest("", "", 10))
         assert listed.names == [AUDIT_TOPIC, "orders"]
+        shorter = AlterTopicRequest(AUDIT_TOPIC, {"retention_ms": "60000"}, [])
+        with pytest.raises(NotAuthorizedError):
+            await alice.ask(api.ALTER_TOPIC, shorter)
+        await grant(admin, "user:alice alter cluster")
+        await alice.ask(api.ALTER_TOPIC, shorter)
