@@ -33,7 +33,7 @@ from tidelog.wire.errors import (
     RequestTimedOutError,
 )
 from tidelog.wire.protocol.connection import Request
-from tidelog.wire.security.access_rules import Resource, needed
+from tidelog.wire.security.access_rules import NAME_CHARS_MAX, Resource, needed
 from tidelog.wire.security.principal import ANONYMOUS
 from tidelog.wire.transport.write_buffer import FileRegion
 
@@ -78,13 +78,14 @@ class Asker:
         """Return the decision about an action."""
         known = self._decisions.get(resource)
         if known is None:
-            if len(self._decisions) >= _DECISIONS_MAX:
-                self._decisions.clear()
             action, kind, name = needed(resource)
             known = self._table.decide(
                 self.principal, self.roles, action=action, kind=kind, name=name
             )
-            self._decisions[resource] = known
+            if len(self._decisions) >= _DECISIONS_MAX:
+                self._decisions.clear()
+            if len(resource.name) <= NAME_CHARS_MAX:
+                self._decisions[resource] = known
         return known
 
     def may(self, resource: Resource) -> bool:

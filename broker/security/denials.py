@@ -14,7 +14,7 @@ from tidelog.coordinator.security.access import Decision
 from tidelog.coordinator.security.records import Grant
 from tidelog.wire.env.env import Probe
 from tidelog.wire.errors import NotAuthorizedError
-from tidelog.wire.security.access_rules import Resource, describe_rule
+from tidelog.wire.security.access_rules import NAME_CHARS_MAX, Resource, describe_rule
 
 _INTERVAL_S: Final = 60.0
 _KEYS_MAX: Final = 1_000
@@ -40,6 +40,8 @@ class Denials:
         self, principal: str, resource: Resource, decision: Decision, *, context: RequestContext
     ) -> None:
         """Count a denial; log the first of a principal and resource in each minute."""
+        # Clients choose the names, of any length.
+        resource = resource._replace(name=resource.name[:NAME_CHARS_MAX])
         self.counts[resource.kind, resource.action] += 1
         rule = _text(decision.rule)
         context.audit.note(

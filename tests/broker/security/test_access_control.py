@@ -25,6 +25,7 @@ from tests.broker.security.access_world import (
     set_role,
 )
 from tests.broker.world import World, settle
+from tests.wire.memory import at_most_allocated
 from tidelog.broker.server import Broker
 from tidelog.wire.errors import (
     ErrorCode,
@@ -489,6 +490,19 @@ async def test_a_denial_is_in_the_log_once_a_minute(autojump_clock: MockClock) -
         (told,) = world.told("access_denied")
         assert told["principal"] == "user:alice"
         assert told["resource"] == "write topic orders"
+
+
+async def test_denied_names_of_any_length_cost_little_memory(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with (
+        world.broker(authorization="enforce", audit="on") as broker,
+        client_of(world, broker, "alice") as alice,
+    ):
+        with at_most_allocated(40 << 20):  # Of 60 MB, and errors of the client.
+            for number in range(300):
+                name = f"{number}" + 200_000 * "x"
+                with pytest.raises(NotAuthorizedError):
+                    await alice.ask(api.CREATE_TOPIC, CreateTopicRequest(name, 1, {}))
 
 
 async def test_an_explanation_names_the_rule_or_the_command(autojump_clock: MockClock) -> None:
