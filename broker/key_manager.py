@@ -72,12 +72,13 @@ class KeyManager:
         keyring = self._partitions.keyring
         try:
             text = await self._source()
-            masters = MasterKeys() if not text else None
             if text != self._text:
+                # Empty text says that there is no source; else the file has just been cut short.
+                is_source = bool(text or keyring.masters)
                 keyring.use(
                     MasterKeys.parse(text, "the source of master keys")
-                    if masters is None
-                    else masters,
+                    if is_source
+                    else MasterKeys(),
                     "this broker has no master key; set master_key_file or master_key_command",
                 )
                 self._text = text

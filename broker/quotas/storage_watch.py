@@ -55,7 +55,7 @@ class StorageWatch:
                 await trio.lowlevel.checkpoint()
             state = self._state()
             topic = state.catalog.topic_by_id(partition.topic_id)
-            if topic is None or topic.is_internal:
+            if topic is None or topic.is_internal or topic.is_audit:
                 continue
             limit = quotas_of(state.security.quotas, topic.owner).get(STORAGE)
             if limit is None:

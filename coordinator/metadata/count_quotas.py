@@ -29,7 +29,7 @@ def owned_counts(catalog: Catalog) -> dict[str, OwnedCounts]:
     """Return the counts of each principal that owns a topic or a queue."""
     counts: dict[str, OwnedCounts] = {}
     for topic in catalog.topics:
-        if topic.staging_of is None:
+        if topic.staging_of is None and not topic.is_audit:
             known = counts.get(topic.owner, OwnedCounts())
             counts[topic.owner] = OwnedCounts(
                 known.partitions + topic.partition_count, known.queues + (topic.queue is not None)

@@ -16,6 +16,7 @@ from tests.broker.world import World
 from tidelog.broker.audit.event import AuditKind
 from tidelog.wire.errors import AuditUnavailableError
 from tidelog.wire.messages.names import ListNamesRequest
+from tidelog.wire.messages.quotas import AlterQuotasRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.security.audit_topic import AUDIT_TOPIC
 from tidelog.wire.transport.rpc import RpcConnection
@@ -142,3 +143,18 @@ async def test_a_full_audit_topic_can_be_altered_and_then_administration_goes_on
         (each.stage, each.result) for each in records if "1GiB" in each.detail.get("set_config", "")
     ] == [("intent", ""), ("outcome", "ok")]
     assert not world.told("audit_lost")
+
+
+async def test_no_quota_stops_the_audit(mock_clock: MockClock) -> None:
+    mock_clock.autojump_threshold = 0
+    world = World(mock_clock)
+    async with world.broker(audit="required"), world.client() as client:
+        await create_topic(client, "orders")
+        low = AlterQuotasRequest("default", {"storage_bytes_max": 1, "partitions_max": 1})
+        await client.ask(api.ALTER_QUOTAS, low)
+        await trio.sleep(10)
+
+        await client.ask(api.ALTER_QUOTAS, AlterQuotasRequest("default", {}, ["*"]))
+
+        records = await audit_records(client, AuditKind.ADMINISTRATION)
+        assert [each.action for each in records].count("quota.alter") >= 3
