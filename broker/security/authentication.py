@@ -124,11 +124,13 @@ class AuthenticationHandler:
         attempts.exchange, attempts.failure_count = None, 0
         self._sessions.begin(context, identity)
         _audit(context, OK, {"mechanism": request.mechanism})
+        end_ms = identity.expires_at_ms
         return AuthenticateReply(
             step.data,
             is_complete=True,
             principal=str(identity.principal),
-            expires_at_ms=identity.expires_at_ms,
+            expires_at_ms=end_ms,
+            lifetime_ms=None if end_ms is None else max(0, end_ms - self._env.clock.now_ms()),
         )
 
     def _identity(self, found: Authenticated, how: str, context: RequestContext) -> ClientIdentity:

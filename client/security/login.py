@@ -145,20 +145,26 @@ class ConnectionLogin:
         self._logins = logins
         self._connection = connection
         self._env = env
-        self._expires_at_ms: int | None = None
+        self._expires_at: float | None = None
+        """End of the credentials on trio's clock, which jumps with no wrong clock."""
         self._is_complete = trio.Event()
 
     async def begin(self) -> None:
         """Prove the identity; raises as `Logins.authenticate` does."""
-        self._expires_at_ms = (await self._logins.authenticate(self._connection)).expires_at_ms
+        self._note_end(await self._logins.authenticate(self._connection))
         self._is_complete.set()
+
+    def _note_end(self, reply: AuthenticateReply) -> None:
+        lifetime_ms = reply.lifetime_ms
+        now = trio.current_time()
+        self._expires_at = None if lifetime_ms is None else now + lifetime_ms / 1000
 
     async def keep(self) -> None:
         """Renew the identity before its end, while the connection lasts."""
         await self._is_complete.wait()
         has_failed = False
-        while self._expires_at_ms is not None and self._logins.can_renew:
-            left_s = max(0.0, (self._expires_at_ms - self._env.clock.now_ms()) / 1000)
+        while self._expires_at is not None and self._logins.can_renew:
+            left_s = max(0.0, self._expires_at - trio.current_time())
             wait_s = left_s * _RENEWED_AT
             if has_failed:
                 wait_s = min(wait_s, _RETRY_S * self._env.random.uniform(0.5, 1.5))
@@ -177,4 +183,4 @@ class ConnectionLogin:
                 )
             else:
                 has_failed = False
-                self._expires_at_ms = reply.expires_at_ms
+                self._note_end(reply)

@@ -399,7 +399,7 @@ EXCHANGES = [
     _exchange(
         api.AUTHENTICATE,
         AuthenticateRequest("SCRAM-SHA-256", b"n,,n=alice,r=a nonce"),
-        AuthenticateReply(b"v=a signature", True, "user:alice", 1_700_000_000_000),
+        AuthenticateReply(b"v=a signature", True, "user:alice", 1_700_000_000_000, 3_600_000),
     ),
     _exchange(api.ALTER_USERS, *user_samples.ALTER_USERS),
     _exchange(api.LIST_USERS, *user_samples.LIST_USERS),

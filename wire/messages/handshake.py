@@ -68,6 +68,8 @@ class AuthenticateReply(msgspec.Struct, frozen=True, array_like=True):
     """Such as `user:alice`; empty before the end."""
     expires_at_ms: int | None = None
     """Unix milliseconds after which the broker refuses requests; `None` for no end."""
+    lifetime_ms: int | None = None
+    """Milliseconds from now until then, for clients whose clock is wrong."""
 
 
 class ProveNodeRequest(msgspec.Struct, frozen=True, array_like=True):

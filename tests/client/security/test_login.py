@@ -6,6 +6,7 @@
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.security.logins import TOKEN_OF_ALICE, change, with_alice
-from tests.broker.world import ADDRESS, World
+from tests.broker.world import ADDRESS, VirtualClock, World
 from tests.client.clients import client_of
 from tidelog.broker.server import Broker
 from tidelog.client.client import Client, connect
@@ -108,6 +109,25 @@ async def test_a_renewal_under_load_fails_no_request(autojump_clock: MockClock) 
             assert 9 <= len(taken) <= 14, "90 s of tokens of 10 s, renewed after 8"
             assert all(parse_token(each) for each in taken)
     assert world.told("client.renewal_failed") == []
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+async def test_the_clock_of_the_client_does_not_matter_for_renewals(
+    autojump_clock: MockClock, hours: int
+) -> None:
+    taken: list[str] = []
+    wrong = VirtualClock()
+    wrong.offset_ms += hours * 3_600_000
+    async with (
+        secured(autojump_clock) as (world, _, token),
+        connect(AT, env=world.env, token=token) as admin,
+    ):
+        source = short_tokens(admin, lifetime_s=10, taken=taken)
+        env = replace(world.env, clock=wrong)
+        async with connect(AT, env=env, token=source) as client:  # type: ignore[arg-type]
+            await trio.sleep(60)
+            assert client.statistics().connections.reconnects == 0
+    assert 6 <= len(taken) <= 10, "60 s of tokens of 10 s, renewed after 8"
 
 
 async def test_a_failed_renewal_is_tried_again_before_the_end(autojump_clock: MockClock) -> None:
