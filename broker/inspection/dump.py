@@ -17,6 +17,7 @@ from tidelog.broker.inspection.file_kinds import Content, FileKind, content_of, 
 from tidelog.broker.inspection.rows import OffsetFilter, Row, bad, named_fields
 from tidelog.broker.inspection.segment_walk import BadRange, SegmentFrame, read_frame, walk
 from tidelog.broker.inspection.small_files import SMALL_FILES, read_whole, small_file_line
+from tidelog.broker.inspection.stored_keys import LockedBatchError, StoredKeys
 from tidelog.logstore.disk.disk import File, ReadableDisk
 from tidelog.logstore.segments.gap_scan import ValidBatch
 from tidelog.logstore.segments.offset_index import FORMAT_VERSION as INDEX_VERSION
@@ -24,6 +25,7 @@ from tidelog.logstore.segments.offset_index import OffsetIndex, version_of_index
 from tidelog.logstore.segments.segment_format import FORMAT_VERSION, SegmentHeader
 from tidelog.wire.batch import record_batch
 from tidelog.wire.batch.compression import CODEC_NAMES
+from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import DataDirectoryError, WireFormatError
 
 _SHOWN_BYTES_MAX = 64
@@ -48,6 +50,8 @@ class DumpOptions:
     with_records: bool = False
     """Whether to dump records besides batches; entries of journals and metadata are always
     dumped."""
+    keys: StoredKeys | None = None
+    """What opens sealed batches; without it, their records are left out."""
 
 
 def dump(disk: ReadableDisk, paths: Iterable[str], options: DumpOptions) -> Iterator[Row]:
@@ -137,18 +141,26 @@ class _SegmentDump:
                 "flag_names": flag_names(found.header.flags),
             }
             if self._options.with_records or content is not Content.RECORDS:
-                yield from self._content_lines(found, content)
+                yield from self._content_lines(found, content, frame.header)
 
-    def _content_lines(self, found: ValidBatch, content: Content) -> Iterator[Row]:
-        if found.header.is_sealed:
+    def _content_lines(
+        self, found: ValidBatch, content: Content, owner: SegmentHeader | None
+    ) -> Iterator[Row]:
+        header, keys, where = found.header, self._options.keys, {"position": found.position}
+        if header.is_sealed and (keys is None or owner is None):
             return
-        batch = self._file.read_at(found.position, found.header.size)
+        batch: BytesLike = self._file.read_at(found.position, header.size)
         try:
+            if keys is not None and owner is not None:
+                header, batch = keys.open(owner, header, batch)
             yield from content_lines(
-                self._path, found.header, batch, content=content, wanted=self._options.wanted
+                self._path, header, batch, content=content, wanted=self._options.wanted
             )
+        except LockedBatchError as error:
+            line: Row = {"file": self._path, "type": "sealed", **where, "offset": found.offset}
+            yield {**line, "end_offset": found.end_offset, "reason": str(error)}
         except WireFormatError as error:
-            yield bad(self._path, str(error), position=found.position, offset=found.offset)
+            yield bad(self._path, str(error), **where, offset=found.offset)
 
 
 def bad_line(path: str, found: BadRange) -> Row:

@@ -3,6 +3,7 @@
 Decides; reads every file once, in pieces, through a disk that it never writes.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
@@ -23,6 +24,7 @@ from tidelog.broker.inspection.rows import OffsetFilter
 from tidelog.broker.inspection.segment_check import SegmentCheck
 from tidelog.broker.inspection.segment_walk import BadRange, SegmentFrame, read_frame
 from tidelog.broker.inspection.small_files import read_small
+from tidelog.broker.inspection.stored_keys import LockedBatchError, StoredKeys
 from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint
 from tidelog.logstore.damage import DamagedRanges
 from tidelog.logstore.disk.disk import ReadableDisk
@@ -43,9 +45,20 @@ class LogCheck:
     Invariant: the next segment begins at `end_offset`; `None` before the first segment.
     """
 
-    def __init__(self, disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> None:
-        """Check files of one directory; `is_whole` if they are all files of it."""
+    def __init__(
+        self,
+        disk: ReadableDisk,
+        paths: Sequence[str],
+        *,
+        is_whole: bool,
+        keys: StoredKeys | None = None,
+    ) -> None:
+        """Check files of one directory; `is_whole` if they are all files of it.
+
+        `keys` open sealed batches; without them, only checksums of these are checked.
+        """
         self._disk = disk
+        self._keys = keys
         self._is_whole = is_whole
         self._directory = paths[0].rpartition("/")[0]
         by_kind = {kind: [each for each in paths if kind_of(each) is kind] for kind in FileKind}
@@ -119,9 +132,10 @@ class LogCheck:
             is_below = frame.footer is not None and frame.footer.end_offset <= self._start
             self._check_begin(base_offset, problems, is_below=is_below)
             check = SegmentCheck(self._disk, path, file, frame=frame, checkpoint=self._checkpoint)
-            self._walk(check, problems, is_last=is_last)
+            locked = _Locked()
+            self._walk(check, problems, locked, is_last=is_last)
         note = "its records were deleted; the next start removes it" if is_below else ""
-        yield FileCheck(path, problems.all(), note)
+        yield FileCheck(path, problems.all(), note or locked.note)
         index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
         is_sealed = frame.footer is not None or not is_last
         if index_path in self._indexes:
@@ -182,7 +196,9 @@ class LogCheck:
         elif base_offset < end_offset:
             problems.add(f"it overlaps the segment before it, which ends at offset {end_offset}")
 
-    def _walk(self, check: SegmentCheck, problems: Problems, *, is_last: bool) -> None:
+    def _walk(
+        self, check: SegmentCheck, problems: Problems, locked: "_Locked", *, is_last: bool
+    ) -> None:
         """Check all batches."""
         directory = f"{self._disk.root}/{self._directory}".rstrip("/")
         owner = self._owner
@@ -194,6 +210,14 @@ class LogCheck:
             self._check_epoch(found.header, problems)
             if content is not Content.RECORDS:
                 _check_content(check, found, content, problems=problems)
+            elif found.header.is_sealed and self._keys is not None and owner is not None:
+                batch = check.file.read_at(found.position, found.header.size)
+                try:
+                    self._keys.open(owner, found.header, batch)
+                except LockedBatchError as error:
+                    locked.add(str(error))
+                except WireFormatError as error:
+                    problems.add(f"at position {found.position}, offset {found.offset}: {error}")
         for problem in check.frame_problems():
             problems.add(problem)
         for problem in check.checkpoint_problems():
@@ -243,6 +267,26 @@ class LogCheck:
                     f" {known.recovery_base_offset}, is missing"
                 )
         return FileCheck(self._checkpoint_path, problems.all())
+
+
+@final
+class _Locked:
+    """Sealed batches of one segment that could not be opened."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, reason: str) -> None:
+        """Count a batch."""
+        self._counts[reason] += 1
+
+    @property
+    def note(self) -> str:
+        """The number of batches and the reason, for each; empty without any."""
+        return "; ".join(
+            f"{count} sealed {'batch' if count == 1 else 'batches'} not opened: {reason}"
+            for reason, count in self._counts.items()
+        )
 
 
 def _check_content(

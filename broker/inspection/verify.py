@@ -17,6 +17,7 @@ from tidelog.broker.inspection.small_files import (
     read_whole,
     small_file_line,
 )
+from tidelog.broker.inspection.stored_keys import StoredKeys
 from tidelog.broker.partitions.data_directory import NODE_NAME, NodeIdentity
 from tidelog.broker.partitions.replica_manifest import MANIFEST_NAME, ManifestContent
 from tidelog.coordinator.raft_node.storage import StoredSnapshot
@@ -31,10 +32,12 @@ _NOTES = {
 }
 
 
-def verify(disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> Iterator[FileCheck]:
+def verify(
+    disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool, keys: StoredKeys | None = None
+) -> Iterator[FileCheck]:
     """Yield the findings of each file; paths are sorted and relative to the disk's root.
 
-    `is_whole` if they are all files below some directory.
+    `is_whole` if they are all files below some directory. With `keys`, sealed batches are opened.
 
     Raises:
         OSError: The disk failed.
@@ -43,7 +46,7 @@ def verify(disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> Itera
         files = list(group)
         end_offset = None
         if any(kind_of(path) in _OF_A_LOG for path in files):
-            log = LogCheck(disk, files, is_whole=is_whole)
+            log = LogCheck(disk, files, is_whole=is_whole, keys=keys)
             yield from log.all_findings()
             end_offset = log.end_offset
         segments = {number_in(path) for path in files if kind_of(path) is FileKind.SEGMENT}

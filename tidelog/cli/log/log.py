@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import click
 
+from tidelog.broker.encryption.master_keys import MasterKeys
 from tidelog.broker.inspection.dump import DumpOptions, dump
 from tidelog.broker.inspection.findings import FileCheck
 from tidelog.broker.inspection.metadata_repair import (
@@ -18,6 +19,7 @@ from tidelog.broker.inspection.metadata_repair import (
 )
 from tidelog.broker.inspection.repair import repair_indexes
 from tidelog.broker.inspection.rows import BAD, OFFSET_END, OffsetFilter, Row
+from tidelog.broker.inspection.stored_keys import StoredKeys
 from tidelog.broker.inspection.verify import verify
 from tidelog.broker.partitions.data_directory import LOCK_NAME, NODE_NAME
 from tidelog.cli.errors import CommandError
@@ -31,10 +33,18 @@ from tidelog.cli.log.view import (
 from tidelog.cli.options import examples, json_option
 from tidelog.cli.output.tables import counted
 from tidelog.logstore.disk.os_disk import OsDisk, OsFolder
+from tidelog.master_source import read_key_file
 from tidelog.wire.env.real.real_env import RealClock
 
 _PATHS = click.argument(
     "paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH..."
+)
+_MASTER_KEY_FILE = click.option(
+    "--master-key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Open sealed batches by the master keys in this file, and by the data keys in the"
+    " metadata of the data directory of PATH.",
 )
 
 
@@ -47,6 +57,44 @@ class _Chosen(NamedTuple):
     prefix: str
     """Prefix of each file name, as in the PATH argument."""
     is_whole: bool
+
+
+@final
+class _KeyChain:
+    """The data keys of the data directories that are looked into."""
+
+    def __init__(self, master_key_file: Path | None) -> None:
+        """Read the master keys.
+
+        Raises:
+            ConfigError: The file cannot be read, others may read it, or it has no key.
+        """
+        self._masters: MasterKeys | None = None
+        if master_key_file is not None:
+            text = read_key_file(master_key_file)
+            self._masters = MasterKeys.parse(text, str(master_key_file))
+        self._known: dict[Path, StoredKeys] = {}
+
+    def of(self, chosen: _Chosen) -> StoredKeys | None:
+        """Return what opens the sealed batches of a PATH; `None` without master keys.
+
+        Raises:
+            CommandError: The path is in no data directory.
+            DataDirectoryError: The directory has no metadata that can be read.
+        """
+        if self._masters is None:
+            return None
+        directory = next(iter(_data_directories([chosen.prefix or "."])), None)
+        if directory is None:
+            raise CommandError(
+                f"{chosen.prefix or '.'} is in no data directory, whose metadata has the wrapped"
+                " data keys; give a PATH in a data directory, or leave out --master-key-file"
+            )
+        found = self._known.get(directory)
+        if found is None:
+            folder = OsFolder(str(directory))
+            found = self._known[directory] = StoredKeys(folder, self._masters)
+        return found
 
 
 @click.group(cls=OrderedGroup)
@@ -71,6 +119,7 @@ def log() -> None:
     "--from-offset", type=click.IntRange(min=0), default=0, help="Skip entries below this offset."
 )
 @click.option("--to-offset", type=click.IntRange(min=0), help="Skip entries from this offset on.")
+@_MASTER_KEY_FILE
 @json_option
 def dump_files(
     paths: tuple[str, ...],
@@ -78,6 +127,7 @@ def dump_files(
     from_offset: int,
     *,
     to_offset: int | None,
+    master_key_file: Path | None,
     as_json: bool,
 ) -> None:
     """Print the contents of files, one line or JSON object per entry.
@@ -88,10 +138,11 @@ def dump_files(
     """
     wanted = OffsetFilter(from_offset, OFFSET_END if to_offset is None else to_offset)
     options = DumpOptions(wanted=wanted, with_records=with_records)
+    key_chain = _KeyChain(master_key_file)
     bad_count = 0
     for chosen in _choose(paths):
         file = ""
-        for line in _dump(chosen, options):
+        for line in _dump(chosen, replace(options, keys=key_chain.of(chosen))):
             bad_count += line["type"] == BAD
             if as_json:
                 click.echo(line_as_json(line))
@@ -112,21 +163,28 @@ def dump_files(
     epilog=examples("tidelog log verify tidelog-data"),
 )
 @_PATHS
+@_MASTER_KEY_FILE
 @json_option
-def verify_files(paths: tuple[str, ...], as_json: bool) -> None:
+def verify_files(paths: tuple[str, ...], *, master_key_file: Path | None, as_json: bool) -> None:
     """Verify checksums and consistency between files, and print a verdict for each file.
 
     The checks: segments are contiguous; leader epochs and offsets grow; indexes, footers and
     checkpoints match the batches; no file is missing. Files are not changed. The exit status is 1
     if a file is bad. A torn tail is bad, too: a crash leaves it, and the next start truncates it.
     """
+    key_chain = _KeyChain(master_key_file)
     with ExitStack() as locks:
         _lock_shared(paths, locks)
         _report(
             (
                 replace(check, path=chosen.prefix + check.path)
                 for chosen in _choose(paths)
-                for check in verify(chosen.folder, chosen.files, is_whole=chosen.is_whole)
+                for check in verify(
+                    chosen.folder,
+                    chosen.files,
+                    is_whole=chosen.is_whole,
+                    keys=key_chain.of(chosen),
+                )
             ),
             as_json=as_json,
         )
