@@ -17,7 +17,10 @@ from tidelog.wire.env.real.real_env import real_env
 
 @click.group(cls=OrderedGroup)
 def admin() -> None:
-    """Recover the administration of a cluster, on a machine of one of its nodes."""
+    """Recover the administration of a cluster.
+
+    The commands run on a machine of one of its nodes.
+    """
 
 
 @admin.command(
