@@ -40,7 +40,7 @@ Pure: no clock, no I/O.
     │   ├── AuthenticationRequiredError   the connection has no credentials
     │   ├── AuthenticationFailedError     wrong credentials
     │   ├── NotAuthorizedError            the principal has no grant for this
-    │   ├── QuotaExceededError            a quota of a count or size is used up
+    │   ├── QuotaExceededError            .limit, .used: a quota of a count or size is used up
     │   ├── OutOfOrderSequenceError       .expected_sequence
     │   ├── DuplicateSequenceError / FencedProducerError
     │   ├── UnknownGroupError / GroupNotEmptyError

@@ -22,6 +22,7 @@ from tests.wire.samples import CORRELATION_ID, EXCHANGES, IN_OLDER_VERSIONS, OUT
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import Columns, check_produced, has_valid_payload, parse_header
+from tidelog.wire.messages.produce import ProduceReply
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.frame import Frame, FrameDecoder, FrameKind
 
@@ -107,7 +108,7 @@ def test_a_frame_is_read_as_it_was_written(name: str) -> None:
     assert frame.correlation_id == CORRELATION_ID
     if name == "throttled_v1":
         assert (frame.throttled_by, frame.throttle_ms) == THROTTLE
-        assert api.PRODUCE.decode_reply(frame.header)
+        assert isinstance(api.PRODUCE.decode_reply(frame.header), ProduceReply)
         return
     assert (frame.throttled_by, frame.throttle_ms) == (0, 0)
     if found is None:
