@@ -359,7 +359,9 @@ class Broker:
         self._dispatcher.serve_nodes(discovery_routes(self._introduction))
         if inputs.fetch_jwt_keys is not None:
             self._accept_jwt(inputs.fetch_jwt_keys)
-        self._acceptor.identify = self._certificates.identify
+        principal_of = self._certificates.identify
+        if principal_of is not None:
+            self._acceptor.identify = self._identities.certified_clients(principal_of).identify
         self._dispatcher.serve_all(certificate_routes(self._certificates))
         if self._env.secure_network is not None:
             self._nursery.start_soon(

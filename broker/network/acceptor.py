@@ -17,6 +17,7 @@ from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.places import ConnectionPlaces
 from tidelog.broker.network.refusals import Refusals
 from tidelog.broker.requests.memory_budget import MemoryBudget
+from tidelog.broker.requests.response import RequestContext
 from tidelog.wire.env.env import Certificate, Env, Listener
 from tidelog.wire.errors import ConfigError
 from tidelog.wire.protocol.frame import PREFIX_SIZE, READ_AHEAD_BYTES
@@ -55,8 +56,8 @@ class Acceptor:
             largest_bytes=config.socket_request_max_bytes + PREFIX_SIZE + READ_AHEAD_BYTES,
         )
         """Memory lent to connections."""
-        self.identify: Callable[[Certificate], Principal] | None = None
-        """Returns the principal of a client's certificate."""
+        self.identify: Callable[[Certificate, RequestContext], Principal] | None = None
+        """Returns the principal of a certificate, and sets the identity of a user."""
         self.quotas = dispatcher.quotas
         """Quotas of the principals of the connections."""
         self.refusals = Refusals(env.probe)

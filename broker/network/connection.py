@@ -14,9 +14,9 @@ from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.network.refusals import Refusals
 from tidelog.broker.quotas.meter import ConnectionMeter
-from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, ClientIdentity
+from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, CERTIFICATE, ClientIdentity
 from tidelog.broker.requests.memory_budget import MemoryBudget
-from tidelog.broker.requests.response import DelayedRequest
+from tidelog.broker.requests.response import DelayedRequest, RequestContext
 from tidelog.broker.requests.steps import Steps, finish
 from tidelog.wire.env.env import Certificate, Env, Stream
 from tidelog.wire.errors import (
@@ -89,11 +89,11 @@ class Connection:
         dispatcher: Dispatcher,
         memory: MemoryBudget,
         refusals: Refusals,
-        identify: Callable[[Certificate], Principal] | None = None,
+        identify: Callable[[Certificate, RequestContext], Principal] | None = None,
     ) -> None:
         """Create a connection on `stream`; `run` serves it.
 
-        `identify` returns the principal of a client's certificate.
+        `identify` returns the principal of a certificate, and sets the identity of a user.
         """
         self._env = env
         self._config = config
@@ -239,18 +239,17 @@ class Connection:
         certificate = self._stream.peer_certificate
         if certificate is not None and self._identify is not None:
             try:
-                principal = self._identify(certificate)
+                principal = self._identify(certificate, self)
             except HandshakeFailedError:
                 self._note_certificate(AuthenticationFailedError.code.name)
                 raise
             if principal.kind is PrincipalKind.NODE:
                 self._certified_id = int(principal.name)
             elif principal.kind is PrincipalKind.USER:
-                self.authenticated(ClientIdentity(principal))
                 self._note_certificate(OK)
 
     def _note_certificate(self, result: str) -> None:
-        detail = {"mechanism": "CERTIFICATE"}
+        detail = {"mechanism": CERTIFICATE}
         event = AuditEvent(
             AuditKind.AUTHENTICATION, "authenticate", result, self.origin, detail=detail
         )

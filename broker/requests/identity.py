@@ -9,6 +9,9 @@ from typing import Final, final
 
 from tidelog.wire.security.principal import ANONYMOUS, Principal
 
+CERTIFICATE: Final = "CERTIFICATE"
+"""Mechanism of users whose certificate the handshake of TLS has checked."""
+
 
 def _always() -> bool:
     return True

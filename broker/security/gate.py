@@ -5,9 +5,14 @@ Pure, except for the clock: it decides at once and keeps nothing.
 
 from typing import Final, Protocol, final
 
+from tidelog.broker.requests.identity import CERTIFICATE
 from tidelog.broker.requests.response import RequestContext
 from tidelog.wire.env.env import Clock
-from tidelog.wire.errors import AuthenticationExpiredError, AuthenticationRequiredError
+from tidelog.wire.errors import (
+    AuthenticationExpiredError,
+    AuthenticationFailedError,
+    AuthenticationRequiredError,
+)
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
 
@@ -44,6 +49,7 @@ class RequestGate:
         Raises:
             AuthenticationRequiredError: The client has not authenticated, and must.
             AuthenticationExpiredError: The proof of its identity does not hold any more.
+            AuthenticationFailedError: Its certificate is of a user that does not exist.
             BrokerError: The principal has no access.
         """
         if request.api_key in _OPEN:
@@ -61,6 +67,13 @@ class RequestGate:
                 raise AuthenticationExpiredError(
                     f"the credentials of {identity.principal} are no longer valid; authenticate"
                     " again with fresh ones"
+                )
+            # Other mechanisms have checked it, and their sessions end with the credentials.
+            if identity.how == CERTIFICATE and not identity.is_current():
+                name = identity.principal.name
+                raise AuthenticationFailedError(
+                    f"the certificate of this client is of {identity.principal}, which does not"
+                    f" exist; an administrator runs: tidelog user create {name} --no-password"
                 )
         if self.access is not None:
             self.access.check(request, context)

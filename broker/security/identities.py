@@ -1,18 +1,21 @@
 """Identities of a broker's clients: gate, sessions and mechanisms, put together."""
 
+from collections.abc import Callable
 from typing import final
 
 import trio
 
 from tidelog.broker.security.authentication import AuthenticationHandler
+from tidelog.broker.security.certified_clients import CertifiedClients
 from tidelog.broker.security.gate import RequestGate
 from tidelog.broker.security.scram import ScramUsers, load_scram
 from tidelog.broker.security.sessions import ClientSessions
 from tidelog.broker.security.token import TokenExchange
 from tidelog.coordinator.node import ClusterNode
 from tidelog.coordinator.security.state import SecurityState
-from tidelog.wire.env.env import Env
+from tidelog.wire.env.env import Certificate, Env
 from tidelog.wire.errors import BrokerNotReadyError
+from tidelog.wire.security.principal import Principal
 from tidelog.wire.security.scram import SCRAM_SHA_256
 from tidelog.wire.security.token import TOKEN
 
@@ -45,6 +48,12 @@ class ClientIdentities:
             sessions=self.sessions,
         )
         """Answers AUTHENTICATE; its `mechanisms` may grow."""
+
+    def certified_clients(
+        self, principal_of: Callable[[Certificate], Principal]
+    ) -> CertifiedClients:
+        """Return what begins the sessions of clients whose certificates `principal_of` reads."""
+        return CertifiedClients(principal_of, self.sessions, self.security)
 
     def security(self) -> SecurityState:
         """Return the security metadata.

@@ -5,6 +5,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.audit.audit_records import audit_records
+from tests.broker.security.logins import change
 from tests.broker.world import ADDRESS, START_MS, World
 from tests.simulation.machine.certified_network import (
     CertifiedNetwork,
@@ -12,7 +13,10 @@ from tests.simulation.machine.certified_network import (
     a_certificate,
 )
 from tidelog.broker.audit.event import AuditKind
+from tidelog.coordinator.security.commands import RemoveUser, SetUser
 from tidelog.wire.errors import (
+    AuthenticationExpiredError,
+    AuthenticationFailedError,
     AuthenticationRequiredError,
     BrokerError,
     ConfigError,
@@ -80,12 +84,76 @@ def dialer(world: World, uri: str, *, is_proven_by: str = "blue") -> NodeDialer:
     )
 
 
-async def test_a_user_is_known_by_its_certificate(mock_clock: MockClock) -> None:
-    world = a_world(mock_clock)
+async def test_a_user_is_known_by_its_certificate(autojump_clock: MockClock) -> None:
+    world = a_world(autojump_clock)
     settings = {"tls": "require", "tls_directory": "x", "authentication": "required"}
-    async with world.broker(**settings):
+    async with world.broker(**settings) as broker:
+        await change(broker, SetUser("alice", None))
         assert await error_of_metadata(network(world, ALICE)) is None
         assert isinstance(await error_of_metadata(network(world, "")), AuthenticationRequiredError)
+
+
+async def test_a_certificate_of_a_user_that_does_not_exist_is_refused(
+    autojump_clock: MockClock,
+) -> None:
+    world = a_world(autojump_clock)
+    async with world.broker(tls="require", tls_directory="x"):
+        failure = await error_of_metadata(network(world, ALICE))
+
+    assert isinstance(failure, AuthenticationFailedError)
+    assert str(failure) == (
+        "the certificate of this client is of user:alice, which does not exist; an administrator"
+        " runs: tidelog user create alice --no-password"
+    )
+
+
+async def test_a_removed_user_loses_its_connections_and_gets_no_new_ones(
+    autojump_clock: MockClock,
+) -> None:
+    world = a_world(autojump_clock)
+    async with world.broker(tls="require", tls_directory="x") as broker:
+        await change(broker, SetUser("alice", None))
+        async with open_rpc(
+            network(world, ALICE), *ADDRESS, client_id="test", client_version="0"
+        ) as alice:
+            await alice.ask(api.METADATA, MetadataRequest(None))
+            await change(broker, RemoveUser("alice"))
+            await trio.sleep(1)
+            with pytest.raises(ConnectionLostError):
+                await alice.ask(api.METADATA, MetadataRequest(None))
+        assert isinstance(await error_of_metadata(network(world, ALICE)), AuthenticationFailedError)
+        await change(broker, SetUser("alice", None))
+        assert await error_of_metadata(network(world, ALICE)) is None
+
+
+async def test_no_connection_of_a_user_outlives_its_certificate(autojump_clock: MockClock) -> None:
+    world = a_world(autojump_clock)
+    async with world.broker(tls="require", tls_directory="x") as broker:
+        await change(broker, SetUser("alice", None))
+        expires_at_ms = world.clock.now_ms() + 60_000
+        async with (
+            open_rpc(
+                network(world, ALICE, expires_at_ms=expires_at_ms),
+                *ADDRESS,
+                client_id="test",
+                client_version="0",
+            ) as alice,
+            open_rpc(
+                network(world, "", expires_at_ms=expires_at_ms),
+                *ADDRESS,
+                client_id="test",
+                client_version="0",
+            ) as anonymous,
+        ):
+            await trio.sleep(59)
+            await alice.ask(api.METADATA, MetadataRequest(None))
+            await trio.sleep(1.1)
+            with pytest.raises(AuthenticationExpiredError):
+                await alice.ask(api.METADATA, MetadataRequest(None))
+            await trio.sleep(2)
+            with pytest.raises(ConnectionLostError):
+                await alice.ask(api.METADATA, MetadataRequest(None))
+            await anonymous.ask(api.METADATA, MetadataRequest(None))
 
 
 async def test_the_audit_has_users_that_are_known_by_a_certificate(
@@ -93,7 +161,8 @@ async def test_the_audit_has_users_that_are_known_by_a_certificate(
 ) -> None:
     world = a_world(autojump_clock)
     settings = {"tls": "require", "tls_directory": "x", "authentication": "required"}
-    async with world.broker(audit="on", **settings):
+    async with world.broker(audit="on", **settings) as broker:
+        await change(broker, SetUser("alice", None))
         await error_of_metadata(network(world, "tidelog://green/user/mallory"))
         async with open_rpc(
             network(world, ALICE), *ADDRESS, client_id="test", client_version="0"
@@ -182,7 +251,7 @@ async def test_a_swap_is_reported_and_an_unusable_one_once(mock_clock: MockClock
 
 async def test_the_end_is_announced_and_connections_outlive_it(mock_clock: MockClock) -> None:
     world = a_world(mock_clock)
-    certified = network(world, ALICE, expires_at_ms=START_MS + 400 * DAY_MS)
+    certified = network(world, "", expires_at_ms=START_MS + 400 * DAY_MS)
     settings = {"tls": "require", "tls_directory": "x", "stalled_request_timeout_ms": 3_600_000}
     async with world.broker(**settings):
         async with open_rpc(
@@ -204,7 +273,7 @@ async def test_a_clock_that_jumps_back_and_forth_ends_no_connection(
     mock_clock: MockClock,
 ) -> None:
     world = a_world(mock_clock)
-    certified = network(world, ALICE)
+    certified = network(world, "")
     async with world.broker(tls="require", tls_directory="x"):
         async with open_rpc(
             certified, *ADDRESS, client_id="test", client_version="0"

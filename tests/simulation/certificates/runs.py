@@ -68,9 +68,9 @@ class CertificateFiles:
     def renew(self, node_id: int, *, expires_at_ms: int = _LATE_MS, authority: str = "ca") -> None:
         """Write another certificate."""
         self._serial += 1
-        name = f"node/{node_id}" if node_id else "user/writer"
+        # Without a name, as the connections of users end with their certificates.
         made = a_certificate(
-            f"tidelog://blue/{name}",
+            f"tidelog://blue/node/{node_id}" if node_id else "",
             expires_at_ms=expires_at_ms,
             serial=str(self._serial),
             authority=authority,

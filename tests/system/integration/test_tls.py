@@ -208,10 +208,14 @@ async def test_commands_and_blocking_clients_speak_tls_with_a_certificate_of_a_u
     assert alice.certificate is not None
     assert alice.key is not None
     options = ("--tls-ca", alice.authorities, "--tls-certificate", alice.certificate)
+    first = tmp_path / "first.toml"
+    first.write_text('user = "alice"\npassword = "not used here"\n', encoding="utf-8")
+    first.chmod(0o600)
 
     async with serving(
         tmp_path / "data",
         *("--tls", str(authority.directory)),
+        *("--bootstrap-admin", str(first)),
         TIDELOG_AUTHENTICATION="required",
     ) as broker:
 

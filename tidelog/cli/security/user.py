@@ -32,7 +32,7 @@ def create(name: str, password_file: str | None, no_password: bool) -> None:
     """Create a user. Without options, the command asks for the password.
 
     The password is hashed here: no broker sees it. A user without a password authenticates by
-    tokens.
+    tokens or certificates.
     """
     password = read_password(password_file, no_password=no_password)
     ask(lambda client: client.security.create_user(name, password))
