@@ -119,9 +119,11 @@ class ConnectionPool:
             if not any(added.values()):
                 self._is_reporting = False
                 return
+            principal = self._counters.principal
             self._env.probe(
                 "client.throttled",
                 severity="warning",
+                **({"principal": principal} if principal else {}),
                 percent=min(100, max(1, round(100 * sum(added.values()) / _REPORT_S))),
                 quota=quota_of(max(added, key=added.__getitem__)),
             )
@@ -239,6 +241,7 @@ class ConnectionPool:
                 hello = await connection.introduce(self._config.client_id, CLIENT_VERSION)
                 if login is not None:
                     await login.begin()
+                    self._counters.principal = login.principal
             except (RetriableError, AuthenticationFailedError):
                 connection.close()
                 raise

@@ -61,6 +61,7 @@ class ConnectionCounters:
         "now",
         "on_throttled",
         "opened",
+        "principal",
         "received_bytes",
         "reconnects",
         "requests",
@@ -72,6 +73,8 @@ class ConnectionCounters:
     def __init__(self, now: Callable[[], float]) -> None:
         """Start at zero; `now` returns monotonic seconds."""
         self.now = now
+        self.principal = ""
+        """Principal of the last login, empty before the first one."""
         self.attempts = 0
         self.opened = 0
         self.closed = 0

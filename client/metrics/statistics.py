@@ -60,6 +60,9 @@ class ConnectionStatistics:
     """Bytes of replies."""
     throttled_s: Mapping[str, float]
     """Seconds for which brokers read no further requests, by the quota that was used up."""
+    principal: str | None = None
+    """Principal of the last login, such as `user:alice`; `None` without one, for example if a
+    certificate alone says it."""
 
 
 @final
@@ -296,6 +299,7 @@ def _connections(counters: ConnectionCounters) -> ConnectionStatistics:
                 for rate, seconds in sorted(counters.throttled_s.copy().items())
             }
         ),
+        principal=counters.principal or None,
     )
 
 

@@ -145,13 +145,17 @@ class ConnectionLogin:
         self._logins = logins
         self._connection = connection
         self._env = env
+        self.principal = ""
+        """Text of the principal that the broker has confirmed; empty before that."""
         self._expires_at: float | None = None
         """End of the credentials on trio's clock, which jumps with no wrong clock."""
         self._is_complete = trio.Event()
 
     async def begin(self) -> None:
         """Prove the identity; raises as `Logins.authenticate` does."""
-        self._note_end(await self._logins.authenticate(self._connection))
+        reply = await self._logins.authenticate(self._connection)
+        self.principal = reply.principal
+        self._note_end(reply)
         self._is_complete.set()
 
     def _note_end(self, reply: AuthenticateReply) -> None:

@@ -7,9 +7,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.broker.world import World
+from tests.broker.security.logins import TOKEN_OF_ALICE, with_alice
+from tests.broker.world import ADDRESS, World
 from tests.client.clients import client_of
-from tidelog.client.client import Client
+from tidelog.client.client import Client, connect
 from tidelog.wire.errors import ThrottledError
 
 KiB = 1024
@@ -117,5 +118,30 @@ async def test_a_client_logs_once_a_minute_that_it_was_throttled(
             (line,) = world.told("client.throttled")
             assert line["quota"] == "produce_bytes_per_s"
             assert line["percent"] in range(20, 101)
+            assert "principal" not in line  # The client has not logged in.
             await client.security.alter_quotas("anonymous", remove=["*"])
             await producer.flush()
+
+
+async def test_a_throttled_client_names_its_principal(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    world.network.is_encrypted = True
+    async with world.broker() as broker:
+        await with_alice(broker)
+        async with (
+            connect("{}:{}".format(*ADDRESS), env=world.env) as admin,
+            connect("{}:{}".format(*ADDRESS), env=world.env, token=TOKEN_OF_ALICE) as client,
+        ):
+            assert admin.statistics().connections.principal is None
+            await client.admin.create_topic("orders")
+            await admin.security.alter_quotas("user:alice", set={"produce_bytes_per_s": "2KiB"})
+            async with client.producer(linger=0) as producer:
+                for _ in range(3):
+                    producer.send_nowait("orders", VALUE, key=b"k")
+                await trio.sleep(61)
+
+                (line,) = world.told("client.throttled")
+                assert line["principal"] == "user:alice"
+                assert client.statistics().connections.principal == "user:alice"
+                await admin.security.alter_quotas("user:alice", remove=["*"])
+                await producer.flush()
