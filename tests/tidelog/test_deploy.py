@@ -34,6 +34,10 @@ def test_each_variable_is_a_setting(name: str) -> None:
     assert names <= set(FIELDS)
 
 
+def test_the_image_has_what_tls_jwt_and_encryption_need() -> None:
+    assert "[security]" in (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+
+
 def test_the_brokers_of_the_compose_file_are_its_peers() -> None:
     text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
     (peers,) = re.findall(r"TIDELOG_PEERS: (\S+)", text)
