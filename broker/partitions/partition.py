@@ -275,7 +275,8 @@ class Partition:
             assert not is_encrypted, "an encrypted topic needs a keyring"
             return None
         if self.cipher is None and (is_encrypted or keyring.has_keys(self.topic_id)):
-            self.cipher = self.log.cipher = PartitionCipher(keyring, self.topic_id, self.number)
+            self.cipher = PartitionCipher(keyring, self.topic_id, self.number)
+        self.log.cipher = self.cipher
         if self.cipher is not None:
             self.cipher.is_on = is_encrypted
         return self.cipher

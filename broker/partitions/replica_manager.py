@@ -292,6 +292,7 @@ class ReplicaManager:
                 raise LogOfflineError(f"the log could not be recreated: {error}") from error
 
         partition.log = await self._env.run_in_thread(restart_it)
+        partition.update_cipher()  # The topic may have been encrypted meanwhile.
 
     def drop_files(self) -> None:
         """Close all files and drop all indexes in memory; readers load them again."""

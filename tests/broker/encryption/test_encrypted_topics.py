@@ -1,5 +1,8 @@
 """Tests of encrypted topics on one broker: what is on its disk, restarts, keys, compaction."""
 
+# Reads private state of brokers.
+# pyright: reportPrivateUsage=false
+
 import pytest
 from trio.testing import MockClock
 
@@ -107,6 +110,23 @@ async def test_a_log_with_plain_and_sealed_batches_is_read(mock_clock: MockClock
         assert [record.value for record in records] == [b"plain", SECRET_VALUE, b"plain again"]
     assert SECRET_VALUE not in stored(world)
     assert b"plain again" in stored(world)
+
+
+async def test_a_log_that_begins_again_is_sealed_from_its_first_record(
+    mock_clock: MockClock,
+) -> None:
+    world = world_with_key(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_encrypted(world, client)
+        assert broker._partitions is not None
+        partition = broker._partitions.find(topic, 0)
+        # The topic was in the clear when a thread began to make the new log.
+        partition.log.cipher = None
+        await broker._partitions.restart(partition, 7)
+
+        await produce(client, topic, batch_of(SECRET_VALUE))
+
+    assert SECRET_VALUE not in stored(world)
 
 
 async def test_large_fetches_are_opened_in_parts(mock_clock: MockClock) -> None:
