@@ -3,6 +3,9 @@
 No acknowledged record may be lost, and nothing may be truncated or count as damage.
 """
 
+# Reads private state of ciphers.
+# pyright: reportPrivateUsage=false
+
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from random import Random
@@ -108,18 +111,18 @@ def run_lives(seeds: Iterable[int]) -> None:
 @contextmanager
 def missing_keys_are_damage() -> Iterator[None]:
     """The mutation: a batch whose key is missing counts as damaged."""
-    real = PartitionCipher.open
+    real = PartitionCipher._open_into
 
     def open_(
-        self: PartitionCipher, header: BatchHeader, batch: BytesLike
-    ) -> tuple[BatchHeader, BytesLike]:
+        self: PartitionCipher, target: memoryview, header: BatchHeader, batch: BytesLike
+    ) -> int:
         try:
-            return real(self, header, batch)
+            return real(self, target, header, batch)
         except KeyUnavailableError as error:
             raise corrupt(header.base_offset, header.next_offset) from error
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PartitionCipher, "open", open_)
+        patch.setattr(PartitionCipher, "_open_into", open_)
         yield
 
 
