@@ -1,9 +1,9 @@
 """Response of one request: encodes the reply and queues it at the connection."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 import trio
 
@@ -35,6 +35,10 @@ class ReplyMeter(Protocol):
 
     def replied(self, attachment_bytes: int) -> Throttle:
         """Charge a reply; return what it says about the time until the next request is read."""
+        ...
+
+    def followed(self, work: Coroutine[object, Any, None]) -> Awaitable[None]:
+        """Return work that runs in a task of its own and is charged as it runs."""
         ...
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.wire.streams import FakeStream
 from tidelog.broker.audit.event import NULL_AUDIT, RequestOrigin
 from tidelog.broker.requests.identity import ANONYMOUS_IDENTITY, ClientIdentity
-from tidelog.broker.requests.response import DelayedRequest, ResponseHandle
+from tidelog.broker.requests.response import DelayedRequest, ReplyMeter, ResponseHandle
 from tidelog.wire.errors import (
     ERROR_CLASSES,
     BrokerError,
@@ -29,7 +29,7 @@ class FakeContext:
 
     local = ("broker", 8433)
     audit = NULL_AUDIT
-    meter = None
+    meter: ReplyMeter | None = None
     origin = RequestOrigin(ANONYMOUS)
 
     def __init__(self) -> None:
