@@ -302,16 +302,9 @@ async def run_in_task(
     handler: Callable[[Any], Awaitable[object]], message: object, response: ResponseHandle
 ) -> None:
     """Answer a request with what its handler returns."""
-    meter = response.context.meter
-    answering = _answer(handler, message, response)
-    await (answering if meter is None else meter.followed(answering))
-
-
-async def _answer(
-    handler: Callable[[Any], Awaitable[object]], message: object, response: ResponseHandle
-) -> None:
     with response:
-        response.reply(await handler(message))
+        meter, work = response.context.meter, handler(message)
+        response.reply(await (work if meter is None else meter.followed(work)))
 
 
 def _bound(

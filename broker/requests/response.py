@@ -1,9 +1,9 @@
 """Response of one request: encodes the reply and queues it at the connection."""
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Protocol, final
+from typing import Protocol, final
 
 import trio
 
@@ -37,7 +37,7 @@ class ReplyMeter(Protocol):
         """Charge a reply; return what it says about the time until the next request is read."""
         ...
 
-    def followed(self, work: Coroutine[object, Any, None]) -> Awaitable[None]:
+    def followed(self, work: Awaitable[object]) -> Awaitable[object]:
         """Return work that runs in a task of its own and is charged as it runs."""
         ...
 
