@@ -96,10 +96,12 @@ class ConnectionMeter:
             began_at = trio.current_time()
         self.worked(began_at)
 
-    def followed(self, work: Coroutine[object, Any, None]) -> Awaitable[None]:
+    def followed(self, work: Awaitable[object]) -> Awaitable[object]:
         """Return work that runs in a task of its own and is charged as it runs."""
         account = self.account
-        return work if account is None or not account.has_quotas else _followed(work, account)
+        if account is None or not account.has_quotas or not isinstance(work, Coroutine):
+            return work
+        return _followed(work, account)
 
     def replied(self, attachment_bytes: int) -> Throttle:
         """Charge a reply; return what it says about the time until the next request is read."""
@@ -145,7 +147,9 @@ class ConnectionMeter:
 
 
 @coroutine
-def _followed(work: Coroutine[object, Any, None], account: Account) -> Generator[object, Any, None]:
+def _followed(
+    work: Coroutine[object, Any, object], account: Account
+) -> Generator[object, Any, object]:
     """Run a coroutine as `await` does, and charge each of its steps of the event loop.
 
     It measures one coroutine, so no other task pays for it, as all would for an instrument of trio.
@@ -155,8 +159,9 @@ def _followed(work: Coroutine[object, Any, None], account: Account) -> Generator
         began_at = trio.current_time()
         try:
             trap = resume(passed)
-        except StopIteration:
-            return
+        except StopIteration as end:
+            result: object = end.value
+            return result
         finally:
             account.charge(QuotaRate.BUSY_MS, (trio.current_time() - began_at) * 1000)
         try:

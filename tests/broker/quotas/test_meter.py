@@ -74,6 +74,10 @@ async def test_a_result_an_error_and_a_cancellation_pass_through(mock_clock: Moc
     meter = meter_of_alice(busy_ms_per_s=100)
     seen: list[str] = []
 
+    async def answer() -> str:
+        await trio.lowlevel.checkpoint()
+        return "an answer"
+
     async def fail() -> None:
         await trio.lowlevel.checkpoint()
         raise UnknownTopicError("orders")
@@ -85,6 +89,7 @@ async def test_a_result_an_error_and_a_cancellation_pass_through(mock_clock: Moc
             seen.append("cancelled")
             raise
 
+    assert await meter.followed(answer()) == "an answer"
     with pytest.raises(UnknownTopicError):
         await meter.followed(fail())
     with trio.CancelScope() as scope:
