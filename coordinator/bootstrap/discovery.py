@@ -13,7 +13,13 @@ import trio
 from tidelog.coordinator.bootstrap.decision import Bootstrap, FormCluster, JoinCluster, WaitForPeers
 from tidelog.coordinator.bootstrap.generation import Generation, GenerationCheck
 from tidelog.wire.env.env import Env
-from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectError,
+    ConnectionLostError,
+    HandshakeFailedError,
+    WireFormatError,
+)
 from tidelog.wire.messages.cluster import PeerStatusReply, PeerStatusRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.transport.node_rpc import NodeDialer, UnprovenNodeError
@@ -124,7 +130,8 @@ async def _status_of(
 ) -> PeerStatusReply | str:
     """Return the status of the node at an address.
 
-    If it is silent, return an empty text; if it is no node of this cluster, the reason.
+    If it is silent, return an empty text; if it is no node of this cluster, or one side does not
+    accept the certificate of the other, the reason.
     """
     with trio.move_on_after(ANSWER_TIMEOUT_S):
         try:
@@ -132,7 +139,10 @@ async def _status_of(
                 return await connection.ask(api.PEER_STATUS, PeerStatusRequest(own_id))
         except UnprovenNodeError as error:
             return str(error)
-        except (BrokerError, ConnectionLostError, WireFormatError):
+        except ConnectionLostError as error:
+            cause = error.__cause__ if isinstance(error, ConnectError) else error
+            return str(error) if isinstance(cause, HandshakeFailedError) else ""
+        except (BrokerError, WireFormatError):
             return ""
     return ""
 

@@ -1,5 +1,7 @@
 """The certificate of a running broker: reloads, warnings, principals and the description."""
 
+from contextlib import suppress
+
 import pytest
 import trio
 from trio.testing import MockClock
@@ -14,6 +16,7 @@ from tests.simulation.machine.certified_network import (
 )
 from tidelog.broker.audit.event import AuditKind
 from tidelog.coordinator.security.commands import RemoveUser, SetUser
+from tidelog.wire.env.env import Stream
 from tidelog.wire.errors import (
     AuthenticationExpiredError,
     AuthenticationFailedError,
@@ -174,6 +177,35 @@ async def test_the_audit_has_users_that_are_known_by_a_certificate(
         ("user:alice", "ok", {"mechanism": "CERTIFICATE"}),
         ("anonymous", "AUTHENTICATION_FAILED", {"mechanism": "CERTIFICATE"}),
     ]
+
+
+async def test_a_new_cluster_says_why_the_certificate_of_a_node_is_refused(
+    autojump_clock: MockClock,
+) -> None:
+    world = a_world(autojump_clock)
+    foreign = a_certificate(OTHER_NODE, expires_at_ms=EXPIRES_MS, authority="another")
+    listener = await CertifiedNetwork(world.network, world.clock, foreign).listen("other", 8433)
+
+    async def serve(stream: Stream) -> None:
+        with suppress(ConnectionLostError):
+            await stream.handshake()
+            await stream.wait_readable()  # The other side tells why, and closes.
+        stream.close()
+
+    async def be_another_node() -> None:
+        async with trio.open_nursery() as nursery:
+            while True:
+                nursery.start_soon(serve, await listener.accept())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(be_another_node)
+        with trio.move_on_after(60):
+            peers = "1=broker:8433,2=other:8433"
+            async with world.broker(tls="require", tls_directory="x", peers=peers):
+                raise AssertionError("there is no other node")
+        nursery.cancel_scope.cancel()
+
+    assert "certificate" in str(world.told("waiting_for_cluster")[-1]["reason"])
 
 
 async def test_a_certificate_of_another_cluster_is_refused(mock_clock: MockClock) -> None:
