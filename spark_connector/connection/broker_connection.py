@@ -14,7 +14,7 @@ from tidelog.client.cluster.reply_shapes import mismatch
 from tidelog.spark_connector.connection.login import log_in
 from tidelog.spark_connector.connection.throttling import THROTTLE_LOG
 from tidelog.spark_connector.options import ConnectionOptions
-from tidelog.wire.env.connect_errors import diagnose
+from tidelog.wire.env.connect_errors import another_service, diagnose
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
     AuthenticationFailedError,
@@ -38,6 +38,7 @@ ReplyType = TypeVar("ReplyType")
 CLIENT_VERSION = "1"
 """Client version that brokers log."""
 _FRAME_BYTES_MAX = 256 << 20
+_FIRST_BYTES = 40
 
 
 @final
@@ -67,6 +68,8 @@ class BrokerConnection:
         self._on_wrong_reply = on_wrong_reply
         self._request: object = None
         """Request in flight, or the last one."""
+        self._first_bytes: bytes | None = b""
+        """Start of the answer to the hello, which may be of another service; then `None`."""
         timeout_s = options.connect_timeout_ms / 1000
         try:
             self._socket: socket.socket = socket.create_connection(
@@ -88,6 +91,7 @@ class BrokerConnection:
         try:
             request = HelloRequest(options.client_id, CLIENT_VERSION)
             hello, _ = self.call(api.HELLO, request, timeout_s=timeout_s)
+            self._first_bytes = None
             self._core.set_offered(hello.apis)
             log_in(
                 options,
@@ -101,6 +105,8 @@ class BrokerConnection:
         except (BrokerError, ConnectionLostError, WireFormatError) as error:
             self.close()
             line = f"cannot connect to {address}: {error}; is this a tidelog broker?"
+            if self._first_bytes and not isinstance(error, BrokerError):
+                line = another_service(str(address), self._first_bytes, str(error))
             raise ConnectError(line) from error
         self.hello: HelloReply = hello
 
@@ -212,9 +218,12 @@ class BrokerConnection:
         if left_s <= 0:
             raise TimeoutError
         self._socket.settimeout(left_s)
-        count = self._socket.recv_into(self._core.decoder.get_buffer())
+        buffer = self._core.decoder.get_buffer()
+        count = self._socket.recv_into(buffer)
         if count == 0:
             raise self._lost(ConnectionResetError("the other side closed it"))
+        if self._first_bytes == b"":
+            self._first_bytes = bytes(buffer[: min(count, _FIRST_BYTES)])
         self._core.decoder.bytes_received(count)
 
     def _lost(self, error: OSError) -> ConnectionLostError:

@@ -109,7 +109,7 @@ def test_a_refused_connection_is_an_error_of_one_line() -> None:
 def test_a_server_that_is_no_broker_is_detected_by_its_first_bytes() -> None:
     with (
         stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address,
-        pytest.raises(ConnectError, match="is this a tidelog broker"),
+        pytest.raises(ConnectError, match="the answer is that of an HTTP server"),
     ):
         BrokerConnection(address, options())
 
