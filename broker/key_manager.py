@@ -126,7 +126,7 @@ class KeyManager:
         """Give a topic one more data key; return its id.
 
         Raises:
-            KeyUnavailableError: This broker has no master key.
+            KeyUnavailableError: This broker has no master key, or cannot use the newest data key.
             RequestTimedOutError: The voters have no majority.
         """
         command = self._partitions.keyring.new_key(topic_id)

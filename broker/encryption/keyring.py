@@ -105,11 +105,15 @@ class Keyring:
     def new_key(self, topic_id: bytes) -> SetDataKey:
         """Return the command that gives a topic one more data key.
 
+        A broker with a wrong master key adds none, since the others could not use it.
+
         Raises:
-            KeyUnavailableError: This broker has no master key.
+            KeyUnavailableError: This broker has no master key, or cannot use the newest data key.
         """
         self._require_masters()
         keys = self._security().data_keys(topic_id)
+        if keys:
+            self.data_key(topic_id, max(keys))
         key_id = max(keys, default=0) + 1
         assert key_id <= _DATA_KEY_ID_MAX, "a topic has fewer data keys"
         return self._wrapped(topic_id, key_id, self._random.randbytes(KEY_SIZE), replaces=None)

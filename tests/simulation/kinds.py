@@ -21,6 +21,7 @@ from tests.simulation.cluster import run as cluster_run
 from tests.simulation.cluster.cluster_history import NodeChecker
 from tests.simulation.cluster.simplifications import SIMPLIFICATIONS as CLUSTER_SIMPLIFICATIONS
 from tests.simulation.cluster.sometimes import PROBES as CLUSTER_PROBES
+from tests.simulation.encryption.runs import run_encryption
 from tests.simulation.groups.chaos import check_all
 from tests.simulation.isr.aimed_faults import replicate_aimed
 from tests.simulation.metadata.decisions import decide_and_replicate
@@ -177,6 +178,7 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         _seeded("processing", run_processing, mutation_seeds=20, seeds_at_once=1),
         _seeded("access", run_access, mutation_seeds=20, seeds_at_once=1),
         _seeded("certificates", run_certificates, mutation_seeds=20, seeds_at_once=1),
+        _seeded("encryption", run_encryption, mutation_seeds=20, seeds_at_once=1),
         RAFT,
         _seeded("groups", check_all, mutation_seeds=1000, seeds_at_once=10),
         _seeded("metadata", decide_and_replicate, mutation_seeds=300, seeds_at_once=10),

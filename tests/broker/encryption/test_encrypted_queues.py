@@ -22,7 +22,7 @@ from tests.simulation.machine.disk_contents import contents
 from tidelog.broker.server import Broker
 from tidelog.wire.errors import BrokerError, KeyUnavailableError
 from tidelog.wire.messages.keys import AlterKeysRequest, KeyAction
-from tidelog.wire.messages.queues import SettleAction
+from tidelog.wire.messages.queues import RedriveRequest, SettleAction
 from tidelog.wire.protocol import api
 from tidelog.wire.transport.rpc import RpcConnection
 
@@ -40,7 +40,9 @@ async def make_queues(world: World, broker: Broker, client: RpcConnection) -> tu
     return queue, dead
 
 
-async def test_messages_and_dead_letters_are_sealed_and_come_back(mock_clock: MockClock) -> None:
+async def test_messages_and_dead_letters_are_sealed_and_a_redrive_moves_them_back(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     world.key_file = key_file(MASTER)
     async with world.broker() as broker, world.client() as client:
@@ -55,6 +57,16 @@ async def test_messages_and_dead_letters_are_sealed_and_come_back(mock_clock: Mo
         assert await values_of(client, topic_of(broker, "dead")) == [SECRET]
         assert [each.value for each in await receive(client, dead, 10)] == [SECRET]
         assert (await peek(client, queue)).runs
+
+        await settle(client, queue, messages[1:])
+        await world.pass_time(60)  # The dead letter is visible again.
+        request = RedriveRequest(dead, [0], None, None, None, False)
+        (result,) = (await submit(client, api.REDRIVE, request).reply()).results
+        await let_move(world)
+
+        assert result.count == 1
+        assert [each.value for each in await receive(client, queue, 10)] == [SECRET]
+        assert await states(client, dead) == (0, 0, 0, 0)
     stored = b"".join(data or b"" for data in contents(world.disk, "").values())
     assert SECRET not in stored
 

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tests.broker.encryption.keyrings import MASTER, OTHER_MASTER, Keys, key_file
+from tests.broker.encryption.keyrings import MASTER, OTHER_MASTER, TOPIC_ID, Keys, key_file
 from tests.wire.batches import HEADER_FIELDS, flipped_bits, reseal, stored_batch
 from tidelog.broker.encryption.aes_gcm import batch_key
 from tidelog.broker.encryption.master_keys import MasterKeys, master_id_of
@@ -231,6 +231,19 @@ def test_data_keys_are_wrapped_again_while_master_keys_change() -> None:
 
     assert keys.state.data_keys(bytes(range(16)))[1].master_id == master_id_of(OTHER_MASTER)
     assert bytes(keys.cipher().open(header, sealed)[1]) == bytes(stored_batch())
+
+
+def test_a_broker_with_a_wrong_master_key_adds_no_data_key() -> None:
+    keys = Keys()
+    keys.rotate()
+    keys.ring.use(MasterKeys([OTHER_MASTER]))
+
+    with pytest.raises(KeyUnavailableError, match="give the broker that master key"):
+        keys.rotate()
+
+    keys.ring.use(MasterKeys([OTHER_MASTER, MASTER]))
+    keys.rotate()
+    assert keys.state.data_keys(TOPIC_ID)[2].master_id == master_id_of(OTHER_MASTER)
 
 
 def test_a_key_file_is_read_and_never_shown() -> None:

@@ -52,6 +52,7 @@ SEED_COUNTS = {
     "counts": 10,
     "transactions": 20,
     "processing": 10,
+    "encryption": 8,
     "groups": 20,
     "metadata": 40,
     "isr": 120,
