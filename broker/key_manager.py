@@ -60,6 +60,8 @@ class KeyManager:
         self._known_error = ""
         self._security_version = -1
         self._locked: dict[bytes, str] = {}
+        self.locked_partition_count = 0
+        """Replicas here of the topics in `locked`."""
         self._has_news = trio.Event()
 
     @property
@@ -177,6 +179,9 @@ class KeyManager:
                 reason = partition.why_locked
                 if reason is not None:
                     locked[partition.topic_id] = reason
+        self.locked_partition_count = sum(
+            partition.topic_id in locked for partition in self._partitions.all()
+        )
         new = [topic_id for topic_id in locked if topic_id not in self._locked]
         gone = [names[each] for each in self._locked if each in names and each not in locked]
         self._locked = locked

@@ -289,7 +289,7 @@ class Broker:
             group_commit=self._group_commit,
             deletion_ms=self._clock.deletion_ms,
         )
-        service = ApiHandlers(self._context, config, applier, keys=keys, parts=self._parts())
+        service = ApiHandlers(self._context, config, applier, keys=keys, parts=self._parts(keys))
         self._metrics = service.start(self._dispatcher)
         self._look_after(config, retention, applier, roles=roles)
         await roles.failed_replicas.remove_damaged_from_isr()
@@ -394,7 +394,7 @@ class Broker:
         topic = AuditTopic(self._env, cluster, TopicProducer(cluster))
         self._nursery.start_soon(audit.run, topic)
 
-    def _parts(self) -> BrokerParts:
+    def _parts(self, keys: KeyManager) -> BrokerParts:
         return BrokerParts(
             self._env,
             self._directory.disk,
@@ -406,6 +406,7 @@ class Broker:
             self._group_commit,
             self._loop_lag,
             self._denials.counts,
+            keys,
             None if self._audit is None else self._audit.buffer,
         )
 

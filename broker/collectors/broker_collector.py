@@ -10,6 +10,7 @@ import trio
 from tidelog.broker.audit.buffer import AuditBuffer
 from tidelog.broker.collectors.slow_read import SlowRead
 from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.key_manager import KeyManager
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metrics import catalog
 from tidelog.broker.metrics.event_counts import CountingProbe
@@ -69,6 +70,8 @@ class BrokerParts:
     loop_lag: LoopLag
     denials: Mapping[tuple[str, str], int]
     """Denials of access by kind and action."""
+    keys: KeyManager
+    """The keys of encryption at rest."""
     audit: AuditBuffer | None = None
     """`None` while `audit = off`."""
 
@@ -148,6 +151,8 @@ class BrokerCollector:
             *self._of_disk(),
             *self._of_audit(),
             *self._of_certificate(),
+            single(catalog.LOCKED_TOPICS, len(self._parts.keys.locked)),
+            single(catalog.LOCKED_PARTITIONS, self._parts.keys.locked_partition_count),
             single(catalog.DISK_RESERVE, self._config().min_free_disk_bytes),
             single(catalog.DAMAGE_FOUND, self._parts.events.damage),
             single(catalog.DAMAGE_REPAIRED, self._parts.events.count("replica_repaired")),

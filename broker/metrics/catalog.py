@@ -49,6 +49,14 @@ CERTIFICATE_EXPIRY: Final = Metric(
     _GAUGE,
     "End of the certificate of this broker, in Unix seconds; only with TLS",
 )
+LOCKED_TOPICS: Final = Metric(
+    "tidelog_locked_topics",
+    _GAUGE,
+    "Topics with a replica here whose data keys this broker cannot use, as it lacks a master key",
+)
+LOCKED_PARTITIONS: Final = Metric(
+    "tidelog_locked_partitions", _GAUGE, "Replicas of these topics at this broker"
+)
 LOOP_LAG: Final = Metric(
     "tidelog_loop_lag_seconds",
     _HISTOGRAM,
@@ -414,7 +422,8 @@ PARTITION_SENT_BYTES: Final = Metric(
 SECTIONS: Final[dict[str, tuple[Metric, ...]]] = {
     "The process": (
         *(BUILD_INFO, PROCESS_CPU, PROCESS_MEMORY, PROCESS_FILES, PROCESS_MAX_FILES),
-        *(PROCESS_START, CERTIFICATE_EXPIRY, LOOP_LAG, EVENTS, ACCESS_DENIALS),
+        *(PROCESS_START, CERTIFICATE_EXPIRY, LOCKED_TOPICS, LOCKED_PARTITIONS),
+        *(LOOP_LAG, EVENTS, ACCESS_DENIALS),
     ),
     "Requests": (
         *(REQUESTS, REQUEST_DURATION, COMMIT_WAIT, SYNC_DURATION, CONNECTIONS),

@@ -162,6 +162,15 @@ _BROKERS: Final = Row(
             },
         ),
         Panel(
+            "Locked topics",
+            "Topics and replicas whose data keys a broker cannot use, as it lacks a master key.",
+            "short",
+            {
+                "topics {{instance}}": "sum by (instance) (tidelog_locked_topics)",
+                "replicas {{instance}}": "sum by (instance) (tidelog_locked_partitions)",
+            },
+        ),
+        Panel(
             "Warnings and errors",
             "Events of the log by name, for each 5 minutes; docs/operations.md describes each.",
             "short",

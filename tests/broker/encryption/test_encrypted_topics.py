@@ -16,6 +16,7 @@ from tests.broker.broker_requests import (
     produce,
     submit,
 )
+from tests.broker.collectors.readings import read_metrics
 from tests.broker.encryption.keyrings import MASTER, OTHER_MASTER, key_file
 from tests.broker.world import START_MS, World, settle
 from tests.simulation.machine.disk_contents import contents
@@ -195,6 +196,9 @@ async def test_a_restart_with_a_wrong_or_missing_key_loses_nothing(
         assert told["topics"] == ["orders"]
         (own,) = (await list_keys(client)).brokers
         assert own.locked_topics == ["orders"]
+        locked = await read_metrics(client, "locked")
+        assert set(locked.values()) == {1}
+        assert len(locked) == 2
         assert "master key" in own.reason
         assert not world.told("log_damaged")
         assert not world.told("log_status_changed")
@@ -206,6 +210,7 @@ async def test_a_restart_with_a_wrong_or_missing_key_loses_nothing(
         await world.pass_time(6)
 
         assert world.told("data_keys_available")
+        assert set((await read_metrics(client, "locked")).values()) == {0}
         assert (await fetch(client, topic)).values == [SECRET_VALUE]
         await produce(client, topic, batch_of(b"b"))
     async with world.broker(), world.client() as client:

@@ -26,7 +26,9 @@ from tidelog.cli.output.tables import counted, print_fields, print_json
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.cluster_health import ClusterSeverity, cluster_health
 from tidelog.client.client import Client
+from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply, EventDescription
+from tidelog.wire.messages.keys import BrokerKeys
 
 
 @click.group(cls=ConnectedGroup)
@@ -75,21 +77,34 @@ def status(with_partitions: bool, is_check: bool, *, as_json: bool) -> None:
     if is_check and with_partitions:
         raise click.UsageError("--check prints one line: give either --check or --partitions")
 
-    async def call(client: Client) -> tuple[DescribeClusterReply, list[MovingReplica]]:
+    async def call(
+        client: Client,
+    ) -> tuple[DescribeClusterReply, list[MovingReplica], list[BrokerKeys]]:
         found = await client.admin.describe_cluster(with_partitions=with_partitions)
         # The progress comes from leaders, which may not answer.
         asks_leaders = found.reassigning_count and not (is_check or cluster_health(found).is_stale)
-        return found, await client.admin.list_reassignments() if asks_leaders else []
+        moves = await client.admin.list_reassignments() if asks_leaders else []
+        asks_brokers = not (is_check or cluster_health(found).is_stale)
+        return found, moves, await _locked_brokers(client) if asks_brokers else []
 
-    found, moves = ask(call)
+    found, moves, locked = ask(call)
     if as_json:
-        print_json(cluster_as_json(found, moves, with_partitions=with_partitions))
+        print_json(cluster_as_json(found, moves, locked, with_partitions=with_partitions))
     elif is_check:
         click.echo(health_line(found))
     else:
-        print_cluster(found, moves, with_partitions=with_partitions)
+        print_cluster(found, moves, locked, with_partitions=with_partitions)
     if is_check:
         raise click.exceptions.Exit(_STATUS_OF_SEVERITY[cluster_health(found).severity])
+
+
+async def _locked_brokers(client: Client) -> list[BrokerKeys]:
+    """Return the brokers that cannot use the data keys of topics, as far as can be known."""
+    try:
+        keys = await client.security.list_keys()
+    except TidelogError:  # An older broker, or a user that may see the status alone.
+        return []
+    return [each for each in keys.brokers if each.locked_topics]
 
 
 @cluster.command(

@@ -26,6 +26,7 @@ from tidelog.wire.messages.cluster_admin import (
     SafeToStopReply,
 )
 from tidelog.wire.messages.features import UpdateFeaturesReply as ClusterFeatures
+from tidelog.wire.messages.keys import BrokerKeys
 
 _ALL_HEALTHY = "all partitions are healthy"
 _COUNTS = (
@@ -42,7 +43,11 @@ _NUMBERS = ("NODE", "LEADS", "REPLICAS", "DAMAGED", "PARTITION", "EPOCH", "LEADE
 
 
 def cluster_as_json(
-    cluster: DescribeClusterReply, moves: Sequence[MovingReplica] = (), *, with_partitions: bool
+    cluster: DescribeClusterReply,
+    moves: Sequence[MovingReplica] = (),
+    locked: Sequence[BrokerKeys] = (),
+    *,
+    with_partitions: bool,
 ) -> dict[str, object]:
     """Return the description and health of a cluster, and the progress of added replicas.
 
@@ -66,6 +71,10 @@ def cluster_as_json(
     found["leaderless"] = [asdict(each) for each in cluster.leaderless]
     found["damaged"] = [asdict(each) for each in cluster.damaged]
     found["moves"] = [_move_as_json(each) for each in moves]
+    found["locked"] = [
+        {"node_id": each.node_id, "topics": each.locked_topics, "reason": each.reason}
+        for each in locked
+    ]
     del found["partitions"]
     if with_partitions:
         found["partitions"] = [asdict(each) for each in cluster.partitions]
@@ -90,9 +99,13 @@ def features_as_json(features: ClusterFeatures) -> dict[str, object]:
 
 
 def print_cluster(
-    cluster: DescribeClusterReply, moves: Sequence[MovingReplica] = (), *, with_partitions: bool
+    cluster: DescribeClusterReply,
+    moves: Sequence[MovingReplica] = (),
+    locked: Sequence[BrokerKeys] = (),
+    *,
+    with_partitions: bool,
 ) -> None:
-    """Print the nodes of a cluster, and the health of its partitions."""
+    """Print the nodes of a cluster, the health of its partitions, and brokers that lack keys."""
     leader = "unknown to the contacted node; a majority of the voters must be alive"
     if cluster.controller_id is not None:
         leader = f"node {cluster.controller_id} in term {cluster.term}"
@@ -109,6 +122,7 @@ def print_cluster(
             "partitions": _partitions_in_words(cluster, health),
             **({} if health.is_stale else _replicas_in_words(cluster)),
             **_clocks_in_words(cluster),
+            **_locked_in_words(locked),
             **_events_in_words(cluster),
         }
     )
@@ -272,6 +286,16 @@ def _clocks_in_words(cluster: DescribeClusterReply) -> dict[str, str]:
         if abs(skew_ms) > limit_ms
     ]
     return {"clocks": f"{', '.join(wrong)}; it deletes nothing by time"} if wrong else {}
+
+
+def _locked_in_words(locked: Sequence[BrokerKeys]) -> dict[str, str]:
+    """Return a field about brokers that cannot use data keys, if there are any."""
+    words = [
+        f"node {each.node_id} can neither read nor write"
+        f" {counted(len(each.locked_topics), 'topic')}"
+        for each in locked
+    ]
+    return {"encryption": f"{', '.join(words)}: tidelog key list"} if words else {}
 
 
 def _events_in_words(cluster: DescribeClusterReply) -> dict[str, str]:

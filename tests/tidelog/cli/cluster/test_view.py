@@ -14,6 +14,7 @@ from tidelog.cli.cluster.view import (
 )
 from tidelog.client.admin.cluster import MovingReplica
 from tidelog.wire.messages.cluster_admin import DamagedReplica, DescribeClusterReply, LeaderElected
+from tidelog.wire.messages.keys import BrokerKeys
 from tidelog.wire.messages.reassignment import ReplicaProgress
 
 Printed = pytest.CaptureFixture[str]
@@ -57,7 +58,7 @@ def words_of(printed: Printed) -> list[list[str]]:
 def test_json_has_every_field() -> None:
     found = json.loads(json.dumps(cluster_as_json(CLUSTER, with_partitions=True)))
 
-    assert set(found) == {*DescribeClusterReply.__struct_fields__, "health", "moves"}
+    assert set(found) == {*DescribeClusterReply.__struct_fields__, "health", "moves", "locked"}
     assert found["nodes"][0]["rack"] == "rack-a"
     assert found["data_losses"][0]["topic_id"] == CLUSTER.data_losses[0].topic_id.hex()
     assert found["partitions"][0]["in_sync_replicas"] == [2]
@@ -86,6 +87,17 @@ def test_damaged_replicas_are_named_with_and_without_partitions(capsys: Printed)
 
     found = cluster_as_json(cluster, with_partitions=False)
     assert found["damaged"] == [{"topic": "orders", "partition": 3, "node_id": 1}]
+
+
+def test_brokers_that_cannot_use_data_keys_are_named(capsys: Printed) -> None:
+    locked = [BrokerKeys(2, [], ["bills", "orders"], "this broker has no master key")]
+
+    print_cluster(HEALTHY, (), locked, with_partitions=False)
+
+    assert "node 2 can neither read nor write 2 topics: tidelog key list" in capsys.readouterr().out
+    assert cluster_as_json(HEALTHY, (), locked, with_partitions=False)["locked"] == [
+        {"node_id": 2, "topics": ["bills", "orders"], "reason": "this broker has no master key"}
+    ]
 
 
 def test_json_without_partitions_has_no_partitions_field() -> None:

@@ -88,3 +88,6 @@ def test_a_broker_that_cannot_read_its_key_file_says_so(tmp_path: Path, capsys: 
         )
         assert main.run(["-b", broker.address, "key", "rotate", "a"]) == 1
         assert f"run: chmod 600 {file}" in capsys.readouterr().err
+        assert main.run(["-b", broker.address, "cluster", "status"]) == 0
+        out = capsys.readouterr().out
+        assert "node 1 can neither read nor write 1 topic: tidelog key list" in out
