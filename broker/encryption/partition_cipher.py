@@ -146,9 +146,9 @@ class PartitionCipher:
         topic_id = self._place.topic_id
         if key_id is None:
             key_id = self._keyring.current_id(topic_id)
+        data_key = self._keyring.data_key(topic_id, key_id)
         known = self._sealing.get(key_id)
         if known is None:
-            data_key = self._keyring.data_key(topic_id, key_id)
             salt = self._keyring.salt(SALT_SIZE)
             if len(self._sealing) >= _SEALING_KEPT:
                 self._sealing.clear()
