@@ -150,7 +150,7 @@ def rotate(topic: str) -> None:
     `data_key_rotation_ms` of its topic.
     """
     changed = ask(lambda client: client.security.rotate_data_key(topic))
-    _print_changed(changed, "is the data key for new records of")
+    _print_changed(changed, "the data key for new records")
 
 
 @key.command(epilog=examples("tidelog key rewrap", "tidelog key rewrap orders"))
@@ -163,7 +163,7 @@ def rewrap(topic: str | None) -> None:
     """
     changed = ask(lambda client: client.security.rewrap_data_keys(topic))
     if changed:
-        _print_changed(changed, "is wrapped by the newest master key, of")
+        _print_changed(changed, "wrapped by the newest master key")
     else:
         click.echo("all data keys are wrapped by the newest master key")
 
@@ -191,13 +191,12 @@ def shred(topic: str, key_ids: tuple[int, ...], *, is_sure: bool) -> None:
         which = f"data keys {', '.join(map(str, key_ids))}" if key_ids else "all data keys so far"
         confirm(f"delete {which} of topic {topic}? their records are lost for ever")
     changed = ask(lambda client: client.security.shred_data_keys(topic, key_ids))
-    _print_changed(changed, "is deleted of")
+    _print_changed(changed, "deleted")
 
 
 def _print_changed(changed: Sequence[ChangedKeys], what: str) -> None:
     for each in changed:
         if len(each.key_ids) == 1:
-            click.echo(f"key {each.key_ids[0]} {what} {each.topic}")
+            click.echo(f"key {each.key_ids[0]} of {each.topic} is {what}")
         else:
-            keys = counted(len(each.key_ids), "key")
-            click.echo(f"{keys} {what.replace('is ', 'are ', 1)} {each.topic}")
+            click.echo(f"{counted(len(each.key_ids), 'key')} of {each.topic} are {what}")

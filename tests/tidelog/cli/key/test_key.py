@@ -61,10 +61,10 @@ def test_a_topic_is_encrypted_rotated_rewrapped_and_shredded(
         producer.send("orders", SECRET)
         assert main.run(["-b", broker.address, "key", "rotate", "orders"]) == 0
         producer.send("orders", b"second")
-        assert "key 2 is the data key" in capsys.readouterr().out
+        assert "key 2 of orders is the data key" in capsys.readouterr().out
         second = created(file, capsys, "--add")
         assert main.run(["-b", broker.address, "key", "rewrap"]) == 0
-        assert "2 keys are wrapped" in capsys.readouterr().out
+        assert "2 keys of orders are wrapped" in capsys.readouterr().out
 
         found = listed(broker.address, capsys)
 
