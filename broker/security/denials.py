@@ -14,7 +14,12 @@ from tidelog.coordinator.security.access import Decision
 from tidelog.coordinator.security.records import Grant
 from tidelog.wire.env.env import Probe
 from tidelog.wire.errors import NotAuthorizedError
-from tidelog.wire.security.access_rules import NAME_CHARS_MAX, Resource, describe_rule
+from tidelog.wire.security.access_rules import (
+    CLUSTER,
+    NAME_CHARS_MAX,
+    Resource,
+    describe_rule,
+)
 
 _INTERVAL_S: Final = 60.0
 _KEYS_MAX: Final = 1_000
@@ -50,7 +55,7 @@ class Denials:
                 f"{resource.kind}.{resource.action}",
                 NotAuthorizedError.code.name if self._is_enforced else WOULD_DENY,
                 context.origin,
-                f"{resource.kind}:{resource.name}",
+                CLUSTER if resource.kind == CLUSTER else f"{resource.kind}:{resource.name}",
                 rule,
             )
         )

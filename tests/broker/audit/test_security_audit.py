@@ -5,7 +5,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.audit.audit_records import audit_records
-from tests.broker.broker_requests import batch_of, create_topic, fetch_all, produce
+from tests.broker.broker_requests import batch_of, create_topic, fetch_all, produce, submit
 from tests.broker.security.access_world import administrator, client_of, features_known, grant
 from tests.broker.security.logins import (
     ALICES,
@@ -20,6 +20,7 @@ from tests.broker.world import World
 from tidelog.broker.audit.event import AuditKind
 from tidelog.broker.audit.record import encode_record
 from tidelog.wire.errors import AuthenticationFailedError, NotAuthorizedError, UnknownTopicIdError
+from tidelog.wire.messages.keys import ListKeysRequest
 from tidelog.wire.messages.users import AlterUsersRequest, PasswordHash, TokenToSet, UserToSet
 from tidelog.wire.protocol import api
 from tidelog.wire.security.scram import salted_password
@@ -42,12 +43,16 @@ async def test_denials_are_folded_with_their_rule_and_grants_are_recorded(
         for _ in range(50):
             with pytest.raises(NotAuthorizedError):
                 await produce(alice, topic, batch_of(b"1"))
+        with pytest.raises(NotAuthorizedError):
+            await submit(alice, api.LIST_KEYS, ListKeysRequest()).reply()
         await trio.sleep(62)
         records = await audit_records(auditor)
         with pytest.raises((NotAuthorizedError, UnknownTopicIdError, AssertionError)):
             await audit_records(alice)
 
-    (denial,) = (each for each in records if each.kind is AuditKind.DENIAL)
+    denials = {each.action: each for each in records if each.kind is AuditKind.DENIAL}
+    assert denials["cluster.keys"].resource == "cluster"
+    denial = denials["topic.write"]
     assert (denial.principal, denial.action, denial.resource) == (
         "user:alice",
         "topic.write",
