@@ -88,6 +88,8 @@ class Fetcher:
         self._is_member = is_member
         self._fetch_state = FetchState(config, cluster.backoff, cluster.counters.consumers)
         self._topic_ids: dict[TopicPartition, bytes] = {}
+        self._unknown_topics: set[str] = set()
+        """Assigned topics that were reported as unknown."""
         self._staged: dict[TopicPartition, _StagedPartition] = {}
         self._leaving: dict[TopicPartition, int | None] = {}
         self._left_epochs: dict[TopicPartition, ReadEpochs] = {}
@@ -493,10 +495,25 @@ class Fetcher:
             error = self._cluster.lasting_wrong_reply(leader_id, [api.FETCH.key])
             if error is not None:
                 self._fetch_state.fail(tp, copy(error))
-        if not self._is_member:  # A group revokes partitions of deleted topics.
+        if self._is_member:  # A group revokes partitions of deleted topics.
+            self._report_unknown_topics()
+        else:
             self._fail_changed_topics()
         self._arrival.set()
         self.pump()
+
+    def _report_unknown_topics(self) -> None:
+        """Log that a topic is unknown now, once until it is known again."""
+        metadata = self._cluster.metadata
+        for name in {tp.topic for tp in self._topic_ids}:
+            error = metadata.error(name)
+            if error is None:
+                self._unknown_topics.discard(name)
+            elif name not in self._unknown_topics:
+                self._unknown_topics.add(name)
+                self._cluster.env.probe(
+                    "group.topic_unknown", severity="warning", topic=name, reason=str(error)
+                )
 
     def _fail_changed_topics(self) -> None:
         metadata = self._cluster.metadata

@@ -174,6 +174,23 @@ async def test_consuming_a_deleted_topic_raises_unknown_topic(autojump_clock: Mo
             await anext(consumer.records())
 
 
+async def test_a_member_says_once_that_its_topic_is_unknown(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        await append(client, b"a")
+        async with client.consumer("orders", group_id="g", auto_offset_reset="earliest") as member:
+            record: Record = await anext(member.records())
+            assert record.value == b"a"
+            assert not world.told("group.topic_unknown")
+
+            await client.admin.delete_topic("orders")
+            await trio.sleep(30)
+
+    (told,) = world.told("group.topic_unknown")
+    assert told["topic"] == "orders"
+
+
 async def test_a_corrupt_batch_is_raised_and_can_be_skipped(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
