@@ -12,7 +12,7 @@ from tidelog.cli.output.tables import print_json, print_table
 from tidelog.cli.usage import WrongUse
 from tidelog.client.client import Client
 from tidelog.wire.messages.access import AccessExplanation, AccessRule, AlterAccessReply
-from tidelog.wire.security.access_rules import CLUSTER, describe_rule
+from tidelog.wire.security.access_rules import ACTIONS, CLUSTER, describe_rule
 
 _DENIED: Final = 3
 """Exit status of `explain` for what is denied."""
@@ -87,10 +87,19 @@ def revoke(
     rules may still allow it: see `tidelog access explain`.
     """
     wanted = _named(kind, name)
-    reply = ask(
-        lambda client: client.access.revoke(principal, actions, kind, name=wanted, is_deny=is_deny)
-    )
+
+    async def call(client: Client) -> tuple[bool, AlterAccessReply]:
+        rules = await client.access.list_rules(principal, kind)
+        is_known = any((rule.pattern, rule.is_deny) == (wanted, is_deny) for rule in rules)
+        return is_known, await client.access.revoke(
+            principal, actions, kind, name=wanted, is_deny=is_deny
+        )
+
+    is_known, reply = ask(call)
     _print_change(reply, as_json=as_json)
+    if not reply.rules and not as_json:
+        rule = f"rule {'to deny' if is_deny else 'to allow'} {principal} {kind} {wanted}"
+        click.echo(f"revoked: no {rule} is left" if is_known else f"there was no {rule}")
 
 
 @access.command(
@@ -170,8 +179,10 @@ def _named(kind: str, name: str | None) -> str:
     """Return the name of the resource.
 
     Raises:
-        WrongUse: It is missing.
+        WrongUse: It is missing, or in the place of the kind.
     """
+    if kind not in ACTIONS:
+        raise WrongUse(f"{kind!r} is no kind of resource; use one of {', '.join(ACTIONS)}")
     if name is None and kind != CLUSTER:
         raise WrongUse(f"{kind} needs a name: give NAME, or PREFIX* in quotes for a rule")
     return CLUSTER if name is None else name
@@ -206,10 +217,9 @@ def _print_change(reply: AlterAccessReply, *, as_json: bool) -> None:
         )
     if as_json:
         print_json([_rule_as_json(each) for each in reply.rules])
-    elif not reply.rules:
-        click.echo("no rule for this principal and name")
-    for each in () if as_json else reply.rules:
-        click.echo(_text(each))
+    else:
+        for each in reply.rules:
+            click.echo(_text(each))
 
 
 def _print_rules(rules: Sequence[AccessRule], *, as_json: bool) -> None:

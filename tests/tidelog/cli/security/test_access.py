@@ -35,7 +35,14 @@ def test_a_rule_is_granted_listed_and_revoked(capsys: Printed) -> None:
     left = printed(capsys, "access", "revoke", "user:ann", "write", "topic", "orders-*")
     assert left == "allow user:ann read topic orders-*\n"
     left = printed(capsys, "access", "revoke", "user:ann", "*", "topic", "orders-*")
-    assert left == "no rule for this principal and name\n"
+    assert left == "revoked: no rule to allow user:ann topic orders-* is left\n"
+    left = printed(capsys, "access", "revoke", "user:ann", "*", "topic", "orders-*")
+    assert left == "there was no rule to allow user:ann topic orders-*\n"
+
+
+def test_a_forgotten_kind_is_named(capsys: Printed) -> None:
+    assert main.run(["access", "grant", "user:ann", "write", "orders"]) == 2
+    assert "'orders' is no kind of resource; use one of topic, queue" in capsys.readouterr().err
 
 
 def test_an_explanation_is_the_rule_or_the_command_that_would_allow_it(capsys: Printed) -> None:
