@@ -51,7 +51,8 @@ def read_key_file(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
         raise ConfigError(
-            f"master_key_file {path} cannot be read: {reason}; create one with: tidelog key"
+            f"master_key_file {path} cannot be read: {reason}; copy it from another broker"
+            " or its safe place, or create the first one of the cluster with: tidelog key"
             f" create-master {path}"
         ) from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
