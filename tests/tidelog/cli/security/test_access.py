@@ -86,3 +86,17 @@ def test_a_pattern_that_matches_nothing_is_one_line_with_the_remedy(capsys: Prin
 def test_a_resource_without_its_name_is_wrong_use(capsys: Printed) -> None:
     assert main.run(["access", "grant", "user:ann", "read", "topic"]) == 2
     assert "topic needs a name" in capsys.readouterr().err
+
+
+def test_the_last_administrator_leaves_its_role_after_a_confirmation_only(capsys: Printed) -> None:
+    printed(capsys, "role", "add", "admin", "eve", "flo")
+    printed(capsys, "role", "remove", "admin", "flo")
+    for words in (
+        ("role", "remove", "admin", "flo", "eve"),
+        ("user", "remove", "eve"),
+    ):
+        assert main.run([*words]) == 2
+        assert "add --yes" in capsys.readouterr().err
+    assert json.loads(printed(capsys, "role", "list", "--json"))[0]["members"] == ["eve"]
+    printed(capsys, "role", "remove", "admin", "eve", "--yes")
+    assert json.loads(printed(capsys, "role", "list", "--json"))[0]["members"] == []
