@@ -35,6 +35,8 @@ from tidelog.wire.errors import (
     TopicExistsError,
     UnknownGroupError,
     UnknownPartitionError,
+    UnknownQueueError,
+    UnknownTopicError,
     UnsupportedVersionError,
 )
 
@@ -88,6 +90,9 @@ _ADVICE: Final[Mapping[type[TidelogError], str]] = {
 """Advice by error. Names in braces come from the command and from the error."""
 
 
+_UNKNOWN_NAME: Final = (UnknownTopicError, UnknownQueueError)
+
+
 def advice_for(error: BaseException, names: Mapping[str, object]) -> str | None:
     """Return the advice after an error; `None` if there is none, or the text has a command.
 
@@ -105,6 +110,16 @@ def advice_for(error: BaseException, names: Mapping[str, object]) -> str | None:
                 return template.format_map(facts)
             except KeyError:
                 return None  # The command has no such argument.
+    return None
+
+
+def advice_for_user(error: BaseException) -> str | None:
+    """Return the advice after an error at a client with credentials; `None` if there is none.
+
+    A name that its user may not see is unknown to it.
+    """
+    if any(isinstance(cause, _UNKNOWN_NAME) for cause in _causes(error)):
+        return "or the user of this command may not see it: `tidelog access list` shows its rules"
     return None
 
 

@@ -10,8 +10,10 @@ from typing import TypeVar, cast
 import click
 import trio
 
+from tidelog.cli.advice import advice_for_user
 from tidelog.cli.connected import broker_address, given_profile, tls_settings
 from tidelog.cli.signals import on_signal
+from tidelog.cli.usage import first_of
 from tidelog.cli.waiting import Waiting
 from tidelog.client.client import Client, connect
 from tidelog.client.config import ClientConfig
@@ -47,6 +49,10 @@ async def open_client(broker: str, *, is_quiet: bool = False) -> AsyncGenerator[
         except Exception as error:  # noqa: BLE001  (raised again below)
             # Raised outside of the nursery, so that the error does not arrive in a group.
             failure = error
+            if config.user or config.token or config.tls_certificate:
+                advice = advice_for_user(first_of(error))
+                if advice is not None:
+                    first_of(error).add_note(advice)
         nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure

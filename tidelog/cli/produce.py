@@ -262,7 +262,7 @@ async def _produce(topic: str, options: _Options, *, reading: _Reading) -> None:
             seconds=trio.current_time() - began_at,
             error=None if failure is None else _why(failure),
         )
-    _report(outcome, interruption, options, failure=failure)
+        _report(outcome, interruption, options, failure=failure)
 
 
 def _why(failure: Exception) -> str:

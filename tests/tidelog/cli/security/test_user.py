@@ -166,3 +166,18 @@ def test_commands_use_credentials_of_the_environment_and_of_profiles(
     assert "has no profile 'other'; it has prod" in capsys.readouterr().err
     assert run("demo", "--profile", "prod") == 2
     assert "leave out --profile" in capsys.readouterr().err
+
+
+def test_an_unknown_name_may_be_one_that_the_user_does_not_see(
+    name: str, password_file: str, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    assert run("topic", "describe", "nowhere") == 1
+    assert "may not see it" not in capsys.readouterr().err
+    assert run("user", "create", name, "--password-file", password_file) == 0
+    monkeypatch.setenv("TIDELOG_USER", name)
+    monkeypatch.setenv("TIDELOG_PASSWORD_FILE", password_file)
+    for words in (("topic", "describe", "nowhere"), ("queue", "describe", "nowhere")):
+        assert run(*words) == 1
+        assert "may not see it: `tidelog access list` shows its rules" in capsys.readouterr().err
+    assert run("produce", "nowhere", "--file", password_file) == 1
+    assert "may not see it" in capsys.readouterr().err
