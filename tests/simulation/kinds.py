@@ -33,6 +33,7 @@ from tests.simulation.queues import run as queue_run
 from tests.simulation.queues.run_history import QueueChecker
 from tests.simulation.queues.simplifications import SIMPLIFICATIONS as QUEUE_SIMPLIFICATIONS
 from tests.simulation.queues.sometimes import PROBES as QUEUE_PROBES
+from tests.simulation.quotas.runs import run_quotas
 from tests.simulation.raft import plans as raft_plans
 from tests.simulation.raft import run as raft_run
 from tests.simulation.raft.simplifications import SIMPLIFICATIONS as RAFT_SIMPLIFICATIONS
@@ -179,6 +180,7 @@ KINDS: Final[Mapping[str, Kind[Any]]] = {
         _seeded("access", run_access, mutation_seeds=20, seeds_at_once=1),
         _seeded("certificates", run_certificates, mutation_seeds=20, seeds_at_once=1),
         _seeded("encryption", run_encryption, mutation_seeds=20, seeds_at_once=1),
+        _seeded("quotas", run_quotas, mutation_seeds=20, seeds_at_once=1),
         RAFT,
         _seeded("groups", check_all, mutation_seeds=1000, seeds_at_once=10),
         _seeded("metadata", decide_and_replicate, mutation_seeds=300, seeds_at_once=10),
