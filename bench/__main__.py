@@ -43,6 +43,7 @@ from bench import (
     replication,
     spark,
     startup,
+    strangers,
     takeover,
     tls,
 )
@@ -58,6 +59,7 @@ _WORKLOADS: dict[str, Workload] = {
     "audit": audit.run,
     "latency": latency.run,
     "tls": tls.run,
+    "strangers": strangers.run,
     "connections": connections.run,
     "authentication": authentication.run,
     "encryption": encryption.run,

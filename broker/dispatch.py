@@ -153,7 +153,8 @@ class Dispatcher:
         """Dispatch requests for `apis`; tasks run in `nursery`. By default, there are no quotas."""
         self._nursery = nursery
         self.apis: list[api.AnyApi] = list(apis)
-        self._api_of = {int(served.key): served for served in self.apis}
+        self.api_of = {int(served.key): served for served in self.apis}
+        """The APIs by key."""
         self.counts = {int(served.key): RequestCounts() for served in self.apis}
         """Answered requests by API key."""
         self._of_all: dict[int, _Run] = {}
@@ -201,7 +202,7 @@ class Dispatcher:
         Return the rest of the work if that is long: the attachment is in use until its end.
         """
         key = request.api_key
-        response = ResponseHandle(self._api_of[key], request, context, counts=self.counts[key])
+        response = ResponseHandle(self.api_of[key], request, context, counts=self.counts[key])
         with response:
             try:
                 run = self._run_for(request.message, key, context)

@@ -102,7 +102,7 @@ class Connection:
         self._memory = memory
         self._refusals = refusals
         self._core = ServerConnection(
-            dispatcher.apis,
+            dispatcher.api_of,
             max_frame_bytes=config.socket_request_max_bytes,
             is_of_node=lambda: self.node_id is not None,
             is_admitted=lambda: self._has_principal,

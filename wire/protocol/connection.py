@@ -22,7 +22,7 @@ HelloRequest(client_id='example', client_version='1.0')
 'a cluster'
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast, final
 
 import msgspec
@@ -92,13 +92,15 @@ class ServerConnection:
 
     def __init__(
         self,
-        apis: Sequence[api.AnyApi],
+        apis: Sequence[api.AnyApi] | Mapping[int, api.AnyApi],
         *,
         max_frame_bytes: int,
         is_of_node: Callable[[], bool] = lambda: False,
         is_admitted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Serve `apis`; longer frames than `max_frame_bytes` end the connection.
+
+        A mapping by key is used as it is, so that thousands of connections share one.
 
         Before the hello, frames above `HELLO_BYTES_MAX` do. A request with a header above the limit
         of its API is refused, unless `is_of_node` returns that a node is at the other end. Frames
@@ -111,7 +113,9 @@ class ServerConnection:
         self._is_of_node = is_of_node
         self.decoder = FrameDecoder(max_frame_bytes=min(max_frame_bytes, HELLO_BYTES_MAX))
         self._max_frame_bytes = max_frame_bytes
-        self._apis = {int(served.key): served for served in apis}
+        if not isinstance(apis, Mapping):
+            apis = {int(served.key): served for served in apis}
+        self._apis: Mapping[int, api.AnyApi] = apis
         self._is_introduced = False
         self.client_id = ""
         """Start of the name of the program at the other end, as its hello gave it."""

@@ -42,7 +42,10 @@ THROTTLE_MS_MAX = 0xFFFF
 """Longest announced time: 65.5 seconds. The next reply announces the rest."""
 
 KiB = 1024
+_BUFFER_SMALL = 1 * KiB
+"""Buffer of a connection that sends nothing, or a hello alone: there may be thousands of them."""
 _BUFFER_INITIAL = 16 * KiB
+"""Buffer of a connection after its first bytes, however few the frames have."""
 READ_AHEAD_BYTES = 128 * KiB
 """Space beyond the frame under way, so that many small frames arrive at once."""
 _GROWTH = 4
@@ -119,7 +122,7 @@ class FrameDecoder:
     def __init__(self, *, max_frame_bytes: int) -> None:
         """Refuse frames that announce more than `max_frame_bytes` bytes after the prefix."""
         self._max_frame_bytes = max_frame_bytes
-        self._buffer = bytearray(_BUFFER_INITIAL)
+        self._buffer = bytearray(_BUFFER_SMALL)
         self._view = memoryview(self._buffer)
         self._start: int = 0
         self._end: int = 0
@@ -137,20 +140,23 @@ class FrameDecoder:
 
     @property
     def capacity_wanted(self) -> int:
-        """Size that the buffer needs for the next bytes.
+        """Size that the buffer needs for the next bytes, 16 KiB at least.
 
         It grows with the bytes that have arrived, not with those that a frame announces.
         """
         capacity = len(self._buffer)
         if self.is_full:
             return min(self._wanted + READ_AHEAD_BYTES, capacity * _GROWTH)
-        return capacity
+        return max(capacity, _BUFFER_INITIAL)
 
     @property
     def is_full(self) -> bool:
-        """Whether the buffer has no room for the next bytes of the incomplete frame."""
+        """Whether the buffer has no room for the next bytes of the incomplete frame.
+
+        A first, small buffer is never full: it grows to 16 KiB without a loan.
+        """
         capacity = len(self._buffer)
-        return self._end - self._start == capacity < self._wanted
+        return self._end - self._start == capacity < self._wanted and capacity >= _BUFFER_INITIAL
 
     @property
     def missing_bytes(self) -> int:
@@ -163,6 +169,8 @@ class FrameDecoder:
         Call it after `next_frame` has returned `None`. The buffer grows in steps while it is full,
         to the size of the incomplete frame, which `max_frame_bytes` bounds.
         """
+        if self._end and len(self._buffer) < _BUFFER_INITIAL:
+            self._move_to(bytearray(_BUFFER_INITIAL))
         if self._start == self._end:
             self._start = self._end = 0
         capacity = len(self._buffer)
@@ -182,7 +190,7 @@ class FrameDecoder:
 
     def shrink(self) -> None:
         """Release unused memory; `get_buffer` grows the buffer again."""
-        needed = max(self._end - self._start, _BUFFER_INITIAL)
+        needed = max(self._end - self._start, _BUFFER_SMALL)
         if len(self._buffer) > needed:
             self._move_to(bytearray(needed))
 

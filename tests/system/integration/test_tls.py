@@ -263,5 +263,5 @@ async def test_the_connector_of_spark_speaks_tls_or_says_why_not(
         settings["client.tls.ca"] = other.authorities
         with pytest.raises(ConnectError, match="is not signed by a CA in tls_ca"):
             await trio.to_thread.run_sync(lambda: connect(**settings))
-        with pytest.raises(ConnectError, match="a TLS server; set tls_ca to the ca.pem"):
+        with pytest.raises(ConnectError, match="a TLS server; set tls_ca to"):
             await trio.to_thread.run_sync(connect)

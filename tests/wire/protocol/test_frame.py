@@ -13,6 +13,7 @@ from tidelog.wire.protocol.frame import PREFIX_SIZE, Frame, FrameDecoder, FrameK
 KiB = 1024
 FRAME_BYTES_MAX = 256 * KiB
 READ_AHEAD = 128 * KiB
+FIRST = 1 * KiB
 INITIAL = 16 * KiB
 
 
@@ -136,6 +137,7 @@ def test_views_of_a_frame_are_valid_until_the_next_get_buffer() -> None:
     decoder = new_decoder()
     other = SMALL._replace(header=b"HEADER")
     data = encoded(SMALL) + encoded(other)
+    receive(decoder, data, at_once=len(data))  # The next buffer is a full one.
     decoder.get_buffer()[: len(data)] = data
     decoder.bytes_received(len(data))
 
@@ -199,7 +201,7 @@ def test_what_is_not_a_frame_is_refused(name: str, at_once: int, max_frame_bytes
     why = "the client speaks TLS" if name == "a TLS hello" else "the bytes begin with"
     with pytest.raises(WireFormatError, match=why):
         receive(decoder, NOT_FRAMES[name], at_once=at_once)
-    assert decoder.capacity == INITIAL
+    assert decoder.capacity <= INITIAL
 
 
 def test_the_error_shows_the_bytes_at_which_no_frame_begins() -> None:
@@ -273,7 +275,7 @@ def test_a_frame_of_4_gigabytes_is_refused_and_nothing_is_allocated() -> None:
 
     with pytest.raises(WireFormatError, match="a frame of 4294967295 bytes is announced"):
         receive(decoder, announced(2**32 - 1), at_once=1 << 20)
-    assert decoder.capacity == INITIAL
+    assert decoder.capacity == FIRST
 
 
 def test_the_buffer_grows_with_what_arrives_to_the_frame_and_a_bounded_read_ahead() -> None:
@@ -288,7 +290,7 @@ def test_the_buffer_grows_with_what_arrives_to_the_frame_and_a_bounded_read_ahea
         capacities.append(decoder.capacity)
 
     largest = PREFIX_SIZE + FRAME_BYTES_MAX + READ_AHEAD
-    assert sorted(set(capacities)) == [INITIAL, 4 * INITIAL, 16 * INITIAL, largest]
+    assert sorted(set(capacities)) == [FIRST, INITIAL, 4 * INITIAL, 16 * INITIAL, largest]
     assert capacities == sorted(capacities)
 
 
@@ -299,6 +301,18 @@ def test_a_damaged_length_does_not_grow_the_buffer() -> None:
 
     with pytest.raises(WireFormatError, match="does not match its CRC-32C"):
         receive(decoder, data, at_once=1)
+    assert decoder.capacity == INITIAL
+
+
+def test_a_silent_peer_or_one_frame_takes_a_small_buffer_and_the_next_one_a_full_one() -> None:
+    decoder = new_decoder()
+    decoder.get_buffer()
+    assert decoder.capacity == FIRST
+    receive(decoder, encoded(SMALL), at_once=100)
+    assert decoder.capacity == FIRST
+
+    receive(decoder, encoded(SMALL), at_once=100)
+
     assert decoder.capacity == INITIAL
 
 
@@ -335,7 +349,7 @@ def test_shrink_releases_an_empty_buffer() -> None:
     decoder.shrink()
 
     assert grown > INITIAL
-    assert decoder.capacity == INITIAL
+    assert decoder.capacity == FIRST
     assert receive(decoder, STREAM, at_once=1 << 20) == SAMPLES * 2
 
 
@@ -365,6 +379,7 @@ def test_more_or_less_than_was_received_is_a_programming_error(count: int) -> No
 def test_receiving_on_without_taking_whole_frames_is_a_programming_error() -> None:
     decoder = new_decoder()
     data = encoded(SMALL) * 1000
+    receive(decoder, encoded(SMALL), at_once=100)
     space = decoder.get_buffer()
     space[:] = data[: len(space)]
     decoder.bytes_received(len(space))
