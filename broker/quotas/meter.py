@@ -3,7 +3,7 @@
 Shell: reads trio's clock.
 """
 
-from collections.abc import Awaitable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from types import coroutine
 from typing import Any, Final, final
 
@@ -154,7 +154,8 @@ def _followed(
 
     It measures one coroutine, so no other task pays for it, as all would for an instrument of trio.
     """
-    resume, passed = work.send, None
+    resume: Callable[[Any], object] = work.send
+    passed: object = None
     while True:
         began_at = trio.current_time()
         try:
