@@ -1,6 +1,7 @@
 """Tests of encrypted topics on three brokers: same bytes, broken seals, brokers without the key."""
 
 import pytest
+import trio
 
 from tests.broker.encryption.keyrings import MASTER, OTHER_MASTER, key_file
 from tests.broker.replication.damage import segments
@@ -166,3 +167,60 @@ def test_keys_are_deleted_when_no_leader_can_seal_and_acknowledge_by_them() -> N
         assert could_lead == [False]
 
     live(4, main, key_files=dict.fromkeys(NODES, key_file(MASTER)))
+
+
+@pytest.mark.parametrize("seed", [5, 6, 7])
+def test_records_sent_after_a_deletion_of_keys_are_kept(seed: int) -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def shred(process: Process) -> None:
+            async with connected_as(9, process, brokers.controller()) as administrator:
+                await administrator.ask(api.ALTER_KEYS, AlterKeysRequest(KeyAction.SHRED, TOPIC))
+            answered.set()
+
+        async def work(client: Client) -> None:
+            await make_topic(client)
+            await send(client, 1)
+            await brokers.all_in_sync()
+            # The leader has old metadata, and its follower replicates.
+            controller = brokers.controller()
+            replicas = [node for node in NODES if node != controller]
+            await brokers.reassign(replicas)
+            await until(lambda: brokers.leader() != controller)
+            await until(lambda: brokers.in_sync() == set(replicas), 60)
+            leader = host_of(await brokers.leads())
+            heal = brokers.world.network.partition([leader], [host_of(controller)])
+            brokers.world.add_node("administrator").start(shred)
+            number, sent_after = 1, list[bytes]()
+            async with client.producer() as producer:
+                while len(sent_after) < 20:
+                    is_after, value = answered.is_set(), SECRET % number
+                    await producer.send(TOPIC, value, partition=0)
+                    sent_after += [value] if is_after else []
+                    number += 1
+            heal()
+            await until(lambda: all(key_ids(brokers, each) == [2] for each in NODES), 20)
+
+            with trio.fail_after(20):
+                assert await consume_until(client, sent_after[-1]) >= set(sent_after)
+
+        answered = trio.Event()
+        await brokers.with_client(work)
+
+    live(seed, main, key_files=dict.fromkeys(NODES, key_file(MASTER)))
+
+
+def key_ids(brokers: ThreeBrokers, node_id: int) -> list[int]:
+    """Return the data keys of the topic that a broker knows."""
+    state = brokers.state(node_id)
+    return list(state.security.data_keys(state.catalog.topic(TOPIC).topic_id))
+
+
+async def consume_until(client: Client, last: bytes) -> set[bytes]:
+    """Return the values up to one."""
+    found: set[bytes] = set()
+    async with client.consumer(TOPIC, auto_offset_reset="earliest") as consumer:
+        async for record in consumer:
+            found.add(record.value or b"")
+            if record.value == last:
+                break
+    return found
