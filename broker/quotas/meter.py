@@ -3,9 +3,9 @@
 Shell: reads trio's clock.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Generator, Mapping, Sequence
 from types import coroutine
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 import trio
 
@@ -101,7 +101,7 @@ class ConnectionMeter:
         account = self.account
         if account is None or not account.has_quotas or not isinstance(work, Coroutine):
             return work
-        return _followed(work, account)
+        return _followed(cast("Coroutine[object, Any, object]", work), account)
 
     def replied(self, attachment_bytes: int) -> Throttle:
         """Charge a reply; return what it says about the time until the next request is read."""
@@ -154,18 +154,18 @@ def _followed(
 
     It measures one coroutine, so no other task pays for it, as all would for an instrument of trio.
     """
-    resume: Callable[[Any], object] = work.send
-    passed: object = None
+    passed: Any = None
+    error: BaseException | None = None
     while True:
         began_at = trio.current_time()
         try:
-            trap = resume(passed)
+            trap: object = work.send(passed) if error is None else work.throw(error)
         except StopIteration as end:
             result: object = end.value
             return result
         finally:
             account.charge(QuotaRate.BUSY_MS, (trio.current_time() - began_at) * 1000)
         try:
-            passed, resume = (yield trap), work.send
-        except BaseException as error:  # noqa: BLE001  (as `yield from` does)
-            passed, resume = error, work.throw
+            error, passed = None, (yield trap)
+        except BaseException as raised:  # noqa: BLE001  (as `yield from` does)
+            error = raised
