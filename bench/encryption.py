@@ -4,7 +4,7 @@ Both over plain TCP and over TLS, for which the goal is: that is how encrypted t
 processor time of the broker is shown as well, since other work on the machine disturbs it less.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Final
@@ -27,7 +27,7 @@ _Costs = dict[tuple[str, str], float]
 
 
 @contextmanager
-def _measured(found: _Costs, task: str, broker: ServerProcess) -> Iterator[None]:
+def _measured(found: _Costs, task: str, broker: ServerProcess) -> Generator[None]:
     began, cpu_began = perf_counter(), broker.cpu_seconds
     yield
     found[task, "time"] = perf_counter() - began

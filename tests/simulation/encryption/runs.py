@@ -114,7 +114,7 @@ class EncryptedRun:
     def _check_undamaged(self) -> None:
         for node_id in NODES:
             partition = self._brokers.partition(node_id)
-            damage = [] if partition is None else partition.log.damage
+            damage = () if partition is None else partition.log.damage
             assert not damage, f"node {node_id} takes a missing key for damage: {damage}"
 
     def _check_sealed(self) -> None:
