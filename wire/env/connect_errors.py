@@ -17,9 +17,10 @@ _OTHER_SERVERS = (
     (b"AMQP", "an AMQP broker such as RabbitMQ"),
     (b"INFO {", "a NATS server"),
     (b"220", "a mail or FTP server"),
-    (b"\x15\x03", "a TLS server; set tls_ca to the ca.pem of the cluster"),
 )
 """First bytes of servers to which clients connect by mistake."""
+_TLS_ALERT: Final = b"\x15\x03"
+"""First bytes of the answer of a TLS server to a client without TLS."""
 
 
 NOT_TLS: Final = (
@@ -119,6 +120,11 @@ def another_service(address: str, first_bytes: bytes, why: str) -> str:
         first_bytes: The first bytes that it sent; empty if it sent nothing.
         why: What is wrong with the answer, for a server that its first bytes do not tell.
     """
+    if first_bytes.startswith(_TLS_ALERT):
+        return (
+            f"connected to {printable(address)}, and it is a TLS server; set tls_ca to the ca.pem"
+            " of the cluster"
+        )
     for start, name in _OTHER_SERVERS:
         if first_bytes.startswith(start):
             why = f"the answer is that of {name}"

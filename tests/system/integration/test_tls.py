@@ -109,7 +109,10 @@ async def test_a_plain_cluster_changes_over_in_two_rolling_restarts_under_load(
             assert "PROVE_NODE" not in str(nodes.process(node_id).events)
         nursery.cancel_scope.cancel()
 
-    assert "a TLS server; set tls_ca" in only_line(refused)
+    line = only_line(refused)
+    assert "a TLS server; set tls_ca" in line
+    assert "another service" not in line
+    assert "\\x15" not in line
 
 
 async def test_a_certificate_is_replaced_under_load_and_an_expired_one_ends_nothing(
