@@ -153,6 +153,10 @@ class ClusterClient:
         """
         return self._connections.nowait(node_id)
 
+    def connect_failure(self, node_id: int) -> TidelogError | None:
+        """Return the error of the last attempt to connect to a broker, if it failed."""
+        return self._connections.failure(node_id)
+
     def lasting_wrong_reply(
         self, node_id: int | None, apis: Sequence[ApiKey]
     ) -> WireFormatError | None:

@@ -133,6 +133,8 @@ class PartitionBatches:
         self.identity: ProducerIdentity | None = None
         self.is_fenced = False
         """Whether another producer took over the identity; only a new id helps."""
+        self.unreachable: Exception | None = None
+        """Why the leader could not be reached lately, for errors."""
         self.wakes_at = math.inf
         """Time of the accumulator's next look at this partition; owned by the accumulator."""
         self._rules = rules
@@ -214,6 +216,7 @@ class PartitionBatches:
     ) -> None:
         """Settle a batch that is in the log."""
         del self.sent[batch.order]
+        self.unreachable = None
         self._failure_count = 0
         if self._unresolved_order is not None and batch.order > self._unresolved_order:
             # The broker leaves no gaps, so the ambiguous batch is in the log, too.
@@ -277,13 +280,13 @@ class PartitionBatches:
                 self._settle(batch, error, None, ack_level=None)
         while self.unsent and self.unsent[0].deadline <= now:
             batch = self.unsent.popleft()
-            self._fail(batch, self._timed_out(batch, batch.last_error))
+            self._fail(batch, self._timed_out(batch, self.unreachable or batch.last_error))
         while not self.unsent and self.ready and self.ready[0].deadline <= now:
             batch = self.ready.popleft()
-            self._settle(batch, self._timed_out(batch, None), None, ack_level=None)
+            self._settle(batch, self._timed_out(batch, self.unreachable), None, ack_level=None)
         if not self.unsent and not self.ready and self.open.deadline <= now:
             batch, self.open = self.open, _CLOSED
-            self._settle(batch, self._timed_out(batch, None), None, ack_level=None)
+            self._settle(batch, self._timed_out(batch, self.unreachable), None, ack_level=None)
 
     def fail_all(self, error: Exception) -> None:
         """Fail every batch that is not in flight."""

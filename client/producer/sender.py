@@ -204,6 +204,8 @@ class Sender:
                 return leader_id
             # Requests behind these records would wait with them.
             self._resumes_at = min(self._resumes_at, resumes_at)
+        else:
+            queue.unreachable = self._cluster.connect_failure(leader_id)
         return None
 
     def _resume_throttled(self) -> None:
