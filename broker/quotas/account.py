@@ -41,6 +41,7 @@ class Account:
         "_shares",
         "_throttled_rates",
         "_throttled_until_ms",
+        "_unreported_ms",
         "_untaken_ms",
         "_used",
         "connection_count",
@@ -73,6 +74,8 @@ class Account:
         self._untaken_ms: dict[QuotaRate, int] = {}
         self._throttled_until_ms = now_ms
         self._reported_at_ms = now_ms
+        self._unreported_ms = 0
+        """Throttled milliseconds that no report has had yet; a debt is throttled time to come."""
         self._broker_count = 1
         self.configure(quotas, broker_count=broker_count, now_ms=now_ms)
 
@@ -157,7 +160,11 @@ class Account:
             is_throttled = QuotaRate(place + 1) in self._throttled_rates
             wanted = max(amount, in_force) * _MORE if is_throttled else amount * _ROOM
             demands.append(int(wanted))
-        throttled_ms = min(1000, int(sum(self._throttled_rates.values()) / elapsed_s))
+        self._unreported_ms += sum(self._throttled_rates.values())
+        owed_ms = max(0, self._throttled_until_ms - now_ms)
+        passed_ms = max(0, self._unreported_ms - owed_ms)
+        self._unreported_ms -= passed_ms
+        throttled_ms = min(1000, int(passed_ms / elapsed_s))
         self._used = [0.0] * len(RATES)
         self._throttled_rates = {}
         return PrincipalUse(

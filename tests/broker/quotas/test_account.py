@@ -78,6 +78,16 @@ def test_a_throttled_principal_reports_more_demand_than_use() -> None:
     assert busy.throttled_ms > 0
 
 
+def test_a_long_debt_is_in_each_report_until_it_is_paid() -> None:
+    alice = account(produce_bytes_per_s=2000)
+    alice.charge(QuotaRate.PRODUCE_BYTES, 4500)  # 3.5 seconds, of 1,000 bytes each
+    alice.throttle(now_ms=0)
+
+    reported = [alice.report(now_ms=ms).throttled_ms for ms in (1000, 2000, 3000, 4000, 5000)]
+
+    assert reported == pytest.approx([1000, 1000, 1000, 500, 0], abs=2)
+
+
 def test_throttled_time_is_counted_once_for_many_notices() -> None:
     alice = account(requests_per_s=2)
     alice.charge(QuotaRate.REQUESTS, 3)
