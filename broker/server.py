@@ -343,8 +343,7 @@ class Broker:
         if first is not None:
             self._dispatcher.waiting_for = "the cluster gets its first administrator"
             await administrators.set_first(first)
-        if self._config.authentication == "required":
-            administrators.warn_if_none()
+        administrators.warn_if_none(self._config)
         # Not before: a client would learn that the credentials of the first one are wrong.
         self._identities.follow(cluster)
 

@@ -11,6 +11,7 @@ from typing import Final, final
 import trio
 
 from tidelog.broker.audit.event import AuditEvent, AuditKind, AuditSink
+from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.partitions.data_directory import DataDirectory
 from tidelog.coordinator.metadata.features import RECORD_LEVELS
 from tidelog.coordinator.node import ClusterNode
@@ -119,14 +120,20 @@ class Administrators:
         """Record an action of the operator of this machine, which no principal asked for."""
         self._audit.note(AuditEvent(AuditKind.GRANT, action, resource=f"user:{user}"))
 
-    def warn_if_none(self) -> None:
+    def warn_if_none(self, config: BrokerConfig) -> None:
         """Warn if no user can administer the cluster, though it refuses anonymous clients."""
+        if config.authentication == "required":
+            setting = "authentication = required"
+        elif config.authorization == "enforce":
+            setting = "authorization = enforce"
+        else:
+            return
         if not has_administrators(self._cluster.metadata.state.security):
             self._env.probe(
                 "administrator_missing",
                 severity="warning",
-                reason="authentication is required, and the cluster has no users; start a broker"
-                " with --bootstrap-admin FILE",
+                reason=f"no client may administer the cluster ({setting}), which has no users; start"
+                " a broker with --bootstrap-admin FILE",
             )
 
     async def recover(self) -> None:

@@ -102,6 +102,10 @@ async def test_a_cluster_without_an_administrator_warns_if_it_needs_one(
     autojump_clock: MockClock,
 ) -> None:
     world = World(autojump_clock)
+    async with broker_with(world, authorization="enforce"):
+        pass
+    assert "authorization = enforce" in str(world.told("administrator_missing")[0]["reason"])
+    world = World(autojump_clock)
     async with broker_with(world, authentication="required"):
         pass
     assert len(world.told("administrator_missing")) == 1
