@@ -9,7 +9,8 @@ from tidelog.wire.env.env import Certificate
 from tidelog.wire.errors import ConfigError, HandshakeFailedError
 from tidelog.wire.security.certificate_name import CertificateName, certificate_name
 
-_DAY_MS: Final = 24 * 3_600_000
+_MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 24 * 60 * _MINUTE_MS
 _WARNED_DAYS: Final = (30, 7, 1)
 """Days before the end of a certificate at which the broker warns."""
 
@@ -18,7 +19,7 @@ def own_name(certificate: Certificate, *, node_id: int, now_ms: int) -> Certific
     """Return the name in the certificate of this node; `None` for one of a public CA.
 
     Raises:
-        ConfigError: It is of another node or of a user, or it has expired.
+        ConfigError: It is of another node or of a user, it has expired, or it is not valid yet.
     """
     try:
         name = certificate_name(certificate)
@@ -34,6 +35,13 @@ def own_name(certificate: Certificate, *, node_id: int, now_ms: int) -> Certific
             "the certificate in tls_directory has expired"
             f" {(now_ms - certificate.expires_at_ms) // _DAY_MS} days ago; issue a new one with"
             " `tidelog cluster issue-cert`, or check the clock"
+        )
+    early_ms = certificate.not_before_ms - now_ms
+    if early_ms > 0:
+        raise ConfigError(
+            "the certificate in tls_directory is not valid yet, for"
+            f" {-(-early_ms // _MINUTE_MS):,} minutes more; check the clock, or issue a new one"
+            " with `tidelog cluster issue-cert`"
         )
     return name
 

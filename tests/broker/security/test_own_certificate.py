@@ -41,6 +41,11 @@ def test_a_node_does_not_begin_with_an_expired_certificate() -> None:
         own_name(a_certificate(), node_id=1, now_ms=100 * DAY_MS)
 
 
+def test_a_node_does_not_begin_with_a_certificate_of_the_future() -> None:
+    with pytest.raises(ConfigError, match="is not valid yet, for 5 minutes more; check the clock"):
+        own_name(a_certificate(), node_id=1, now_ms=-5 * 60_000)
+
+
 def test_each_stage_is_announced_once_and_the_end_daily() -> None:
     watch = ExpiryWatch()
 
