@@ -34,6 +34,7 @@ from tidelog.wire.messages import (
     produce,
     queue_admin,
     queues,
+    quotas,
     topic_usage,
     topics,
     transactions,
@@ -576,6 +577,12 @@ def _shown_access(_: object, reply: access.ListAccessReply, sight: Sight) -> obj
     )
 
 
+def _list_quotas(message: quotas.ListQuotasRequest, sight: Sight) -> Iterable[Need]:
+    """Need `quotas`, but for the quotas of the principal itself."""
+    if message.principals != [sight.principal]:
+        yield Need(cluster_action("quotas"))
+
+
 def _explain(message: access.ExplainAccessRequest, sight: Sight) -> Iterable[Need]:
     """Need `access`, but for a question of a principal about itself."""
     if message.principal != sight.principal or message.roles:
@@ -731,9 +738,7 @@ _BY_API: Final[dict[Api[Any, Any], Requirement]] = {
     api.ALTER_USERS: on_cluster("users"),
     api.LIST_USERS: on_cluster("users"),
     api.ALTER_QUOTAS: on_cluster("quotas"),
-    api.LIST_QUOTAS: on_cluster("quotas"),
-    api.ALTER_KEYS: on_cluster("keys"),
-    api.LIST_KEYS: on_cluster("keys"),
+    api.LIST_QUOTAS: Requirement(needs=_list_quotas),
     api.ALTER_KEYS: on_cluster("keys"),
     api.LIST_KEYS: on_cluster("keys"),
     api.ALTER_ACCESS: on_cluster("access"),

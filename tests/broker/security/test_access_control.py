@@ -64,6 +64,7 @@ from tidelog.wire.messages.queues import (
     RedriveRequest,
     SendRequest,
 )
+from tidelog.wire.messages.quotas import ListQuotasRequest
 from tidelog.wire.messages.topics import (
     AlterTopicRequest,
     CreateTopicRequest,
@@ -542,6 +543,15 @@ async def test_a_principal_lists_its_own_rules_alone(autojump_clock: MockClock) 
         assert len(everything.rules) == 3
         of_b = await admin.ask(api.LIST_ACCESS, ListAccessRequest(None, kind="topic", name="b"))
         assert [each.principal for each in of_b.rules] == ["user:bob"]
+
+
+async def test_a_principal_lists_its_own_quotas_alone(autojump_clock: MockClock) -> None:
+    async with scene(autojump_clock) as (_, _, _, alice):
+        own = await submit(alice, api.LIST_QUOTAS, ListQuotasRequest(["user:alice"])).reply()
+        assert [each.principal for each in own.quotas] == ["user:alice"]
+        for principals in (None, ["user:bob"], ["user:alice", "user:bob"]):
+            with pytest.raises(NotAuthorizedError):
+                await submit(alice, api.LIST_QUOTAS, ListQuotasRequest(principals)).reply()
 
 
 async def test_the_audit_is_for_principals_with_audit_of_the_cluster(

@@ -57,8 +57,9 @@ def set_quota(principal: str, values: tuple[tuple[str, str], ...], *, as_json: b
 def list_quotas(principals: tuple[str, ...], *, as_json: bool) -> None:
     """List quotas and their use now.
 
-    Without PRINCIPAL, those that have quotas or use some. Rates are per second, summed over the
-    brokers. THROTTLED is the part of the last second in which a broker read no further requests.
+    Without PRINCIPAL, those that have quotas or use some; each principal may list itself. Rates are
+    per second, summed over the brokers. THROTTLED is the part of the last second in which
+    a broker read no further requests.
     """
     found = ask(lambda client: client.security.list_quotas(principals or None))
     if as_json:
@@ -126,7 +127,7 @@ def _rows(described: QuotaDescription) -> list[tuple[str, str, str, str, str]]:
         for quota_name in ABOUT
         if quota_name in described.values
     ]
-    return rows or [(name, "", "", "", "")]
+    return rows or [(name, "none", "", "", "")]
 
 
 def shown_quota(name: str, value: int) -> str:
