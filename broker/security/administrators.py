@@ -132,8 +132,8 @@ class Administrators:
             self._env.probe(
                 "administrator_missing",
                 severity="warning",
-                reason=f"no client may administer the cluster ({setting}), which has no users; start"
-                " a broker with --bootstrap-admin FILE",
+                reason=f"no client may administer the cluster ({setting}), and it has no users;"
+                " start a broker with --bootstrap-admin FILE",
             )
 
     async def recover(self) -> None:
