@@ -36,6 +36,7 @@ def test_shares_follow_demand_and_leave_a_beginning_for_idle_brokers() -> None:
 
 def test_a_demand_at_one_broker_gets_nearly_the_whole_limit_within_a_lease() -> None:
     shares = QuotaShares()
+    last = 0.0
     for now_ms in range(0, 2 * LEASE_MS, 750):
         for node_id in (2, 3):
             ask(shares, node_id, 0, now_ms=now_ms)
@@ -78,7 +79,7 @@ def test_rates_in_force_are_above_the_limit_for_a_lease_at_most(seed: int) -> No
     random = Random(seed)
     brokers = {node_id: SimulatedBroker() for node_id in NODES}
     shares = QuotaShares()
-    demands = dict.fromkeys(NODES, 0)
+    demands: dict[int, int] = dict.fromkeys(NODES, 0)
     allowed = above_ms = 0.0
     step_ms = 50
     for now_ms in range(0, 120_000, step_ms):

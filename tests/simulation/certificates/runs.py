@@ -51,7 +51,7 @@ class CertificateFiles:
         self._serial = 0
         self._files: dict[int, SimulatedCertificate] = {}
         self._networks: dict[int, CertifiedNetwork] = {}
-        self._jumped_s = dict.fromkeys(NODES, 0.0)
+        self._jumped_s: dict[int, float] = dict.fromkeys(NODES, 0.0)
         for node_id in (0, *NODES):
             self.renew(node_id)
 

@@ -3,6 +3,8 @@
 # Replaces a method that reads private state.
 # pyright: reportPrivateUsage=false
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -27,7 +29,7 @@ def audited_plan(seed: int, seconds: float = SECONDS) -> ClusterPlan:
 
 
 def audited_run(plan: ClusterPlan) -> RunReport[ClusterPlan]:
-    return run(plan, setting=RunSetting(PROBES, lambda host: AuditReader(host, plan)))
+    return run(plan, setting=RunSetting(PROBES, partial(AuditReader, plan=plan)))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,5 +1,8 @@
 """Mutations of certificates."""
 
+# Reads private parts of the broker.
+# pyright: reportPrivateUsage=false
+
 from typing import Final
 
 from tests.simulation.mutations.mutation import Mutation

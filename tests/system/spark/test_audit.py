@@ -2,8 +2,10 @@
 
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
+from pyspark.sql import DataFrame
 
 from tests.system.docs.site_pages import blocks_in
 from tests.system.spark.world import World
@@ -31,9 +33,11 @@ def test_spark_adds_up_the_bytes_of_each_principal_and_day(
         names: dict[str, object] = {"spark": shared_world.spark}
         text = block.text.replace("127.0.0.1:8433", address)
         exec(compile(text, f"{PAGE}, line {block.line}", "exec"), names)
-        rows = names["usage"].collect()  # type: ignore[attr-defined]
+        rows = cast("DataFrame", names["usage"]).collect()
 
     today = time.strftime("%Y-%m-%d", time.gmtime())
-    assert {row.principal for row in rows} == {"anonymous"}
-    assert sum(row.bytes_in for row in rows) > 2 * 100 * 1_000 / 100  # Batches may be compressed.
-    assert today in {str(row.day) for row in rows}
+    assert {row["principal"] for row in rows} == {"anonymous"}
+    assert (
+        sum(row["bytes_in"] for row in rows) > 2 * 100 * 1_000 / 100
+    )  # Batches may be compressed.
+    assert today in {str(row["day"]) for row in rows}

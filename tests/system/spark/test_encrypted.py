@@ -24,7 +24,7 @@ def test_spark_reads_and_writes_an_encrypted_topic_and_skips_shredded_records(
         client.admin.create_topic(there.topic, 2, config={"encryption": "on"})
         there.write([SECRET, b"a"])
         there.write([b"b"] * 100, partition=1)
-        table = world.spark.createDataFrame([(SECRET, 0)], "value binary, partition int")
+        table = world.spark.sql("SELECT X'" + SECRET.hex() + "' AS value, 0 AS partition")
         writer = table.write.format("tidelog").option("bootstrap.servers", address)
         writer.option("topic", there.topic).mode("append").save()
         assert there.values() == [SECRET, b"a", SECRET, *[b"b"] * 100]

@@ -47,7 +47,7 @@ def test_a_job_writes_with_a_token_that_no_plan_shows(
 ) -> None:
     world.create()
     token = world.client.security.create_token(credentials["client.user"])
-    table = world.spark.createDataFrame([(b"written",)], "value binary")
+    table = world.spark.sql("SELECT CAST('written' AS BINARY) AS value")
     writer = table.write.format("tidelog").option("bootstrap.servers", world.address)
     writer.option("topic", world.topic).option("client.token", token).mode("append").save()
     assert world.values(**{"client.token": token}) == [b"written"]

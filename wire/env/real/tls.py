@@ -296,13 +296,6 @@ class AcceptedStream:
     After `handshake` its calls are those of the stream inside.
     """
 
-    receive_nowait: Callable[[memoryview], int | None]
-    send_nowait: Callable[[Sequence[BytesLike]], int]
-    send_file_nowait: Callable[[FileRegionSource, int, int], int]
-    wait_readable: Callable[[], Coroutine[Any, Any, None]]
-    wait_writable: Callable[[], Coroutine[Any, Any, None]]
-    close: Callable[[], None]
-
     def __init__(
         self,
         tcp: TcpStream,
@@ -320,15 +313,31 @@ class AcceptedStream:
         self._context = context
         self._is_required = is_required
         self._threads = threads
-        self._use(tcp)
+        self._stream: TcpStream | TlsStream = tcp
 
-    def _use(self, stream: TcpStream | TlsStream) -> None:
-        self.receive_nowait = stream.receive_nowait
-        self.send_nowait = stream.send_nowait
-        self.send_file_nowait = stream.send_file_nowait
-        self.wait_readable = stream.wait_readable
-        self.wait_writable = stream.wait_writable
-        self.close = stream.close
+    def receive_nowait(self, buffer: memoryview) -> int | None:
+        """See `wire.env.env.Stream`."""
+        return self._stream.receive_nowait(buffer)
+
+    def send_nowait(self, pieces: Sequence[BytesLike]) -> int:
+        """See `wire.env.env.Stream`."""
+        return self._stream.send_nowait(pieces)
+
+    def send_file_nowait(self, source: FileRegionSource, position: int, length: int) -> int:
+        """See `wire.env.env.Stream`."""
+        return self._stream.send_file_nowait(source, position, length)
+
+    async def wait_readable(self) -> None:
+        """See `wire.env.env.Stream`."""
+        await self._stream.wait_readable()
+
+    async def wait_writable(self) -> None:
+        """See `wire.env.env.Stream`."""
+        await self._stream.wait_writable()
+
+    def close(self) -> None:
+        """See `wire.env.env.Stream`."""
+        self._stream.close()
 
     async def handshake(self) -> None:
         """See `wire.env.env.Stream`."""
@@ -338,7 +347,7 @@ class AcceptedStream:
                 stream = TlsStream(self._tcp, self._context())
             except OSError as error:  # Its first bytes are there, and the client is gone.
                 raise ConnectionLostError(f"connection to {self.peer} was reset") from error
-            self._use(stream)
+            self._stream = stream
             await stream.handshake(self._threads)
             self.is_encrypted = True
             self.peer_certificate = stream.peer_certificate
