@@ -15,7 +15,7 @@ SUBJECT_MAX = 65
 _SUBJECT = re.compile(r"(?P<packages>[a-z0-9_./]+(, [a-z0-9_./]+)*): (?P<verb>\S+)( .*[^.])?")
 _NO_IMPERATIVE = re.compile(
     r"(?i)the|a|an|no|not|all|each|any|some|one|two|it|this|that|how|wh(at|o|ere|ich|en)|new"
-    r"|(?!bring|feed|need|seed|embed|speed)\w+(ed|ing)"
+    r"|(?!bring|feed|need|seed|embed|shred|speed)\w+(ed|ing)"
     r"|(?!pass|process|access|address|discuss|compress|focus|express|guess)\w+s"
 )
 
