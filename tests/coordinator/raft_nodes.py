@@ -114,6 +114,11 @@ class Answerer:
         self._slow_answers: dict[int, SlowAnswer] = {}
         self._nursery: trio.Nursery | None = None
 
+    @property
+    def api_of(self) -> dict[int, Any]:
+        """See `broker.dispatch.Dispatcher`."""
+        return {int(served.key): served for served in self.apis}
+
     def add_slow(
         self, answers: Mapping[Api[Any, Any], "SlowAnswer"], nursery: trio.Nursery
     ) -> None:
@@ -125,7 +130,7 @@ class Answerer:
     def handle(self, request: Request, context: RequestContext) -> None:
         """See `broker.dispatch.Dispatcher`."""
         key = request.api_key
-        served = next(each for each in self.apis if each.key == key)
+        served = self.api_of[key]
         response = ResponseHandle(served, request, context)
         with response:
             if key == api.HELLO.key:
