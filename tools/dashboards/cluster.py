@@ -204,6 +204,15 @@ _BROKERS: Final = Row(
             },
         ),
         Panel(
+            "Throttled principals",
+            "Share of the time for which brokers read no requests of a principal, by quota.",
+            "percentunit",
+            {
+                "{{principal}} {{quota}}": "sum by (principal, quota)"
+                " (rate(tidelog_throttled_seconds_total[$__rate_interval]))"
+            },
+        ),
+        Panel(
             "Age of metadata",
             "Time since the metadata of a broker were current.",
             "s",

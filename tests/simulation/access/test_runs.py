@@ -8,5 +8,5 @@ SEED = 2
 def test_nothing_is_acknowledged_or_delivered_after_an_answered_revocation() -> None:
     counts = run_access(SEED)
 
-    assert counts["revocations"] > 10
+    assert counts["revocations"] > 5
     assert min(counts[each] for each in ("acked", "read", "sent", "received", "denied")) > 3

@@ -53,6 +53,6 @@ def test_a_broker_that_does_not_wait_for_its_intent_is_found(
 ) -> None:
     monkeypatch.setattr(AuditLog, "begin", begin_without_waiting)
 
-    report = audited_run(audited_plan(0, 15.0))
+    report = audited_run(audited_plan(7, 15.0))
 
     assert report.checker == "EachChangeIsAudited", report.problem

@@ -19,13 +19,16 @@ PAGES: Final = sorted(
         "docs/tutorial.md",
         "docs/howto/*.md",
         "docs/coming-from/*.md",
+        "docs/access.md",
         "docs/alerts.md",
         "docs/audit.md",
         "docs/authentication.md",
         "docs/quotas.md",
         "docs/compaction.md",
+        "docs/encryption.md",
         "docs/operating.md",
         "docs/operations.md",
+        "docs/tls.md",
         "docs/upgrading.md",
     )
     for path in ROOT.glob(pattern)

@@ -79,6 +79,8 @@ def test_both_open_the_broker_by_one_function_with_settings_env_and_disk() -> No
         "disk",
         "secret",
         "sources",  # The origin of the settings, for describe_config only.
+        "master_source",  # Reads the master keys.
+        "inputs",  # Reads other files at the start.
     ]
 
 
