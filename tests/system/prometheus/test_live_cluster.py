@@ -16,9 +16,14 @@ GROUP: Final = "billing"
 VICTIM: Final = 3
 
 MAY_BE_EMPTY: Final = {
+    "tidelog-cluster: Audit records that wait: {{instance}}",
+    "tidelog-cluster: Audit records: {{outcome}}",
+    "tidelog-cluster: Days until certificates end: {{instance}}",
+    "tidelog-cluster: Denials of access: {{action}} {{kind}}",
     "tidelog-cluster: Errors: {{api}} {{code}}",
     "tidelog-cluster: Events that are not acknowledged: {{kind}}",
     "tidelog-cluster: Replicas that need attention: {{instance}} {{state}}",
+    "tidelog-cluster: Throttled principals: {{principal}} {{quota}}",
     "tidelog-cluster: Warnings and errors: {{severity}} {{event}}",
     "tidelog-queues: Age: {{owner}} {{queue}}",
     "tidelog-queues: Dead letters: {{owner}} {{queue}}",
@@ -28,7 +33,8 @@ MAY_BE_EMPTY: Final = {
     "tidelog-topics: Refused batches: {{topic}}",
     "tidelog-topics: Records in relation to their threshold: {{group}}",
 }
-"""Queries of panels that show nothing while a cluster is healthy and owners set no thresholds."""
+"""Queries of panels that show nothing while a cluster is healthy and plain, and owners set no
+thresholds."""
 
 
 async def test_alerts_of_a_killed_broker_fire_and_clear(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import trio
 from tests.system.integration.processes import DEADLINE_S
 from tests.system.versions.old_node import OLD_NODE
 from tests.system.versions.run import run
+from tidelog.wire.messages.features import OWN_LEVELS
 
 
 async def test_a_cluster_is_upgraded_and_loses_nothing(tmp_path: Path) -> None:
@@ -16,4 +17,4 @@ async def test_a_cluster_is_upgraded_and_loses_nothing(tmp_path: Path) -> None:
         outcome = await run(OLD_NODE, tmp_path, goes_back=False, say=said.append)
 
     assert outcome.is_right, outcome
-    assert said[-3] == "the level is 3"
+    assert said[-3] == f"the level is {OWN_LEVELS.max_level}"
