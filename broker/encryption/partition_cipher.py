@@ -45,8 +45,8 @@ class PartitionCipher:
     """See `tidelog.logstore.batch_cipher.BatchCipher`.
 
     Each cipher draws a salt of its own, and counts its batches: with the data key, the salt makes
-    the key of these batches, and the count is their nonce. So no nonce is used twice, whatever
-    leaders and compactions write the same offsets, and a data key has no limit of batches.
+    the key of these batches, and the count is their nonce. So no nonce is used twice, also
+    if leaders and compactions write the same offsets, and a data key has no limit of batches.
     """
 
     def __init__(self, keyring: Keyring, topic_id: bytes, partition: int) -> None:

@@ -52,7 +52,7 @@ class AccessAdmin:
     async def deny(
         self, principal: str, actions: str | Iterable[str], kind: str, *, name: str = CLUSTER
     ) -> AlterAccessReply:
-        """Deny a principal actions, whatever other rules allow; see `grant`."""
+        """Deny a principal actions, also those that other rules allow; see `grant`."""
         rule = _rule(principal, actions, kind, name=name, is_deny=True)
         return await self._alter(AlterAccessRequest([rule]))
 

@@ -108,7 +108,7 @@ class AccessTable:
     __hash__ = None  # type: ignore[assignment]  # Its rules change.
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both decide alike, whatever their versions."""
+        """Return whether both decide alike; their versions may differ."""
         if not isinstance(other, AccessTable):
             return NotImplemented
         return self._content() == other._content()

@@ -1,7 +1,7 @@
 """Random runs of three brokers that enforce access, while rules come and go.
 
 Anonymous clients append and read, over connections of their own. An administrator grants and
-revokes XX
+revokes both. After an answered revocation, no broker may acknowledge or deliver.
 """
 
 from collections import Counter

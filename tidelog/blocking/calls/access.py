@@ -35,7 +35,7 @@ class AccessAdmin(Forwarding[InnerAccessAdmin]):
     def deny(
         self, principal: str, actions: str | Iterable[str], kind: str, *, name: str = CLUSTER
     ) -> AlterAccessReply:
-        """Deny a principal actions, whatever other rules allow; see `grant`."""
+        """Deny a principal actions, also those that other rules allow; see `grant`."""
         return self._thread.call(partial(self._inner.deny, principal, actions, kind, name=name))
 
     def revoke(
