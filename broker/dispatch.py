@@ -172,6 +172,9 @@ class Dispatcher:
         """Takes the audit events of all connections."""
         self.auditor: RequestAuditor | None = None
         """Notes administrative requests; `None` while `audit = off`."""
+        self.end_turn: Callable[[], None] = do_nothing
+        """Called by a connection that has handled the received requests of one turn, before it
+        sends the replies. It must not raise."""
         self.is_shutting_down = False
         """Whether new requests of clients are refused."""
         self.is_stopping = False
@@ -292,6 +295,10 @@ class Dispatcher:
                 return lambda request, response: start(
                     run_in_task, _bound(handler_as, response), request.message, response
                 )
+
+
+def do_nothing() -> None:
+    """End a turn without further work."""
 
 
 def _supervised(steps: Steps, response: ResponseHandle) -> Steps:

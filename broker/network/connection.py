@@ -396,6 +396,9 @@ class Connection:
                     break
             return True
         finally:
+            if handled_count:
+                # Before the flush: replies that are made there leave in the same write.
+                self._dispatcher.end_turn()
             self._is_handling = False
             self.write_buffer.flush()
             if began_at is not None:

@@ -1,5 +1,8 @@
 """Tests of one connection: bad input, bad timing, and the state after its end."""
 
+# Reads private state of brokers.
+# pyright: reportPrivateUsage=false
+
 import struct
 
 import pytest
@@ -121,6 +124,24 @@ async def test_a_single_request_costs_one_receive_call(mock_clock: MockClock) ->
         await settle()
 
         assert client.stream.peer_receive_count == before + 1
+
+
+async def test_the_end_of_a_turn_comes_before_its_replies_are_sent(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker:
+        client = await world.raw_client()
+        await client.introduce()
+        (connection,) = broker._acceptor.connections
+        unsent: list[bool] = []
+        broker._dispatcher.end_turn = lambda: unsent.append(
+            connection.write_buffer.pending_bytes > 0
+        )
+
+        request = client.request(api.HELLO, HelloRequest("again", "0"))
+        await client.send(request + client.request(api.HELLO, HelloRequest("again", "0")))
+        await client.replies(2)
+
+        assert unsent == [True], "one end of the turn of two requests"
 
 
 async def test_a_request_may_arrive_byte_by_byte(mock_clock: MockClock) -> None:
