@@ -264,6 +264,14 @@ def _by_queue_id(action: str, *, is_kept: bool = False) -> Requirement:
     return Requirement(needs=needs, remembered=lambda message: message.queue_id, is_kept=is_kept)
 
 
+def _receive(message: queues.ReceiveRequest, sight: Sight) -> Iterable[Need]:
+    actions = ("receive", "settle") if message.settlements else ("receive",)
+    for action in actions:
+        need = queue_of_id(action, message.queue_id, sight.state)
+        if need is not None:
+            yield need
+
+
 def _hot_keys(message: hot_keys.HotKeysRequest, sight: Sight) -> Iterable[Need]:
     need = queue_of_id("peek", message.topic_id, sight.state) or topic_of_id(
         "read", message.topic_id, sight.state
@@ -704,7 +712,11 @@ _BY_API: Final[dict[Api[Any, Any], Requirement]] = {
     api.ALTER_QUEUE: Requirement(needs=_alter_queue),
     api.DELETE_QUEUE: Requirement(needs=_delete_queue),
     api.SEND: _by_queue_id("send", is_kept=True),
-    api.RECEIVE: _by_queue_id("receive", is_kept=True),
+    api.RECEIVE: Requirement(
+        needs=_receive,
+        remembered=lambda message: (message.queue_id, bool(message.settlements)),
+        is_kept=True,
+    ),
     api.SETTLE: _by_queue_id("settle", is_kept=True),
     api.PEEK: _by_queue_id("peek", is_kept=True),
     api.COUNT_MESSAGES: _by_queue_id(DESCRIBE),

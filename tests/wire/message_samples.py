@@ -38,53 +38,6 @@ from tidelog.wire.messages.queues import (
 NOT_LEADER = ErrorDetail(code=ErrorCode.NOT_LEADER, message="broker 2 leads it")
 EXPIRED = ErrorDetail(code=ErrorCode.RECEIPT_EXPIRED, message="received again since")
 
-RECEIVE = (
-    ReceiveRequest(
-        queue_id=TOPIC_ID,
-        partitions=[3, 0],
-        max_messages=10,
-        max_bytes=1 << 20,
-        max_wait_ms=20_000,
-        visibility_timeout_ms=60_000,
-        holder="worker 7",
-        attempt_id=b"an attempt",
-        fail_at_limit=True,
-        is_repetition=True,
-    ),
-    ReceiveReply(
-        results=[
-            PartitionReceived(
-                partition=3,
-                receipt=b"a receipt",
-                runs=[
-                    ReceivedRun(
-                        first_offset=1000,
-                        count=7,
-                        receive_count=2,
-                        first_received_ms=1_700_000_000_000,
-                        rank=3,
-                    )
-                ],
-                batch_bytes=4096,
-                deadline_ms=1_700_000_060_000,
-            ),
-            PartitionReceived(partition=0, error=NOT_LEADER),
-        ],
-        now_ms=1_700_000_000_000,
-    ),
-)
-_RECEIVED = RECEIVE[1].results[0]
-IN_OLDER_VERSIONS: dict[str, object] = {
-    "receive_request_v1": replace(RECEIVE[0], fail_at_limit=False, is_repetition=False),
-    "receive_reply_v1": replace(
-        RECEIVE[1],
-        results=[
-            replace(_RECEIVED, runs=[replace(each, rank=0) for each in _RECEIVED.runs]),
-            *RECEIVE[1].results[1:],
-        ],
-    ),
-}
-"""See `tests.wire.samples.IN_OLDER_VERSIONS`."""
 SETTLE = (
     SettleRequest(
         queue_id=TOPIC_ID,
@@ -106,6 +59,60 @@ SETTLE = (
         ]
     ),
 )
+RECEIVE = (
+    ReceiveRequest(
+        queue_id=TOPIC_ID,
+        partitions=[3, 0],
+        max_messages=10,
+        max_bytes=1 << 20,
+        max_wait_ms=20_000,
+        visibility_timeout_ms=60_000,
+        holder="worker 7",
+        attempt_id=b"an attempt",
+        fail_at_limit=True,
+        is_repetition=True,
+        settlements=SETTLE[0].settlements,
+    ),
+    ReceiveReply(
+        results=[
+            PartitionReceived(
+                partition=3,
+                receipt=b"a receipt",
+                runs=[
+                    ReceivedRun(
+                        first_offset=1000,
+                        count=7,
+                        receive_count=2,
+                        first_received_ms=1_700_000_000_000,
+                        rank=3,
+                    )
+                ],
+                batch_bytes=4096,
+                deadline_ms=1_700_000_060_000,
+            ),
+            PartitionReceived(partition=0, error=NOT_LEADER),
+        ],
+        now_ms=1_700_000_000_000,
+        settled=SETTLE[1].results,
+    ),
+)
+_RECEIVED = RECEIVE[1].results[0]
+IN_OLDER_VERSIONS: dict[str, object] = {
+    "receive_request_v1": replace(
+        RECEIVE[0], fail_at_limit=False, is_repetition=False, settlements=[]
+    ),
+    "receive_request_v2": replace(RECEIVE[0], settlements=[]),
+    "receive_reply_v2": replace(RECEIVE[1], settled=[]),
+    "receive_reply_v1": replace(
+        RECEIVE[1],
+        results=[
+            replace(_RECEIVED, runs=[replace(each, rank=0) for each in _RECEIVED.runs]),
+            *RECEIVE[1].results[1:],
+        ],
+        settled=[],
+    ),
+}
+"""See `tests.wire.samples.IN_OLDER_VERSIONS`."""
 PEEK = (
     PeekRequest(
         queue_id=TOPIC_ID,

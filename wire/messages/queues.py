@@ -85,73 +85,6 @@ class SendReply(msgspec.Struct, frozen=True, array_like=True):
     """Time to wait before the next send to this partition, because of the queue's `send_rate`."""
 
 
-class ReceiveRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Receive messages: they are in flight until a settlement or the visibility timeout."""
-
-    queue_id: bytes
-    partitions: LongListed[int]
-    """Partitions that the broker leads, read in this order; rotate them between requests."""
-    max_messages: int
-    """1 to `RECEIVE_COUNT_MAX`, over all partitions. A partition offers at most 100 runs of
-    adjacent messages at a time."""
-    max_bytes: ByteCount
-    """Approximate limit of record bytes; at least one message is returned if there is one."""
-    max_wait_ms: Milliseconds
-    """Maximum wait for a message (long polling); 0 to answer at once."""
-    visibility_timeout_ms: Milliseconds | None = None
-    """Visibility timeout of these messages; `None` for the queue's setting. 0 leaves them visible,
-    but the receive counts."""
-    holder: str = ""
-    """Name of the receiver, for display; at most 128 characters."""
-    attempt_id: bytes | None = None
-    """Receive attempt id of FIFO queues: within five minutes the same id gets the same messages
-    under the same receipt, unless their state changed meanwhile. At most 16 bytes."""
-    fail_at_limit: bool = False
-    """Whether to answer `OVER_LIMIT` for partitions that have visible messages and reached their
-    share of `max_in_flight`, if no partition delivers any. Without it the answer is empty."""
-    is_repetition: bool = False
-    """Whether to return only messages of an earlier receive with this attempt id, and no others."""
-
-
-class ReceivedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Consecutive messages with the same receive count."""
-
-    first_offset: int
-    count: int
-    receive_count: int
-    """Deliveries up to and including this one."""
-    first_received_ms: int
-    """Time of the first delivery."""
-    rank: int = 0
-    """Order of processing: runs by rank, those of equal rank by offset. The priority, or in a FIFO
-    queue the turn of the group in this receive; 0 in other queues, and when a receive is repeated.
-    """
-
-
-class PartitionReceived(msgspec.Struct, frozen=True, array_like=True):
-    """The received messages of one partition."""
-
-    partition: int
-    receipt: bytes = b""
-    """Proof of the receive of these messages; opaque, the same for all of them, and invalid for
-    other messages. Together with an offset it is a receipt handle."""
-    runs: list[ReceivedRun] = []
-    batch_bytes: ByteCount = 0
-    """Length of its batches in the attachment, in the order of this list. They are whole and may
-    hold records that were not received."""
-    deadline_ms: int = 0
-    """End of the visibility timeout, by the clock of the broker."""
-    error: ErrorDetail | None = None
-
-
-class ReceiveReply(msgspec.Struct, frozen=True, array_like=True):
-    """Partitions that had messages, or an error."""
-
-    results: list[PartitionReceived]
-    now_ms: int
-    """Time of the broker, the reference of the deadlines."""
-
-
 class SettleAction(IntEnum):
     """The end of a delivery (SQS: DeleteMessage, ChangeMessageVisibility)."""
 
@@ -213,6 +146,78 @@ class SettleReply(msgspec.Struct, frozen=True, array_like=True):
     """The results, in the order of the request."""
 
     results: list[Settled]
+
+
+class ReceiveRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Receive messages: they are in flight until a settlement or the visibility timeout."""
+
+    queue_id: bytes
+    partitions: LongListed[int]
+    """Partitions that the broker leads, read in this order; rotate them between requests."""
+    max_messages: int
+    """1 to `RECEIVE_COUNT_MAX`, over all partitions. A partition offers at most 100 runs of
+    adjacent messages at a time."""
+    max_bytes: ByteCount
+    """Approximate limit of record bytes; at least one message is returned if there is one."""
+    max_wait_ms: Milliseconds
+    """Maximum wait for a message (long polling); 0 to answer at once."""
+    visibility_timeout_ms: Milliseconds | None = None
+    """Visibility timeout of these messages; `None` for the queue's setting. 0 leaves them visible,
+    but the receive counts."""
+    holder: str = ""
+    """Name of the receiver, for display; at most 128 characters."""
+    attempt_id: bytes | None = None
+    """Receive attempt id of FIFO queues: within five minutes the same id gets the same messages
+    under the same receipt, unless their state changed meanwhile. At most 16 bytes."""
+    fail_at_limit: bool = False
+    """Whether to answer `OVER_LIMIT` for partitions that have visible messages and reached their
+    share of `max_in_flight`, if no partition delivers any. Without it the answer is empty."""
+    is_repetition: bool = False
+    """Whether to return only messages of an earlier receive with this attempt id, and no others."""
+    settlements: Listed[Settlement] = []
+    """Settlements that the broker decides first, as those of a SETTLE. The receive then waits for
+    their commit, and never for messages."""
+
+
+class ReceivedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Consecutive messages with the same receive count."""
+
+    first_offset: int
+    count: int
+    receive_count: int
+    """Deliveries up to and including this one."""
+    first_received_ms: int
+    """Time of the first delivery."""
+    rank: int = 0
+    """Order of processing: runs by rank, those of equal rank by offset. The priority, or in a FIFO
+    queue the turn of the group in this receive; 0 in other queues, and when a receive is repeated.
+    """
+
+
+class PartitionReceived(msgspec.Struct, frozen=True, array_like=True):
+    """The received messages of one partition."""
+
+    partition: int
+    receipt: bytes = b""
+    """Proof of the receive of these messages; opaque, the same for all of them, and invalid for
+    other messages. Together with an offset it is a receipt handle."""
+    runs: list[ReceivedRun] = []
+    batch_bytes: ByteCount = 0
+    """Length of its batches in the attachment, in the order of this list. They are whole and may
+    hold records that were not received."""
+    deadline_ms: int = 0
+    """End of the visibility timeout, by the clock of the broker."""
+    error: ErrorDetail | None = None
+
+
+class ReceiveReply(msgspec.Struct, frozen=True, array_like=True):
+    """Partitions that had messages, or an error."""
+
+    results: list[PartitionReceived]
+    now_ms: int
+    """Time of the broker, the reference of the deadlines."""
+    settled: list[Settled] = []
+    """The results of the settlements, in the order of the request."""
 
 
 class MessageState(IntEnum):

@@ -374,7 +374,7 @@ DELETE_QUEUE = Api(
     ApiKey.DELETE_QUEUE, queue_admin.DeleteQueueRequest, queue_admin.DeleteQueueReply
 )
 SEND = Api(ApiKey.SEND, queues.SendRequest, queues.SendReply)
-RECEIVE = Api(ApiKey.RECEIVE, queues.ReceiveRequest, queues.ReceiveReply, max_version=2)
+RECEIVE = Api(ApiKey.RECEIVE, queues.ReceiveRequest, queues.ReceiveReply, max_version=3)
 SETTLE = Api(ApiKey.SETTLE, queues.SettleRequest, queues.SettleReply)
 PEEK = Api(ApiKey.PEEK, queues.PeekRequest, queues.PeekReply)
 COUNT_MESSAGES = Api(ApiKey.COUNT_MESSAGES, queues.CountMessagesRequest, queues.CountMessagesReply)

@@ -41,7 +41,7 @@ from tidelog.wire.messages.features import OWN_LEVELS, NodeFeatures, SupportedLe
 NODES = [1, 2, 3]
 NEW = SupportedLevels(0, 1)
 NEWER = SupportedLevels(0, 2)
-NEWEST = SupportedLevels(0, 5)
+NEWEST = SupportedLevels(0, 6)
 
 
 def started(*supported: SupportedLevels | None) -> Cluster:
@@ -187,26 +187,26 @@ def test_records_of_a_higher_level_are_not_written() -> None:
 def test_a_new_kind_of_record_is_rolled_out_and_rolled_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A later version knows level 5, to which a kind of record belongs."""
-    monkeypatch.setattr(features, "RECORD_LEVELS", {FeatureLevelSet: 1, BrokerDrained: 5})
+    """A later version knows level 6, to which a kind of record belongs."""
+    monkeypatch.setattr(features, "RECORD_LEVELS", {FeatureLevelSet: 1, BrokerDrained: 6})
     cluster = started(NEWEST, NEWEST)
     cluster.do(SetFeatureLevel(1, [1, 2]))
-    with pytest.raises(InvalidRequestError, match="feature level 5 is needed, and the cluster has"):
+    with pytest.raises(InvalidRequestError, match="feature level 6 is needed, and the cluster has"):
         cluster.do(DrainBroker(1))
 
-    cluster.do(SetFeatureLevel(5, [1, 2]))
-    cluster.do(SetFeatureLevel(1, [1, 2]))  # Nothing needs level 5.
+    cluster.do(SetFeatureLevel(6, [1, 2]))
+    cluster.do(SetFeatureLevel(1, [1, 2]))  # Nothing needs level 6.
     restart(cluster, 2, NEW)
     restart(cluster, 2, NEWEST)
-    cluster.do(SetFeatureLevel(5, [1, 2]))
+    cluster.do(SetFeatureLevel(6, [1, 2]))
     cluster.do(DrainBroker(1))
 
-    assert cluster.state.used_level == 5
+    assert cluster.state.used_level == 6
     with pytest.raises(
-        InvalidRequestError, match=r"1 is not possible: the metadata has records of level 5, which"
+        InvalidRequestError, match=r"1 is not possible: the metadata has records of level 6, which"
     ):
         cluster.do(SetFeatureLevel(1, [1, 2]))
-    with pytest.raises(msgspec.ValidationError, match="<= 4"):
+    with pytest.raises(msgspec.ValidationError, match="<= 5"):
         MetadataStateMachine.from_snapshot(cluster.machine.snapshot())
 
 
