@@ -87,8 +87,12 @@ def messages_of(hint: object) -> list[type[msgspec.Struct]]:
 
 
 def table_of(name: str, text: str) -> list[list[str]]:
-    """Return the rows of the table that follows the name of a message."""
-    found = re.search(rf"^`{name}`\n\n((?:\|.*\n)+)", text, re.MULTILINE)
+    """Return the rows of the table that follows the name of a message.
+
+    A message that is also part of another API may have its table in the section of that API.
+    """
+    pattern = re.compile(rf"^`{name}`\n\n((?:\|.*\n)+)", re.MULTILINE)
+    found = pattern.search(text) or pattern.search(PAGE)
     assert found is not None, f"{name} has no table"
     return rows_of_tables(found[1])[1:]
 
