@@ -379,7 +379,8 @@ class ApiHandlers:
             purgatory=purgatory,
             sample=self.hot_traffic.sample,
         )
-        receive = ReceiveHandler(server, purgatory, max_bytes=max_bytes)
+        settle = SettleHandler(server, purgatory, nursery)
+        receive = ReceiveHandler(server, purgatory, settle=settle, max_bytes=max_bytes)
         groups = MessageGroupsHandler(server)
         keys = HotKeysHandler(self._partitions, self.hot_traffic)
 
@@ -391,7 +392,7 @@ class ApiHandlers:
         return {
             api.SEND: Appending(send.handle),
             api.RECEIVE: Deferred(receive.handle),
-            api.SETTLE: Deferred(SettleHandler(server, purgatory, nursery).handle),
+            api.SETTLE: Deferred(settle.handle),
             api.PEEK: Deferred(PeekHandler(server, nursery, max_bytes=max_bytes).handle),
             api.COUNT_MESSAGES: InTask(whole_queue.count),
             api.PURGE: InTask(whole_queue.purge),

@@ -1,4 +1,8 @@
-"""Handler of RECEIVE: leases visible messages, and long polls for missing ones."""
+"""Handler of RECEIVE: leases visible messages, and long polls for missing ones.
+
+With settlements it decides these first. Then it takes what is there, so that the acknowledgement of
+a delete never waits for messages.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -6,6 +10,7 @@ from typing import Final, final
 
 import trio
 
+from tidelog.broker.queues.handlers.settle import PendingSettle, SettleHandler
 from tidelog.broker.queues.partition.hosted_partition import (
     Delivery,
     EmptyReason,
@@ -16,6 +21,7 @@ from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.request_usage import usage_of
 from tidelog.broker.requests.response import ResponseHandle
+from tidelog.broker.requests.steps import Steps
 from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.wire.config.queue_config import ReceiveAcks
 from tidelog.wire.env.env import BytesLike
@@ -73,7 +79,15 @@ class PendingReceive:
         self._open: set[int] = set()
         """Results that are not committed; of a receive without messages, the inverted places of
         partitions whose new dead letters are not moved."""
-        self._is_immediate = request.max_wait_ms <= 0
+        wait_ms = 0 if request.settlements else min(request.max_wait_ms, _MAX_WAIT_MS_MAX)
+        self._is_immediate = wait_ms <= 0
+        self._wait_s = wait_ms / 1000 or _LOADING_S
+        self.settling: PendingSettle | None = None
+        """The settlements of the request, `None` without any."""
+        if request.settlements:
+            self.settling = PendingSettle(
+                purgatory, on_decided=self.begin, on_committed=self._reply_if_complete
+            )
         self._whole = self._command(request.max_messages)
 
     def begin(self) -> None:
@@ -82,6 +96,9 @@ class PendingReceive:
         Raises:
             UnknownQueueError: The queue does not exist.
         """
+        if self._response.context.has_ended:  # It ended before all settlements were decided.
+            self._response.nothing()
+            return
         for number in self._request.partitions:
             try:
                 hosted = self._server.find(self._request.queue_id, number)
@@ -96,8 +113,7 @@ class PendingReceive:
             if self._is_immediate:
                 hosted.immediate_waiters[self] = None
         self._response.context.delayed[self] = None
-        wait_s = min(self._request.max_wait_ms, _MAX_WAIT_MS_MAX) / 1000
-        self._purgatory.add(self, trio.current_time() + (wait_s or _LOADING_S))
+        self._purgatory.add(self, trio.current_time() + self._wait_s)
         self._server.receive(self)
 
     def is_waiting(self) -> bool:
@@ -217,16 +233,14 @@ class PendingReceive:
         another connection, which then owns them.
         """
         self._end()
-        if self._open and self._request.attempt_id is None:
+        if self._request.attempt_id is None:
             self._give_back()
         self._open.clear()
         self._response.nothing()
 
     def _give_back(self) -> None:
         by_number = {hosted.number: hosted for hosted in self._hosted}
-        for index in self._open:
-            if index < 0:
-                continue
+        for index in self._pieces:
             received = self._results[index]
             hosted = by_number[received.partition]
             runs = [(run.first_offset, run.count) for run in received.runs]
@@ -277,12 +291,14 @@ class PendingReceive:
                     hosted.when_moved(self, ~place)
         if self._open:
             self._purgatory.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
-        else:
+        elif self.settling is None or self.settling.is_complete:
             self._end()
             self._reply()
 
     def _reply_if_complete(self) -> None:
         if self._open or self._is_waiting or self not in self._response.context.delayed:
+            return
+        if self.settling is not None and not self.settling.is_complete:
             return
         self._end()
         with self._response:
@@ -292,14 +308,13 @@ class PendingReceive:
         pieces: list[BytesLike | FileRegion] = []
         for index in sorted(self._pieces):
             pieces.extend(self._pieces[index])
-        reply = ReceiveReply(self._results, self._server.env.clock.now_ms())
+        settled = [] if self.settling is None else self.settling.results
+        reply = ReceiveReply(self._results, self._server.env.clock.now_ms(), settled)
         try:
             self._response.reply(reply, pieces)
         except BrokerError:
             # The client may not receive any more: others get its messages at once.
-            self._open.update(self._pieces)
             self._give_back()
-            self._open.clear()
             raise
         if pieces and self._response.context.audit.usage is not None:
             self._count_usage()
@@ -340,14 +355,25 @@ def _over_limit(hosted: HostedPartition) -> PartitionReceived:
 class ReceiveHandler:
     """Receives messages for clients."""
 
-    def __init__(self, server: QueueServer, purgatory: Purgatory, *, max_bytes: int) -> None:
-        """Receive from `server`, at most `max_bytes` in one reply."""
+    def __init__(
+        self,
+        server: QueueServer,
+        purgatory: Purgatory,
+        *,
+        settle: SettleHandler,
+        max_bytes: int,
+    ) -> None:
+        """Receive from `server`, at most `max_bytes` in one reply; `settle` settles before."""
         self._server = server
+        self._settle = settle
         self._purgatory = purgatory
         self._max_bytes = max_bytes
 
-    def handle(self, request: ReceiveRequest, response: ResponseHandle) -> None:
+    def handle(self, request: ReceiveRequest, response: ResponseHandle) -> Steps | None:
         """Reply when there are messages, or when the time is over.
+
+        With settlements, reply when these and the leases are committed; return the rest of many
+        settlements as steps.
 
         Raises:
             InvalidRequestError: The request is malformed.
@@ -358,6 +384,12 @@ class ReceiveHandler:
         if len(request.partitions) > 1:
             self._server.check_partition_count(request.queue_id, request.partitions)
         max_bytes = min(request.max_bytes, self._max_bytes)
-        PendingReceive(
+        pending = PendingReceive(
             self._server, self._purgatory, request, response=response, max_bytes=max_bytes
-        ).begin()
+        )
+        if pending.settling is None:
+            pending.begin()
+            return None
+        return self._settle.settle(
+            request.queue_id, request.settlements, response, pending=pending.settling
+        )

@@ -1,5 +1,9 @@
-"""Handler of SETTLE: deletes, extends, releases, rejects or returns messages by their receipts."""
+"""Handler of SETTLE: deletes, extends, releases, rejects or returns messages by their receipts.
 
+RECEIVE settles, too, before it receives.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import trio
@@ -36,17 +40,35 @@ _MESSAGES_AT_ONCE: Final = 100
 """Settled messages after which other tasks run, if there are more."""
 
 
+def do_nothing() -> None:
+    """Do nothing after the decisions."""
+
+
 @final
 class PendingSettle:
-    """A settle request whose decisions are made, and not all committed."""
+    """Settlements of a request whose decisions are made, and not all committed."""
 
     def __init__(
-        self, response: ResponseHandle, purgatory: Purgatory, results: list[Settled]
+        self,
+        purgatory: Purgatory,
+        *,
+        on_committed: Callable[[], None],
+        on_decided: Callable[[], None] = do_nothing,
     ) -> None:
-        """Wait for the results that `expect` adds."""
-        self._response = response
+        """Wait for the results that `expect` adds.
+
+        Args:
+            purgatory: Limits the wait.
+            on_committed: Called when all results are final.
+            on_decided: Called when all decisions are made, before that.
+        """
+        self.results: list[Settled] = []
+        """The result of each settlement so far; one may change until all are final."""
+        self.is_complete = False
+        """Whether all results are final."""
         self._purgatory = purgatory
-        self._results = results
+        self._on_committed = on_committed
+        self._on_decided = on_decided
         self._open: set[int] = set()
         """Indexes of results that are not committed; inverted, of those with dead letters that are
         not moved."""
@@ -60,45 +82,47 @@ class PendingSettle:
             self._open.add(~index)
             hosted.when_moved(self, ~index)
 
-    def reply_or_wait(self) -> None:
-        """Reply when all decisions are committed."""
+    def decided(self) -> None:
+        """Wait until all decisions are committed: no further one is made."""
+        self._on_decided()
         if self._open:
             self._is_parked = True
             self._purgatory.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
         else:
-            self._response.reply(SettleReply(self._results))
+            self.is_complete = True
+            self._on_committed()
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
         """See `broker.partitions.partition.AckWaiter`."""
         del level
         self._open.discard(index)
-        self._reply_if_complete()
+        self._complete_if_final()
 
     def failed(self, index: int, error: BrokerError) -> None:
         """See `broker.partitions.partition.AckWaiter`."""
         if index in self._open:
-            self._results[index] = Settled(error=error.to_wire())
+            self.results[index] = Settled(error=error.to_wire())
             self._open -= {index, ~index}
-            self._reply_if_complete()
+            self._complete_if_final()
 
     def expire(self) -> None:
         """Answer that the outcome of uncommitted settlements is unknown."""
         error = RequestTimedOutError("not committed in time; it may be settled or not")
         for index in self._open:
             if index >= 0:
-                self._results[index] = Settled(error=error.to_wire())
+                self.results[index] = Settled(error=error.to_wire())
         self._open.clear()
-        self._reply_if_complete()
+        self._complete_if_final()
 
     def close(self) -> None:
         """Keep waiting: a shutdown waits for decisions."""
 
-    def _reply_if_complete(self) -> None:
+    def _complete_if_final(self) -> None:
         if self._is_parked and not self._open:
             self._is_parked = False
+            self.is_complete = True
             self._purgatory.done(self)
-            with self._response:
-                self._response.reply(SettleReply(self._results))
+            self._on_committed()
 
 
 @final
@@ -118,25 +142,47 @@ class SettleHandler:
             InvalidRequestError: The request is too long.
             UnknownQueueError: The queue does not exist.
         """
-        run_count = sum(len(each.runs) for each in request.settlements)
+
+        def reply() -> None:
+            with response:
+                response.reply(SettleReply(pending.results))
+
+        pending = PendingSettle(self._purgatory, on_committed=reply)
+        return self.settle(request.queue_id, request.settlements, response, pending=pending)
+
+    def settle(
+        self,
+        queue_id: bytes,
+        settlements: Sequence[Settlement],
+        response: ResponseHandle,
+        *,
+        pending: PendingSettle,
+    ) -> Steps | None:
+        """Decide settlements one after the other; return the rest of many as steps.
+
+        `pending` gets the results. An error of the decisions is the answer of `response`.
+
+        Raises:
+            InvalidRequestError: There are too many.
+            UnknownQueueError: The queue does not exist.
+        """
+        run_count = sum(len(each.runs) for each in settlements)
         if run_count > LONG_LIST_LENGTH_MAX:
             raise InvalidRequestError(
                 f"a request settles at most {LONG_LIST_LENGTH_MAX:,} runs of messages,"
                 f" not {run_count:,}"
             )
         found: dict[int, HostedPartition | BrokerError] = {}
-        for settlement in request.settlements:
+        for settlement in settlements:
             if settlement.partition not in found:
-                found[settlement.partition] = self._find(request.queue_id, settlement.partition)
+                found[settlement.partition] = self._find(queue_id, settlement.partition)
         is_in_time = all(map(_is_in_time, found.values()))
-        if is_in_time and all(
-            _is_known(found[each.partition], each) for each in request.settlements
-        ):
-            steps = self._settle(request, found, response)
+        if is_in_time and all(_is_known(found[each.partition], each) for each in settlements):
+            steps = _decisions(settlements, found, pending)
             for _ in steps:
                 return steps
             return None
-        self._nursery.start_soon(self._catch_up_and_settle, request, found, response)
+        self._nursery.start_soon(_catch_up_and_settle, settlements, found, response, pending)
         return None
 
     def _find(self, queue_id: bytes, number: int) -> HostedPartition | BrokerError:
@@ -147,52 +193,52 @@ class SettleHandler:
         except BrokerError as error:
             return error
 
-    async def _catch_up_and_settle(
-        self,
-        request: SettleRequest,
-        found: dict[int, HostedPartition | BrokerError],
-        response: ResponseHandle,
-    ) -> None:
-        with response:
-            deadline = trio.current_time() + DECISION_TIMEOUT_S
-            for settlement in request.settlements:
-                hosted = found[settlement.partition]
-                try:
-                    with deciding_until(deadline):
-                        await _catch_up_for(hosted, settlement)
-                except BrokerError as error:
-                    found[settlement.partition] = error
-            await finish(self._settle(request, found, response))
 
-    def _settle(
-        self,
-        request: SettleRequest,
-        found: dict[int, HostedPartition | BrokerError],
-        response: ResponseHandle,
-    ) -> Steps:
-        results: list[Settled] = []
-        pending = PendingSettle(response, self._purgatory, results)
-        at_once = 0
-        for index, settlement in enumerate(request.settlements):
+async def _catch_up_and_settle(
+    settlements: Sequence[Settlement],
+    found: dict[int, HostedPartition | BrokerError],
+    response: ResponseHandle,
+    pending: PendingSettle,
+) -> None:
+    with response:
+        deadline = trio.current_time() + DECISION_TIMEOUT_S
+        for settlement in settlements:
             hosted = found[settlement.partition]
-            parts: list[Settled] = []
             try:
-                if isinstance(hosted, BrokerError):
-                    raise hosted
-                for part in divided(settlement):
-                    if at_once >= _MESSAGES_AT_ONCE:
-                        yield
-                        at_once = 0
-                    hosted.require()
-                    parts.append(hosted.decide(hosted.core.settle(part, now_ms=hosted.now_ms())))
-                    at_once += sum(count for _, count in part.runs)
+                with deciding_until(deadline):
+                    await _catch_up_for(hosted, settlement)
             except BrokerError as error:
-                results.append(Settled(error=error.to_wire()))
-                continue
-            results.append(merged(parts))
-            if results[index].error is None:
-                pending.expect(hosted, index, settlement.action)
-        pending.reply_or_wait()
+                found[settlement.partition] = error
+        await finish(_decisions(settlements, found, pending))
+
+
+def _decisions(
+    settlements: Sequence[Settlement],
+    found: dict[int, HostedPartition | BrokerError],
+    pending: PendingSettle,
+) -> Steps:
+    results = pending.results
+    at_once = 0
+    for index, settlement in enumerate(settlements):
+        hosted = found[settlement.partition]
+        parts: list[Settled] = []
+        try:
+            if isinstance(hosted, BrokerError):
+                raise hosted
+            for part in divided(settlement):
+                if at_once >= _MESSAGES_AT_ONCE:
+                    yield
+                    at_once = 0
+                hosted.require()
+                parts.append(hosted.decide(hosted.core.settle(part, now_ms=hosted.now_ms())))
+                at_once += sum(count for _, count in part.runs)
+        except BrokerError as error:
+            results.append(Settled(error=error.to_wire()))
+            continue
+        results.append(merged(parts))
+        if results[index].error is None:
+            pending.expect(hosted, index, settlement.action)
+    pending.decided()
 
 
 def _is_in_time(hosted: HostedPartition | BrokerError) -> bool:

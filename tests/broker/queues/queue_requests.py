@@ -140,6 +140,11 @@ def submit_receive(
 
 async def received(pending: PendingMessages) -> list[Message]:
     """Wait for messages; raise the error of any partition."""
+    return (await settled_and_received(pending))[1]
+
+
+async def settled_and_received(pending: PendingMessages) -> tuple[list[Settled], list[Message]]:
+    """Wait for results of settlements, and for messages; raise the error of any partition."""
     reply, attachment = await _answered(pending.reply)
     messages: list[Message] = []
     position = 0
@@ -148,7 +153,7 @@ async def received(pending: PendingMessages) -> list[Message]:
         messages += _decode(result, attachment[position:end])
         position = end
     assert position == len(attachment)
-    return messages
+    return reply.settled, messages
 
 
 async def receive(
@@ -180,6 +185,23 @@ def _decode(result: PartitionReceived, data: bytes) -> list[Message]:
     ]
 
 
+def settlements_of(
+    messages: list[Message],
+    *,
+    action: SettleAction = SettleAction.DELETE,
+    delay_ms: int | None = None,
+) -> list[Settlement]:
+    """Return settlements of messages, one for all of one receipt and partition."""
+    by_receipt: dict[tuple[int, bytes], list[Run]] = {}
+    for message in messages:
+        runs = by_receipt.setdefault((message.partition, message.receipt), [])
+        runs.append((message.offset, 1))
+    return [
+        Settlement(partition, receipt, runs, action, delay_ms)
+        for (partition, receipt), runs in by_receipt.items()
+    ]
+
+
 def submit_settle(
     client: RpcConnection,
     queue_id: bytes,
@@ -189,14 +211,7 @@ def submit_settle(
     delay_ms: int | None = None,
 ) -> Pending[SettleReply]:
     """Settle messages, all of one receipt and partition in one settlement."""
-    by_receipt: dict[tuple[int, bytes], list[Run]] = {}
-    for message in messages:
-        runs = by_receipt.setdefault((message.partition, message.receipt), [])
-        runs.append((message.offset, 1))
-    settlements = [
-        Settlement(partition, receipt, runs, action, delay_ms)
-        for (partition, receipt), runs in by_receipt.items()
-    ]
+    settlements = settlements_of(messages, action=action, delay_ms=delay_ms)
     return submit(client, api.SETTLE, SettleRequest(queue_id, settlements))
 
 
