@@ -15,7 +15,7 @@ import trio
 from tidelog.broker.audit.event import NULL_AUDIT, AuditSink
 from tidelog.broker.metrics.request_counts import RequestCounts
 from tidelog.broker.quotas.broker_quotas import BrokerQuotas
-from tidelog.broker.requests.request_auditor import RequestAuditor
+from tidelog.broker.requests.request_auditor import RequestAuditor, is_administrative
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.broker.requests.steps import Steps
 from tidelog.wire.errors import (
@@ -160,6 +160,8 @@ class Dispatcher:
         self._of_all: dict[int, _Run] = {}
         self._of_nodes: dict[int, _Run] = {}
         self._of_clients: dict[int, _Run] = {}
+        self._of_clients_alone: dict[int, _Run] = {}
+        """Those that no node may send: while clients are served, they need no further look."""
         self.waiting_for = "it has just started"
         """Reason that clients are not served yet, for error texts."""
         self.gate: Gate | None = None
@@ -189,6 +191,7 @@ class Dispatcher:
 
     def serve_all(self, routes: Routes) -> None:
         """Add routes for every peer, which are served also beyond `max_connections`."""
+        assert not self._of_clients, "these come before clients are served"
         self._of_all |= self._runs(routes)
 
     def serve_nodes(self, routes: Routes) -> None:
@@ -198,6 +201,10 @@ class Dispatcher:
     def serve_clients(self, routes: Routes) -> None:
         """Serve clients from now on, by these routes."""
         self._of_clients = self._runs(routes)
+        others = NODE_APIS | self._of_all.keys()
+        self._of_clients_alone = {
+            key: run for key, run in self._of_clients.items() if key not in others
+        }
 
     def handle(self, request: Request, context: RequestContext) -> Steps | None:
         """Carry out one request; it is answered now or later, exactly once.
@@ -206,32 +213,36 @@ class Dispatcher:
         """
         key = request.api_key
         response = ResponseHandle(self.api_of[key], request, context, counts=self.counts[key])
-        with response:
-            try:
-                run = self._run_for(request.message, key, context)
-                if context.node_id is None:
-                    self._check_gate(request, context)
-                    if self.access is not None:
-                        request = self.access.admit(request, response)
-                    if self.auditor is not None:
-                        run = partial(self.auditor.run, run, check=self._check_again)
-                steps = run(request, response)
-                if self.access is not None and not response.is_answered:
-                    self.access.wait(request, response)
-            except NotANodeError as error:
-                context.note_refused(str(error))
-                raise
+        access = self.access
+        # Not `with response`: it would add two calls to each request.
+        try:
+            is_looked_up = context.is_reserve or self.is_shutting_down
+            run = None if is_looked_up else self._of_clients_alone.get(key)
+            run = run or self._run_for(request.message, key, context)
+            if context.node_id is None:
+                if self.gate is not None:
+                    self.gate.check(request, context)
+                if access is not None:
+                    request = access.admit(request, response)
+                if self.auditor is not None and is_administrative(key):
+                    run = partial(self.auditor.run, run, check=self._check_again)
+            steps = run(request, response)
+            if access is not None and not response.is_answered:
+                access.wait(request, response)
+        except NotANodeError as error:
+            context.note_refused(str(error))
+            response.caught(error)
+        except Exception as error:  # noqa: BLE001  (the supervisor)
+            response.caught(error)
+        else:
             return None if steps is None else _supervised(steps, response)
         return None
 
     def _check_again(self, request: Request, context: RequestContext) -> None:
-        self._check_gate(request, context)
-        if self.access is not None:
-            self.access.check(request, context)
-
-    def _check_gate(self, request: Request, context: RequestContext) -> None:
         if self.gate is not None:
             self.gate.check(request, context)
+        if self.access is not None:
+            self.access.check(request, context)
 
     def _run_for(self, message: object, key: int, context: RequestContext) -> _Run:
         """Return what carries out a request of this connection.

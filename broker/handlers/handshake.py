@@ -87,4 +87,7 @@ class NodeIdentityHandler:
         if context.verifier is None:
             nonce = self._random.randbytes(NONCE_BYTES)
             context.verifier = NodeVerifier(self._secret, self._node_id, nonce)
-        response.reply(context.verifier.answer(request))
+            context.node_id = None
+        answer = context.verifier.answer(request)
+        context.node_id = context.verifier.proven_id
+        response.reply(answer)

@@ -4,7 +4,8 @@ Shell: owns one stream. This task parses, handles and answers requests as far as
 the bytes of records are not copied between the socket and the log.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import final
 
 import trio
@@ -19,6 +20,7 @@ from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.broker.requests.response import DelayedRequest, RequestContext
 from tidelog.broker.requests.steps import Steps, finish
 from tidelog.wire.env.env import Certificate, Env, Stream
+from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.errors import (
     AuthenticationFailedError,
     BrokerError,
@@ -29,7 +31,6 @@ from tidelog.wire.errors import (
     WireFormatError,
 )
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
-from tidelog.wire.protocol.frame import READ_AHEAD_BYTES
 from tidelog.wire.protocol.node_proof import NodeVerifier
 from tidelog.wire.security.principal import Principal, PrincipalKind
 from tidelog.wire.transport.write_buffer import WriteBuffer
@@ -75,6 +76,16 @@ class Connection:
 
     meter: ConnectionMeter | None = None
     """See `broker.requests.response.RequestContext`."""
+    node_id: int | None = None
+    """See `broker.requests.response.RequestContext`."""
+    verifier: NodeVerifier | None = None
+    """See `broker.requests.response.RequestContext`."""
+    is_reserve: bool = False
+    """See `broker.requests.response.RequestContext`."""
+    is_encrypted: bool = False
+    """See `broker.requests.response.RequestContext`."""
+    _is_lent = False
+    """Whether it may have memory that was lent to it."""
     _held: Request | None = None
     """A request that waits for a quota of its principal."""
     _quota_wait: trio.CancelScope | None = None
@@ -107,22 +118,18 @@ class Connection:
             is_of_node=lambda: self.node_id is not None,
             is_admitted=lambda: self._has_principal,
         )
+        self.clock = loop_clock()
+        """See `broker.requests.response.RequestContext`."""
+        self.now = self.clock()
+        """See `broker.requests.response.RequestContext`."""
         self.write_buffer = WriteBuffer(stream)
         self.delayed: dict[DelayedRequest, None] = {}
-        """See `broker.requests.response.RequestContext`."""
-        self.is_reserve = False
-        """See `broker.requests.response.RequestContext`."""
-        self.verifier: NodeVerifier | None = None
-        """See `broker.requests.response.RequestContext`."""
-        self.is_encrypted = False
         """See `broker.requests.response.RequestContext`."""
         self.on_identity: Callable[[], None] = _ignore
         """Called when the principal of the client has become known, or another."""
         self.authenticated(ANONYMOUS_IDENTITY)
         self._identify = identify
-        self._certified_id: int | None = None
-        """Node id of the certificate of the other side, `None` for a client."""
-        self._opened_at = trio.current_time()
+        self._opened_at = self.now
         self._open_count = 0
         self._is_handling = False
         self._has_ended = False
@@ -134,9 +141,9 @@ class Connection:
         self._is_new_frame = False
         self._steps: Steps | None = None
         """The rest of the last request, if that is long."""
-        self._quiet_since = trio.current_time()
+        self._quiet_since = self.now
         """Time at which the receive buffer was last empty, in seconds of trio's clock."""
-        self._frame_since = trio.current_time()
+        self._frame_since = self.now
         """Time at which the frame under way began, without the time of waiting for memory."""
 
     @property
@@ -146,7 +153,7 @@ class Connection:
 
     @property
     def _has_principal(self) -> bool:
-        is_known = not self._identity.is_anonymous or self.node_id is not None
+        is_known = not self.identity.is_anonymous or self.node_id is not None
         return is_known or self._config.authentication != "required"
 
     @property
@@ -155,22 +162,12 @@ class Connection:
         return self._has_ended
 
     @property
-    def node_id(self) -> int | None:
-        """See `broker.requests.response.RequestContext`."""
-        return self._certified_id if self.verifier is None else self.verifier.proven_id
-
-    @property
     def principal(self) -> Principal:
         """See `broker.requests.response.RequestContext`."""
         node_id = self.node_id
         if node_id is not None:
             return Principal(PrincipalKind.NODE, str(node_id))
-        return self._identity.principal
-
-    @property
-    def identity(self) -> ClientIdentity:
-        """See `broker.requests.response.RequestContext`."""
-        return self._identity
+        return self.identity.principal
 
     @property
     def peer(self) -> str:
@@ -180,7 +177,7 @@ class Connection:
     @property
     def is_idle(self) -> bool:
         """Whether no request is under way."""
-        return not self._open_count and not self._core.decoder.buffered_bytes
+        return not self._open_count and self._core.decoder.is_empty
 
     @property
     def share_key(self) -> str:
@@ -207,20 +204,63 @@ class Connection:
 
     async def run(self) -> None:
         """Serve until the client disconnects or breaks the protocol, or until cancelled."""
-        reason = "the client closed the connection"
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.write_buffer.run)
-            try:
-                await self._shake_hands()
-                await self._receive()
-            except (HandshakeFailedError, WireFormatError) as error:
-                reason = str(error)
-                self._report_refused(reason)
-            except ConnectionLostError as error:
-                reason = str(error)
-            finally:
-                self._end()
-                nursery.cancel_scope.cancel()
+            # Not below this task: each frame of a coroutine costs a call whenever bytes arrive.
+            nursery.start_soon(self._serve, nursery.cancel_scope)
+            await self.write_buffer.run()
+
+    async def _serve(self, scope: trio.CancelScope) -> None:
+        """Receive and handle requests until the connection ends; then end `scope`."""
+        decoder, stream, turns = self._core.decoder, self._stream, self._dispatcher.quotas.turns
+        with self._until_its_end(scope):
+            await self._shake_hands()
+            while True:
+                buffer = decoder.get_room() or await self._borrow()
+                if self._env.buggify("few bytes received"):
+                    buffer = buffer[:_FEW_BYTES]
+                received = stream.receive_nowait(buffer)
+                if received is None:
+                    await self._wait_for_bytes()
+                    continue
+                if received == 0:
+                    return
+                decoder.bytes_received(received)
+                if turns.is_needed:
+                    await self._take_turn_if_due()
+                while self._handle_received():
+                    await self._take_steps()
+                    await self._wait_for_room()
+                if self._is_new_frame:
+                    self._begin_frame()
+                if received == len(buffer) or not decoder.is_empty:
+                    await trio.lowlevel.checkpoint()
+                    self.now = self.clock()
+                elif self._is_lent:
+                    await self._wait_for_bytes()
+                else:
+                    # As `_wait_for_bytes`, without its calls. No more bytes are available; a
+                    # further call to learn that would cost a turn of the loop.
+                    self._is_reading, self._quiet_since = True, self.now
+                    try:
+                        await stream.wait_readable()
+                    finally:
+                        self._is_reading = False
+                    self.now = self._frame_since = self.clock()
+
+    @contextmanager
+    def _until_its_end(self, scope: trio.CancelScope) -> Generator[None]:
+        """Handle the end of the connection, report it, and end `scope`."""
+        reason = "the client closed the connection"
+        try:
+            yield
+        except (HandshakeFailedError, WireFormatError) as error:
+            reason = str(error)
+            self._report_refused(reason)
+        except ConnectionLostError as error:
+            reason = str(error)
+        finally:
+            self._end()
+            scope.cancel()
         self._env.probe(
             "connection_closed", severity="debug", peer=self._stream.peer, reason=reason
         )
@@ -235,6 +275,7 @@ class Connection:
             await self._stream.handshake()
         if waiting.cancelled_caught:
             raise HandshakeFailedError(f"no complete TLS handshake within {_HANDSHAKE_S:g} s")
+        self.now = self.clock()
         self.is_encrypted = self._stream.is_encrypted
         certificate = self._stream.peer_certificate
         if certificate is not None and self._identify is not None:
@@ -244,7 +285,7 @@ class Connection:
                 self._note_certificate(AuthenticationFailedError.code.name)
                 raise
             if principal.kind is PrincipalKind.NODE:
-                self._certified_id = int(principal.name)
+                self.node_id = int(principal.name)
             elif principal.kind is PrincipalKind.USER:
                 self._note_certificate(OK)
 
@@ -270,7 +311,7 @@ class Connection:
             self.give_up(f"no hello within {_HELLO_S:g} s")
         elif not self._has_principal and now - self._opened_at >= _PROOF_S:
             self.give_up(f"no authentication within {_PROOF_S:g} s")
-        elif self._core.decoder.buffered_bytes == 0 and self._held is None:
+        elif self._core.decoder.is_empty and self._held is None:
             is_quiet = now - self._quiet_since >= _FREE_AFTER_S
             if is_quiet or self._env.buggify("buffer given back early"):
                 self._give_back()
@@ -298,6 +339,7 @@ class Connection:
     def shrink(self) -> None:
         """See `broker.requests.memory_budget.Holder`."""
         self._core.decoder.shrink()
+        self._is_lent = False
 
     def give_way(self) -> None:
         """See `broker.requests.memory_budget.Holder`."""
@@ -314,11 +356,12 @@ class Connection:
         self._open_count -= 1
         if not self._is_handling:
             self.write_buffer.flush()
-        self._tell_changed()
+        if self._changed is not None:
+            self._tell_changed()
 
     def authenticated(self, identity: ClientIdentity) -> None:
         """See `broker.requests.response.RequestContext`."""
-        self._identity = identity
+        self.identity = identity
         self._share_key = (
             self._stream.peer.rpartition(":")[0]
             if identity.is_anonymous
@@ -330,39 +373,10 @@ class Connection:
         """See `broker.requests.response.RequestContext`."""
         self._refusals.add("request_refused", peer=self._stream.peer, reason=reason)
 
-    async def _receive(self) -> None:
-        decoder = self._core.decoder
-        while True:
-            if decoder.is_full:
-                await self._borrow(decoder.capacity_wanted)
-            buffer = decoder.get_buffer()[: decoder.missing_bytes + READ_AHEAD_BYTES]
-            if self._env.buggify("few bytes received"):
-                buffer = buffer[:_FEW_BYTES]
-            received = self._stream.receive_nowait(buffer)
-            if received is None:
-                await self._wait_for_bytes()
-                continue
-            if received == 0:
-                return
-            decoder.bytes_received(received)
-            if self._dispatcher.quotas.turns.is_needed:
-                await self._take_turn_if_due()
-            while self._handle_received():
-                await self._take_steps()
-                await self._wait_for_room()
-            if self._is_new_frame:
-                self._begin_frame()
-            if received < len(buffer) and decoder.buffered_bytes == 0:
-                # No more bytes are available; a further call to learn that would cost a turn of the
-                # loop.
-                await self._wait_for_bytes()
-            else:
-                await trio.lowlevel.checkpoint()
-
     def _begin_frame(self) -> None:
         self._is_new_frame = False
-        self._frame_since = trio.current_time()
-        if self._memory.is_short and self._memory.lent_bytes(self):
+        self._frame_since = self.now
+        if self._is_lent and self._memory.is_short and self._memory.lent_bytes(self):
             # Queue behind the waiting connections: a client that never pauses must not starve them.
             self._give_back()
 
@@ -372,37 +386,44 @@ class Connection:
         Stop after some of them, or if the last one is long, so that other tasks can run.
         """
         self._is_handling = True
-        turns = self._dispatcher.quotas.turns
-        began_at = trio.current_time() if turns.is_needed else None
+        dispatcher, core, write_buffer = self._dispatcher, self._core, self.write_buffer
+        quotas, config = dispatcher.quotas, self._config
+        began_at = self.clock() if quotas.turns.is_needed else None
         handled_count = 0
         try:
-            while self._has_room():
-                request, self._held = self._held or self._core.next_request(), None
+            while not core.decoder.is_empty or self._held is not None or core.is_unproven:
+                if (
+                    self._open_count >= config.max_in_flight_requests_per_connection
+                    or write_buffer.pending_bytes > config.max_queued_response_bytes
+                ):
+                    return True
+                request, self._held = self._held or core.next_request(), None
                 if request is None:
                     return False
-                if self._dispatcher.quotas.is_active and isinstance(request, Request):
+                if quotas.is_active:
                     request = self._admitted(request)
                     if request is None:
-                        break
+                        return True
                 self._is_new_frame = True
                 self._open_count += 1
+                handled_count += 1
                 if isinstance(request, Request):
-                    self._steps = self._handle(request)
+                    handle = dispatcher.handle if self.meter is None else self._handle_measured
+                    self._steps = handle(request, self)
                 else:
                     self._refuse(request)
-                handled_count += 1
-                is_enough = handled_count == _REQUESTS_AT_ONCE or self._is_refused
-                if self._steps is not None or is_enough:
-                    break
-            return True
+                is_refused = self.meter is not None and self.meter.is_refused
+                if self._steps is not None or is_refused or handled_count == _REQUESTS_AT_ONCE:
+                    return True
+            return False
         finally:
             if handled_count:
                 # Before the flush: replies that are made there leave in the same write.
-                self._dispatcher.end_turn()
+                dispatcher.end_turn()
             self._is_handling = False
-            self.write_buffer.flush()
+            write_buffer.flush()
             if began_at is not None:
-                turns.took(self.share_key, began_at)
+                quotas.turns.took(self.share_key, began_at)
 
     async def _take_steps(self) -> None:
         """Carry out the rest of a long request; let other tasks run before each step."""
@@ -412,23 +433,18 @@ class Connection:
             await trio.lowlevel.checkpoint()
         if steps is not None:
             await finish(steps if self.meter is None else self.meter.measured(steps))
+        self.now = self.clock()
 
-    @property
-    def _is_refused(self) -> bool:
-        """Whether the principal has too many connections, and this one ends."""
-        return self.meter is not None and self.meter.is_refused
-
-    def _handle(self, request: Request) -> Steps | None:
-        if self.meter is None:
-            return self._dispatcher.handle(request, self)
-        began_at = trio.current_time()
-        steps = self._dispatcher.handle(request, self)
+    def _handle_measured(self, request: Request, context: RequestContext) -> Steps | None:
+        assert self.meter is not None
+        began_at = self.clock()
+        steps = self._dispatcher.handle(request, context)
         self.meter.worked(began_at)
         return steps
 
-    def _admitted(self, request: Request) -> Request | RefusedRequest | None:
+    def _admitted(self, request: Request | RefusedRequest) -> Request | RefusedRequest | None:
         """Charge a request to its principal; return `None` if it must wait."""
-        if self.node_id is not None:
+        if self.node_id is not None or not isinstance(request, Request):
             return request
         if self.meter is None:
             self.meter = ConnectionMeter(self._dispatcher.quotas)
@@ -456,13 +472,6 @@ class Connection:
         self.write_buffer.put(refused.reply)
         self.answered()
 
-    def _has_room(self) -> bool:
-        """Return whether the unanswered requests and unread replies of this client allow more."""
-        return (
-            self._open_count < self._config.max_in_flight_requests_per_connection
-            and self.write_buffer.pending_bytes <= self._config.max_queued_response_bytes
-        )
-
     async def _wait_for_room(self) -> None:
         if self.meter is not None:
             await self._wait_for_quota(self.meter)
@@ -472,6 +481,7 @@ class Connection:
         ):
             await self._wait_changed()
         await self.write_buffer.wait_below(self._config.max_queued_response_bytes)
+        self.now = self.clock()
         if self._has_ended:
             raise ConnectionLostError("the broker closed the connection")
 
@@ -481,37 +491,45 @@ class Connection:
             raise ConnectionLostError(f"{self.principal} has too many connections")
         if self._held is None:
             return
-        began_at = trio.current_time()
+        began_at = self.clock()
         self._is_waiting = True
         try:
             with trio.CancelScope() as self._quota_wait:
                 await meter.wait()
         finally:
             self._is_waiting, self._quota_wait = False, None
-        self._frame_since += trio.current_time() - began_at
+        self._frame_since += self.clock() - began_at
 
     async def _wait_for_bytes(self) -> None:
-        is_idle = self._core.decoder.buffered_bytes == 0
+        is_idle = self._core.decoder.is_empty
         if is_idle:
             self._memory.note_idle(self)
-        self._is_reading = True
-        self._quiet_since = trio.current_time()
+        self._is_reading, self._quiet_since = True, self.now
         try:
             await self._stream.wait_readable()
         finally:
             self._is_reading = False
             self._memory.note_busy(self)
+        self.now = self.clock()
         if is_idle:
-            self._frame_since = trio.current_time()
+            self._frame_since = self.now
 
-    async def _borrow(self, total: int) -> None:
-        began_at = trio.current_time()
-        self._is_waiting = True
+    async def _borrow(self) -> memoryview:
+        """Wait for memory for more of the frame under way; return space for it."""
+        decoder = self._core.decoder
+        began_at = self.clock()
+        self._is_waiting = self._is_lent = True
         try:
-            await self._memory.acquire(self, total, missing_bytes=self._core.decoder.missing_bytes)
+            await self._memory.acquire(
+                self, decoder.capacity_wanted, missing_bytes=decoder.missing_bytes
+            )
         finally:
             self._is_waiting = False
-        self._frame_since += trio.current_time() - began_at
+        self.now = self.clock()
+        self._frame_since += self.now - began_at
+        buffer = decoder.get_room(is_lent=True)
+        assert buffer is not None
+        return buffer
 
     def give_up(self, reason: str) -> None:
         """End the connection, and log the reason for the operator."""

@@ -28,6 +28,12 @@ _ENTRIES: Final[Mapping[int, AdministrativeApi]] = {
     int(served.key): entry for served, entry in ADMINISTRATIVE_APIS.items()
 }
 
+
+def is_administrative(api_key: int) -> bool:
+    """Return whether requests of an API are noted, if they change something."""
+    return api_key in _ENTRIES
+
+
 Run = Callable[[Request, ResponseHandle], Steps | None]
 """Carries out a request."""
 Check = Callable[[Request, RequestContext], None]

@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Protocol, final
 
-import trio
-
 from tidelog.broker.audit.event import AuditSink, RequestOrigin
 from tidelog.broker.metrics.request_counts import RequestCounts
 from tidelog.broker.requests.identity import ClientIdentity
@@ -15,6 +13,7 @@ from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import BrokerError, UnexpectedServerError
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
+from tidelog.wire.protocol.frame import FrameKind, encode_frame
 from tidelog.wire.protocol.node_proof import NodeVerifier
 from tidelog.wire.security.principal import Principal
 from tidelog.wire.transport.write_buffer import FileRegion, WriteBuffer
@@ -66,6 +65,12 @@ class RequestContext(Protocol):
     """Whether it was opened beyond `max_connections`: it serves only other nodes."""
     verifier: NodeVerifier | None
     """The proof of a node at the other end; `None` before a node begins it."""
+    node_id: int | None
+    """The node at the other end, which has proved its identity; `None` for a client."""
+    clock: Callable[[], float]
+    """Monotonic clock of the loop, in seconds."""
+    now: float
+    """Last reading of `clock`: the time of the last answer, or of the arrival of the requests."""
 
     is_encrypted: bool
     """Whether the bytes of the connection are unreadable for others (TLS)."""
@@ -88,11 +93,6 @@ class RequestContext(Protocol):
     @property
     def peer(self) -> str:
         """Address and port of the other end."""
-        ...
-
-    @property
-    def node_id(self) -> int | None:
-        """The node at the other end, which has proved its identity; `None` for a client."""
         ...
 
     @property
@@ -143,10 +143,11 @@ class ResponseHandle:
 
     __slots__ = (
         "_api",
-        "_began_at",
         "_correlation_id",
         "_counts",
         "_is_answered",
+        "_is_counted",
+        "arrived_at",
         "context",
         "guard",
         "on_answered",
@@ -164,7 +165,9 @@ class ResponseHandle:
         """Answer `request`, which arrived on `context`, and count the answer in `counts`."""
         self._api = served
         self._counts = RequestCounts() if counts is None else counts
-        self._began_at: float | None = trio.current_time()
+        self.arrived_at = context.now
+        """Time at which the handling of the request began, in seconds of the loop's clock."""
+        self._is_counted = False
         self.version = request.version
         self._correlation_id = request.correlation_id
         self._is_answered = False
@@ -191,10 +194,12 @@ class ResponseHandle:
         for piece in attachment:
             length += piece.length if isinstance(piece, FileRegion) else len(piece)
         meter = self.context.meter
-        frame = self._api.encode_reply(
-            message,
-            version=self.version,
+        frame = encode_frame(
+            FrameKind.REPLY,
+            api_key=self._api.key,
+            api_version=self.version,
             correlation_id=self._correlation_id,
+            header=api.encode_message(message),
             attachment_length=length,
             throttle=NO_THROTTLE if meter is None else meter.replied(length),
         )
@@ -208,9 +213,11 @@ class ResponseHandle:
 
     def parked(self) -> None:
         """Count the time so far: from now on, the request waits for data as its client wishes."""
-        if self._began_at is not None:
-            self._counts.durations.observe(trio.current_time() - self._began_at)
-            self._began_at = None
+        if not self._is_counted:
+            self._is_counted = True
+            context = self.context
+            context.now = context.clock()
+            self._counts.durations.observe(context.now - self.arrived_at)
 
     def fail(self, error: BrokerError) -> None:
         """Reply that the request as a whole failed."""
@@ -250,6 +257,11 @@ class ResponseHandle:
         """Reply with the error, if there is one; return whether it is handled."""
         if not isinstance(error, Exception):
             return False
+        self.caught(error)
+        return True
+
+    def caught(self, error: Exception) -> None:
+        """Reply with an error that has ended a step of the request."""
         if not isinstance(error, BrokerError):
             _log.error("a request failed unexpectedly", exc_info=error)
             error = UnexpectedServerError(
@@ -257,7 +269,6 @@ class ResponseHandle:
             )
         if not self._is_answered:
             self.fail(error)
-        return True
 
     def _note_answered(self, error: BrokerError | None = None, reply: object = None) -> None:
         assert not self._is_answered, "a request is answered once"
@@ -268,4 +279,5 @@ class ResponseHandle:
             self._counts.errors[error.code.name] += 1
         if self.on_answered is not None:
             self.on_answered(error, reply)
-        self.parked()
+        if not self._is_counted:
+            self.parked()

@@ -15,6 +15,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
+from tidelog.wire.security.principal import ANONYMOUS
 
 _OPEN: Final = frozenset(int(each.key) for each in (api.HELLO, api.AUTHENTICATE, api.PROVE_NODE))
 """APIs of every peer: a client cannot have a principal before it has asked them."""
@@ -55,7 +56,7 @@ class RequestGate:
         if request.api_key in _OPEN:
             return
         identity = context.identity
-        if identity.is_anonymous:
+        if identity.principal is ANONYMOUS:
             if self._is_required:
                 raise AuthenticationRequiredError(
                     "this broker serves authenticated clients only (authentication = required);"

@@ -114,6 +114,9 @@ class Answerer:
         self._slow_answers: dict[int, SlowAnswer] = {}
         self._nursery: trio.Nursery | None = None
 
+    def end_turn(self) -> None:
+        """See `broker.dispatch.Dispatcher`."""
+
     @property
     def api_of(self) -> dict[int, Any]:
         """See `broker.dispatch.Dispatcher`."""

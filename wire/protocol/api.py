@@ -49,9 +49,10 @@ HEADER_BYTES_MAX: Final = 256 << 10
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
-Message = TypeVar("Message")
 
 _encoder = msgspec.msgpack.Encoder()
+encode_message: Final = _encoder.encode
+"""Returns the header of a frame with a message."""
 _error_decoder = msgspec.msgpack.Decoder(ErrorDetail)
 
 
@@ -192,7 +193,10 @@ class Api(Generic[Request, Reply]):
         Raises:
             WireFormatError: The header is not this message.
         """
-        return _decode(self._request_decoder, header)
+        try:
+            return self._request_decoder.decode(header)
+        except (ValueError, RecursionError) as error:
+            raise _not_decodable(error) from error
 
     def encode_reply(
         self,
@@ -220,16 +224,16 @@ class Api(Generic[Request, Reply]):
         Raises:
             WireFormatError: The header is not this message.
         """
-        return _decode(self._reply_decoder, header)
+        try:
+            return self._reply_decoder.decode(header)
+        except (ValueError, RecursionError) as error:
+            raise _not_decodable(error) from error
 
 
-def _decode(decoder: msgspec.msgpack.Decoder[Message], header: memoryview) -> Message:
-    try:
-        return decoder.decode(header)
-    except (ValueError, RecursionError) as error:
-        # Besides its own errors, all of them ValueErrors, the decoder raises
-        # UnicodeDecodeError, and RecursionError while it skips fields of a newer peer.
-        raise WireFormatError(f"a message cannot be decoded: {error}") from error
+def _not_decodable(error: Exception) -> WireFormatError:
+    # Besides its own errors, all of them ValueErrors, a decoder raises UnicodeDecodeError, and
+    # RecursionError while it skips fields of a newer peer.
+    return WireFormatError(f"a message cannot be decoded: {error}")
 
 
 HELLO = Api(ApiKey.HELLO, handshake.HelloRequest, handshake.HelloReply)
@@ -472,7 +476,10 @@ def decode_error(header: memoryview) -> ErrorDetail:
     Raises:
         WireFormatError: The header is not an error.
     """
-    return _decode(_error_decoder, header)
+    try:
+        return _error_decoder.decode(header)
+    except (ValueError, RecursionError) as error:
+        raise _not_decodable(error) from error
 
 
 def choose_version(api: Api[Request, Reply], offered: Sequence[handshake.ApiVersions]) -> int:

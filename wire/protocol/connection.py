@@ -108,7 +108,7 @@ class ServerConnection:
         proved its identity, or need not.
         """
         self._is_admitted = is_admitted
-        self._is_unproven = True
+        self.is_unproven = True
         """Whether the peer has sent no hello, or must prove its identity and has not."""
         self._is_of_node = is_of_node
         self.decoder = FrameDecoder(max_frame_bytes=min(max_frame_bytes, HELLO_BYTES_MAX))
@@ -132,7 +132,7 @@ class ServerConnection:
         Raises:
             WireFormatError: The bytes are not this protocol; close the connection.
         """
-        if self._is_unproven:
+        if self.is_unproven:
             self._check_proof()
         frame = self.decoder.next_frame()
         if frame is None:
@@ -173,7 +173,7 @@ class ServerConnection:
             if self._hello_count >= HELLOS_MAX:
                 raise WireFormatError(f"no valid hello among {HELLOS_MAX} requests")
         elif self._is_admitted():
-            self._is_unproven = False
+            self.is_unproven = False
             self.decoder.limit(self._max_frame_bytes)
 
     def _introduce(self, message: object) -> None:
@@ -242,6 +242,8 @@ class ClientConnection:
         """Longer frames than `max_frame_bytes` end the connection."""
         self.decoder = FrameDecoder(max_frame_bytes=max_frame_bytes)
         self._offered: Sequence[ApiVersions] = ()
+        self._versions: dict[ApiKey, int] = {}
+        """Chosen versions of the APIs that were asked for."""
         self._pending: dict[int, api.AnyApi] = {}
         self._next_correlation_id = 0
         self._misread: ApiKey | None = None
@@ -261,6 +263,7 @@ class ClientConnection:
     def set_offered(self, offered: Sequence[ApiVersions]) -> None:
         """Set the versions that the broker's hello offered."""
         self._offered = offered
+        self._versions.clear()
 
     def version_of(self, api_: Api[_RequestType, _ReplyType]) -> int:
         """Return in which version an API is asked for.
@@ -268,7 +271,10 @@ class ClientConnection:
         Raises:
             UnsupportedVersionError: The broker and this client share no version of the API.
         """
-        return api.choose_version(api_, self._offered)
+        version = self._versions.get(api_.key)
+        if version is None:
+            version = self._versions[api_.key] = api.choose_version(api_, self._offered)
+        return version
 
     def send_request(
         self,

@@ -31,11 +31,13 @@ from tidelog.wire.errors import WireFormatError
 
 _OF_TLS = b"\x16\x03"
 """First bytes of a TLS client."""
-_PREFIX = struct.Struct("<IIBBHHHI")
+_FIELDS = struct.Struct("<IIBBHHHI")
+_PREFIX = struct.Struct("<IIBBHHHII")
+"""The fields and their CRC."""
 _LENGTH = struct.Struct("<I")
 _CRC = struct.Struct("<I")
-_CRC_AT = _PREFIX.size
-PREFIX_SIZE = _PREFIX.size + _CRC.size
+_CRC_AT = _FIELDS.size
+PREFIX_SIZE = _PREFIX.size
 assert PREFIX_SIZE == 24  # noqa: PLR2004 - the format page says so
 
 THROTTLE_MS_MAX = 0xFFFF
@@ -94,7 +96,7 @@ def encode_frame(
     `throttle` is the code of a rate, and the milliseconds until the broker reads on.
     """
     throttled_by, throttle_ms = throttle
-    prefix = _PREFIX.pack(
+    fields = _FIELDS.pack(
         len(header) + attachment_length,
         correlation_id,
         kind,
@@ -104,7 +106,7 @@ def encode_frame(
         min(THROTTLE_MS_MAX, throttle_ms),
         len(header),
     )
-    return b"".join((prefix, _CRC.pack(crc32c(header, crc32c(prefix))), header))
+    return b"".join((fields, _CRC.pack(crc32c(header, crc32c(fields))), header))
 
 
 @final
@@ -127,6 +129,8 @@ class FrameDecoder:
         self._start: int = 0
         self._end: int = 0
         self._wanted: int = PREFIX_SIZE
+        self.is_empty = True
+        """Whether a frame has taken each received byte."""
 
     @property
     def buffered_bytes(self) -> int:
@@ -184,6 +188,18 @@ class FrameDecoder:
         assert free, "whole frames must be taken before more is received"
         return free
 
+    def get_room(self, *, is_lent: bool = False) -> memoryview | None:
+        """Return space for the frame under way and some bytes beyond it; see `get_buffer`.
+
+        `None` if the buffer `is_full`, unless the memory for a larger one `is_lent`.
+        """
+        if self.is_empty and len(self._buffer) >= _BUFFER_INITIAL:
+            self._start = self._end = 0
+            return self._view[: PREFIX_SIZE + READ_AHEAD_BYTES]
+        if self.is_full and not is_lent:
+            return None
+        return self.get_buffer()[: self.missing_bytes + READ_AHEAD_BYTES]
+
     def limit(self, max_frame_bytes: int) -> None:
         """Refuse frames above another limit from now on."""
         self._max_frame_bytes = max_frame_bytes
@@ -198,6 +214,7 @@ class FrameDecoder:
         """Report `count` bytes that were written to the start of the last `get_buffer`."""
         assert 0 < count <= len(self._buffer) - self._end, f"{count} bytes received"
         self._end += count
+        self.is_empty = False
 
     def next_frame(self) -> Frame | None:
         """Return the next whole frame, `None` when more bytes are needed.
@@ -215,9 +232,17 @@ class FrameDecoder:
                 if length > self._max_frame_bytes:
                     raise WireFormatError(self._why_not_a_frame(length))
             return None
-        prefix = _PREFIX.unpack_from(self._view, start)
-        length, correlation_id, kind_number, throttled_by = prefix[:4]
-        api_key, api_version, throttle_ms, header_length = prefix[4:]
+        (
+            length,
+            correlation_id,
+            kind_number,
+            throttled_by,
+            api_key,
+            api_version,
+            throttle_ms,
+            header_length,
+            crc,
+        ) = _PREFIX.unpack_from(self._view, start)
         kind = _KINDS.get(kind_number)
         if kind is None or length > self._max_frame_bytes or header_length > length:
             raise WireFormatError(self._why_not_a_frame(length))
@@ -229,13 +254,13 @@ class FrameDecoder:
             return None
         # Checked before waiting for the attachment, because its length may be corrupt.
         header = self._view[header_start:header_end]
-        (crc,) = _CRC.unpack_from(self._view, start + _CRC_AT)
         if crc32c(header, crc32c(self._view[start : start + _CRC_AT])) != crc:
             raise WireFormatError("a frame header does not match its CRC-32C")
         if self._end < end:
             self._wanted = PREFIX_SIZE + length
             return None
         self._start, self._wanted = end, PREFIX_SIZE
+        self.is_empty = end == self._end
         attachment = self._view[header_end:end]
         return Frame(
             kind,

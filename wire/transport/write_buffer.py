@@ -42,17 +42,13 @@ class WriteBuffer:
         """Send on `stream`, and close it when sending fails, which wakes its reader."""
         self._stream = stream
         self._queue: deque[Piece] = deque()
-        self._pending_bytes = 0
+        self.pending_bytes = 0
+        """Bytes that were put and not yet accepted by the stream."""
         self._is_blocked = False
         self._is_broken = False
         self._blocked = trio.Event()
         self._progress: trio.Event | None = None
         """Created by the first task that waits for progress."""
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes that were put and not yet accepted by the stream."""
-        return self._pending_bytes
 
     def put(self, piece: BytesLike | FileRegion) -> None:
         """Queue a piece; nothing is sent before `flush`. Buffers must not change until sent."""
@@ -60,17 +56,35 @@ class WriteBuffer:
         # An empty piece is skipped: sending it would look like a blocked stream.
         if self._is_broken or length == 0:
             return
-        self._pending_bytes += length
+        self.pending_bytes += length
         self._queue.append(piece if isinstance(piece, FileRegion) else memoryview(piece))
 
     def flush(self) -> None:
         """Send the bytes that the stream accepts now; `run` sends the rest. Never raises."""
-        if self._is_blocked or self._is_broken:
+        queue = self._queue
+        if not queue or self._is_blocked:
             return
         try:
-            self._send_now()
+            while queue:
+                piece = queue[0]
+                if isinstance(piece, FileRegion):
+                    sent = self._stream.send_file_nowait(piece.source, piece.position, piece.length)
+                else:
+                    pieces = (piece,) if len(queue) == 1 else self._leading_buffers()
+                    sent = self._stream.send_nowait(pieces)
+                if sent == 0:
+                    self._is_blocked = True
+                    self._blocked.set()
+                    break
+                self.pending_bytes -= sent
+                if self.pending_bytes:
+                    self._drop(sent)
+                else:
+                    queue.clear()
         except ConnectionLostError:
             self.close()
+        if self._progress is not None:
+            self._tell_progress()
 
     async def run(self) -> None:
         """Send the remaining bytes of `flush` until cancelled or the connection is lost."""
@@ -78,16 +92,17 @@ class WriteBuffer:
         while not self._is_broken:
             try:
                 await self._stream.wait_writable()
-                self._is_blocked = False
-                self._blocked = trio.Event()
-                self._send_now()
             except ConnectionLostError:
                 self.close()
+            else:
+                self._is_blocked = False
+                self._blocked = trio.Event()
+                self.flush()
             await self._blocked.wait()
 
     async def wait_below(self, limit_bytes: int) -> None:
         """Wait until at most `limit_bytes` are pending, or the connection is lost."""
-        while self._pending_bytes > limit_bytes and not self._is_broken:
+        while self.pending_bytes > limit_bytes and not self._is_broken:
             if self._progress is None:
                 self._progress = trio.Event()
             await self._progress.wait()
@@ -96,26 +111,10 @@ class WriteBuffer:
         """Drop queued pieces, end all waits and close the stream. Closing twice is allowed."""
         self._is_broken = True
         self._queue.clear()
-        self._pending_bytes = 0
+        self.pending_bytes = 0
         self._tell_progress()
         self._blocked.set()  # `run` ends.
         self._stream.close()
-
-    def _send_now(self) -> None:
-        queue = self._queue
-        while queue:
-            piece = queue[0]
-            if isinstance(piece, FileRegion):
-                sent = self._stream.send_file_nowait(piece.source, piece.position, piece.length)
-            else:
-                sent = self._stream.send_nowait(self._leading_buffers())
-            if sent == 0:
-                self._is_blocked = True
-                self._blocked.set()
-                break
-            self._pending_bytes -= sent
-            self._drop(sent)
-        self._tell_progress()
 
     def _tell_progress(self) -> None:
         if self._progress is not None:

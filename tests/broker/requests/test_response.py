@@ -44,6 +44,8 @@ class FakeContext:
         self.peer = "client:1"
         self.ended_by = ""
         self.has_ended = False
+        self.now = 0.0
+        self.clock = lambda: self.now
         self.verifier: NodeVerifier | None = None
         self.answered_count = 0
         self.refusals: list[str] = []
