@@ -23,6 +23,7 @@ class QueueMetadata:
     def __init__(self, cluster: ClusterClient) -> None:
         """Create an empty cache."""
         self._cluster = cluster
+        self._now = cluster.counters.now
         self._cached: dict[str, QueueDescription] = {}
         self._cached_at: dict[str, float] = {}
         """Times of the requests, in seconds of trio's clock."""
@@ -35,17 +36,23 @@ class QueueMetadata:
             UnknownQueueError: There is no such queue.
             TidelogError: No broker answered within `request_timeout`; the last error.
         """
-        while (known := self._cached.get(name)) is None:
+        while (known := self.known(name)) is None:
             pending = self._pending.get(name)
             if pending is not None:
                 await self._cluster.tasks.wait(pending)
             else:
                 await self._ask(name)
-        is_old = trio.current_time() > self._cached_at[name] + _FRESH_S
-        if is_old and name not in self._pending:
-            # Brokers that serve a queue do not announce changes of its settings.
-            self._cached_at[name] = trio.current_time()
-            self._cluster.tasks.start_soon(self._ask_again, known)
+        return known
+
+    def known(self, name: str) -> QueueDescription | None:
+        """Return the description of a queue without a wait; `None` if it must be fetched."""
+        known = self._cached.get(name)
+        if known is not None:
+            now = self._now()
+            if now > self._cached_at[name] + _FRESH_S and name not in self._pending:
+                # Brokers that serve a queue do not announce changes of its settings.
+                self._cached_at[name] = now
+                self._cluster.tasks.start_soon(self._ask_again, known)
         return known
 
     def invalidate(self, description: QueueDescription) -> None:

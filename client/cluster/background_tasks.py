@@ -4,6 +4,7 @@ Shell: owns the background tasks. They end when the client is closed; callers th
 in any task, then raise an error.
 """
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar, TypeVarTuple, final
 
@@ -16,6 +17,32 @@ Result = TypeVar("Result")
 
 
 _CLOSED: Final = "the client is closed"
+
+
+@final
+class Waiter:
+    """A task that waits in `BackgroundTasks.park`: an event for one task, which is used again."""
+
+    __slots__ = ("is_given_up", "task")
+
+    def __init__(self) -> None:
+        """Start without a task."""
+        self.task: trio.lowlevel.Task | None = None
+        """Task that is parked; `None` as soon as it is woken."""
+        self.is_given_up = False
+        """Whether the client was closed while the task was parked."""
+
+    def wake(self) -> None:
+        """Continue the task, if it is parked."""
+        task = self.task
+        if task is not None:
+            self.task = None
+            trio.lowlevel.reschedule(task)
+
+    def abandon(self, _: object) -> trio.lowlevel.Abort:
+        """Let trio cancel the task."""
+        self.task = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 @final
@@ -32,6 +59,11 @@ class BackgroundTasks:
         """Events that had not happened when the client was closed."""
         self._scopes: set[trio.CancelScope] = set()
         """Scopes of calls that end when the client is closed."""
+        self._parked: dict[Waiter, float] = {}
+        """Parked tasks, each with the time at which it is woken at the latest."""
+        self._alarm = trio.CancelScope()
+        self._alarm_at = math.inf
+        """Time of the next look at `_parked`: no later than any time in it."""
         nursery.start_soon(self._close_when_cancelled)
 
     def start_soon(
@@ -58,6 +90,49 @@ class BackgroundTasks:
                 self._waiting_counts[event] = count - 1
         if event in self._given_up:
             self.require_open()
+
+    async def park(self, waiter: Waiter, until: float = math.inf) -> None:
+        """Wait until `waiter` is woken, or until a time of trio's clock.
+
+        One task keeps the times of all, so a wait that ends early costs no timer.
+
+        Raises:
+            ClosedError: The client is closed before that.
+        """
+        if self._is_closed:
+            raise ClosedError(_CLOSED)
+        waiter.task = trio.lowlevel.current_task()
+        self._parked[waiter] = until
+        if until < self._alarm_at:
+            self._set_alarm(until)
+        try:
+            await trio.lowlevel.wait_task_rescheduled(waiter.abandon)
+        finally:
+            del self._parked[waiter]
+        if waiter.is_given_up:
+            raise ClosedError(_CLOSED)
+
+    def _set_alarm(self, at: float) -> None:
+        is_running = self._alarm_at < math.inf
+        self._alarm_at = at
+        if is_running:
+            self._alarm.deadline = at
+        else:
+            self.start_soon(self._keep_times)
+
+    async def _keep_times(self) -> None:
+        """Wake parked tasks at their times, while there are any with a time."""
+        while self._alarm_at < math.inf:
+            with trio.CancelScope(deadline=self._alarm_at) as self._alarm:
+                await trio.sleep_forever()
+            now = trio.current_time()
+            for waiter, until in self._parked.items():
+                if until <= now:
+                    waiter.wake()
+            self._alarm_at = min(
+                (until for waiter, until in self._parked.items() if waiter.task is not None),
+                default=math.inf,
+            )
 
     async def until_closed(self, do: Callable[[], Awaitable[Result]]) -> Result:
         """Return the result of a call; cancel the call when the client is closed.
@@ -93,6 +168,9 @@ class BackgroundTasks:
         self._given_up |= {each for each in self._waiting_counts if not each.is_set()}
         for event in self._given_up:
             event.set()
+        for waiter in self._parked:
+            waiter.is_given_up |= waiter.task is not None
+            waiter.wake()
 
     async def _close_when_cancelled(self) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import Final, Unpack, final
 from tidelog.client.admin.queue_metadata import setting_of
 from tidelog.client.admin.queues import describe_queues
 from tidelog.client.admin.redrive_status import RedriveReport, report_of
-from tidelog.client.cluster.durations import milliseconds_of, seconds_of
+from tidelog.client.cluster.durations import milliseconds_of
 from tidelog.client.cluster.list_offsets import OffsetSpec, list_offsets_at
 from tidelog.client.config import configured
 from tidelog.client.producer.receipt import Receipt
@@ -36,7 +36,7 @@ from tidelog.client.queue.receive.message import (
     visibility,
 )
 from tidelog.client.queue.receive.message_window import WindowedQueue
-from tidelog.client.queue.receive.reassembler import Reassembler
+from tidelog.client.queue.receive.reassembler import Reassembler, may_be_large
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, place_of
 from tidelog.client.queue.receive.receive_coalescer import ReceiveCoalescer
 from tidelog.client.queue.receive.receiver import QueueReceiver, ReceiveOptions
@@ -219,7 +219,10 @@ class Queue:
         )
         tracing = self._cluster.tracing
         if tracing is None:
-            return await self._reassembler.joined(await receiving, max_value_bytes)
+            messages = await receiving
+            if may_be_large(messages):
+                return await self._reassembler.joined(messages, max_value_bytes)
+            return messages
         with tracing.receive(self.name) as span:
             messages = await self._reassembler.joined(await receiving, max_value_bytes)
             span.received(messages)
@@ -243,16 +246,17 @@ class Queue:
         if wait is not None:
             milliseconds_of("wait", wait)
         wire_id = None if attempt_id is None else attempt_id_on_wire(attempt_id)
-        description = await self._calls.describe()
+        layout = self._receiver.known_layout() or await self._receiver.layout()
         if wait is None:
-            wait = seconds_of(setting_of(description, "receive_message_wait_time_ms"))
-        if wire_id is not None and not description.is_fifo:
+            wait = layout.wait_s
+        is_fifo = layout.description.is_fifo
+        if wire_id is not None and not is_fifo:
             # Another receive would return other messages, which the caller does not expect.
             raise InvalidRequestError(
                 f"queue {self.name!r} is not FIFO: only receives of FIFO queues have an attempt id;"
                 " receive without it"
             )
-        if wire_id is None and description.is_fifo:
+        if wire_id is None and is_fifo:
             wire_id = self._cluster.env.random.randbytes(ATTEMPT_ID_BYTES)
         options = ReceiveOptions(
             max_messages,
@@ -263,7 +267,10 @@ class Queue:
             raises_at_limit=raise_at_limit,
             is_repeatable=attempt_id is not None,
         )
-        messages = await self._coalescer.receive(options, wait_s=wait)
+        if self._coalescer.is_of_use(options):
+            messages = await self._coalescer.receive(options, wait_s=wait)
+        else:
+            messages = await self._receiver.receive(options, wait_s=wait)
         self._counters.received += len(messages)
         self._counters.empty_receives += not messages
         return messages
@@ -275,7 +282,7 @@ class Queue:
 
     async def delete(self, message: Received) -> None:
         """Delete a message; see `Message.delete`."""
-        await self._settle([message], DELETE)
+        await self._settler.settle(_places([message]), DELETE)
 
     async def extend(self, message: Received, seconds: float) -> None:
         """Set the visibility timeout of a message to `seconds` from now; see `Message.extend`."""

@@ -9,7 +9,12 @@ from typing import final
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.batch_columns import ALL_COLUMNS, ColumnDecoder
-from tidelog.wire.batch.record_batch import HEADER_SIZE, has_valid_payload, parse_header
+from tidelog.wire.batch.record_batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    has_valid_payload,
+    parse_header,
+)
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import CorruptRecordError
 
@@ -94,26 +99,42 @@ class FetchedBatches:
         Raises:
             CorruptRecordError: The next batch is corrupt.
         """
+        found = self.take_whole(position)
+        if found is None:
+            return None
+        header, batch = found
+        return RecordBatch(
+            self.at,
+            header,
+            batch,
+            high_watermark=self._high_watermark,
+            uncompressed_bytes_max=uncompressed_bytes_max,
+            decoder=decoder,
+            topic_id=self._topic_id,
+        ).between(position, None)
+
+    def take_whole(self, position: int) -> tuple[BatchHeader, memoryview] | None:
+        """Return header and bytes of the next batch with data records at `position` or later.
+
+        `None` at the end. The batch may have records below `position`.
+
+        Raises:
+            CorruptRecordError: The next batch is corrupt.
+        """
         while self._passed_bytes < self.size:
             start = self._passed_bytes
             header = parse_header(self._content, start)
-            if header is None or header.size > self.size - start:
+            end = self.size + 1 if header is None else start + header.size
+            if header is None or end > self.size:
                 raise self._corrupt("header", position, self._find_next_offset(start))
-            batch = self._content[start : start + header.size]
+            batch = self._content[start:end]
+            next_offset = header.next_offset
             if not has_valid_payload(header, batch):
-                raise self._corrupt("payload", position, header.next_offset)
-            self._passed_bytes += header.size
-            self.passed_offset = header.next_offset
-            if header.next_offset > position and not header.is_control:
-                return RecordBatch(
-                    self.at,
-                    header,
-                    batch,
-                    high_watermark=self._high_watermark,
-                    uncompressed_bytes_max=uncompressed_bytes_max,
-                    decoder=decoder,
-                    topic_id=self._topic_id,
-                ).between(position, None)
+                raise self._corrupt("payload", position, next_offset)
+            self._passed_bytes = end
+            self.passed_offset = next_offset
+            if next_offset > position and not header.is_control:
+                return header, batch
         return None
 
     def _find_next_offset(self, damaged_at: int) -> int | None:

@@ -316,11 +316,26 @@ class RecordBatch:
         try:
             yield
         except WireFormatError as error:
-            corrupt = CorruptRecordError(
-                f"{self.topic}/{self.partition}: the batch at offset {self._header.base_offset}"
-                f" cannot be decoded: {error}; to skip it, seek to {self._header.next_offset}",
-                offset=self.base_offset,
-                next_offset=self._header.next_offset,
-            )
-            corrupt.at = (self.topic, self.partition)
-            raise corrupt from error
+            at = TopicPartition(self.topic, self.partition)
+            raise unreadable(at, self._header, self.base_offset, error) from error
+
+
+def unreadable(
+    tp: TopicPartition, header: BatchHeader, offset: int, error: WireFormatError
+) -> CorruptRecordError:
+    """Return the error of a batch whose payload does not match its header.
+
+    Args:
+        tp: Topic and partition.
+        header: Header of the batch.
+        offset: First wanted offset.
+        error: Error of the decoder.
+    """
+    corrupt = CorruptRecordError(
+        f"{tp.topic}/{tp.partition}: the batch at offset {header.base_offset}"
+        f" cannot be decoded: {error}; to skip it, seek to {header.next_offset}",
+        offset=offset,
+        next_offset=header.next_offset,
+    )
+    corrupt.at = (tp.topic, tp.partition)
+    return corrupt

@@ -4,6 +4,7 @@ Pure, except for passing on settlements. The broker decides about each settlemen
 not know whether it is still leased.
 """
 
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import repeat
@@ -13,12 +14,13 @@ import msgspec
 
 from tidelog.client.cluster.durations import milliseconds_of
 from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
-from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.client.consumer.fetch.record import unreadable
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, handle_of
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.large_messages import ChunkMap, chunks_of, is_large, length_of
-from tidelog.wire.batch.record_batch import Headers
-from tidelog.wire.errors import RecordTooLargeError, TidelogError
+from tidelog.wire.batch.record_batch import BatchHeader, Columns, Headers
+from tidelog.wire.errors import RecordTooLargeError, TidelogError, WireFormatError
 from tidelog.wire.messages.queues import (
     FIRST_RECEIVED_HEADER,
     FIRST_SENT_HEADER,
@@ -230,7 +232,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         Raises:
             ReceiptExpiredError: The queue is fenced, or FIFO, and another receiver may have it.
         """
-        await self._settle(DELETE)
+        await self.lease.settle([self], DELETE)
 
     async def extend(self, seconds: float) -> None:
         """Set the visibility timeout to `seconds` from now.
@@ -382,21 +384,30 @@ def messages_of(
         CorruptRecordError: A batch is corrupt, or cannot be decoded.
     """
     messages: list[Message] = []
-    chunk = FetchedBatches(tp, content, 0)
+    batches = FetchedBatches(tp, content, 0)
     runs = iter(received.runs)
     run = next(runs, None)
     while run is not None:
-        batch = chunk.take(run.first_offset, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX)
-        if batch is None:
+        found = batches.take_whole(run.first_offset)
+        if found is None:
             break
-        _ = batch.values  # Decoded once, for all runs in it.
-        while run is not None and run.first_offset < batch.next_offset:
-            end = run.first_offset + run.count
-            messages.extend(_messages(batch.between(run.first_offset, end), run, lease))
-            if end > batch.next_offset:
+        header, batch = found
+        columns = _decoded(tp, header, batch, run.first_offset)
+        next_offset = header.next_offset
+        while run is not None and run.first_offset < next_offset:
+            messages.extend(_messages(tp, header, columns, run=run, lease=lease))
+            if run.first_offset + run.count > next_offset:
                 break  # The next batch has the rest of it.
             run = next(runs, None)
     return messages
+
+
+def count_of(runs: Sequence[ReceivedRun]) -> int:
+    """Return the number of messages in runs."""
+    count = 0
+    for run in runs:
+        count += run.count
+    return count
 
 
 def places_of(received: PartitionReceived) -> list[ReceivedPlace]:
@@ -416,16 +427,50 @@ def missing_places(received: PartitionReceived, messages: Sequence[Message]) -> 
     return [place for place in places_of(received) if place.offset not in found]
 
 
-def _messages(batch: RecordBatch, run: ReceivedRun, lease: Lease) -> Iterator[Message]:
+def _decoded(tp: TopicPartition, header: BatchHeader, batch: memoryview, offset: int) -> Columns:
+    """Return all columns of a batch: once for all runs in it.
+
+    Raises:
+        CorruptRecordError: The payload does not match its header.
+    """
+    try:
+        return decode_columns(header, batch, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+    except WireFormatError as error:
+        raise unreadable(tp, header, offset, error) from error
+
+
+def _messages(
+    tp: TopicPartition, header: BatchHeader, columns: Columns, *, run: ReceivedRun, lease: Lease
+) -> Iterator[Message]:
+    """Iterate over the messages of a run that a batch holds."""
+    base_offset, count = header.base_offset, header.record_count
+    first = max(run.first_offset - base_offset, 0)
+    end = min(run.first_offset + run.count - base_offset, header.last_offset_delta + 1)
+    offsets: Sequence[int]
+    if count == header.last_offset_delta + 1:  # As many records as offsets.
+        offsets = range(base_offset + first, base_offset + end)
+    else:
+        deltas = columns.offset_deltas or range(count)
+        first, end = bisect_left(deltas, first), bisect_left(deltas, end)
+        offsets = [base_offset + delta for delta in deltas[first:end]]
+    rows = slice(first, end)
+    timestamps: Iterable[int]
+    if header.has_append_time:
+        timestamps = repeat(header.max_timestamp_ms)
+    elif columns.timestamp_deltas is None:
+        timestamps = repeat(header.first_timestamp_ms)
+    else:
+        start_ms = header.first_timestamp_ms
+        timestamps = [start_ms + delta for delta in columns.timestamp_deltas[rows]]
     return map(
         Message,
-        repeat(batch.topic),
-        repeat(batch.partition),
-        batch.offsets,
-        batch.timestamps_ms,
-        batch.keys,
-        batch.values,
-        batch.headers,
+        repeat(tp.topic),
+        repeat(tp.partition),
+        offsets,
+        timestamps,
+        repeat(None) if columns.keys is None else columns.keys[rows],
+        repeat(None) if columns.values is None else columns.values[rows],
+        repeat(()) if columns.headers is None else columns.headers[rows],
         repeat(run.receive_count),
         repeat(run.first_received_ms),
         repeat(lease),

@@ -47,7 +47,7 @@ class Reassembler:
         Raises:
             TidelogError: The first message could not be read; all were returned to the queue.
         """
-        if all(message.content or not message.headers for message in messages):
+        if not may_be_large(messages):
             return list(messages)
         found: list[Message] = []
         try:
@@ -71,6 +71,13 @@ class Reassembler:
         if messages:
             with suppress(TidelogError, trio.ClosedResourceError):  # Then their leases must expire.
                 await self._settler.settle([each.place for each in messages], verdict)
+
+
+def may_be_large(messages: Sequence[Message]) -> bool:
+    """Return whether one of the messages may have its value in chunks."""
+    if len(messages) == 1:  # Without a generator.
+        return not messages[0].content and bool(messages[0].headers)
+    return any(not message.content and message.headers for message in messages)
 
 
 async def _join_all(

@@ -2,8 +2,9 @@
 
 Shell without tasks. A process that serves many workers, or wakes many of them at once, starts as
 many receives in one turn of the event loop; each alone would cost a request, an entry of the
-journal and a reply. No receive waits for others: those of one turn of the loop are coalesced. One
-member of the group asks for all. When messages arrive, members are served in the order of their
+journal and a reply. Receives of one turn of the loop are coalesced. A caller that was alone the
+last time and is alone now does not wait for the end of the turn. One member of a group asks for
+all. When messages arrive, members are served in the order of their
 calls, and the next one without messages asks for the rest.
 
 Invariant: in a group that has members, exactly one of them asks, or has been told to.
@@ -96,14 +97,19 @@ class ReceiveCoalescer:
         self._settler = settler
         self._open: dict[_GroupKey, _Group] = {}
         """Groups that others may join."""
+        self._was_alone = False
+        """Whether the last group had one member: then others are not likely to come."""
 
-    async def receive(self, options: ReceiveOptions, *, wait_s: float) -> list[Message]:
-        """Return some messages; see `QueueReceiver.receive`.
+    def is_of_use(self, options: ReceiveOptions) -> bool:
+        """Return whether a receive may share its request; a lone caller would wait for nobody.
 
         A receive with an attempt id is recognised by its messages, so it is not coalesced.
         """
-        if options.attempt_id is not None:
-            return await self._receiver.receive(options, wait_s=wait_s)
+        is_alone = self._was_alone and not self._receiver.running_count
+        return options.attempt_id is None and not is_alone
+
+    async def receive(self, options: ReceiveOptions, *, wait_s: float) -> list[Message]:
+        """Return some messages; see `QueueReceiver.receive`."""
         group, member = self._join(options, wait_s)
         try:
             await member.has_turn.wait()
@@ -140,6 +146,7 @@ class ReceiveCoalescer:
             TidelogError: The request failed; the others fail with it.
         """
         self._close(group)
+        self._was_alone = len(group.members) == 1
         options = group.options._replace(max_messages=group.max_messages)
         wait_s = max(group.ends_at - trio.current_time(), 0)
         try:

@@ -16,13 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Final, NamedTuple, cast, final
+from typing import Final, NamedTuple, final
 
 import trio
 
-from tidelog.client.admin.queue_metadata import QueueMetadata, setting_of
+from tidelog.client.admin.queue_metadata import QueueMetadata
+from tidelog.client.cluster.background_tasks import Waiter
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
-from tidelog.client.cluster.durations import seconds_of
 from tidelog.client.cluster.metadata import PASSING_ERRORS
 from tidelog.client.cluster.reply_shapes import excess
 from tidelog.client.queue.receive.chunk_reader import ChunkReader
@@ -32,10 +32,12 @@ from tidelog.client.queue.receive.message import (
     Disposition,
     Lease,
     Message,
+    count_of,
     messages_of,
     missing_places,
     places_of,
 )
+from tidelog.client.queue.receive.queue_layout import QueueLayout
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.large_messages import is_chunk
@@ -145,6 +147,29 @@ class QueueReceiver:
         """Counter that rotates the first broker and the first partition of a call."""
         self.was_empty = False
         """Whether the last call found nothing: then the next one polls all brokers at once."""
+        self.running_count = 0
+        """Number of calls that wait."""
+        self._layout: QueueLayout | None = None
+
+    def known_layout(self) -> QueueLayout | None:
+        """Return the layout of the queue, `None` if its description must be fetched."""
+        description = self.queue_metadata.known(self.name)
+        return None if description is None else self._layout_of(description)
+
+    async def layout(self) -> QueueLayout:
+        """Return the layout of the queue.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            TidelogError: No broker answered within `request_timeout`; the last error.
+        """
+        return self._layout_of(await self.queue_metadata.find(self.name))
+
+    def _layout_of(self, description: QueueDescription) -> QueueLayout:
+        layout = self._layout
+        if layout is None or layout.description is not description:
+            layout = self._layout = QueueLayout(description)
+        return layout
 
     async def receive(self, options: ReceiveOptions, *, wait_s: float) -> list[Message]:
         """Return some messages; none if there are none for `wait_s` seconds.
@@ -156,31 +181,35 @@ class QueueReceiver:
             UnknownQueueError: There is no such queue.
             TidelogError: A partition did not answer, and the others had nothing.
         """
-        if options.is_repeatable:
-            description = await self.queue_metadata.find(self.name)
-            if len(description.partitions) > 1:
-                # One broker may have new messages while another one has those of the attempt.
-                repetition = options._replace(is_repetition=True)
-                if messages := await self._receive(repetition, wait_s=0):
-                    return messages
-        messages = await self._receive(options, wait_s=wait_s)
-        self.was_empty = not messages
-        return messages
+        if options.is_repeatable and (await self.layout()).count > 1:
+            # One broker may have new messages while another one has those of the attempt.
+            repetition = _Call(self, options._replace(is_repetition=True), 0)
+            if messages := await self._run(repetition):
+                return messages
+        return await self._run(_Call(self, options, wait_s))
 
-    async def _receive(self, options: ReceiveOptions, *, wait_s: float) -> list[Message]:
+    async def _run(self, call: "_Call") -> list[Message]:
         self.turn += 1
-        call = _Call(self, options, wait_s)
+        self.running_count += 1
         try:
-            return await call.run()
+            await trio.lowlevel.checkpoint_if_cancelled()
+            call.begin(self.known_layout())
+            if call.is_waiting:
+                await self.cluster.tasks.park(call.arrival, call.wake_at())
+            messages = call.messages() or await call.run()
         except BaseException:
-            if options.is_repeatable:
+            if call.options.is_repeatable:
                 call.is_to_be_repeated = True
             else:
                 with trio.move_on_after(_GIVING_BACK_S, shield=True):
                     await call.give_back_all()
             raise
         finally:
+            self.running_count -= 1
             call.leave()
+        if not call.options.is_repetition:
+            self.was_empty = not messages
+        return messages
 
     def on_complete(self, poll: _Poll, outcome: Outcome) -> None:
         """Pass the reply of a request to the current call."""
@@ -193,19 +222,28 @@ class _Call:
     """One receive."""
 
     def __init__(self, receiver: QueueReceiver, options: ReceiveOptions, wait_s: float) -> None:
-        now = trio.current_time()
+        cluster = receiver.cluster
+        self._now = cluster.counters.now
+        now = self._now()
         self.options = options
         self.is_over = False
         """Whether messages that arrive now are too late."""
         self.is_to_be_repeated = False
         """Whether they stay leased nevertheless, for a call with the same attempt id."""
+        self.arrival = Waiter()
+        """Woken by replies."""
+        self._has_news = False
+        """Whether a reply has arrived since the last wait."""
         self._receiver = receiver
-        self._cluster = receiver.cluster
+        self._cluster = cluster
+        self._turn = receiver.turn
         self._ends_at = now + wait_s
         # A broker with this maximum wait sends its empty reply a moment later.
-        self._gives_up_at = now + max(wait_s + _GRACE_S, receiver.cluster.config.request_timeout)
+        self._gives_up_at = now + max(wait_s + _GRACE_S, cluster.config.request_timeout)
         self._is_leasing = True
         """Whether received messages are hidden from others, at least for a while."""
+        self._has_begun = False
+        """Whether brokers were asked, or do not have to be asked one after the other."""
         self._messages: list[_Ranked] = []
         self._polls: dict[_Poll, None] = {}
         self._answered: set[int] = set()
@@ -218,23 +256,56 @@ class _Call:
         self._early_count = 0
         """Empty replies before the end of their wait."""
         self._retry_at = -math.inf
-        self._arrival = trio.Event()
+
+    def begin(self, layout: QueueLayout | None) -> None:
+        """Ask the only broker of the queue, or all of them, if that is possible without a wait."""
+        self._turn = self._receiver.turn
+        if layout is None or layout.leaderless or self.options.is_repetition:
+            return
+        if len(layout.by_node) > 1 and not self._receiver.was_empty:
+            return
+        nodes = layout.nodes(self._turn)
+        connections = [self._cluster.live_connection(node_id) for node_id in nodes]
+        if None in connections:
+            return
+        self._note_layout(layout)
+        wait_ms = max(0, round((self._ends_at - self._now()) * 1000))
+        asked = self._asked() if wait_ms and self._polls else ()
+        for node_id, connection in zip(nodes, connections, strict=True):
+            partitions = layout.partitions_of(node_id, self._turn)
+            if asked:
+                partitions = [each for each in partitions if each not in asked]
+            assert connection is not None, "all brokers are connected"
+            self._submit(layout, node_id, connection, partitions, max_wait_ms=wait_ms)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request is in flight, and nothing has arrived."""
+        return bool(self._polls) and not self._has_news
+
+    def messages(self) -> list[Message]:
+        """Return the messages that have arrived, in the order of processing."""
+        self._drop_late()
+        if len(self._messages) > 1:
+            # The sort is stable, so messages of a FIFO group, which have one rank, stay in order.
+            self._messages.sort(key=_rank_of)
+        return [message for _, message in self._messages]
 
     async def run(self) -> list[Message]:
-        """Receive messages."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        description = await self._find()
-        by_default = setting_of(description, "visibility_timeout_ms")
-        timeout_ms = self.options.visibility_timeout_ms
-        self._is_leasing = bool(seconds_of(by_default) if timeout_ms is None else timeout_ms)
-        self._take_over(description)
-        by_node = await self._by_node()
+        """Receive messages until there are any, or the wait is over."""
+        layout = await self._receiver.layout()
         is_repetition = self.options.is_repetition
-        if len(by_node) > 1 and not self._receiver.was_empty and not is_repetition:
-            await self._sweep(by_node)
+        if not self._has_begun:
+            self._note_layout(layout)
+            by_node = self._by_node(layout)
+            if len(by_node) > 1 and not self._receiver.was_empty and not is_repetition:
+                await self._sweep(layout, by_node)
+        else:
+            self._settle_wait()
         while is_repetition or not self._has_messages():
-            partitions = self._partitions(await self._find())
-            now = trio.current_time()
+            layout = await self._receiver.layout()
+            partitions = layout.partitions(self._turn)
+            now = self._now()
             is_all_asked = self._in_hand() | self._answered >= set(partitions)
             if is_all_asked and (now >= self._ends_at + _GRACE_S or self._is_nothing_left(now)):
                 if self._limits:
@@ -243,14 +314,24 @@ class _Call:
                 break
             self._raise_failure(now)
             if now >= self._retry_at:
-                await self._ask_where_idle(partitions)
+                await self._ask_where_idle(layout, partitions)
             await self._wait()
-        # The sort is stable, so messages of a FIFO group, which have one rank, stay in order.
-        return [message for _, message in sorted(self._messages, key=_rank_of)]
+        return self.messages()
+
+    def _note_layout(self, layout: QueueLayout) -> None:
+        self._has_begun = True
+        timeout_ms = self.options.visibility_timeout_ms
+        self._is_leasing = bool(layout.visibility_timeout_s if timeout_ms is None else timeout_ms)
+        if self._receiver.left_polls:
+            self._take_over(layout.description)
 
     def _in_hand(self) -> set[int]:
         """Return the partitions of the messages."""
         return {message.partition for _, message in self._messages}
+
+    def _asked(self) -> set[int]:
+        """Return the partitions of the requests in flight."""
+        return {partition for poll in self._polls for partition in poll.partitions}
 
     def _has_messages(self) -> bool:
         self._drop_late()
@@ -258,8 +339,8 @@ class _Call:
 
     def _drop_late(self) -> None:
         """Drop messages whose lease is over: a reply may arrive after that."""
-        if self._is_leasing:
-            now = trio.current_time()
+        if self._is_leasing and self._messages:
+            now = self._now()
             self._messages = [each for each in self._messages if each[1].lease.expires_at > now]
 
     async def give_back_all(self) -> None:
@@ -273,26 +354,19 @@ class _Call:
         """Leave requests in flight to other calls."""
         self.is_over = True
         self._messages = []
-        self._receiver.left_polls.update(self._polls)
-        self._polls.clear()
+        if self._polls:
+            self._receiver.left_polls.update(self._polls)
+            self._polls.clear()
 
     # -- requests ---------------------------------------------------------------------------------
 
-    async def _find(self) -> QueueDescription:
-        return await self._receiver.queue_metadata.find(self._receiver.name)
-
-    def _partitions(self, description: QueueDescription) -> list[int]:
-        """Return all partitions, starting with another one each time."""
-        count = len(description.partitions)
-        leader_count = len({each.leader_id for each in description.partitions}) or 1
-        start = self._receiver.turn // leader_count
-        return [(start + step) % count for step in range(count)]
-
-    async def _by_node(self, among: Sequence[int] | None = None) -> dict[int, list[int]]:
+    def _by_node(
+        self, layout: QueueLayout, among: Sequence[int] | None = None
+    ) -> dict[int, list[int]]:
         """Return the partitions of each broker, starting with another broker each time."""
-        description = await self._find()
+        description = layout.description
         found: dict[int, list[int]] = {}
-        for partition in self._partitions(description) if among is None else among:
+        for partition in layout.partitions(self._turn) if among is None else among:
             leader_id = description.partitions[partition].leader_id
             if leader_id is None:
                 error = NotLeaderError(
@@ -302,12 +376,12 @@ class _Call:
             else:
                 found.setdefault(leader_id, []).append(partition)
         nodes = sorted(found)
-        start = self._receiver.turn % (len(nodes) or 1)
+        start = self._turn % (len(nodes) or 1)
         return {node_id: found[node_id] for node_id in nodes[start:] + nodes[:start]}
 
     def _take_over(self, description: QueueDescription) -> None:
         """Adopt requests of earlier calls for partitions without a request in flight."""
-        asked = {partition for poll in self._polls for partition in poll.partitions}
+        asked = self._asked()
         for poll in list(self._receiver.left_polls):
             if asked.isdisjoint(poll.partitions) and self._is_wanted(poll, description):
                 del self._receiver.left_polls[poll]
@@ -334,7 +408,7 @@ class _Call:
             )
         )
 
-    async def _sweep(self, by_node: dict[int, list[int]]) -> None:
+    async def _sweep(self, layout: QueueLayout, by_node: dict[int, list[int]]) -> None:
         """Ask for available messages, one broker after the other.
 
         Brokers that were asked already had nothing. A silent broker is not waited for long: the
@@ -343,69 +417,71 @@ class _Call:
         for node_id, partitions in by_node.items():
             if len(self._messages) >= self.options.max_messages:
                 return
-            asked = {partition for poll in self._polls for partition in poll.partitions}
+            asked = self._asked()
             idle = [partition for partition in partitions if partition not in asked]
             if not idle:
                 continue
-            poll = await self._ask(node_id, idle, max_wait_ms=0)
-            asked_at = trio.current_time()
+            poll = await self._ask(layout, node_id, idle, max_wait_ms=0)
+            asked_at = self._now()
             while poll in self._polls:
                 goes_on_at = asked_at + (_SLOW_S if self._messages else _SILENT_S)
-                if trio.current_time() >= goes_on_at:
+                if self._now() >= goes_on_at:
                     if self._messages:
                         return
                     break
                 await self._wait(goes_on_at)
 
-    async def _ask_where_idle(self, partitions: Sequence[int]) -> None:
+    async def _ask_where_idle(self, layout: QueueLayout, partitions: Sequence[int]) -> None:
         """Ask for partitions without a request in flight; poll again only while there is time."""
-        self._take_over(await self._find())
-        wait_ms = max(0, round((self._ends_at - trio.current_time()) * 1000))
+        self._take_over(layout.description)
+        wait_ms = max(0, round((self._ends_at - self._now()) * 1000))
         polls = [poll for poll in self._polls if wait_ms or poll.opener is self]
         asked = {partition for poll in polls for partition in poll.partitions}
         if wait_ms == 0:
             asked |= self._answered
         idle = [partition for partition in partitions if partition not in asked]
-        by_node = await self._by_node(idle)
+        by_node = self._by_node(layout, idle)
         for node_id in sorted(
             by_node, key=lambda each: self._cluster.live_connection(each) is None
         ):
-            await self._ask(node_id, by_node[node_id], max_wait_ms=wait_ms)
+            await self._ask(layout, node_id, by_node[node_id], max_wait_ms=wait_ms)
 
-    async def _ask(self, node_id: int, partitions: list[int], *, max_wait_ms: int) -> _Poll | None:
+    async def _ask(
+        self, layout: QueueLayout, node_id: int, partitions: list[int], *, max_wait_ms: int
+    ) -> _Poll | None:
         """Send a request, unless the broker is unreachable or no messages are wanted any more."""
-        description = await self._find()
         connection = await self._connection(node_id)
         if connection is None:
             error = ConnectError(f"node {node_id} cannot be reached now")
-            self._failed(description, partitions, error)
+            self._failed(layout.description, partitions, error)
             return None
-        options = self.options
+        # Messages may have arrived since the decision to ask. A repeated attempt would bring them
+        # again, too late: then they would be returned to the queue, although the caller has them.
+        in_hand = self._in_hand()
+        partitions = [each for each in partitions if each not in in_hand]
+        return self._submit(layout, node_id, connection, partitions, max_wait_ms=max_wait_ms)
+
+    def _submit(
+        self,
+        layout: QueueLayout,
+        node_id: int,
+        connection: RpcConnection,
+        partitions: list[int],
+        *,
+        max_wait_ms: int,
+    ) -> _Poll | None:
+        description, options = layout.description, self.options
         room = options.max_messages
         if not options.is_repetition:
             room -= len(self._messages)
         elif connection.version_of(api.RECEIVE) < _REPETITION_VERSION:
             self._answered.update(partitions)  # This broker would deliver other messages.
             return None
-        # Messages may have arrived since the decision to ask. A repeated attempt would bring them
-        # again, too late: then they would be returned to the queue, although the caller has them.
-        in_hand = self._in_hand()
-        partitions = [each for each in partitions if each not in in_hand]
         if room <= 0 or not partitions:
             return None
-        request = ReceiveRequest(
-            description.queue_id,
-            partitions,
-            room,
-            options.max_bytes,
-            max_wait_ms,
-            options.visibility_timeout_ms,
-            options.holder,
-            options.attempt_id,
-            options.raises_at_limit,
-            options.is_repetition,
-        )
-        ends_at = trio.current_time() + max_wait_ms / 1000
+        request = request_of(description.queue_id, partitions, options, room, max_wait_ms)
+        now = self._now()
+        ends_at = now + max_wait_ms / 1000
         expires_at = ends_at + self._cluster.config.request_timeout
         poll = _Poll(self, self, node_id, connection, description, partitions, ends_at, expires_at)
         self._polls[poll] = None
@@ -413,7 +489,7 @@ class _Call:
             api.RECEIVE,
             request,
             partial(self._receiver.on_complete, poll),
-            kept_until=min(ends_at, trio.current_time() + _BELIEVED_S) + _GRACE_S,
+            kept_until=min(ends_at, now + _BELIEVED_S) + _GRACE_S,
         )
         return poll
 
@@ -429,18 +505,28 @@ class _Call:
 
     async def _wait(self, until: float = math.inf) -> None:
         """Wait until a reply arrives or a time is reached."""
-        if not self._arrival.is_set():
-            now = trio.current_time()
-            moments = [until, self._ends_at + _GRACE_S, self._gives_up_at, self._retry_at]
-            if any(poll.opener is not self for poll in self._polls):
-                moments.append(self._ends_at)  # Then requests of this call must replace them.
-            expiries = (poll.expires_at for poll in self._polls)
+        if not self._has_news:
+            await self._cluster.tasks.park(self.arrival, self.wake_at(until))
+        self._settle_wait()
+
+    def wake_at(self, until: float = math.inf) -> float:
+        """Return when a call without a reply goes on, at the latest at `until`."""
+        now = self._now()
+        wake_at = math.inf
+        for at in (until, self._ends_at + _GRACE_S, self._gives_up_at, self._retry_at):
             # All of them may have passed while other brokers were asked.
-            wake_at = min((*(each for each in moments if each > now), *expiries), default=now)
-            with trio.CancelScope(deadline=wake_at):
-                await self._cluster.tasks.wait(self._arrival)
-        self._arrival = trio.Event()
-        now = trio.current_time()
+            if now < at < wake_at:
+                wake_at = at
+        for poll in self._polls:
+            if poll.opener is not self and now < self._ends_at < wake_at:
+                wake_at = self._ends_at  # Then requests of this call must replace them.
+            wake_at = min(wake_at, poll.expires_at)
+        return now if wake_at == math.inf else wake_at
+
+    def _settle_wait(self) -> None:
+        """Go on after a wait; close the connections whose replies are overdue."""
+        self._has_news = False
+        now = self._now()
         for poll in list(self._polls):
             if poll.expires_at <= now:
                 poll.connection.close()
@@ -456,26 +542,31 @@ class _Call:
         if isinstance(outcome, Exception):
             self._failed(poll.description, poll.partitions, outcome)
         else:
-            reply = cast("ReceiveReply", outcome[0])
+            reply = outcome[0]
+            assert isinstance(reply, ReceiveReply), "the connection decodes no other reply"
             problem = _problem(poll, reply)
             if problem is None:
                 self._take(poll, reply, outcome[1])
             else:
                 wrong = poll.connection.reject(api.RECEIVE, problem)
                 self._failed(poll.description, poll.partitions, wrong)
-        self._arrival.set()
+        self._has_news = True
+        self.arrival.wake()
 
     def _take(self, poll: _Poll, reply: ReceiveReply, attachment: memoryview) -> None:
         start = 0
         failed: set[int] = set()
-        for partition in poll.partitions:
-            self._failures.pop(partition, None)
-            self._limits.pop(partition, None)
+        has_news = has_runs = False
+        if self._failures or self._limits:
+            for partition in poll.partitions:
+                self._failures.pop(partition, None)
+                self._limits.pop(partition, None)
         for received in reply.results:
             end = start + received.batch_bytes
             content = bytes(attachment[start:end])
             start = end
             if received.error is not None:
+                has_news = True
                 error = from_wire(received.error)
                 if isinstance(error, OverLimitError):
                     self._limits[received.partition] = error
@@ -483,17 +574,21 @@ class _Call:
                 failed.add(received.partition)
                 self._failed(poll.description, [received.partition], error)
             elif received.runs:
+                has_news = has_runs = True
                 self._take_messages(poll, received, content, now_ms=reply.now_ms)
-        is_whole = not self.options.is_repetition or not any(each.runs for each in reply.results)
-        if not failed and poll.opener is self and is_whole:
+        if not failed and poll.opener is self and not (self.options.is_repetition and has_runs):
             self._answered.update(poll.partitions)
-        has_news = any(result.runs or result.error is not None for result in reply.results)
-        now = trio.current_time()
-        if not has_news and now < poll.ends_at:
+        if not has_news:
+            self._note_empty(poll)
+
+    def _note_empty(self, poll: _Poll) -> None:
+        """Check whether an empty reply came early, and delay the next request then."""
+        now = self._now()
+        if now < poll.ends_at:
             # Such a broker would be asked as fast as it can answer.
             self._early_count += 1
             self._retry_at = now + self._cluster.backoff.delay(self._early_count)
-        if not has_news and now < poll.ends_at - _EARLY_S:
+        if now < poll.ends_at - _EARLY_S:
             ended = ShuttingDownError("the broker ends long polls, because it is shutting down")
             self._failed(poll.description, poll.partitions, ended)
 
@@ -502,7 +597,7 @@ class _Call:
     ) -> None:
         settler = self._receiver.settler
         options = self.options
-        count = sum(run.count for run in received.runs)
+        count = count_of(received.runs)
         room = 0 if self.is_over else options.max_messages - len(self._messages)
         if options.is_repeatable and not self.is_over:
             # The messages of an attempt stay together: a part of them could not be repeated.
@@ -513,7 +608,7 @@ class _Call:
                 return
             settler.settle_soon(places_of(received), RETURN)
             return
-        expires_at = trio.current_time() + (received.deadline_ms - now_ms) / 1000
+        expires_at = self._now() + (received.deadline_ms - now_ms) / 1000
         lease = Lease(
             received.receipt,
             expires_at,
@@ -531,15 +626,16 @@ class _Call:
             settler.settle_soon(places_of(received), verdict)
             self._failed(poll.description, [received.partition], error)
             return
-        missing = missing_places(received, messages)
+        missing = missing_places(received, messages) if count != len(messages) else []
         parts = [each.place for each in messages if each.headers and is_chunk(each.headers)]
         if parts:
             # Brokers did not recognise them as chunks, because the batch was corrupt then.
             settler.settle_soon(parts, DELETE)
             messages = [each for each in messages if not is_chunk(each.headers)]
         ranked = _ranked(received, messages)
-        late = [message.place for _, message in ranked[room:]]
-        settler.settle_soon(late + missing, RETURN)
+        if missing or len(ranked) > room:
+            late = [message.place for _, message in ranked[room:]]
+            settler.settle_soon(late + missing, RETURN)
         self._messages += ranked[:room]
 
     def _failed(
@@ -551,7 +647,7 @@ class _Call:
             self._failures.pop(partition, None)
             self._failures[partition] = error
         self._failure_count += 1
-        self._retry_at = trio.current_time() + self._cluster.backoff.delay(self._failure_count)
+        self._retry_at = self._now() + self._cluster.backoff.delay(self._failure_count)
         self._cluster.report_blocked(str(error))
         if isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError, WireFormatError)):
             self._receiver.queue_metadata.invalidate(description)
@@ -567,22 +663,43 @@ class _Call:
                 raise failure
 
 
+def request_of(
+    queue_id: bytes, partitions: list[int], options: ReceiveOptions, room: int, max_wait_ms: int
+) -> ReceiveRequest:
+    """Return a request for up to `room` messages of some partitions of a broker."""
+    return ReceiveRequest(
+        queue_id,
+        partitions,
+        room,
+        options.max_bytes,
+        max_wait_ms,
+        options.visibility_timeout_ms,
+        options.holder,
+        options.attempt_id,
+        options.raises_at_limit,
+        options.is_repetition,
+    )
+
+
 def _ranked(received: PartitionReceived, messages: list[Message]) -> list[_Ranked]:
     """Return messages of one partition in the order in which they are to be processed."""
-    if not any(run.rank for run in received.runs):
+    ranks: dict[int, int] = {}
+    has_ranks = False
+    for run in received.runs:
+        if run.rank:
+            has_ranks = True
+    if not has_ranks:
         return [(0, message) for message in messages]
-    ranks = {
-        offset: run.rank
-        for run in received.runs
-        for offset in range(run.first_offset, run.first_offset + run.count)
-    }
+    for run in received.runs:
+        ranks.update(dict.fromkeys(range(run.first_offset, run.first_offset + run.count), run.rank))
     return sorted(((ranks[each.offset], each) for each in messages), key=_rank_of)
 
 
 def _problem(poll: _Poll, reply: ReceiveReply) -> str | None:
     """Return in which way a reply is wrong, `None` if it is right."""
+    counts: list[int] = []
     for result in reply.results:
         if result.partition not in poll.partitions:
             return f"partition {result.partition} was not asked for"
-    counts = (run.count for result in reply.results for run in result.runs)
+        counts += [run.count for run in result.runs]
     return excess(counts, RECEIVE_COUNT_MAX)

@@ -11,15 +11,16 @@ then it has succeeded.
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, cast, final
+from typing import Final, final
 
 import trio
 
 from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
+from tidelog.client.cluster.background_tasks import Waiter
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.coalescer import Coalescer
 from tidelog.client.cluster.metadata import PASSING_ERRORS
@@ -78,13 +79,14 @@ _UNTRACED: Final = {SettleAction.EXTEND, SettleAction.RETURN}
 @final
 @dataclass(eq=False, slots=True)
 class _Call:
-    """Call of `settle`, which waits for its operations."""
+    """Settlement of some messages, all alike, for one caller."""
 
-    errors: dict[int, TidelogError] = field(default_factory=dict[int, TidelogError])
-    """Errors by index in the caller's list."""
+    on_done: Callable[[], None]
+    """Called when all operations have ended."""
     deadline: float = math.inf
     open_count: int = 0
-    is_done: trio.Event = field(default_factory=trio.Event)
+    errors: dict[int, TidelogError] = field(default_factory=dict[int, TidelogError])
+    """Errors by index in the caller's list."""
 
 
 @final
@@ -170,6 +172,7 @@ class QueueSettler:
         self.counters = cluster.counters.queues.of(name)
         """Counters of the queue."""
         self._cluster = cluster
+        self._now = cluster.counters.now
         self._queue_metadata = queue_metadata
         self.name = name
         """Name of the queue."""
@@ -177,6 +180,8 @@ class QueueSettler:
         self._in_flight: dict[_InFlight, None] = {}
         """Requests in the order in which they were sent, which is that of their expiry."""
         self._sends = Coalescer(self._drain_all)
+        self._was_alone = False
+        """Whether the last requests had one operation: then others are not likely to come."""
         self._is_watching = False
 
     async def settle(
@@ -215,39 +220,48 @@ class QueueSettler:
                 await self.settle(places, verdict, deadline=deadline, in_span=True)
             return
         await trio.lowlevel.checkpoint_if_cancelled()
-        call = _Call()
+        waiter = Waiter()
+        call = _Call(waiter.wake)
         operations = _operations(places, verdict, call)
         if operations:
-            await self._execute(call, operations, verdict=verdict, deadline=deadline)
-        if not call.errors:
-            return
-        if len(places) == 1:
-            raise copy(call.errors[0])  # Callers may share it, and it would grow with each raise.
-        raise BatchError(
-            f"{len(call.errors)} of {len(places)} messages could not be settled, the first one"
-            f" because: {call.errors[min(call.errors)]}",
-            call.errors,
-        )
+            description = self._queue_metadata.known(self.name)
+            if description is None:
+                description = await self._queue_metadata.find(self.name)
+            try:
+                if self._enqueue_all(call, operations, description, deadline=deadline):
+                    await self._sends.request()
+                if call.open_count:
+                    await self._cluster.tasks.park(waiter)
+            except BaseException:
+                if verdict.action is SettleAction.CHANGE_VISIBILITY:
+                    # A late retry would hide messages again, after the caller has released them.
+                    call.deadline = -math.inf
+                raise
+        if call.errors:
+            raise _error_of(call.errors, len(places))
 
-    async def _execute(
-        self, call: _Call, operations: list[_Operation], *, verdict: Disposition, deadline: float
-    ) -> None:
-        """Execute the operations of a call; it has the errors then."""
-        description = await self._queue_metadata.find(self.name)
-        patience_ends_at = trio.current_time() + self._cluster.config.request_timeout
-        call.deadline = min(deadline, patience_ends_at)
+    def _enqueue_all(
+        self,
+        call: _Call,
+        operations: list[_Operation],
+        description: QueueDescription,
+        *,
+        deadline: float,
+    ) -> bool:
+        """Enqueue the operations of a call; return whether to send at the end of the turn.
+
+        A caller that was alone the last time and is alone now sends at once.
+        """
+        call.deadline = min(deadline, self._now() + self._cluster.config.request_timeout)
+        is_alone = self._was_alone and not self._node_queues
         # All at once: one of them may end before the next is enqueued.
         call.open_count = len(operations)
         for operation in operations:
             self._enqueue(operation, description)
-        try:
-            await self._send_all()
-            await self._cluster.tasks.wait(call.is_done)
-        except BaseException:
-            if verdict.action is SettleAction.CHANGE_VISIBILITY:
-                # A late retry would hide messages once more, after the caller has released them.
-                call.deadline = -math.inf
-            raise
+        if is_alone:
+            self._drain_all()
+            return False
+        return self._may_send()
 
     def settle_soon(self, places: Sequence[ReceivedPlace], verdict: Disposition) -> None:
         """Settle messages in a task of the client; failures are only traced."""
@@ -280,17 +294,19 @@ class QueueSettler:
             node_queue = self._node_queues[leader_id, queue_id] = _NodeQueue(leader_id, queue_id)
         node_queue.waiting.append(operation)
 
-    async def _send_all(self) -> None:
-        """Send waiting operations, with all that are enqueued in this turn of the loop."""
-        if any(node_queue.may_send for node_queue in self._node_queues.values()):
-            await self._sends.request()
+    def _may_send(self) -> bool:
+        """Return whether operations wait, and a request may be sent now."""
+        return any(node_queue.may_send for node_queue in self._node_queues.values())
 
     def _drain_all(self) -> None:
+        """Send waiting operations."""
+        self._was_alone = len(self._node_queues) == 1
         for node_queue in list(self._node_queues.values()):
+            self._was_alone = self._was_alone and len(node_queue.waiting) == 1
             self._drain(node_queue)
 
     def _drain(self, node_queue: _NodeQueue) -> None:
-        while node_queue.may_send:
+        while node_queue.waiting and node_queue.in_flight_count < _FLIGHTS_MAX:
             self._send(node_queue, node_queue.take())
         if not (node_queue.waiting or node_queue.in_flight_count):
             self._node_queues.pop((node_queue.node_id, node_queue.queue_id), None)
@@ -304,7 +320,7 @@ class QueueSettler:
         alike = _alike(operations)
         request = SettleRequest(node_queue.queue_id, [_settlement(each) for each in alike])
         patience = self._cluster.config.request_timeout
-        in_flight = _InFlight(node_queue, connection, alike, trio.current_time() + patience)
+        in_flight = _InFlight(node_queue, connection, alike, self._now() + patience)
         self._in_flight[in_flight] = None
         node_queue.in_flight_count += 1
         if not self._is_watching:
@@ -323,7 +339,9 @@ class QueueSettler:
         elif isinstance(outcome, Exception):
             self._all_failed(in_flight.alike, outcome)
         else:
-            results = cast("SettleReply", outcome[0]).results
+            reply = outcome[0]
+            assert isinstance(reply, SettleReply), "the connection decodes no other reply"
+            results = reply.results
             problem = _problem(in_flight.alike, results)
             if problem is None:
                 for each, result in zip(in_flight.alike, results, strict=True):
@@ -402,7 +420,7 @@ class QueueSettler:
         """Retry an operation later, if that may help."""
         may_help = isinstance(error, (*PASSING_ERRORS, UnknownQueueError, WireFormatError))
         delay = self._cluster.backoff.delay(operation.failure_count + 1)
-        if not may_help or trio.current_time() + delay >= operation.call.deadline:
+        if not may_help or self._now() + delay >= operation.call.deadline:
             self._abandon(operation, error)
             return
         if not isinstance(error, (ConnectError, UnknownQueueError)):
@@ -427,7 +445,19 @@ class QueueSettler:
             self._abandon(operation, error)
             return
         self._enqueue(operation, description)
-        await self._send_all()
+        if self._may_send():
+            await self._sends.request()
+
+
+def _error_of(errors: dict[int, TidelogError], count: int) -> TidelogError:
+    """Return the error of a call for `count` messages."""
+    if count == 1:
+        return copy(errors[0])  # Callers may share it, and it would grow with each raise.
+    return BatchError(
+        f"{len(errors)} of {count} messages could not be settled, the first one"
+        f" because: {errors[min(errors)]}",
+        errors,
+    )
 
 
 def _operations(
@@ -459,8 +489,10 @@ def _operations(
     return list(operations.values())
 
 
-def _alike(operations: Iterable[_Operation]) -> list[list[_Operation]]:
+def _alike(operations: Sequence[_Operation]) -> list[list[_Operation]]:
     """Return operations grouped by receive and verdict: one settlement each."""
+    if len(operations) == 1:
+        return [[*operations]]
     found: dict[tuple[int, bytes, Disposition], list[_Operation]] = {}
     for operation in operations:
         found.setdefault((operation.partition, operation.receipt, operation.verdict), []).append(
@@ -474,6 +506,8 @@ def _problem(groups: Sequence[Sequence[_Operation]], results: Sequence[Settled])
     if len(results) != len(groups):
         return f"{len(results)} results for {len(groups)} settlements"
     for operations, result in zip(groups, results, strict=True):
+        if not result.refused:
+            continue
         offset_count = sum(len(operation.offsets) for operation in operations)
         counts = (count for refused in result.refused for _, count in refused.runs)
         problem = excess(counts, offset_count)
@@ -485,10 +519,13 @@ def _problem(groups: Sequence[Sequence[_Operation]], results: Sequence[Settled])
 def _settlement(operations: Sequence[_Operation]) -> Settlement:
     operation = operations[0]
     verdict = operation.verdict
+    offsets = operation.offsets
+    if len(operations) > 1:
+        offsets = [offset for each in operations for offset in each.offsets]
     return Settlement(
         operation.partition,
         operation.receipt,
-        runs_of(offset for each in operations for offset in each.offsets),
+        [(offsets[0], 1)] if len(offsets) == 1 else runs_of(offsets),
         int(verdict.action),
         verdict.delay_ms,
         verdict.reason,
@@ -498,7 +535,7 @@ def _settlement(operations: Sequence[_Operation]) -> Settlement:
 def _finish(operation: _Operation) -> None:
     operation.call.open_count -= 1
     if not operation.call.open_count:
-        operation.call.is_done.set()
+        operation.call.on_done()
 
 
 def _is_done(operation: _Operation, error: TidelogError) -> bool:

@@ -1,5 +1,6 @@
 """Background tasks of a client, and the calls that wait for them when it is closed."""
 
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -9,7 +10,7 @@ from trio.testing import MockClock
 
 from tests.client.fake_cluster import fronted_client, fronted_cluster
 from tidelog.client.client import Client
-from tidelog.client.cluster.background_tasks import BackgroundTasks
+from tidelog.client.cluster.background_tasks import BackgroundTasks, Waiter
 from tidelog.wire.protocol import api
 
 Call = Callable[[], Awaitable[object]]
@@ -327,3 +328,65 @@ async def test_a_producer_of_a_closed_client_rejects_records_and_keeps_other_err
         await producer.__aexit__(ValueError, error, None)
 
     assert error.__notes__ == ["besides, records could not be delivered: the client is closed"]
+
+
+async def test_a_parked_task_continues_when_it_is_woken_or_at_its_time(
+    autojump_clock: MockClock,
+) -> None:
+    times: dict[str, float] = {}
+
+    async with trio.open_nursery() as nursery, tasks_of() as tasks:
+
+        async def park(name: str, waiter: Waiter, until: float) -> None:
+            await tasks.park(waiter, until)
+            times[name] = autojump_clock.current_time()
+
+        woken, early, late = Waiter(), Waiter(), Waiter()
+        woken.wake()  # Without a task: nothing happens.
+        start = trio.current_time()
+        nursery.start_soon(park, "late", late, start + 50)
+        await trio.sleep(1)
+        nursery.start_soon(park, "early", early, start + 20)
+        nursery.start_soon(park, "woken", woken, start + 30)
+        await trio.sleep(9)
+        woken.wake()
+        woken.wake()
+        await trio.sleep(90)
+        nursery.start_soon(park, "again", woken, start + 130)
+        await trio.sleep(100)
+
+    assert {name: at - start for name, at in times.items()} == {
+        "woken": 10,
+        "early": 20,
+        "late": 50,
+        "again": 130,
+    }
+
+
+async def test_a_cancelled_parked_task_is_not_woken(autojump_clock: MockClock) -> None:
+    async with tasks_of() as tasks:
+        waiter = Waiter()
+        with trio.move_on_after(1) as scope:
+            await tasks.park(waiter, math.inf)
+        waiter.wake()
+        assert scope.cancelled_caught
+        assert autojump_clock.current_time() >= 1
+
+
+async def test_closing_the_client_wakes_parked_tasks_with_closed_resource_error() -> None:
+    outcomes: list[object] = []
+    waiters = [Waiter(), Waiter()]
+
+    async with trio.open_nursery() as nursery, tasks_of() as tasks:
+
+        async def park(waiter: Waiter) -> None:
+            outcomes.append(await outcome(lambda: tasks.park(waiter)))
+
+        for waiter in waiters:
+            nursery.start_soon(park, waiter)
+        await trio.testing.wait_all_tasks_blocked()
+        waiters[0].wake()
+        tasks.close()
+        nursery.start_soon(park, waiters[1])
+
+    assert sorted(outcomes, key=str) == [None, "the client is closed", "the client is closed"]
