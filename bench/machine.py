@@ -78,6 +78,11 @@ class ServerProcess:
         self._output.close()
 
     @property
+    def pid(self) -> int:
+        """Id of the process."""
+        return self._process.pid
+
+    @property
     def cpu_seconds(self) -> float:
         """Processor time used so far, by all threads, in user space and in the kernel."""
         return cpu_seconds(self._process.pid)

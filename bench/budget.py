@@ -1,0 +1,90 @@
+"""The budget of a request: Python calls of broker and client, and turns of the client's loop. Pure.
+
+It is a ratchet. A request that costs more than its budget fails the test; so does one that costs
+much less, until its budget here is lowered.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from math import ceil
+from typing import Final
+
+_SLACK: Final = 0.15
+"""Share of a budget that may be unused."""
+_ROOM: Final = 0.05
+"""Share of a measured cost by which its budget is higher: a request and an answer can cross."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Costs of one request, or their upper bounds."""
+
+    broker: float
+    """Python calls in the broker, with each step of a coroutine."""
+    client: float
+    """Python calls in the client."""
+    turns: float
+    """Turns of the client's loop."""
+
+
+BUDGET: Final = {
+    "send": Cost(broker=201, client=419, turns=5.3),
+    "receive": Cost(broker=750, client=205, turns=2.15),
+    "delete": Cost(broker=527, client=144, turns=2.15),
+    "work": Cost(broker=1026, client=530, turns=4.35),
+    "produce": Cost(broker=192, client=308, turns=3.2),
+    "fetch": Cost(broker=145, client=376, turns=3.15),
+    "tail": Cost(broker=335, client=531, turns=4.2),
+    "commit": Cost(broker=630, client=450, turns=5.3),
+    "staged": Cost(broker=3572, client=3127, turns=29.4),
+}
+"""The budget of each kind of request, counted on `COUNTED_ON`."""
+COUNTED_ON: Final = (3, 11)
+"""Version of Python. Later ones make fewer calls: comprehensions are not functions there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A cost that is not within its budget."""
+
+    kind: str
+    side: str
+    """Field of `Cost`."""
+    measured: float
+    budget: float
+
+    @property
+    def is_too_high(self) -> bool:
+        """Whether the request costs too much; otherwise its budget is too high."""
+        return self.measured > self.budget
+
+    @property
+    def text(self) -> str:
+        """Description in a sentence."""
+        found = f"{self.kind}: {self.side} {self.measured:.2f}, and the budget is {self.budget:g}"
+        if self.is_too_high:
+            return f"{found}: more than it may cost"
+        return f"{found}: an improvement, so lower it to {lowered(self.measured):g}"
+
+
+def lowered(measured: float) -> float:
+    """Return the budget for a measured cost."""
+    high = measured * (1 + _ROOM)
+    return ceil(high) if high >= 100 else ceil(high * 20) / 20  # noqa: PLR2004  (digits)
+
+
+def breaches(kind: str, measured: Cost, budget: Cost, *, is_exact: bool = True) -> Sequence[Breach]:
+    """Return the costs of a kind that are not within its budget.
+
+    Args:
+        kind: Name of the kind.
+        measured: The measured costs.
+        budget: Their bounds.
+        is_exact: Whether budgets that are much too high are breaches as well.
+    """
+    found: list[Breach] = []
+    for field in fields(Cost):
+        cost, bound = getattr(measured, field.name), getattr(budget, field.name)
+        if cost > bound or (is_exact and cost < bound * (1 - _SLACK)):
+            found.append(Breach(kind, field.name, cost, bound))
+    return found
