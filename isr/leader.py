@@ -85,11 +85,12 @@ class PartitionLeader:
             return None
         return progress.position(Durability.REPLICATED)
 
-    def progressed(self, *, log_end_offset: int, durable_end_offset: int) -> None:
-        """Update the ends of the leader's own log."""
+    def progressed(self, *, log_end_offset: int, durable_end_offset: int) -> int:
+        """Update the ends of the leader's own log; return the high watermark."""
         self._log_end_offset = log_end_offset
         self._durable_end_offset = durable_end_offset
         self._advance_high_watermark()
+        return self._high_watermark
 
     def follower_reported(self, report: FollowerReport, *, now_ms: int) -> None:
         """Apply the report of a follower whose log was compared with this one."""
@@ -141,7 +142,8 @@ class PartitionLeader:
         Raises:
             NotEnoughReplicasError: The ISR has fewer replicas than `min_insync_replicas`.
         """
-        if acks is Acks.ALL and not self._followers.replicas.has_enough:
+        replicas = self._followers.replicas
+        if acks is Acks.ALL and len(replicas.in_sync_replicas) < replicas.min_insync_replicas:
             raise NotEnoughReplicasError(f"{self._how_many_in_sync()}; nothing was appended")
 
     def why_not_to_wait(self, acks: Acks) -> NotEnoughReplicasAfterAppendError | None:
@@ -190,5 +192,7 @@ class PartitionLeader:
     def _advance_high_watermark(self) -> None:
         """Raise the high watermark to the lowest position of all members, if enough are in sync."""
         everywhere = self._everywhere()
-        if everywhere > self._high_watermark and self._followers.replicas.has_enough:
-            self._high_watermark = everywhere
+        if everywhere > self._high_watermark:
+            replicas = self._followers.replicas
+            if len(replicas.in_sync_replicas) >= replicas.min_insync_replicas:
+                self._high_watermark = everywhere

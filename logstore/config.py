@@ -3,7 +3,7 @@
 Pure: declarations.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.wire.errors import PartitionFullError, RecordTooLargeError
 
@@ -51,6 +51,10 @@ class LogConfig:
     producer_expiry_ms: int = 24 * 3600 * 1000
     """Time after the last append at which the log forgets a producer."""
 
+    roll_bytes: int = field(init=False, repr=False, compare=False)
+    """Size above which the active segment rolls, so that retention by size can reach it. It follows
+    from the settings."""
+
     def __post_init__(self) -> None:
         """Check the relations between settings."""
         assert 0 < self.segment_bytes <= SEGMENT_BYTES_LIMIT
@@ -59,20 +63,20 @@ class LogConfig:
         assert self.retention_ms is None or self.retention_ms > 0
         assert self.retention_bytes is None or self.retention_bytes >= 0
         assert self.max_partition_bytes is None or self.max_partition_bytes > 0
+        roll_bytes = self.segment_bytes
+        if self.retention_bytes is not None:
+            fraction = self.retention_bytes // SEGMENTS_RETAINED
+            roll_bytes = min(roll_bytes, max(fraction, SMALLEST_ROLL_BYTES))
+        object.__setattr__(self, "roll_bytes", roll_bytes)
 
-    def require_size(self, size_bytes: int) -> None:
-        """Check that a batch is not too large.
-
-        Raises:
-            RecordTooLargeError: The batch exceeds `max_message_bytes`.
-        """
-        if size_bytes > self.max_message_bytes:
-            raise RecordTooLargeError(
-                f"a batch of {size_bytes} bytes is larger than this topic's limit of"
-                f" {self.max_message_bytes} bytes (max_message_bytes)",
-                size_bytes=size_bytes,
-                limit_bytes=self.max_message_bytes,
-            )
+    def too_large(self, size_bytes: int) -> RecordTooLargeError:
+        """Return the error for a batch above `max_message_bytes`."""
+        return RecordTooLargeError(
+            f"a batch of {size_bytes} bytes is larger than this topic's limit of"
+            f" {self.max_message_bytes} bytes (max_message_bytes)",
+            size_bytes=size_bytes,
+            limit_bytes=self.max_message_bytes,
+        )
 
     def require_room(self, size_bytes: int, log_bytes: int) -> None:
         """Check that a log of `log_bytes` may grow by `size_bytes`.
@@ -87,14 +91,6 @@ class LogConfig:
                 f" topic's limit of {limit} bytes (max_partition_bytes); wait for retention, or"
                 " delete the oldest records"
             )
-
-    @property
-    def roll_bytes(self) -> int:
-        """Size above which the active segment rolls, so that retention by size can reach it."""
-        if self.retention_bytes is None:
-            return self.segment_bytes
-        fraction = self.retention_bytes // SEGMENTS_RETAINED
-        return min(self.segment_bytes, max(fraction, SMALLEST_ROLL_BYTES))
 
     @property
     def roll_after_ms(self) -> int:

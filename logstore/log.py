@@ -28,8 +28,9 @@ from tidelog.logstore.segments.log_slice import LogSlice, out_of_range
 from tidelog.logstore.segments.segment_deletion import SegmentDeletion, remove_markers_above
 from tidelog.logstore.segments.segment_list import SegmentList
 from tidelog.logstore.segments.segment_scrub import SegmentScrub
-from tidelog.wire.batch.record_batch import BatchHeader, stamp_leader, stamp_replica
+from tidelog.wire.batch.record_batch import BatchHeader, stamp_appended
 from tidelog.wire.errors import CorruptRecordError
+from tidelog.wire.messages.produce import STAGED_PRODUCER_ID
 
 __all__ = ["Appended", "LogState", "LogStatus", "PartitionLog"]
 
@@ -173,17 +174,21 @@ class PartitionLog:
             DiskFullError: There is no room; a later append may succeed.
             LogOfflineError: The disk failed.
         """
-        self.require_online()
+        availability, config, segments = self._availability, self.config, self._segments
         size = len(batch)
-        if not header.was_staged:  # The staging log has checked its size.
-            self.config.require_size(size)
+        is_staged = header.producer_id == STAGED_PRODUCER_ID  # The staging log has checked it.
+        is_too_large = size > config.max_message_bytes and not is_staged
+        if availability.failure is not None or is_too_large:
+            availability.require_online()
+            raise config.too_large(size)
         known_at = self.producers.admit(header, now_ms=now_ms)
         if known_at is not None:
             return Appended(known_at, known_at + header.last_offset_delta + 1, True)
-        if self.config.max_partition_bytes is not None and not header.was_staged:
-            self.config.require_room(size, self.size_bytes)
-        assert self.leader_epochs.may_assign(leader_epoch), f"epoch {leader_epoch} is over"
-        base_offset = self._segments.active.end_offset
+        if config.max_partition_bytes is not None and not is_staged:
+            config.require_room(size, self.size_bytes)
+        latest_epoch = self.leader_epochs.latest
+        assert latest_epoch is None or leader_epoch >= latest_epoch, f"epoch {leader_epoch} is over"
+        base_offset = segments.active.end_offset
         next_offset = base_offset + header.last_offset_delta + 1
         if self.cipher is not None:
             batch, header = self.cipher.seal(
@@ -191,21 +196,25 @@ class PartitionLog:
             )
             size = len(batch)
         try:
-            if self._availability.is_disk_full:
-                self._availability.require_room_to_append(size)
-            if self._segments.must_roll(size, next_offset, self.config):
+            if availability.is_disk_full:
+                availability.require_room_to_append(size)
+            if segments.must_roll(size, next_offset, config):
                 self._roll(now_ms=now_ms)
-            active = self._segments.active
-            stamp_leader(batch, base_offset=base_offset, leader_epoch=leader_epoch)
-            durable_position = self._flush_state.durable_position_in(active)
-            stamp_replica(batch, durable_position=durable_position)
+            active = segments.active
+            stamp_appended(
+                batch,
+                base_offset=base_offset,
+                leader_epoch=leader_epoch,
+                durable_position=self._flush_state.durable_position_in(active),
+            )
             file = active.append(header, batch, base_offset=base_offset)
             self._flush_state.mark_dirty(active.path, file, size)
         except OSError as error:
-            self._availability.write_failed("writing", error, durable_intact=True)
+            availability.write_failed("writing", error, durable_intact=True)
         if active.first_append_ms is None:
             active.first_append_ms = now_ms
-        self.leader_epochs.assign(leader_epoch, base_offset)
+        if latest_epoch != leader_epoch:
+            self.leader_epochs.assign(leader_epoch, base_offset)
         self.producers.appended(header, base_offset, now_ms=now_ms)
         return Appended(base_offset, next_offset, False)
 

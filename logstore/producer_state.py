@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, final
 
 import msgspec
 
-from tidelog.wire.batch.record_batch import BatchHeader
+from tidelog.wire.batch.record_batch import FLAG_CONTROL, BatchHeader
 from tidelog.wire.errors import (
     DuplicateSequenceError,
     FencedProducerError,
@@ -160,11 +160,19 @@ class ProducerStates:
                 too soon could retry a batch and duplicate it. Brokers are few, and have no limit.
             BrokerError: As `check` raises.
         """
-        if not header.is_sequenced:
+        producer_id = header.producer_id
+        if producer_id == 0 or header.flags & FLAG_CONTROL:
             return None
+        producer = self._producers.get(producer_id)
+        if (
+            producer is not None
+            and producer.window
+            and producer.producer_epoch == header.producer_epoch
+            and producer.window[-1].next_sequence == header.base_sequence
+        ):
+            return None  # As `check` decides, without its calls.
         known_at = self.check(header)
-        is_known = header.producer_id in self._producers
-        if known_at is None and not is_known and not _is_broker(header.producer_id):
+        if known_at is None and producer is None and not _is_broker(producer_id):
             self._require_room(now_ms=now_ms)
         return known_at
 
@@ -181,18 +189,17 @@ class ProducerStates:
 
     def appended(self, header: BatchHeader, base_offset: int, *, now_ms: int) -> None:
         """Add a batch that is in the log at `base_offset`, after all known batches."""
-        if not header.is_sequenced:
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if producer_id == 0 or header.flags & FLAG_CONTROL:
             return
-        known = self._producers.pop(header.producer_id, None)
-        is_same = known is not None and known.producer_epoch == header.producer_epoch
-        window = known.window if known is not None and is_same else ()
-        self._producers[header.producer_id] = ProducerState(
-            header.producer_id,
-            header.producer_epoch,
-            now_ms,
-            (*window[1 - WINDOW_BATCHES :], _batch(header, base_offset)),
+        known = self._producers.pop(producer_id, None)
+        window = known.window if known is not None and known.producer_epoch == epoch else ()
+        sequence = header.base_sequence
+        batch = AppendedBatch(sequence, sequence + header.last_offset_delta + 1, base_offset)
+        self._producers[producer_id] = ProducerState(
+            producer_id, epoch, now_ms, (*window[1 - WINDOW_BATCHES :], batch)
         )
-        if len(self._producers) > PRODUCERS_MAX and not _is_broker(header.producer_id):
+        if len(self._producers) > PRODUCERS_MAX and not _is_broker(producer_id):
             oldest = self._oldest()
             if oldest is not None:
                 del self._producers[oldest.producer_id]

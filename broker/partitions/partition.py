@@ -331,10 +331,9 @@ class Partition:
             return
         # Reports of followers move the leader's high watermark at once.
         before = log.high_watermark
-        leader.progressed(
+        log.high_watermark = high_watermark = leader.progressed(
             log_end_offset=log.log_end_offset, durable_end_offset=log.durable_end_offset
         )
-        log.high_watermark = leader.high_watermark
         for acks, waiters in self._ack_waiters.items():
             if waiters:
                 # The current durability: it may have been another one when the waiters began to
@@ -344,7 +343,7 @@ class Partition:
                 while waiters and waiters[0].offset <= acknowledged:
                     entry = heapq.heappop(waiters)
                     entry.waiter.acknowledged(entry.place, level)
-        if self._data_waiters and leader.high_watermark > before:
+        if self._data_waiters and high_watermark > before:
             self._wake_fetches()
         if self.watchers:
             self._tell_watchers()

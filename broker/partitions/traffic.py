@@ -8,7 +8,7 @@ from typing import final
 
 from tidelog.broker.metrics.object_counts import ObjectCounts
 from tidelog.broker.metrics.topic_totals import TopicTotals
-from tidelog.wire.batch.record_batch import BatchHeader
+from tidelog.wire.batch.record_batch import HEADER_SIZE, BatchHeader
 
 
 @final
@@ -45,12 +45,13 @@ class PartitionTraffic:
 
     def received(self, header: BatchHeader) -> None:
         """Count an appended batch."""
-        self.received_bytes += header.size
-        self.received_records += header.record_count
+        size, record_count = HEADER_SIZE + header.payload_length, header.record_count
+        self.received_bytes += size
+        self.received_records += record_count
         self.received_batches += 1
         topic = self._topics.of(self._topic)
-        topic.received_bytes += header.size
-        topic.received_records += header.record_count
+        topic.received_bytes += size
+        topic.received_records += record_count
         topic.received_batches += 1
 
     def refused(self) -> None:

@@ -89,6 +89,8 @@ class OsFile:
         pending = pieces
         while pending:
             written = os.pwritev(self._descriptor, pending[:_PIECES_MAX], position)
+            if len(pending) == 1 and written == len(pending[0]):
+                return
             position += written
             pending = _after(pending, written)
 

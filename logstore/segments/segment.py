@@ -17,7 +17,7 @@ from tidelog.logstore.segments.segment_format import (
     parse_segment_footer,
     parse_segment_header,
 )
-from tidelog.wire.batch.record_batch import BatchHeader
+from tidelog.wire.batch.record_batch import HEADER_SIZE, BatchHeader
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -173,7 +173,7 @@ class Segment:
         self.index.add(base_offset, position, max_timestamp_before=self.max_timestamp_ms)
         self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp_ms)
         self._last_batch = (base_offset, position)
-        self.end_position = position + header.size
+        self.end_position = position + HEADER_SIZE + header.payload_length
         self.end_offset = base_offset + header.last_offset_delta + 1
 
     def seal(self, *, now_ms: int) -> dict[str, File]:

@@ -56,14 +56,11 @@ class SegmentList:
         self._directory = directory
         self._files = files
         self._segments = segments
+        self.active = segments[-1]
+        """The active segment: the last one."""
         self.damage = damage
         """Ranges of damaged or lost records."""
         self._leader_epochs = leader_epochs
-
-    @property
-    def active(self) -> Segment:
-        """The active segment."""
-        return self._segments[-1]
 
     @property
     def sealed(self) -> list[Segment]:
@@ -132,6 +129,7 @@ class SegmentList:
             new.remove_files()
             raise
         self._segments.append(new)
+        self.active = new
         return {**written, new.path: file}
 
     def create(self, base_offset: int, config: LogConfig) -> Segment:
@@ -453,16 +451,16 @@ class SegmentList:
         if not may_drop_damage:
             self._require_whole_below(offset, config)
         removed: list[Segment] = []
-        while len(self._segments) > 1 and self.active.base_offset >= offset:
+        while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
             removed.append(self._segments.pop())
-        end_offset = self.active.end_offset
+        end_offset = self._segments[-1].end_offset
         if end_offset <= offset and self.damage.touches(end_offset - 1, end_offset):
             if removed and removed[-1].base_offset == end_offset:
                 self._segments.append(removed.pop())
             else:
                 self._segments.append(self.create(end_offset, config))
-                self.active.file().sync()
-        active = self.active
+                self._segments[-1].file().sync()
+        active = self.active = self._segments[-1]
         position, end_offset = active.end_below(offset, config)
         active.cut(position, end_offset, config)
         self.damage.truncate_end(end_offset)

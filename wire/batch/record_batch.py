@@ -91,6 +91,7 @@ _KNOWN_CODECS = frozenset(map(int, (Codec.NONE, Codec.LZ4, Codec.ZSTD)))
 _UNCOMPRESSED = int(Codec.NONE)
 _BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL | FLAG_SPARSE
 """Set by brokers only."""
+_NOT_PRODUCED_FLAGS = ~KNOWN_FLAGS | _BROKER_FLAGS
 
 RECORD_COUNT_MAX = 1 << 24
 """Maximum records in one batch of a log. Leaders of earlier versions accepted so many."""
@@ -405,6 +406,15 @@ def stamp_leader(batch: memoryview, *, base_offset: int, leader_epoch: int) -> N
     _LEADER_FIELDS.pack_into(batch, _LEADER_FIELDS_AT, base_offset, leader_epoch)
 
 
+def stamp_appended(
+    batch: memoryview, *, base_offset: int, leader_epoch: int, durable_position: int
+) -> None:
+    """Write the fields of a leader that appends to its log, and the header CRC, in place."""
+    _LEADER_FIELDS.pack_into(batch, _LEADER_FIELDS_AT, base_offset, leader_epoch)
+    _DURABLE_POSITION.pack_into(batch, _DURABLE_POSITION_AT, durable_position)
+    _HEADER_CRC.pack_into(batch, _HEADER_CRC_AT, crc32c(batch[_HEADER_CRC_FROM:HEADER_SIZE]))
+
+
 def stamp_replica(batch: memoryview, *, durable_position: int) -> None:
     """Write this replica's durable position and the header CRC, in place."""
     _DURABLE_POSITION.pack_into(batch, _DURABLE_POSITION_AT, durable_position)
@@ -458,18 +468,18 @@ def check_produced(batch: memoryview) -> BatchHeader:
         raise InvalidBatchError(f"not a record batch: it starts with {header.sync_marker:#010x}")
     if crc32c(batch[_HEADER_CRC_FROM:HEADER_SIZE]) != header.header_crc:
         raise CorruptBatchError("the header of the batch does not match its CRC-32C")
-    if header.size != len(batch):
+    if HEADER_SIZE + header.payload_length != len(batch):
         raise InvalidBatchError(
             f"the header says {header.size} bytes, the request has {len(batch)}"
         )
     check_header(header)
-    if is_too_long(header):
+    if header.record_count > PRODUCED_COUNT_MAX or header.uncompressed_length > PRODUCED_LENGTH_MAX:
         raise RecordTooLargeError(
             f"the batch has {header.record_count:,} records in {header.uncompressed_length:,}"
             f" bytes, the limits are {PRODUCED_COUNT_MAX:,} and {PRODUCED_LENGTH_MAX:,};"
             f" divide it into smaller batches"
         )
-    if not has_valid_payload(header, batch):
+    if crc32c(batch[_BATCH_CRC_FROM:]) != header.batch_crc:
         raise CorruptBatchError("the payload of the batch does not match its CRC-32C")
     return header
 
@@ -485,13 +495,24 @@ def check_header(header: BatchHeader) -> None:
     Raises:
         InvalidBatchError: The header contradicts itself.
     """
-    problem = _contradiction(header)
-    if problem is not None:
-        raise InvalidBatchError(problem)
+    flags, count, length = header.flags, header.record_count, header.uncompressed_length
+    codec = flags & FLAG_CODEC_MASK
+    if (
+        header.format_version != FORMAT_VERSION
+        or flags & _NOT_PRODUCED_FLAGS
+        or codec not in _KNOWN_CODECS
+        or not 0 < count <= RECORD_COUNT_MAX
+        or header.last_offset_delta != count - 1
+        or count > length
+        or (codec == _UNCOMPRESSED and length != header.payload_length)
+        or not 0 <= header.first_timestamp_ms <= header.max_timestamp_ms < TIMESTAMP_END_MS
+        or header.base_sequence + count > SEQUENCE_END
+    ):
+        raise InvalidBatchError(_contradiction(header))
 
 
-def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one return for each rule
-    """Return the contradiction in a produced batch's header, `None` if there is none."""
+def _contradiction(header: BatchHeader) -> str:  # noqa: PLR0911 - one return for each rule
+    """Return the contradiction in a produced batch's header."""
     count = header.record_count
     if header.format_version != FORMAT_VERSION:
         return f"batch format version {header.format_version}, this broker knows {FORMAT_VERSION}"
@@ -508,6 +529,4 @@ def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one re
         return "an uncompressed payload cannot have two lengths"
     if not 0 <= header.first_timestamp_ms <= header.max_timestamp_ms < TIMESTAMP_END_MS:
         return f"timestamps run from {header.first_timestamp_ms} to {header.max_timestamp_ms}"
-    if header.next_sequence > SEQUENCE_END:
-        return f"{count} records from sequence {header.base_sequence} on exceed the last sequence"
-    return None
+    return f"{count} records from sequence {header.base_sequence} on exceed the last sequence"
