@@ -112,8 +112,11 @@ class ReplicaManager:
             InvalidTopicError: The partition is a queue journal or a staging log.
             BrokerError: As for `led`.
         """
-        partition = self.led(topic_id, number)
-        _check_no_internal_topic(partition)
+        partition = self._open.get((topic_id, number))
+        if partition is None or partition.leader is None or not self._may_lead():
+            raise self._why_not(topic_id, number)
+        if partition.queue_name or partition.is_staging:
+            _check_no_internal_topic(partition)
         return partition
 
     def find_journal(self, queue_id: bytes, number: int) -> Partition:

@@ -7,10 +7,9 @@ to heartbeats here. All parts of a broker read this clock through `Env.clock`.
 from collections.abc import Mapping
 from typing import final
 
-import trio
-
 from tidelog.coordinator.metadata.cluster_clock import CLOCK_SKEW_MAX_MS, BrokerTime
 from tidelog.wire.env.env import Clock, Probe
+from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.messages.cluster import BrokerHeartbeatReply
 
 _NOT_AGREED_S = 60.0
@@ -32,28 +31,51 @@ class BrokerClock:
         self._wall = wall
         self._probe = probe
         self.skew_max_ms = skew_max_ms
-        self.is_alone = False
-        """Whether the cluster has no other broker: then the wall clock is the agreed time."""
-        self._time = BrokerTime(wall_ms=wall.now_ms(), now_ms=_now_ms(), skew_max_ms=skew_max_ms)
+        self._is_alone = False
+        self._now_s = loop_clock()
+        self._time = BrokerTime(
+            wall_ms=wall.now_ms(), now_ms=self._now_ms(), skew_max_ms=skew_max_ms
+        )
         self.steady: Clock = _SteadyClock(self)
         """A clock that goes by elapsed time, and follows the agreed time at a bounded rate."""
         self.skews_ms: Mapping[int, int] = {}
         """Difference of each known clock from the agreed time, by node id, as last heard."""
         self._reported_skew_ms = 0
-        self._last_agreed_at = trio.current_time()
+        self._last_agreed_at = self._now_s()
         self._is_missing = False
         """Whether the last report is that there is no agreed time."""
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether the cluster has no other broker: then the wall clock is the agreed time."""
+        return self._is_alone
+
+    @is_alone.setter
+    def is_alone(self, is_alone: bool) -> None:
+        self._noted_ms()  # A broker that is alone no longer goes on from its last agreed time.
+        self._is_alone = is_alone
+        self._noted_ms()
+
     def now_ms(self) -> int:
         """Return the agreed time in Unix milliseconds; see `wire.env.env.Clock`."""
-        if self.is_alone:
-            self._time.alone(wall_ms=self._wall.now_ms(), now_ms=_now_ms())
-        return self._time.time(now_ms=_now_ms())
+        if self._is_alone:
+            return self._wall.now_ms()
+        return self._time.time(now_ms=int(self._now_s() * 1000))
 
     def steady_ms(self) -> int:
         """Return the steady time in Unix milliseconds."""
-        self.now_ms()
-        return self._time.steady(now_ms=_now_ms())
+        return self._time.steady(now_ms=self._noted_ms())
+
+    def _noted_ms(self) -> int:
+        """Record the wall clock of a broker that is alone; return monotonic time."""
+        now_ms = int(self._now_s() * 1000)
+        if self._is_alone:
+            self._time.alone(wall_ms=self._wall.now_ms(), now_ms=now_ms)
+        return now_ms
+
+    def _now_ms(self) -> int:
+        """Return monotonic time."""
+        return int(self._now_s() * 1000)
 
     def wall_ms(self) -> int:
         """Return the wall clock of this machine in Unix milliseconds."""
@@ -61,8 +83,8 @@ class BrokerClock:
 
     def known_ms(self) -> int | None:
         """Return the agreed time, also if no majority agrees any more; `None` if none ever did."""
-        time_ms = self.now_ms()
-        return time_ms if self._time.is_known else None
+        now_ms = self._noted_ms()
+        return self._time.time(now_ms=now_ms) if self._time.is_known else None
 
     def deletion_ms(self) -> int | None:
         """Return the time that decides about deletion by time, in Unix milliseconds.
@@ -70,32 +92,32 @@ class BrokerClock:
         `None`: nothing may be deleted by time, because this clock is wrong, or there is no agreed
         time.
         """
-        self.now_ms()
-        return self._time.deletion_time(wall_ms=self._wall.now_ms(), now_ms=_now_ms())
+        now_ms = self._noted_ms()
+        return self._time.deletion_time(wall_ms=self._wall.now_ms(), now_ms=now_ms)
 
     def answered(self, reply: BrokerHeartbeatReply, *, sent_ms: int) -> None:
         """Record the answer to a heartbeat that was sent at `sent_ms` of monotonic time."""
         self.skews_ms = {each.node_id: each.skew_ms for each in reply.clock_skews}
-        if not self.is_alone:
+        if not self._is_alone:
             self._time.answered(
                 reply.agreed_ms,
                 sent_ms=sent_ms,
-                now_ms=_now_ms(),
+                now_ms=self._now_ms(),
                 controller_ms=reply.controller_ms,
             )
         self._report()
 
     def _report(self) -> None:
         """Report changes that an operator must know."""
-        self.now_ms()
-        skew_ms = self._time.skew(wall_ms=self._wall.now_ms(), now_ms=_now_ms())
+        now_ms = self._noted_ms()
+        skew_ms = self._time.skew(wall_ms=self._wall.now_ms(), now_ms=now_ms)
         if skew_ms is None:
-            silent_s = trio.current_time() - self._last_agreed_at
+            silent_s = self._now_s() - self._last_agreed_at
             if silent_s >= _NOT_AGREED_S and not self._is_missing:
                 self._is_missing = True
                 self._probe("time_not_agreed", severity="warning", for_s=int(silent_s))
             return
-        self._last_agreed_at = trio.current_time()
+        self._last_agreed_at = self._now_s()
         if self._is_missing:
             self._is_missing = False
             self._probe("time_agreed", skew_ms=skew_ms)
@@ -121,8 +143,3 @@ class _SteadyClock:
     def now_ms(self) -> int:
         """Return the steady time in Unix milliseconds."""
         return self._clock.steady_ms()
-
-
-def _now_ms() -> int:
-    """Return monotonic time."""
-    return int(trio.current_time() * 1000)

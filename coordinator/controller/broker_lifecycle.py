@@ -20,6 +20,7 @@ from tidelog.coordinator.metadata.broker_sessions import (
 )
 from tidelog.coordinator.metadata.commands import RegisterBroker, Registered
 from tidelog.wire.env.env import Env
+from tidelog.wire.env.loop_clock import loop_clock
 from tidelog.wire.errors import (
     DuplicateBrokerError,
     RequestTimedOutError,
@@ -113,6 +114,7 @@ class BrokerLifecycle:
         self._has_no_room = False
         """Whether the last write of an epoch failed."""
         self._incarnation_id = env.random.randbytes(12).hex()
+        self._now_s = loop_clock()
         self._session = BrokerSession()
         self._is_fenced = True
         self._heartbeat_lock = trio.Lock()
@@ -132,9 +134,10 @@ class BrokerLifecycle:
 
         The only voter needs no session: no other node could give its partitions to others.
         """
-        self._accept_grants()
+        if self._grants:
+            self._accept_grants()
         return not self._is_fenced and (
-            self._session.is_valid(now_ms=_now_ms()) or self._is_only_voter()
+            self._session.is_valid(now_ms=int(self._now_s() * 1000)) or self._is_only_voter()
         )
 
     async def run(self) -> None:

@@ -1,0 +1,53 @@
+"""Tests of the clock of a broker."""
+
+from typing import final
+
+from trio.testing import MockClock
+
+from tidelog.coordinator.controller.broker_clock import BrokerClock
+
+START_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+
+
+@final
+class WallClock:
+    """A wall clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.ms = START_MS
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+def unheard(event: str, **fields: object) -> None:
+    """Ignore an event."""
+
+
+async def test_a_broker_that_is_alone_goes_by_its_wall_clock(mock_clock: MockClock) -> None:
+    wall = WallClock()
+    clock = BrokerClock(wall, unheard)
+    clock.is_alone = True
+
+    wall.ms += HOUR_MS
+    mock_clock.jump(1.0)
+
+    assert clock.now_ms() == START_MS + HOUR_MS
+    assert clock.known_ms() == START_MS + HOUR_MS
+
+
+async def test_a_broker_that_is_alone_no_longer_goes_on_from_its_last_time(
+    mock_clock: MockClock,
+) -> None:
+    wall = WallClock()
+    clock = BrokerClock(wall, unheard)
+    clock.is_alone = True
+    wall.ms += HOUR_MS
+    mock_clock.jump(1.0)
+
+    clock.is_alone = False
+    wall.ms += HOUR_MS
+    mock_clock.jump(1.0)
+
+    assert clock.now_ms() == START_MS + HOUR_MS + 1000
