@@ -1,13 +1,16 @@
 """Server of the queue partitions whose journals this broker leads.
 
 Shell: owns the one task that serves changed partitions. All events of one tick are served at once,
-and their decisions become one batch of each journal.
+and their decisions become one batch of each journal. A tick comes at the end of a connection's
+turn, as long as one connection is busy at a time; else in the task, for the requests of all
+connections.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, final
+from dataclasses import replace
+from typing import Final, Protocol, final
 from weakref import WeakKeyDictionary
 
 import trio
@@ -21,10 +24,11 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.dead_letters.mover import DeadLetterMover
 from tidelog.broker.queues.dead_letters.resume import Resumer
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
+from tidelog.broker.queues.held_clock import HeldClock
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition, MessageWaiter
 from tidelog.broker.queues.partition.queue_summary import QueueSummary
 from tidelog.broker.queues.queue_view import QueueView, is_current, view_of
-from tidelog.broker.queues.supervisor import start_supervised, supervising
+from tidelog.broker.queues.supervisor import drop_for, start_supervised
 from tidelog.broker.requests.deadlines import Deadlines
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.catalog import Topic
@@ -50,6 +54,27 @@ _IDLE_S: Final = 600.0
 """Time in seconds without requests after which a partition is unloaded; the journal has it."""
 _GLANCE_S: Final = 5.0
 """The same for a partition that was only loaded to be counted."""
+_PROBE_EVERY: Final = 16
+"""Number of turns of which one is served by the task, to count the turns that come together."""
+_LONELY_TICKS: Final = 3
+"""Number of ticks of the task with one turn each, after which turns are served at their end."""
+
+
+class NewRequest(Protocol):
+    """A request that has not waited for anything yet."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is answered."""
+        ...
+
+    def park(self) -> None:
+        """Wait for the commit of decisions, for messages, or for the end of its time."""
+        ...
+
+
+class NewReceive(MessageWaiter, NewRequest, Protocol):
+    """A receive that has not looked for messages yet."""
 
 
 @final
@@ -73,7 +98,9 @@ class QueueServer:
         deletion by time, `None` while nothing is deleted by time; that clock by default.
         """
         self.deletion_ms = env.clock.now_ms if deletion_ms is None else deletion_ms
-        self.env = env
+        self.clock = HeldClock(env.clock)
+        """The time of queues."""
+        self.env = replace(env, clock=self.clock)
         self.nursery = nursery
         self.partitions = partitions
         self.group_commit = group_commit
@@ -86,15 +113,24 @@ class QueueServer:
         self._hosted: dict[Key, HostedPartition] = {}
         self._movers: dict[HostedPartition, DeadLetterMover] = {}
         """Movers of the partitions in `_hosted`."""
-        self._new_waiters: list[MessageWaiter] = []
+        self._new_receives: list[NewReceive] = []
+        self._new_decisions: list[NewRequest] = []
+        """Requests whose decisions are made, and not in the journal."""
         self._touched: dict[HostedPartition, None] = {}
         self._to_plan: dict[HostedPartition, None] = {}
         self._deadlines: Deadlines[HostedPartition] = Deadlines()
         self.idle: WeakKeyDictionary[PartitionLeader, QueueSummary] = WeakKeyDictionary()
         """Messages of unloaded partitions, by the leader of the journal."""
-        self._used_at: dict[HostedPartition, float] = {}
-        """Time of the last request for each partition, oldest first; seconds of trio's clock."""
         self._has_work = trio.Event()
+        self._is_in_turn = False
+        """Whether `end_turn` follows before other tasks run."""
+        self._waiting_turns = 0
+        """Turns whose requests wait for the tick of the task."""
+        self._since_probe = 0
+        self._lonely_ticks = 0
+        """Ticks of the task in a row that served one turn each."""
+        self._metadata_version = 0
+        """Grows with each change of the metadata."""
         self._until_deadline = trio.CancelScope()
         """Wait for the earliest deadline, which may move forward."""
         self.resumer = Resumer(self)
@@ -121,6 +157,17 @@ class QueueServer:
             raise UnknownTopicIdError(f"no queue has the id {queue_id.hex()} here, maybe not yet")
         return view_of(catalog, queue_id)
 
+    def check_view(self, hosted: HostedPartition) -> None:
+        """Update the settings of a partition if the metadata has changed since the last call.
+
+        Raises:
+            BrokerError: The queue was deleted, or must be loaded again.
+        """
+        version = self._metadata_version
+        if hosted.metadata_version != version:
+            hosted.use(self.view(hosted.view.queue_id, hosted.view))
+            hosted.metadata_version = version
+
     def has_queue(self, name: str) -> bool:
         """Return whether there is a queue with a name."""
         return self._cluster.metadata.state.catalog.has_queue(name)
@@ -139,9 +186,12 @@ class QueueServer:
             LeaderNotAvailableError: No broker serves it at the moment.
         """
         hosted = self._hosted.get((queue_id, number))
-        view = self.view(queue_id, None if hosted is None else hosted.view)
+        if hosted is None or hosted.metadata_version != self._metadata_version:
+            view = self.view(queue_id, None if hosted is None else hosted.view)
+        else:
+            view = hosted.view
         journal = self.partitions.led(queue_id, number)
-        if hosted is None or hosted.journal.partition is not journal or not hosted.journal.is_led:
+        if hosted is None or not hosted.journal.is_led_by(journal.leader):
             if hosted is not None:
                 hosted.drop(self.not_led_error(hosted))
             assert journal.leader is not None, "the journal is led here"
@@ -150,8 +200,7 @@ class QueueServer:
             self._hosted[hosted.key] = hosted
             self._movers[hosted] = DeadLetterMover(self.nursery, self._producer, hosted)
             start_supervised(self.nursery, hosted, hosted.load)
-        self._used_at.pop(hosted, None)
-        self._used_at[hosted] = trio.current_time()
+        hosted.used_ms = self.clock.now_ms()
         return hosted
 
     def check_partition_count(self, queue_id: bytes, numbers: Sequence[int]) -> None:
@@ -206,13 +255,47 @@ class QueueServer:
     def unload_soon(self, hosted: HostedPartition) -> None:
         """Unload a partition soon unless it is used: counting all queues does not use them."""
         if self._hosted.get(hosted.key) is hosted:
-            self._used_at[hosted] = trio.current_time() - _IDLE_S + _GLANCE_S
+            hosted.used_ms = self.clock.now_ms() - round((_IDLE_S - _GLANCE_S) * 1000)
             self.schedule_deadline(hosted)
 
-    def receive(self, waiter: MessageWaiter) -> None:
-        """Have a receive look for messages, together with the others of this tick."""
-        self._new_waiters.append(waiter)
+    def begin_turn(self) -> None:
+        """Begin to serve requests, all of one moment: a connection calls `end_turn` after them."""
+        self._is_in_turn = True
+        self.clock.hold()
+
+    def end_turn(self) -> None:
+        """Serve the requests since `begin_turn`, now or together with those of other connections.
+
+        Each tick makes one batch of each journal, so those of many connections are served by the
+        task. A lonely connection does not wait for it. Now and then the task counts the turns that
+        come together.
+        """
+        if not self._is_in_turn:
+            return
+        self._is_in_turn = False
+        self.clock.release()
+        if self._lonely_ticks >= _LONELY_TICKS and not self._waiting_turns:
+            self._since_probe += 1
+            if self._since_probe < _PROBE_EVERY:
+                self._tick()
+                return
+            self._since_probe = 0
+        self._waiting_turns += 1
         self._has_work.set()
+
+    def receive(self, receive: NewReceive) -> None:
+        """Have a receive look for messages, together with the others of this tick."""
+        self._new_receives.append(receive)
+        self._wake()
+
+    def decided(self, request: NewRequest) -> None:
+        """Park a request after this tick, unless it is answered in it."""
+        self._new_decisions.append(request)
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._is_in_turn:
+            self._has_work.set()
 
     def not_led_error(self, hosted: HostedPartition) -> BrokerError:
         """Return the error of a partition that is no longer served here."""
@@ -229,12 +312,12 @@ class QueueServer:
     def schedule(self, hosted: HostedPartition) -> None:
         """Schedule a tick for a partition."""
         self._touched[hosted] = None
-        self._has_work.set()
+        self._wake()
 
     def schedule_deadline(self, hosted: HostedPartition) -> None:
         """Schedule a tick for a partition's next deadline."""
         self._to_plan[hosted] = None
-        self._has_work.set()
+        self._wake()
 
     def remove(self, hosted: HostedPartition) -> None:
         """Remove a partition after a failure."""
@@ -244,7 +327,6 @@ class QueueServer:
 
     def _remove(self, hosted: HostedPartition) -> bool:
         """Return whether the partition was hosted."""
-        self._used_at.pop(hosted, None)
         self._deadlines.discard(hosted)
         if self._hosted.get(hosted.key) is not hosted:
             return False
@@ -252,6 +334,7 @@ class QueueServer:
         return True
 
     def _on_metadata(self, delta: BrokerDelta) -> None:
+        self._metadata_version += 1
         for topic_id in delta.altered_topics:
             topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
             count = 0 if topic is None or topic.queue is None else topic.partition_count
@@ -274,6 +357,7 @@ class QueueServer:
                 self._until_deadline = scope
                 await trio.sleep_forever()
             for hosted in self._deadlines.take_expired(trio.current_time()):
+                hosted.tick_at = None
                 self._touched[hosted] = None
             self._tick()
 
@@ -281,51 +365,76 @@ class QueueServer:
         while True:
             await self._has_work.wait()
             self._has_work = trio.Event()
+            if self._waiting_turns:
+                self._lonely_ticks = self._lonely_ticks + 1 if self._waiting_turns == 1 else 0
+                self._waiting_turns = 0
             self._tick()
 
     def _tick(self) -> None:
-        came, self._new_waiters = self._new_waiters, []
-        for waiter in came:
-            waiter.attempt()
+        self.clock.hold()
+        try:
+            self._serve()
+        finally:
+            self.clock.release()
+
+    def _serve(self) -> None:
+        receives, self._new_receives = self._new_receives, []
+        for receive in receives:
+            receive.attempt()
         touched, self._touched = self._touched, {}
         for hosted in touched:
-            with supervising(hosted):
-                hosted.dead_letter_exhausted()
-                hosted.serve_waiters()
+            try:
+                hosted.serve()
+            except Exception as error:  # noqa: BLE001  (the supervisor)
+                drop_for(hosted, error)
         # Serving one partition may have made decisions at another.
         touched |= self._touched
         self._touched = {}
         for hosted in touched:
-            with supervising(hosted):
+            try:
                 hosted.flush()
-                if hosted.is_loaded and hosted.error is None:
+                if hosted.has_moves and hosted.is_loaded and hosted.error is None:
                     self._movers[hosted].start_due()
-        touched |= self._to_plan
-        self._to_plan = {}
+            except Exception as error:  # noqa: BLE001  (the supervisor)
+                drop_for(hosted, error)
+        decisions, self._new_decisions = self._new_decisions, []
+        for request in (*receives, *decisions):
+            if not request.is_done:
+                request.park()
+        planned, self._to_plan = self._to_plan, {}
         for hosted in touched:
+            if hosted.tick_at is None or hosted.is_awaited:
+                planned[hosted] = None
+        for hosted in planned:
             self._set_deadline(hosted)
 
     def _set_deadline(self, hosted: HostedPartition) -> None:
-        """Set the time at which a partition gets a tick without an event."""
-        self._deadlines.discard(hosted)
+        """Set the time at which a partition gets a tick without an event, if that is earlier.
+
+        A tick that comes too early sets the next one.
+        """
         if hosted.error is not None:
             return
-        now = trio.current_time()
         deadline_ms = hosted.next_deadline_ms
+        now_ms = self.clock.now_ms()
         if deadline_ms is None:
             if not hosted.is_idle or self._movers[hosted].is_moving:
                 return
-            idle_at = self._used_at.get(hosted, now) + _IDLE_S
-            if idle_at <= now:
+            in_s = (hosted.used_ms - now_ms) / 1000 + _IDLE_S
+            if in_s <= 0:
                 # Removed first: there was no failure, and no work is to be resumed.
                 self._remove(hosted)
                 if hosted.journal.is_led:
                     self.idle[hosted.journal.leader] = hosted.summary()
                 hosted.unload()
                 return
-            deadline = idle_at
         else:
-            in_s = (deadline_ms - hosted.now_ms()) / 1000
-            deadline = now + min(max(in_s, 0), _CLOCK_LOOK_S)
+            in_s = min(max((deadline_ms - hosted.now_ms()) / 1000, 0), _CLOCK_LOOK_S)
+        deadline = trio.current_time() + in_s
+        if hosted.tick_at is not None:
+            if hosted.tick_at <= deadline:
+                return
+            self._deadlines.discard(hosted)
+        hosted.tick_at = deadline
         if self._deadlines.add(hosted, deadline):
             self._until_deadline.deadline = deadline

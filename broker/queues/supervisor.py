@@ -8,8 +8,7 @@ them. It must not end the next broker that serves the partition either.
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Protocol, TypeVarTuple, final
+from typing import Protocol, TypeVarTuple
 
 import trio
 
@@ -47,42 +46,29 @@ def surviving(work: str) -> Generator[None]:
         _log.error("%s failed unexpectedly", work, exc_info=error)
 
 
-@final
-class supervising:  # noqa: N801  (used as the functions of contextlib are)
-    """Catch every exception of the block, log it, and drop the partition.
+def drop_for(hosted: Supervised, error: Exception) -> None:
+    """Log an unexpected exception of a partition's work, and drop the partition.
 
-    One of the three supervisors; the others are those of requests and of connections. A class, as
-    the queue server enters it twice for each partition and tick.
+    One of the three supervisors ends here; the others are those of requests and of connections.
     """
-
-    __slots__ = ("_hosted",)
-
-    def __init__(self, hosted: Supervised) -> None:
-        self._hosted = hosted
-
-    def __enter__(self) -> None:
-        """Begin the block."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        """End the block; suppress the exception if it is an `Exception`."""
-        if not isinstance(error, Exception):
-            return False
-        hosted = self._hosted
-        name, number = hosted.name, hosted.number
-        _log.error("partition %d of queue %r failed unexpectedly", number, name, exc_info=error)
-        hosted.drop(
-            UnexpectedServerError(
-                f"partition {number} of queue {name!r} failed unexpectedly"
-                f" ({type(error).__name__}) and is loaded again; the log of the broker has the"
-                " details"
-            )
+    name, number = hosted.name, hosted.number
+    _log.error("partition %d of queue %r failed unexpectedly", number, name, exc_info=error)
+    hosted.drop(
+        UnexpectedServerError(
+            f"partition {number} of queue {name!r} failed unexpectedly"
+            f" ({type(error).__name__}) and is loaded again; the log of the broker has the"
+            " details"
         )
-        return True
+    )
+
+
+@contextmanager
+def supervising(hosted: Supervised) -> Generator[None]:
+    """Catch every exception of the block, log it, and drop the partition."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  (the supervisor)
+        drop_for(hosted, error)
 
 
 def start_supervised(
@@ -91,7 +77,7 @@ def start_supervised(
     work: Callable[[*Args], Awaitable[None]],
     *args: *Args,
 ) -> None:
-    """Start a task of a partition, `supervising` it."""
+    """Start a task of a partition; an unexpected exception of it drops the partition."""
 
     async def run() -> None:
         with supervising(hosted):

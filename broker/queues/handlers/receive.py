@@ -52,8 +52,9 @@ _LOADING_S: Final = 10.0
 class PendingReceive:
     """A receive that waits for messages or their commit.
 
-    Invariant: while the receive waits for messages, it waits at every requested partition; after
-    that, at those whose messages it has leased, until the leases are committed.
+    Invariant: while the receive waits for messages, from its first look on, it waits at every
+    requested partition; after that, at those whose messages it has leased, until the leases are
+    committed.
     """
 
     def __init__(
@@ -67,6 +68,9 @@ class PendingReceive:
     ) -> None:
         """Create a receive, which `attempt` tries."""
         self._is_waiting = True
+        self.is_done = False
+        """Whether it is answered, or needs no answer."""
+        self._is_parked = False
         self._server = server
         self._purgatory = purgatory
         self._request = request
@@ -86,19 +90,16 @@ class PendingReceive:
         """The settlements of the request, `None` without any."""
         if request.settlements:
             self.settling = PendingSettle(
-                purgatory, on_decided=self.begin, on_committed=self._reply_if_complete
+                server, purgatory, on_decided=self.begin, on_committed=self._reply_if_complete
             )
         self._whole = self._command(request.max_messages)
 
     def begin(self) -> None:
-        """Find the partitions, and begin to wait.
+        """Find the partitions, and look for messages in the next tick.
 
         Raises:
             UnknownQueueError: The queue does not exist.
         """
-        if self._response.context.has_ended:  # It ended before all settlements were decided.
-            self._response.nothing()
-            return
         for number in self._request.partitions:
             try:
                 hosted = self._server.find(self._request.queue_id, number)
@@ -108,12 +109,6 @@ class PendingReceive:
                 self._results.append(PartitionReceived(number, error=error.to_wire()))
             else:
                 self._hosted.append(hosted)
-        for hosted in self._hosted:
-            hosted.waiters[self] = None
-            if self._is_immediate:
-                hosted.immediate_waiters[self] = None
-        self._response.context.delayed[self] = None
-        self._purgatory.add(self, trio.current_time() + self._wait_s)
         self._server.receive(self)
 
     def is_waiting(self) -> bool:
@@ -122,11 +117,30 @@ class PendingReceive:
 
     def attempt(self, ready_at: HostedPartition | None = None) -> None:
         """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
-        if self._is_waiting:
+        if not self._is_parked and self._response.context.has_ended:
+            # It ended before the first look: nothing is leased for it.
+            self.drop()
+        elif self._is_waiting:
             with self._response:
                 self._attempt(ready_at, is_last=False)
                 return
             self._end()  # A defect raised an error, which was sent as the reply.
+
+    def park(self) -> None:
+        """See `broker.queues.queue_server.NewRequest`."""
+        if self._is_parked:
+            return
+        self._is_parked = True
+        wait_s = COMMIT_TIMEOUT_S
+        if self._is_waiting:
+            wait_s = self._wait_s
+            for hosted in self._hosted:
+                hosted.waiters[self] = None
+                if self._is_immediate:
+                    hosted.immediate_waiters[self] = None
+        self._response.context.delayed[self] = None
+        if self._is_waiting or self._open:
+            self._purgatory.add(self, trio.current_time() + wait_s)
 
     def _attempt(self, ready_at: HostedPartition | None, *, is_last: bool) -> None:
         left, room = self._request.max_messages, self._max_bytes
@@ -139,6 +153,8 @@ class PendingReceive:
             except BrokerError as error:
                 if not self._is_waiting:
                     return  # `on_failure` of the partition has ended this receive.
+                if isinstance(error, UnknownQueueError):
+                    raise
                 # The error of a failed disk is retriable: the next leader has another disk.
                 told = hosted.journal.partition.passing(error)
                 self._results.append(PartitionReceived(hosted.number, error=told.to_wire()))
@@ -168,6 +184,7 @@ class PendingReceive:
                 self._results.extend(map(_over_limit, over))
             self._settle()
         else:
+            self.park()
             self._response.parked()
 
     def _in_order(self, ready_at: HostedPartition | None) -> Sequence[HostedPartition]:
@@ -277,11 +294,7 @@ class PendingReceive:
 
     def _settle(self) -> None:
         """Stop waiting for messages, and wait for the commit of the leases."""
-        self._is_waiting = False
-        for hosted in self._hosted:
-            hosted.waiters.pop(self, None)
-            hosted.immediate_waiters.pop(self, None)
-        self._purgatory.done(self)
+        self._stop_waiting()
         if not self._results:
             if self._hosted:
                 self._server.counts.of(self._hosted[0].name).empty_receives += 1
@@ -290,15 +303,16 @@ class PendingReceive:
                     self._open.add(~place)
                     hosted.when_moved(self, ~place)
         if self._open:
-            self._purgatory.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
-        elif self.settling is None or self.settling.is_complete:
+            if self._is_parked:
+                self._purgatory.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
+        elif self.settling is None or self.settling.is_done:
             self._end()
             self._reply()
 
     def _reply_if_complete(self) -> None:
-        if self._open or self._is_waiting or self not in self._response.context.delayed:
+        if self._open or self._is_waiting or self.is_done:
             return
-        if self.settling is not None and not self.settling.is_complete:
+        if self.settling is not None and not self.settling.is_done:
             return
         self._end()
         with self._response:
@@ -328,13 +342,19 @@ class PendingReceive:
                 messages = sum(run.count for run in received.runs)
                 usage.delivered(name, messages=messages, byte_count=received.batch_bytes)
 
-    def _end(self) -> None:
+    def _stop_waiting(self) -> None:
         self._is_waiting = False
-        for hosted in self._hosted:
-            hosted.waiters.pop(self, None)
-            hosted.immediate_waiters.pop(self, None)
-        self._response.context.delayed.pop(self, None)
-        self._purgatory.done(self)
+        if self._is_parked:
+            for hosted in self._hosted:
+                hosted.waiters.pop(self, None)
+                hosted.immediate_waiters.pop(self, None)
+            self._purgatory.done(self)
+
+    def _end(self) -> None:
+        self.is_done = True
+        self._stop_waiting()
+        if self._is_parked:
+            self._response.context.delayed.pop(self, None)
 
 
 def _over_limit(hosted: HostedPartition) -> PartitionReceived:
@@ -383,6 +403,7 @@ class ReceiveHandler:
             raise InvalidRequestError("a receive names at least one partition, and none twice")
         if len(request.partitions) > 1:
             self._server.check_partition_count(request.queue_id, request.partitions)
+        self._server.begin_turn()
         max_bytes = min(request.max_bytes, self._max_bytes)
         pending = PendingReceive(
             self._server, self._purgatory, request, response=response, max_bytes=max_bytes

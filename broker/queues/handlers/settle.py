@@ -50,6 +50,7 @@ class PendingSettle:
 
     def __init__(
         self,
+        server: QueueServer,
         purgatory: Purgatory,
         *,
         on_committed: Callable[[], None],
@@ -58,20 +59,23 @@ class PendingSettle:
         """Wait for the results that `expect` adds.
 
         Args:
+            server: Serves the partitions.
             purgatory: Limits the wait.
             on_committed: Called when all results are final.
             on_decided: Called when all decisions are made, before that.
         """
         self.results: list[Settled] = []
         """The result of each settlement so far; one may change until all are final."""
-        self.is_complete = False
+        self.is_done = False
         """Whether all results are final."""
+        self._server = server
         self._purgatory = purgatory
         self._on_committed = on_committed
         self._on_decided = on_decided
         self._open: set[int] = set()
         """Indexes of results that are not committed; inverted, of those with dead letters that are
         not moved."""
+        self._is_decided = False
         self._is_parked = False
 
     def expect(self, hosted: HostedPartition, index: int, action: int) -> None:
@@ -85,12 +89,17 @@ class PendingSettle:
     def decided(self) -> None:
         """Wait until all decisions are committed: no further one is made."""
         self._on_decided()
+        self._is_decided = True
         if self._open:
-            self._is_parked = True
-            self._purgatory.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
+            self._server.decided(self)
         else:
-            self.is_complete = True
+            self.is_done = True
             self._on_committed()
+
+    def park(self) -> None:
+        """See `broker.queues.queue_server.NewRequest`."""
+        self._is_parked = True
+        self._purgatory.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
         """See `broker.partitions.partition.AckWaiter`."""
@@ -118,10 +127,10 @@ class PendingSettle:
         """Keep waiting: a shutdown waits for decisions."""
 
     def _complete_if_final(self) -> None:
-        if self._is_parked and not self._open:
-            self._is_parked = False
-            self.is_complete = True
-            self._purgatory.done(self)
+        if self._is_decided and not self._open and not self.is_done:
+            self.is_done = True
+            if self._is_parked:
+                self._purgatory.done(self)
             self._on_committed()
 
 
@@ -147,7 +156,7 @@ class SettleHandler:
             with response:
                 response.reply(SettleReply(pending.results))
 
-        pending = PendingSettle(self._purgatory, on_committed=reply)
+        pending = PendingSettle(self._server, self._purgatory, on_committed=reply)
         return self.settle(request.queue_id, request.settlements, response, pending=pending)
 
     def settle(
@@ -166,6 +175,7 @@ class SettleHandler:
             InvalidRequestError: There are too many.
             UnknownQueueError: The queue does not exist.
         """
+        self._server.begin_turn()
         run_count = sum(len(each.runs) for each in settlements)
         if run_count > LONG_LIST_LENGTH_MAX:
             raise InvalidRequestError(

@@ -51,6 +51,7 @@ from tidelog.wire.errors import (
     WireFormatError,
 )
 from tidelog.wire.messages.produce import AckLevel
+from tidelog.wire.messages.queue_journal import BackgroundWork
 from tidelog.wire.messages.queues import PartitionReceived
 from tidelog.wire.transport.write_buffer import FileRegion
 
@@ -114,12 +115,11 @@ class Context(Protocol):
         """Return the time that decides about deletion by time; `None`: nothing is deleted."""
         ...
 
-    def view(self, queue_id: bytes, cached: QueueView | None = None) -> QueueView:
-        """Return the metadata of a queue: `cached`, if that is current.
+    def check_view(self, hosted: "HostedPartition") -> None:
+        """Update the settings of a partition if the metadata has changed since the last call.
 
         Raises:
-            UnknownQueueError: The queue was deleted.
-            UnknownTopicIdError: The queue is not known here, maybe not yet.
+            BrokerError: The queue was deleted, or must be loaded again.
         """
         ...
 
@@ -163,6 +163,14 @@ class HostedPartition:
         self.number = journal.number
         self.key = journal.key
         self.view = view
+        self.metadata_version = -1
+        """Version of the metadata at the last check of `view`."""
+        self.used_ms = 0
+        """Time of the last request, in Unix milliseconds."""
+        self.tick_at: float | None = None
+        """Time of its next tick without an event, in seconds of trio's clock."""
+        self.has_moves = False
+        """Whether messages may have to be moved to other topics."""
         self.error: BrokerError | None = None
         """Reason that the partition is no longer served."""
         self.is_loaded = False
@@ -231,6 +239,7 @@ class HostedPartition:
             self.drop(self.journal.partition.passing(error))
         else:
             self._ended_leases.loaded()
+            self.has_moves = self.core.state.background_work >= BackgroundWork.MOVES
             self.is_loaded = True
             self.count_ended_leases()
             self._has_loaded.set()
@@ -362,13 +371,17 @@ class HostedPartition:
         if self.error is not None:
             raise self.error
         self.journal.require()
-        view = self._context.view(self.view.queue_id, self.view)
-        if view is not self.view and not view.is_same(self.view):
-            self._configure(view)
+        self._context.check_view(self)
         self.trim()
 
-    def _configure(self, view: QueueView) -> None:
-        """Apply new settings."""
+    def use(self, view: QueueView) -> None:
+        """Apply new settings, if they have changed.
+
+        Raises:
+            LeaderNotAvailableError: The partition must be loaded again.
+        """
+        if view is self.view or view.is_same(self.view):
+            return
         config = view.config(self.number)
         if not self.core.can_configure(config):
             # The state depends on them, and is rebuilt from the journal.
@@ -391,7 +404,9 @@ class HostedPartition:
                 # A defect: the state in memory may be inconsistent.
                 self.drop(UnexpectedServerError("this partition of the queue must be loaded again"))
                 raise
-            self.journal.enqueue(frame, self.core.state.background_work)
+            background_work = self.core.state.background_work
+            self.has_moves = background_work >= BackgroundWork.MOVES
+            self.journal.enqueue(frame, background_work)
         if frames:
             self._counts.decided(outcome.entries)
             self.count_ended_leases()
@@ -432,15 +447,19 @@ class HostedPartition:
             self.decide(self.core.dead_letter_exhausted(now_ms=self.now_ms()))
         return bool(self.core.state.exhausted)
 
-    def serve_waiters(self) -> None:
-        """Serve waiting receives, as many as there are messages for."""
+    def serve(self) -> None:
+        """Decide about last deliveries, and serve waiting receives that have messages."""
+        state = self.core.state
+        if state.exhausted or state.runs.exhausted_count:
+            self.dead_letter_exhausted()
         while self.waiters and self.error is None and not self._is_known_empty:
             first = next(iter(self.waiters))
             first.attempt(self)
             if first in self.waiters:
                 break
-        for waiter in list(self.immediate_waiters) if self.error is None else ():
-            waiter.attempt(self)
+        if self.immediate_waiters and self.error is None:
+            for waiter in list(self.immediate_waiters):
+                waiter.attempt(self)
 
     def flush(self) -> None:
         """Append pending decisions to the journal."""
@@ -481,6 +500,12 @@ class HostedPartition:
             )
         finally:
             self._is_cutting = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether something happens at `next_deadline_ms`."""
+        state = self.core.state
+        return bool(self.waiters or state.exhausted or state.runs.exhausted_count)
 
     @property
     def next_deadline_ms(self) -> int | None:

@@ -73,6 +73,7 @@ class Journal:
         assert leader is not None, "`led` returns only partitions that are led here"
         self.partition = partition
         self.epoch = leader.leader_epoch
+        self._led_as = leader
         self._env = env
         self._group_commit = group_commit
         self._pending: list[bytes] = []
@@ -93,15 +94,18 @@ class Journal:
             NotLeaderError: This broker does not lead in this epoch any more.
         """
         leader = self.partition.leader
-        if leader is None or leader.leader_epoch != self.epoch:
+        if leader is not self._led_as:
             raise NotLeaderError("another broker leads the journal of this queue now")
         return leader
 
     @property
     def is_led(self) -> bool:
         """Whether this broker still leads it, in the same epoch."""
-        leader = self.partition.leader
-        return leader is not None and leader.leader_epoch == self.epoch
+        return self.partition.leader is self._led_as
+
+    def is_led_by(self, leader: PartitionLeader | None) -> bool:
+        """Return whether it belongs to this leadership, and not to an earlier one."""
+        return leader is self._led_as
 
     def require(self) -> None:
         """Raise, before a decision, unless the journal accepts appends.
