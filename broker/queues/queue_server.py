@@ -29,6 +29,7 @@ from tidelog.broker.queues.partition.hosted_partition import HostedPartition, Me
 from tidelog.broker.queues.partition.queue_summary import QueueSummary
 from tidelog.broker.queues.queue_view import QueueView, is_current, view_of
 from tidelog.broker.queues.supervisor import drop_for, start_supervised
+from tidelog.broker.queues.turns import Turns
 from tidelog.broker.requests.deadlines import Deadlines
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.catalog import Topic
@@ -54,10 +55,6 @@ _IDLE_S: Final = 600.0
 """Time in seconds without requests after which a partition is unloaded; the journal has it."""
 _GLANCE_S: Final = 5.0
 """The same for a partition that was only loaded to be counted."""
-_PROBE_EVERY: Final = 16
-"""Number of turns of which one is served by the task, to count the turns that come together."""
-_LONELY_TICKS: Final = 3
-"""Number of ticks of the task with one turn each, after which turns are served at their end."""
 
 
 class NewRequest(Protocol):
@@ -124,11 +121,7 @@ class QueueServer:
         self._has_work = trio.Event()
         self._is_in_turn = False
         """Whether `end_turn` follows before other tasks run."""
-        self._waiting_turns = 0
-        """Turns whose requests wait for the tick of the task."""
-        self._since_probe = 0
-        self._lonely_ticks = 0
-        """Ticks of the task in a row that served one turn each."""
+        self._turns = Turns()
         self._metadata_version = 0
         """Grows with each change of the metadata."""
         self._until_deadline = trio.CancelScope()
@@ -264,24 +257,15 @@ class QueueServer:
         self.clock.hold()
 
     def end_turn(self) -> None:
-        """Serve the requests since `begin_turn`, now or together with those of other connections.
-
-        Each tick makes one batch of each journal, so those of many connections are served by the
-        task. A lonely connection does not wait for it. Now and then the task counts the turns that
-        come together.
-        """
+        """Serve the requests since `begin_turn`, now or together with those of other turns."""
         if not self._is_in_turn:
             return
         self._is_in_turn = False
         self.clock.release()
-        if self._lonely_ticks >= _LONELY_TICKS and not self._waiting_turns:
-            self._since_probe += 1
-            if self._since_probe < _PROBE_EVERY:
-                self._tick()
-                return
-            self._since_probe = 0
-        self._waiting_turns += 1
-        self._has_work.set()
+        if self._turns.is_served_now():
+            self._tick()
+        else:
+            self._has_work.set()
 
     def receive(self, receive: NewReceive) -> None:
         """Have a receive look for messages, together with the others of this tick."""
@@ -365,23 +349,32 @@ class QueueServer:
         while True:
             await self._has_work.wait()
             self._has_work = trio.Event()
-            if self._waiting_turns:
-                self._lonely_ticks = self._lonely_ticks + 1 if self._waiting_turns == 1 else 0
-                self._waiting_turns = 0
+            self._turns.ticked()
             self._tick()
 
     def _tick(self) -> None:
         self.clock.hold()
         try:
-            self._serve()
+            receives, self._new_receives = self._new_receives, []
+            for receive in receives:
+                receive.attempt()
+            touched, self._touched = self._touched, {}
+            self._serve(touched)
+            decisions, self._new_decisions = self._new_decisions, []
+            for request in (*receives, *decisions):
+                if not request.is_done:
+                    request.park()
+            planned, self._to_plan = self._to_plan, {}
+            for hosted in touched:
+                if hosted.tick_at is None or hosted.is_awaited:
+                    planned[hosted] = None
+            for hosted in planned:
+                self._set_deadline(hosted)
         finally:
             self.clock.release()
 
-    def _serve(self) -> None:
-        receives, self._new_receives = self._new_receives, []
-        for receive in receives:
-            receive.attempt()
-        touched, self._touched = self._touched, {}
+    def _serve(self, touched: dict[HostedPartition, None]) -> None:
+        """Serve partitions and append their decisions; add those that get decisions meanwhile."""
         for hosted in touched:
             try:
                 hosted.serve()
@@ -397,16 +390,6 @@ class QueueServer:
                     self._movers[hosted].start_due()
             except Exception as error:  # noqa: BLE001  (the supervisor)
                 drop_for(hosted, error)
-        decisions, self._new_decisions = self._new_decisions, []
-        for request in (*receives, *decisions):
-            if not request.is_done:
-                request.park()
-        planned, self._to_plan = self._to_plan, {}
-        for hosted in touched:
-            if hosted.tick_at is None or hosted.is_awaited:
-                planned[hosted] = None
-        for hosted in planned:
-            self._set_deadline(hosted)
 
     def _set_deadline(self, hosted: HostedPartition) -> None:
         """Set the time at which a partition gets a tick without an event, if that is earlier.

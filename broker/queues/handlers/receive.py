@@ -11,11 +11,8 @@ from typing import Final, final
 import trio
 
 from tidelog.broker.queues.handlers.settle import PendingSettle, SettleHandler
-from tidelog.broker.queues.partition.hosted_partition import (
-    Delivery,
-    EmptyReason,
-    HostedPartition,
-)
+from tidelog.broker.queues.partition.delivery import Delivery, EmptyReason
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S
 from tidelog.broker.requests.purgatory import Purgatory

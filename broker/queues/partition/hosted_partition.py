@@ -5,8 +5,7 @@ plain calls: no other task runs between a decision and its effect.
 """
 
 from contextlib import suppress
-from enum import Enum
-from typing import Final, NamedTuple, Protocol, TypeVar, final
+from typing import Final, Protocol, TypeVar, final
 
 import trio
 from msgspec.structs import replace
@@ -19,11 +18,12 @@ from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.partition import AckWaiter, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.partition.batch_cache import EmptyCache
+from tidelog.broker.queues.partition.delivery import Delivery, EmptyReason
 from tidelog.broker.queues.partition.ended_leases import EndedLeases
 from tidelog.broker.queues.partition.expiry import Expiry
 from tidelog.broker.queues.partition.fresh_letters import FreshLetters
 from tidelog.broker.queues.partition.journal import Journal
-from tidelog.broker.queues.partition.journal_retention import cut_history
+from tidelog.broker.queues.partition.journal_retention import JournalHistory
 from tidelog.broker.queues.partition.quarantine import Quarantine
 from tidelog.broker.queues.partition.queue_summary import QueueSummary, summary_of
 from tidelog.broker.queues.partition.source_records import (
@@ -52,8 +52,6 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.produce import AckLevel
 from tidelog.wire.messages.queue_journal import BackgroundWork
-from tidelog.wire.messages.queues import PartitionReceived
-from tidelog.wire.transport.write_buffer import FileRegion
 
 Reply = TypeVar("Reply")
 
@@ -61,21 +59,6 @@ _RETRY_MS: Final = 1_000
 """Time in milliseconds until dead letters are decided again that could not be written."""
 _MORE_RECORDS: Final = 20_000
 """Number of records read further when the known ones hold no message to deliver."""
-
-
-class Delivery(NamedTuple):
-    """Messages of one partition for one receive."""
-
-    received: PartitionReceived
-    pieces: list[bytes | FileRegion]
-
-
-class EmptyReason(Enum):
-    """Reason that a receive got no messages of one partition."""
-
-    NO_MESSAGES = 0
-    NOT_KNOWN_YET = 1
-    """The partition is being loaded, or read from its disk; its waiters are called afterwards."""
 
 
 class MessageWaiter(Protocol):
@@ -148,6 +131,15 @@ class HostedPartition:
     when the high watermark advances, by the deadlines of the server, and after every journal entry.
     """
 
+    metadata_version = -1
+    """Version of the metadata at the last check of `view`."""
+    used_ms = 0
+    """Time of the last request, in Unix milliseconds."""
+    tick_at: float | None = None
+    """Time of its next tick without an event, in seconds of trio's clock."""
+    has_moves = False
+    """Whether messages may have to be moved to other topics."""
+
     def __init__(
         self,
         context: Context,
@@ -163,14 +155,6 @@ class HostedPartition:
         self.number = journal.number
         self.key = journal.key
         self.view = view
-        self.metadata_version = -1
-        """Version of the metadata at the last check of `view`."""
-        self.used_ms = 0
-        """Time of the last request, in Unix milliseconds."""
-        self.tick_at: float | None = None
-        """Time of its next tick without an event, in seconds of trio's clock."""
-        self.has_moves = False
-        """Whether messages may have to be moved to other topics."""
         self.error: BrokerError | None = None
         """Reason that the partition is no longer served."""
         self.is_loaded = False
@@ -181,6 +165,13 @@ class HostedPartition:
         """Waiters that are called as soon as it is known whether there are messages."""
         self.journal = Journal(
             context.env, context.group_commit, journal, on_snapshot=self._snapshot_committed
+        )
+        self._history = JournalHistory(
+            self.journal,
+            context.reader,
+            context.search,
+            deletion_ms=context.deletion_ms,
+            probe=self.probe,
         )
         receipts = Receipts(queue_id=view.queue_id, partition=journal.number, key=view.receipt_key)
         config = view.config(journal.number)
@@ -197,8 +188,6 @@ class HostedPartition:
         """The replica of the source records at which it waits for more."""
         self._is_reading = False
         """Whether a read from the disk is under way for this partition; one at a time."""
-        self._is_cutting = False
-        """Whether a task is determining how much of the journal can be deleted."""
         self.letters = FreshLetters(self.core)
         self._ended_leases = EndedLeases(self.core, before)
         self._letters_due_ms = 0
@@ -474,32 +463,11 @@ class HostedPartition:
 
     def _snapshot_committed(self, offset: int) -> None:
         """Delete the journal before a snapshot, now or when it is old enough."""
-        if self.view.history_retention_ms == 0:
+        keep_ms = self.view.history_retention_ms
+        if keep_ms == 0:
             self.journal.cut(offset)
-        elif not self._is_cutting:
-            self._is_cutting = True
-            start_supervised(self._context.nursery, self, self._cut_history, offset)
-
-    async def _cut_history(self, snapshot_offset: int) -> None:
-        deletion_ms = self._context.deletion_ms()
-        try:
-            if deletion_ms is None:
-                return  # The next snapshot repeats it.
-            await cut_history(
-                self.journal,
-                self._context.reader,
-                self._context.search,
-                snapshot_offset=snapshot_offset,
-                keep_from_ms=deletion_ms - self.view.history_retention_ms,
-            )
-        except (BrokerError, WireFormatError) as error:
-            self.probe(
-                "queue_history_not_cut",
-                severity="warning",
-                reason=str(error),
-            )
-        finally:
-            self._is_cutting = False
+        else:
+            start_supervised(self._context.nursery, self, self._history.cut, offset, keep_ms)
 
     @property
     def is_awaited(self) -> bool:

@@ -1,0 +1,25 @@
+"""What one partition has for a receive.
+
+Declarations.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from tidelog.wire.messages.queues import PartitionReceived
+from tidelog.wire.transport.write_buffer import FileRegion
+
+
+class Delivery(NamedTuple):
+    """Messages of one partition for one receive."""
+
+    received: PartitionReceived
+    pieces: list[bytes | FileRegion]
+
+
+class EmptyReason(Enum):
+    """Reason that a receive got no messages of one partition."""
+
+    NO_MESSAGES = 0
+    NOT_KNOWN_YET = 1
+    """The partition is being loaded, or read from its disk; its waiters are called afterwards."""
