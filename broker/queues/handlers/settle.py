@@ -4,6 +4,7 @@ RECEIVE settles, too, before it receives.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, final
 
 import trio
@@ -192,7 +193,8 @@ class SettleHandler:
             for _ in steps:
                 return steps
             return None
-        self._nursery.start_soon(_catch_up_and_settle, settlements, found, response, pending)
+        work = partial(_catch_up_and_settle, settlements, found, response, pending=pending)
+        self._nursery.start_soon(work, name=_catch_up_and_settle)
         return None
 
     def _find(self, queue_id: bytes, number: int) -> HostedPartition | BrokerError:
@@ -208,6 +210,7 @@ async def _catch_up_and_settle(
     settlements: Sequence[Settlement],
     found: dict[int, HostedPartition | BrokerError],
     response: ResponseHandle,
+    *,
     pending: PendingSettle,
 ) -> None:
     with response:

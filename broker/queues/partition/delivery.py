@@ -1,4 +1,4 @@
-"""What one partition has for a receive.
+"""Messages of one partition for one receive, or the reason that there are none.
 
 Declarations.
 """
