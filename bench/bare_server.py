@@ -7,6 +7,7 @@ A client sends its order as JSON on the first line, and then frames of one fixed
 `produce`   receive, check the batch's CRC-32C, write it behind the last one, answer
 `sync`      the same, with an fdatasync before the answer
 `fetch`     answer every frame with the next region of some files, by sendfile
+`echo`      answer every frame with as many bytes as the broker would
 
 There is one loop, one buffer and no protocol: any further time is the cost of the broker.
 """
@@ -45,6 +46,8 @@ class Order(msgspec.Struct, frozen=True):
     """For `fetch`: files, with start and end positions."""
     region_bytes: int = 0
     """For `fetch`: bytes of each reply."""
+    reply_bytes: int = 0
+    """For `echo`: bytes of each reply, with its prefix."""
 
 
 def _reply(order: Order) -> bytes:
@@ -113,6 +116,18 @@ async def _send_regions(sock: trio.socket.SocketType, order: Order) -> None:
             await _send_file(sock, reply, descriptor, position=position, length=order.region_bytes)
 
 
+async def _echo(sock: trio.socket.SocketType, order: Order) -> None:
+    reply = bytes(order.reply_bytes)
+    buffer = memoryview(bytearray(_BUFFER_BYTES))
+    pending = 0
+    await sock.send(_READY)
+    while received := await sock.recv_into(buffer):
+        pending += received
+        while pending >= order.frame_bytes:
+            pending -= order.frame_bytes
+            await sock.send(reply)
+
+
 def _regions(order: Order) -> list[tuple[int, int]]:
     regions: list[tuple[int, int]] = []
     for path, begin, end in order.files:
@@ -145,6 +160,8 @@ async def _serve(sock: trio.socket.SocketType) -> None:
             order = await _read_order(sock)
             if order.mode == "fetch":
                 await _send_regions(sock, order)
+            elif order.mode == "echo":
+                await _echo(sock, order)
             else:
                 await _write_batches(sock, order)
         except ConnectionError:
