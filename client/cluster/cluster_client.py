@@ -6,10 +6,10 @@ leader requests one without waiting, and listeners are called after every change
 """
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import msgspec
 import trio
@@ -377,7 +377,7 @@ class ClusterClient:
                     self.request_refresh(self.metadata.topic_names)
             await trio.sleep(delay)
 
-    async def call_once(
+    def call_once(
         self,
         connection: RpcConnection,
         method: Api[RequestType, ReplyType],
@@ -385,18 +385,18 @@ class ClusterClient:
         *,
         patience: float | None = None,
         attachment: Sequence[BytesLike] = (),
-    ) -> ReplyType:
+    ) -> Coroutine[Any, Any, ReplyType]:
         """Send a request over this connection and return the reply; see `call_and_take`."""
-        return await self.call_and_take(
+        return self.call_and_take(
             connection,
             method,
             request,
-            take=lambda reply, _: reply,
+            take=_reply_alone,
             patience=patience,
             attachment=attachment,
         )
 
-    async def call_and_take(
+    def call_and_take(
         self,
         connection: RpcConnection,
         method: Api[RequestType, ReplyType],
@@ -405,7 +405,7 @@ class ClusterClient:
         take: Callable[[ReplyType, memoryview], Result],
         patience: float | None = None,
         attachment: Sequence[BytesLike] = (),
-    ) -> Result:
+    ) -> Coroutine[Any, Any, Result]:
         """Send a request over this connection; close it when no right reply comes in time.
 
         Args:
@@ -429,10 +429,9 @@ class ClusterClient:
             return take(reply, view)
 
         patience = self.config.request_timeout if patience is None else patience
-        with trio.move_on_after(patience):
-            return await connection.call(method, request, take=take_checked, attachment=attachment)
-        connection.close()
-        raise RequestTimedOutError(f"the broker did not answer {method.key.name} in {patience} s")
+        return connection.call(
+            method, request, take=take_checked, attachment=attachment, patience=patience
+        )
 
     def _raise_failure(self, node_id: int) -> None:
         """Raise the error of the last attempt to connect, or to find the address."""
@@ -552,6 +551,10 @@ class ClusterClient:
         changed.set()
         for listener in list(self._listeners):
             listener()
+
+
+def _reply_alone(reply: ReplyType, _: memoryview) -> ReplyType:
+    return reply
 
 
 class _Retries:

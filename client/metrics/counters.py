@@ -96,12 +96,12 @@ class ConnectionCounters:
             self.throttled_s[rate] = self.throttled_s.get(rate, 0.0) + added
         self.on_throttled()
 
-    def ended(self, api_key: ApiKey, sent_at: float, outcome: object) -> None:
-        """Count a request with its reply or error."""
+    def ended(self, api_key: ApiKey, seconds: float, outcome: object) -> None:
+        """Count a request of so many seconds with its reply or error."""
         counters = self.requests.get(api_key)
         if counters is None:
             counters = self.requests[api_key] = RequestCounters()
-        counters.duration.observe(self.now() - sent_at)
+        counters.duration.observe(seconds)
         if isinstance(outcome, Exception):
             count_error(counters.errors, outcome)
 

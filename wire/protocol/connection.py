@@ -23,7 +23,7 @@ HelloRequest(client_id='example', client_version='1.0')
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar, cast, final
+from typing import Any, TypeVar, final
 
 import msgspec
 
@@ -242,9 +242,9 @@ class ClientConnection:
         """Longer frames than `max_frame_bytes` end the connection."""
         self.decoder = FrameDecoder(max_frame_bytes=max_frame_bytes)
         self._offered: Sequence[ApiVersions] = ()
-        self._versions: dict[ApiKey, int] = {}
+        self._versions: dict[ApiKey, int] = {ApiKey.HELLO: 1}
         """Chosen versions of the APIs that were asked for."""
-        self._pending: dict[int, api.AnyApi] = {}
+        self._pending: dict[int, Api[Any, Any]] = {}
         self._next_correlation_id = 0
         self._misread: ApiKey | None = None
 
@@ -263,7 +263,7 @@ class ClientConnection:
     def set_offered(self, offered: Sequence[ApiVersions]) -> None:
         """Set the versions that the broker's hello offered."""
         self._offered = offered
-        self._versions.clear()
+        self._versions = {ApiKey.HELLO: 1}
 
     def version_of(self, api_: Api[_RequestType, _ReplyType]) -> int:
         """Return in which version an API is asked for.
@@ -289,13 +289,11 @@ class ClientConnection:
         Raises:
             UnsupportedVersionError: The broker and this client share no version of the API.
         """
-        version = 1
-        if api_.key is not ApiKey.HELLO:
-            version = self.version_of(api_)
+        version = self._versions.get(api_.key) or self.version_of(api_)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0xFFFF_FFFF
         if expects_reply:
-            self._pending[correlation_id] = cast("api.AnyApi", api_)
+            self._pending[correlation_id] = api_
         frame = api_.encode_request(
             request,
             version=version,

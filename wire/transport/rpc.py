@@ -3,10 +3,12 @@
 Shell: owns one stream. Clients use it, and brokers use it for requests to other brokers.
 """
 
+import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol, TypeVar, cast, final
+from typing import Any, Final, Protocol, TypeVar, final
 
+import msgspec
 import trio
 
 from tidelog.wire.config.quota_rates import QuotaRate
@@ -17,6 +19,7 @@ from tidelog.wire.errors import (
     ConnectError,
     ConnectionLostError,
     HandshakeFailedError,
+    RequestTimedOutError,
     WireFormatError,
     printable,
 )
@@ -35,11 +38,16 @@ FRAME_BYTES_MAX = 256 << 20
 
 _FIRST_BYTES = 64
 
-Outcome = tuple[object, memoryview] | Exception
+_HANDOVER_S: Final = 0.05
+"""Seconds after a call for which the next caller may receive its reply itself."""
+_UNWATCHED_S: Final = 0.001
+"""Seconds after a call from which a lost connection would be known, had `run` waited for it."""
+_NOT_SENT: Final = -1
+"""Correlation id of a request whose outcome is known at once."""
+
+Outcome = tuple[Any, memoryview] | Exception
 """A reply message and its attachment, or an error: the broker's refusal, or the failure of the
 connection. The view is only valid during the callback."""
-
-_NOTHING = memoryview(b"")
 
 
 class RequestMeter(Protocol):
@@ -48,34 +56,48 @@ class RequestMeter(Protocol):
     sent_bytes: int
     received_bytes: int
 
-    def now(self) -> float:
-        """Return monotonic seconds."""
-        ...
-
     def throttled(self, rate: int, ms: int) -> None:
         """Count a notice that the broker reads on after `ms`; see `wire.config.quota_rates`."""
         ...
 
-    def ended(self, api_key: ApiKey, sent_at: float, outcome: object) -> None:
-        """Count a request with its reply message or error; must not raise."""
+    def ended(self, api_key: ApiKey, seconds: float, outcome: object) -> None:
+        """Count a request of so many seconds with its reply or error; must not raise."""
         ...
+
+
+class _OpenRequest(msgspec.Struct):
+    """Request that waits for its reply."""
+
+    api_key: ApiKey
+    on_outcome: Callable[[Outcome], None]
+    sent_at: float
+    expires_at: float
+    """Time at which the connection counts as dead without a reply; times are trio's seconds."""
+    kept_until: float
+    """Time until which the broker may hold the request."""
+    task: trio.lowlevel.Task | None = None
+    """Task that waits for the reply while another one receives."""
 
 
 @final
 class RpcConnection:
-    """Requests on one stream; replies may come in any order."""
+    """Requests on one stream; replies may come in any order.
+
+    The task of `run` receives. A call that is alone on the connection receives its reply itself
+    instead, which saves a task switch and a turn of the loop.
+
+    Invariant: while a request is open, either `run` waits for the stream, or a caller does.
+    """
 
     def __init__(self, stream: Stream, meter: RequestMeter | None = None) -> None:
         """Use `stream`; `run` must run in a task of its own."""
         self._stream = stream
         self._meter = meter
-        self._metered: dict[int, tuple[ApiKey, float]] = {}
-        """API and time of each request in flight, by correlation id; only with a meter."""
+        self._now = trio.lowlevel.current_clock().current_time
         self._core = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
         self._write_buffer = WriteBuffer(stream)
-        self._callbacks: dict[int, Callable[[Outcome], None]] = {}
-        self._kept_until: dict[int, float] = {}
-        """Time until which the broker may hold a request, by correlation id; in trio's seconds."""
+        self._open: dict[int, _OpenRequest] = {}
+        """Requests in flight, by correlation id."""
         self._failure: ConnectionLostError | WireFormatError | None = None
         """Error that ended the connection. Callers get a copy: see `_another`."""
         self.reply_count = 0
@@ -89,11 +111,35 @@ class RpcConnection:
         self.suspects: Sequence[ApiKey] = ()
         """APIs of the requests that a wrong reply may belong to, if one ended the connection."""
         self.on_understood: Callable[[ApiKey], None] | None = None
-        """Called after each reply to a later request, unless the reply ends the connection."""
+        """Called after each reply from now on, unless the reply ends the connection."""
+        self._is_left = False
+        """Whether `run` leaves the stream to callers. The next four are for that, too."""
+        self._has_caller = False
+        """Whether a caller receives."""
+        self._reading: trio.CancelScope | None = None
+        """Scope of `run` while it receives."""
+        self._is_parked = False
+        """Whether `run` waits for the present caller to finish."""
+        self._attention = trio.Event()
+        """Wakes `run` while it leaves the stream to callers."""
+        self._called_at = -math.inf
+        """Time of the last call that was alone while `run` received."""
+        self._answered_at = -math.inf
+        """Time of the last reply."""
+        self._check_at = math.inf
+        """Time of the next check for requests without a reply; never after the first expiry."""
+        self._checking: trio.CancelScope | None = None
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection has ended."""
+        """Whether the connection has ended, as far as the stream tells now."""
+        if (
+            self._is_left
+            and not self._open
+            and self._failure is None
+            and self._now() - self._answered_at > _UNWATCHED_S
+        ):
+            self._receive_safely()
         return self._failure is not None
 
     @property
@@ -119,7 +165,7 @@ class RpcConnection:
     @property
     def in_flight_count(self) -> int:
         """Number of requests that wait for their reply."""
-        return len(self._callbacks)
+        return len(self._open)
 
     def throttled_until(self, rate: QuotaRate) -> float:
         """Return the time until which requests limited by a rate wait at the broker.
@@ -136,10 +182,7 @@ class RpcConnection:
 
     def is_owed_a_reply(self, now: float) -> bool:
         """Return whether a request waits that the broker may not hold any longer."""
-        if not self._kept_until:
-            return bool(self._callbacks)
-        kept_count = sum(until > now for until in self._kept_until.values())
-        return len(self._callbacks) > kept_count
+        return any(asked.kept_until <= now for asked in self._open.values())
 
     def submit(
         self,
@@ -149,21 +192,36 @@ class RpcConnection:
         *,
         attachment: Sequence[BytesLike] = (),
         kept_until: float = 0.0,
-    ) -> None:
+        patience: float = math.inf,
+        is_awaited: bool = False,
+    ) -> int:
         """Send a request without waiting; requests leave in the order of these calls.
 
-        `on_outcome` is called exactly once, from the connection's own task (or at once when
-        the connection is lost already); `None` says that no reply will come. The attachment's
-        buffers must not change until then. Use `wait_sent` to bound the buffered bytes. A request
-        with a wait at the broker expects no reply before `kept_until`, in trio's seconds.
+        `on_outcome` is called exactly once, from the task that receives (or at once when the
+        connection is lost already); `None` says that no reply will come. The attachment's buffers
+        must not change until then. Use `wait_sent` to bound the buffered bytes.
+
+        Args:
+            api_: API.
+            request: Message.
+            on_outcome: Gets the reply or the error.
+            attachment: Bytes after the message.
+            kept_until: Time in trio's seconds before which no reply is expected, for a request with
+                a wait at the broker.
+            patience: Seconds without a reply after which the request fails with
+                `RequestTimedOutError` and the connection is closed.
+            is_awaited: Whether `wait_answered` is called next, without a checkpoint between.
+
+        Returns:
+            The correlation id, for `wait_answered`.
         """
         if self._failure is not None:
             if on_outcome is not None:
                 on_outcome(_another(self._failure))
-            return
-        if self.on_understood is not None and on_outcome is not None:
-            on_outcome = self._watched(api_.key, on_outcome, self.on_understood)
-        length = sum(len(piece) for piece in attachment)
+            return _NOT_SENT
+        length = 0
+        for piece in attachment:
+            length += len(piece)
         try:
             correlation_id, frame = self._core.send_request(
                 api_, request, attachment_length=length, expects_reply=on_outcome is not None
@@ -171,17 +229,41 @@ class RpcConnection:
         except BrokerError as error:
             if on_outcome is not None:
                 on_outcome(error)
-            return
-        if on_outcome is not None:
-            self._callbacks[correlation_id] = on_outcome
-            if kept_until:
-                self._kept_until[correlation_id] = kept_until
+            return _NOT_SENT
+        length += len(frame)
         if self._meter is not None:
-            self._measure(api_.key, correlation_id, len(frame) + length)
-        self._write_buffer.put(frame)
-        for piece in attachment:
-            self._write_buffer.put(piece)
-        self._write_buffer.flush()
+            self._meter.sent_bytes += length
+        if on_outcome is not None:
+            now = self._now()
+            self._open[correlation_id] = _OpenRequest(
+                api_.key, on_outcome, now, now + patience, kept_until
+            )
+            if now + patience < self._check_at:
+                self._check_by(now + patience)
+            if self._is_left and not is_awaited:
+                self._attend()
+        self._write_buffer.send([frame, *attachment], length)
+        return correlation_id
+
+    async def wait_answered(self, correlation_id: int) -> None:
+        """Wait until the outcome of a request was reported; a checkpoint.
+
+        If cancelled, the outcome is reported later.
+        """
+        asked = self._open.get(correlation_id)
+        if asked is None:
+            await trio.lowlevel.checkpoint()
+        elif self._may_receive():
+            await self._receive_until_answered(correlation_id)
+        else:
+            self._attend()
+            asked.task = trio.lowlevel.current_task()
+
+            def leave(_: object) -> trio.lowlevel.Abort:
+                asked.task = None
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            await trio.lowlevel.wait_task_rescheduled(leave)
 
     async def call(
         self,
@@ -190,16 +272,17 @@ class RpcConnection:
         *,
         take: Callable[[ReplyType, memoryview], Result],
         attachment: Sequence[BytesLike] = (),
+        patience: float = math.inf,
     ) -> Result:
         """Send a request and return the result of `take` on the reply and its attachment.
 
-        If cancelled, the request may or may not be executed; its reply is dropped.
+        If cancelled, the request may or may not be executed; its reply is dropped. For `patience`
+        see `submit`.
 
         Raises:
             BrokerError: The broker refused the request as a whole.
             ConnectionLostError: The request may or may not have been executed.
         """
-        done = trio.Event()
         outcome: list[Result | Exception] = []
 
         def finish(result: Outcome) -> None:
@@ -207,13 +290,15 @@ class RpcConnection:
                 outcome.append(result)
             else:
                 try:
-                    outcome.append(take(cast("ReplyType", result[0]), result[1]))
+                    outcome.append(take(result[0], result[1]))
                 except WireFormatError as error:
                     outcome.append(error)
-            done.set()
 
-        self.submit(api_, request, finish, attachment=attachment)
-        await done.wait()
+        await self.wait_answered(
+            self.submit(
+                api_, request, finish, attachment=attachment, patience=patience, is_awaited=True
+            )
+        )
         (result,) = outcome
         if isinstance(result, Exception):
             raise result
@@ -246,14 +331,13 @@ class RpcConnection:
         """Receive replies and send queued bytes until the connection is lost or closed."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._write_buffer.run)
+            nursery.start_soon(self._expire)
             try:
                 await self._receive()
-            except ConnectionLostError as error:
-                self._fail(error)
-            except WireFormatError as error:
-                self._reject(self._core.suspects, error)
+            except (ConnectionLostError, WireFormatError) as error:
+                self._end_by(error)
             finally:
-                self._fail(ConnectionLostError(f"connection to {self._stream.peer} was closed"))
+                self.close()
                 nursery.cancel_scope.cancel()
 
     def close(self) -> None:
@@ -274,77 +358,165 @@ class RpcConnection:
         self._fail(error)
         return error
 
-    def _measure(self, api_key: ApiKey, correlation_id: int, sent_bytes: int) -> None:
-        assert self._meter is not None, "there is a meter"
-        self._meter.sent_bytes += sent_bytes
-        if correlation_id in self._callbacks:
-            self._metered[correlation_id] = (api_key, self._meter.now())
+    # -- receiving: by `run`, or by a caller ------------------------------------------------------
 
-    def _watched(
-        self, api_key: ApiKey, on_outcome: Callable[[Outcome], None], tell: Callable[[ApiKey], None]
-    ) -> Callable[[Outcome], None]:
-        def on_watched(outcome: Outcome) -> None:
-            on_outcome(outcome)
-            if self._failure is None:
-                tell(api_key)
+    def _attend(self) -> None:
+        """Let `run` receive, unless a caller does."""
+        if self._is_left and not self._has_caller:
+            self._attention.set()
 
-        return on_watched
+    def _may_receive(self) -> bool:
+        """Return whether the caller of the only request in flight receives its reply."""
+        if self._has_caller or len(self._open) > 1:
+            return False
+        if not self._is_left:
+            # The stream changes hands for calls that follow each other, not for a rare one.
+            called_at, self._called_at = self._called_at, self._now()
+            self._is_left = self._called_at - called_at < _HANDOVER_S
+            if self._is_left and self._reading is not None:
+                self._reading.cancel()
+        return self._is_left
+
+    async def _receive_until_answered(self, correlation_id: int) -> None:
+        self._has_caller = True
+        try:
+            while correlation_id in self._open:
+                await self._stream.wait_readable()
+                self._receive_now()
+        except (ConnectionLostError, WireFormatError) as error:
+            self._end_by(error)
+        finally:
+            self._has_caller = False
+            if self._open or self._is_parked:
+                self._attention.set()
 
     async def _receive(self) -> None:
-        decoder = self._core.decoder
-        while not self.is_lost:
-            buffer = decoder.get_buffer()
-            received = self._stream.receive_nowait(buffer)
-            if received is None:
-                await self._stream.wait_readable()
+        """Receive while no caller does, until the connection is lost."""
+        looked_at = -math.inf
+        while self._failure is None:
+            is_used = self._has_caller or (self._answered_at > looked_at and not self._open)
+            if self._is_left and is_used:  # Another call probably follows.
+                looked_at = self._now()
+                await self._wait_for_attention(_HANDOVER_S)
+                if self._has_caller:
+                    self._is_parked = True
+                    await self._wait_for_attention(math.inf)
+                    self._is_parked = False
                 continue
-            if received == 0:
-                raise ConnectionLostError(f"{self._stream.peer} closed the connection")
-            if self.hello is None and len(self.first_bytes) < _FIRST_BYTES:
-                self.first_bytes += bytes(buffer[: min(received, _FIRST_BYTES)])
-            if self._meter is not None:
-                self._meter.received_bytes += received
-            decoder.bytes_received(received)
-            # A callback may close the connection; the later requests then have their outcome.
-            while self._failure is None and (reply := self._core.next_reply()) is not None:
-                self._take(reply)
-            if received < len(buffer):
-                # The socket is drained. Another receive would cost a call and a turn of the loop.
-                await self._stream.wait_readable()
-            else:
-                await trio.lowlevel.checkpoint()
+            self._is_left = False
+            with trio.CancelScope() as self._reading:
+                while self._failure is None:
+                    await self._stream.wait_readable()
+                    if self._is_left:
+                        break
+                    self._receive_now()
+            self._reading = None
+
+    async def _wait_for_attention(self, seconds: float) -> None:
+        if self._failure is None:
+            self._attention = trio.Event()
+            with trio.move_on_after(seconds):
+                await self._attention.wait()
+
+    def _receive_safely(self) -> None:
+        try:
+            self._receive_now()
+        except (ConnectionLostError, WireFormatError) as error:
+            self._end_by(error)
+
+    def _receive_now(self) -> None:
+        """Take the replies that are there.
+
+        Raises:
+            ConnectionLostError: The connection has ended.
+            WireFormatError: A reply is wrong.
+        """
+        decoder = self._core.decoder
+        buffer = decoder.get_buffer()
+        received = self._stream.receive_nowait(buffer)
+        if received is None:
+            return
+        if received == 0:
+            raise ConnectionLostError(f"{self._stream.peer} closed the connection")
+        if self.hello is None and len(self.first_bytes) < _FIRST_BYTES:
+            self.first_bytes += bytes(buffer[: min(received, _FIRST_BYTES)])
+        if self._meter is not None:
+            self._meter.received_bytes += received
+        decoder.bytes_received(received)
+        # A callback may close the connection; the later requests then have their outcome.
+        while self._failure is None and (reply := self._core.next_reply()) is not None:
+            self._take(reply)
 
     def _take(self, reply: Reply) -> None:
         self.reply_count += 1
         if reply.throttle_ms:
             self._note_throttle(reply.throttled_by, reply.throttle_ms)
-        callback = self._callbacks.pop(reply.correlation_id)
-        self._kept_until.pop(reply.correlation_id, None)
+        asked = self._open.pop(reply.correlation_id)
         message = reply.message
+        self._answered_at = now = self._now()
         if self._meter is not None:
-            self._meter.ended(*self._metered.pop(reply.correlation_id), message)
-        if isinstance(message, BrokerError):
-            callback(message)
-        else:
-            callback((message, reply.attachment))
+            self._meter.ended(asked.api_key, now - asked.sent_at, message)
+        asked.on_outcome(
+            message if isinstance(message, BrokerError) else (message, reply.attachment)
+        )
+        if asked.task is not None:
+            trio.lowlevel.reschedule(asked.task)
+        if self.on_understood is not None and self._failure is None:
+            self.on_understood(asked.api_key)
 
     def _note_throttle(self, rate: int, ms: int) -> None:
-        self._throttled_until[rate] = trio.current_time() + ms / 1000
+        self._throttled_until[rate] = self._now() + ms / 1000
         if self._meter is not None:
             self._meter.throttled(rate, ms)
+
+    # -- failures ---------------------------------------------------------------------------------
+
+    async def _expire(self) -> None:
+        """Close the connection when a request has no reply in time."""
+        while True:
+            with trio.CancelScope(deadline=self._check_at) as self._checking:
+                await trio.sleep_forever()
+            now = self._now()
+            late = [each for each, asked in self._open.items() if asked.expires_at <= now]
+            for correlation_id in late:
+                asked = self._open.pop(correlation_id)
+                patience = asked.expires_at - asked.sent_at
+                what = f"the broker did not answer {asked.api_key.name} in {patience:g} s"
+                self._end(asked, RequestTimedOutError(what))
+            if late:
+                self.close()
+            self._check_at = min(
+                (asked.expires_at for asked in self._open.values()), default=math.inf
+            )
+
+    def _check_by(self, time: float) -> None:
+        self._check_at = time
+        if self._checking is not None:
+            self._checking.deadline = time
+
+    def _end_by(self, error: ConnectionLostError | WireFormatError) -> None:
+        """End the connection because of an error of receiving."""
+        if isinstance(error, WireFormatError):
+            self._reject(self._core.suspects, error)
+        else:
+            self._fail(error)
 
     def _fail(self, failure: ConnectionLostError | WireFormatError) -> None:
         if self._failure is not None:
             return
         self._failure = failure
         self._write_buffer.close()  # Not only the stream: a task may be in `wait_sent`.
-        callbacks, self._callbacks = self._callbacks, {}
-        metered, self._metered = self._metered, {}
+        open_requests, self._open = self._open, {}
+        for asked in open_requests.values():
+            self._end(asked, _another(failure))
+        self._attention.set()
+
+    def _end(self, asked: _OpenRequest, error: Exception) -> None:
         if self._meter is not None:
-            for api_key, sent_at in metered.values():
-                self._meter.ended(api_key, sent_at, failure)
-        for callback in callbacks.values():
-            callback(_another(failure))
+            self._meter.ended(asked.api_key, self._now() - asked.sent_at, error)
+        asked.on_outcome(error)
+        if asked.task is not None:
+            trio.lowlevel.reschedule(asked.task)
 
 
 def _another(failure: ConnectionLostError | WireFormatError) -> Exception:
